@@ -1,0 +1,132 @@
+/* The device plugin interface: what a vendor fills in so that hccl-like can use his device.
+ *
+ * A plugin is a shared library that exports one function, `hcd_get_api`. It returns a table of function pointers. The
+ * conventions are those of PJRT's C interface, adapted to a device whose memory belongs to PyTorch:
+ *
+ *   - The table begins with its own size. New entries are appended, never inserted, and no entry ever changes; a reader
+ *     asks HCD_HAS(api, entry) before it uses one. So an old plugin works with a new hccl-like and the reverse.
+ *   - A null entry means "this device cannot do that". Everything has a fall-back except the entries marked mandatory.
+ *   - Device memory is named by {base, offset}: `base` is what torch's storage().data_ptr() gives (an address, or an
+ *     opaque handle), `offset` is in bytes. The two are never added up outside the plugin.
+ *   - Every call names its device. There is no current device, so calls may come from any thread.
+ *   - All functions may be called by several threads at once, except two calls that destroy the same object.
+ *   - No function may take the GIL, call torch, throw, or wait for another process. Only `stream_sync`, and copies when
+ *     HCD_CAP_ASYNC_COPY is absent, may wait for the device.
+ *   - The result is 0 or a negative hcd_status. After an error, `last_error` gives a sentence for the calling thread.
+ *
+ * This header is C99 and C++, and includes nothing of hccl-like.
+ */
+#ifndef HCCL_LIKE_DEVICE_PLUGIN_H_
+#define HCCL_LIKE_DEVICE_PLUGIN_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The interface's version. A different major version is refused by hcd_get_api (it returns null); a minor version only
+ * says which entries existed when the plugin was compiled, which the table's size says more exactly. */
+#define HCD_MAJOR 1
+#define HCD_MINOR 0
+
+/* True if the table `api` is long enough to hold `entry` and the plugin filled it in. */
+#define HCD_HAS(api, entry) \
+  ((api)->size >= offsetof(hcd_api, entry) + sizeof((api)->entry) && (api)->entry != NULL)
+
+typedef enum hcd_status {
+  HCD_OK = 0,
+  HCD_NOT_READY = -1,    /* queries only: not yet */
+  HCD_UNSUPPORTED = -2,  /* permanent for this entry; the call had no effect */
+  HCD_INVALID = -3,      /* an argument is wrong */
+  HCD_OUT_OF_MEMORY = -4,
+  HCD_DEVICE_LOST = -5   /* sticky: no further call on this device can succeed */
+} hcd_status;
+
+/* What a device can do, as bits of hcd_device_info.caps. */
+enum {
+  HCD_CAP_HOST_DEREF = 1u << 0,   /* torch's device pointers may be read and written by host code as they are */
+  HCD_CAP_ASYNC_COPY = 1u << 1,   /* copies may return before they are done; host memory stays borrowed until then */
+  HCD_CAP_COHERENT_MAP = 1u << 2, /* a mapping made by `map` may stay while the device works on the same memory */
+  HCD_CAP_FORK_SAFE = 1u << 3     /* usable in a child after fork() */
+};
+
+/* A place in device memory. */
+typedef struct hcd_ref {
+  void* base;      /* torch's storage().data_ptr(): an address or a handle */
+  uint64_t offset; /* bytes from the storage's beginning */
+} hcd_ref;
+
+/* A stream of the device in the plugin's own terms (a cudaStream_t, say), or 0 for "no stream: do it now, blocking". */
+typedef uint64_t hcd_stream;
+
+typedef struct hcd_device_info {
+  size_t size;        /* set by the caller to sizeof(hcd_device_info); the plugin fills no more than this */
+  uint64_t caps;      /* HCD_CAP_... */
+  int32_t numa_node;  /* -1: unknown */
+  char uuid[40];      /* text, unique to the device on all hosts; empty if unknown */
+  char pci[16];       /* "0000:3b:00.0"; empty if none */
+} hcd_device_info;
+
+/* A token that another process on this host turns into a mapping of the same device memory. Opaque to hccl-like. */
+typedef struct hcd_ipc_handle {
+  unsigned char bytes[128];
+} hcd_ipc_handle;
+
+typedef struct hcd_api {
+  size_t size;      /* sizeof(hcd_api) in the plugin's build */
+  const char* name; /* the PrivateUse1 name this plugin is for, e.g. "sim" */
+
+  /* Mandatory. Called once before anything else and once at the end; `init` may be called again after `fini`. */
+  int (*init)(void);
+  void (*fini)(void);
+  /* Mandatory. A sentence for the last failure on the calling thread; valid until the thread's next call. */
+  const char* (*last_error)(void);
+
+  /* Optional. Without it: no capability, place unknown. */
+  int (*device_info)(int device, hcd_device_info* out);
+
+  /* Optional. Translates a torch stream. `stream_id` is c10::Stream::id(); `native` is what the device's guard returns
+   * from getStreamNativeHandle, or null. Without it, order is kept by waiting on the host. */
+  int (*stream_from_torch)(int device, int64_t stream_id, void* native, hcd_stream* out);
+  /* Mandatory. Blocks until all work queued on the stream so far is done and visible to the host. */
+  int (*stream_sync)(int device, hcd_stream stream);
+
+  /* Mandatory. Copies `bytes` in stream order. With HCD_CAP_ASYNC_COPY they may return early; then the host memory is
+   * borrowed until the stream passed this point. */
+  int (*copy_d2h)(int device, void* host, hcd_ref from, size_t bytes, hcd_stream stream);
+  int (*copy_h2d)(int device, hcd_ref to, const void* host, size_t bytes, hcd_stream stream);
+
+  /* Optional. Makes device memory readable and writable by the host at *host until `unmap(*host)`. The caller has
+   * ordered himself after the device's work; the device must not use the range meanwhile unless
+   * HCD_CAP_COHERENT_MAP. Cheap enough to be called for each operation. */
+  int (*map)(int device, hcd_ref ref, size_t bytes, void** host);
+  int (*unmap)(int device, void* host);
+
+  /* Optional. Queues `fn(arg)` on the stream: it runs on a thread of the plugin's choice after all earlier work of the
+   * stream; later work waits until it returned. `fn` may block, and must not call this table. */
+  int (*host_func)(int device, hcd_stream stream, void (*fn)(void*), void* arg);
+
+  /* Optional, both or none. Queues a wait until `*word >= value` (a 64-bit host word that any thread or process may
+   * store to), and a store of `value` to `*word` when the stream gets there. The word outlives the queued work. */
+  int (*stream_wait_value)(int device, hcd_stream stream, const volatile uint64_t* word, uint64_t value);
+  int (*stream_write_value)(int device, hcd_stream stream, volatile uint64_t* word, uint64_t value);
+
+  /* Optional, all three or none. Lets another process of this host map the allocation that holds `ref`: `export` fills
+   * a handle and says at which offset of the mapping `ref` lies; `open` maps it for the host at *host (writable), and
+   * `close` ends that. An exported allocation may be freed; an open mapping stays valid memory until closed. */
+  int (*ipc_export)(int device, hcd_ref ref, size_t bytes, hcd_ipc_handle* handle, uint64_t* offset);
+  int (*ipc_open)(int device, const hcd_ipc_handle* handle, void** host, size_t* bytes);
+  int (*ipc_close)(int device, void* host);
+} hcd_api;
+
+/* The one exported symbol. Returns null if the plugin does not speak interface version `major`. */
+typedef const hcd_api* (*hcd_get_api_fn)(int major, int minor);
+#define HCD_GET_API_SYMBOL "hcd_get_api"
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* HCCL_LIKE_DEVICE_PLUGIN_H_ */
