@@ -1,0 +1,115 @@
+#pragma once
+// Messages over a Wire: tags, matching, and flow control. One Link per peer process, shared by all communicators.
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "device/reduce/reduce.h"
+#include "transport/pieces.h"
+#include "transport/wire.h"
+
+namespace hccl_like {
+
+// What a send and its receive have in common. Both ends compute it from the call alone, so no two messages that are
+// under way between two processes share one.
+struct Tag {
+  uint64_t communicator = 0;
+  uint32_t channel = 0;   // 0: collectives; else 0x80000000 | the user's tag of a point-to-point message
+  uint32_t sequence = 0;  // the operation's number in its communicator (collectives) or on (peer, channel)
+  uint32_t lap = 0;
+  uint16_t round = 0;
+  uint16_t occurrence = 0;  // several messages to one peer in one round
+  friend bool operator==(const Tag&, const Tag&) = default;
+};
+
+// A posted message. Owned by the caller, pinned in memory, and borrowed by the link until `*pending` was decremented
+// for it or it was cancelled. `fingerprint` is a hash of the call (operation, type, sizes, root, ...): the receiver
+// compares it with its own before it touches a buffer.
+struct Message {
+  Tag tag{};
+  uint64_t fingerprint = 0;
+  size_t bytes = 0;
+  uint32_t* pending = nullptr;  // decremented once when the message is done
+  size_t moved = 0;             // bytes so far; owned by the link
+  uint8_t state = 0;            // owned by the link
+};
+
+struct Send : Message {
+  Pieces from;
+};
+
+// dst = incoming, or, with `combine`, dst = operand op incoming. Operand and destination may be the same memory.
+struct Recv : Message {
+  Pieces into;
+  Pieces operand;
+  Combine combine = nullptr;
+  size_t element_bytes = 1;  // with combine: pieces hold whole elements
+};
+
+struct LinkOptions {
+  // Messages up to this size travel at once and wait at the receiver if nobody asked for them yet; longer ones are
+  // announced and sent when the receiver is ready, so they are never buffered.
+  size_t eager_bytes = 16 * 1024;
+  // The receiver stops reading from a peer whose early messages fill this much.
+  size_t early_bytes_limit = 64 << 20;
+};
+
+// Another rank gave up a communicator.
+struct AbortNotice {
+  uint64_t communicator = 0;
+  std::string reason;
+};
+
+// Used by one thread at a time. Nothing blocks, nothing calls back. A message is moved inside progress().
+class Link {
+ public:
+  Link(std::unique_ptr<Wire> wire, LinkOptions options);
+  ~Link();
+
+  void post(Send& send);
+  void post(Recv& recv);
+  // Forgets every posted message of a communicator without completing it; its memory is free on return. A message that
+  // was half sent is finished with zeros, one that was half received is read and dropped, so that the other
+  // communicators on this link go on.
+  void cancel(uint64_t communicator);
+
+  // Moves what can be moved. True if anything was.
+  bool progress();
+
+  // True if a message with this tag has arrived or was announced and nobody asked for it yet; *bytes is its size.
+  bool arrived(const Tag& tag, size_t* bytes) const;
+
+  // Tells the peer that this rank gave up a communicator.
+  void send_abort(uint64_t communicator, std::string_view reason);
+  // What the peer gave up, one notice a call.
+  std::optional<AbortNotice> take_abort();
+  // Says that no further message will come, for a clean end. Afterwards `closing()` tells whether the peer said so too.
+  void send_goodbye();
+  bool peer_said_goodbye() const;
+  // True when everything handed over has left this process.
+  bool flushed();
+
+  // Null while healthy. kPeerLost: the peer's process or host is gone. kMismatch: a message's fingerprint or size
+  // differs from what this rank expects; `mismatch()` tells for which communicator. Sticky, except that a mismatch
+  // concerns its communicator only.
+  const Error* failure() const;
+  struct Mismatch {
+    Tag tag;
+    uint64_t expected = 0, received = 0;              // fingerprints
+    size_t expected_bytes = 0, received_bytes = 0;
+  };
+  std::optional<Mismatch> take_mismatch();
+
+  bool prepare_sleep();
+  void end_sleep();
+  std::string_view transport() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace hccl_like

@@ -1,0 +1,69 @@
+#pragma once
+// All of this process's links: finds the peers through a Store, connects over the best transport that both ends
+// accept, and keeps one Link per peer process however many groups share it.
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/config.h"
+#include "core/deadline.h"
+#include "transport/link.h"
+#include "transport/poller.h"
+#include "transport/store.h"
+
+namespace hccl_like {
+
+// What a process publishes about itself, once per group, under the group's prefix in the store.
+struct ProcessRecord {
+  std::string id;          // unique to this process's Mesh: random
+  std::string nonce;       // random; whoever connects must know it
+  std::string host;        // boot id and namespaces: equal means that shared memory can work
+  std::string hostname;    // for people
+  int64_t pid = 0;
+  std::string unix_name;   // abstract UNIX socket, empty without shm
+  std::vector<std::string> addresses;  // "10.0.0.5", "fd00::5", best first
+  uint16_t port = 0;       // 0 without tcp
+  std::string serialize() const;
+  static ProcessRecord parse(std::string_view text);  // throws a sentence on anything malformed
+};
+
+// What all ranks of a new group agreed on through the store.
+struct Roster {
+  uint64_t communicator = 0;  // random, drawn by rank 0, never used before
+  std::vector<ProcessRecord> members;  // by rank
+};
+
+class Mesh {
+ public:
+  Mesh(const Config& config, Poller& poller);
+  ~Mesh();  // says goodbye on every link, waits a moment for what is still in the buffers, closes everything
+
+  const ProcessRecord& self() const;
+
+  // Publishes self() and reads everybody else's. Blocks on the store, touches no link: may run beside the engine.
+  // Safe against stale keys: a store that served an earlier generation of the same group (in-place restart,
+  // re-initialisation) is told apart by a generation that the ranks count in the store, and by
+  // TORCHELASTIC_RESTART_COUNT. On time-out it throws an Exception that names the ranks that never came.
+  Roster exchange(Store& store, int rank, int size, Deadline deadline) const;
+
+  // Connects to every member that has no link yet, and returns the links by rank (null for this process itself).
+  // Only one thread at a time, together with the links' own rule; calls `idle` while it waits so that other
+  // communicators go on. Throws an Exception naming the ranks that could not be reached and what was tried.
+  std::vector<Link*> connect(const std::vector<ProcessRecord>& members, int rank, Deadline deadline,
+                             const std::function<void()>& idle);
+
+  // Accepts peers that connect on their own account, and looks at liveness. Called by whoever drives, now and then.
+  void poll();
+
+  // Every live link, for the driver's loop.
+  const std::vector<std::unique_ptr<Link>>& links() const;
+  // How a peer is reached and why, for logs: "shm (same host)", "tcp 10.0.0.5:41234 via eth0 (other host)".
+  std::string describe(const Link& link) const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace hccl_like
