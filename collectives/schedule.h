@@ -1,9 +1,11 @@
 #pragma once
 // A collective algorithm as a value: what one rank sends, receives and computes, round by round, in chunks.
 //
-// A chunk is a numbered part of the payload; a Layout (layout.h) says where each lies in a given call. Steps of a round
-// run at the same time, in any order; a round begins when the one before is finished. So a round must not write what it
-// reads, also when input and output are the same memory (check.h proves it).
+// A chunk is a numbered part of the payload; a Layout (layout.h) says where each lies in a given
+// call. Steps of a round run at the same time, in any order; a round begins when the one before is
+// finished. So a round must not write what it reads, also when input and output are the same memory
+// (check.h proves it). A message belongs to the same round on both sides: the k-th send to a peer in
+// a round meets the peer's k-th receive from here in its round of that number.
 #include <cstdint>
 #include <span>
 #include <string>
@@ -54,14 +56,17 @@ class Schedule {
   // `chunks`: how many chunks the payload is cut into (input and output alike).
   explicit Schedule(uint32_t chunks) : chunks_(chunks) {}
 
-  // Appends a round. Steps with count 0 are left out; an empty round is not added.
+  // Appends a round. Steps with count 0 are left out. A round without steps is kept: a message is
+  // matched by the number of its round, so a rank that idles in a round still has that round. Only
+  // trailing idle rounds may be missing.
   template <class... Steps>
   void round(const Steps&... steps) {
     begin_round();
     (add(steps), ...);
   }
-  // The same piece by piece: begin_round() starts a new round unless the current one is still empty.
-  void begin_round();
+  // The same piece by piece: begin_round() starts a new round, add() appends to the current one (the
+  // first add() starts round 0 if nothing has).
+  void begin_round() { round_begin_.push_back(static_cast<uint32_t>(steps_.size())); }
   void add(const Step& step);
   // dst = sources[0] op sources[1] op ...
   void add_reduce(Slot dst, std::span<const Slot> sources);
@@ -69,13 +74,16 @@ class Schedule {
   Slot add_scratch(Slot like);
 
   uint32_t chunks() const { return chunks_; }
-  size_t rounds() const;
+  size_t rounds() const { return round_begin_.size(); }
   std::span<const Step> steps(size_t round) const;
+  std::span<const Step> steps() const { return steps_; }  // of all rounds, in order
   std::span<const Slot> sources(const Step& step) const;
   std::span<const Slot> scratch_like() const { return scratch_; }
 
-  // One line per round: "2: send in[3]->1  recv_reduce in[0]+<-2 to out[0]"; what golden tests and errors show.
+  // One line per round: "2: send in[3]->1  recv_reduce in[0]+<-2 to out[0]"; what golden tests and
+  // errors show. Consecutive chunks are "in[3..5]"; a round without steps is "2: idle".
   std::string to_string() const;
+  std::string to_string(const Step& step) const;
 
   friend bool operator==(const Schedule&, const Schedule&) = default;
 
