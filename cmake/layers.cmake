@@ -1,7 +1,8 @@
 # Helpers that give every layer the same shape.
 
+# -Wrestrict is off because g++ 12 reports it inside std::string (GCC bug 105651).
 set(HCCL_LIKE_WARNINGS -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Wold-style-cast
-                       -Wno-missing-field-initializers)
+                       -Wno-missing-field-initializers -Wno-restrict)
 
 # Finds the libraries that the torch-free layers use and says what to install when one is missing.
 macro(hccl_like_find_packages)
