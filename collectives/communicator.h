@@ -1,0 +1,99 @@
+#pragma once
+// A group of ranks and the calls it has made: gives every call its number, its algorithm and its links.
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "collectives/choose.h"
+#include "collectives/engine.h"
+#include "collectives/operation.h"
+#include "collectives/schedule.h"
+#include "transport/mesh.h"
+
+namespace hccl_like {
+
+// Calls may come from any thread; all ranks must make the same collective calls in the same order, where "order" is the
+// order of prepare(). Held by shared_ptr because running operations keep it alive.
+class Communicator : public std::enable_shared_from_this<Communicator> {
+ public:
+  struct Identity {
+    uint64_t id = 0;  // the same on all ranks, different from every other communicator's
+    int rank = 0;
+    std::string name = "world";  // for people
+    std::chrono::milliseconds timeout{std::chrono::minutes(30)};
+    std::vector<ProcessRecord> members;  // by rank
+    std::vector<Link*> links;            // by rank, null for this process
+  };
+  static std::shared_ptr<Communicator> create(Engine& engine, Identity identity);
+  ~Communicator();
+
+  int rank() const { return identity_.rank; }
+  int size() const { return static_cast<int>(identity_.members.size()); }
+  uint64_t id() const { return identity_.id; }
+  const std::string& name() const { return identity_.name; }
+  const std::vector<ProcessRecord>& members() const { return identity_.members; }
+  const Topology& topology() const { return topology_; }
+  Engine& engine() const { return engine_; }
+
+  std::chrono::milliseconds timeout() const { return timeout_.load(); }
+  void set_timeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
+
+  // Takes a call in: checks it, gives it its number and plans it. Touches no buffer and no link, so it may run long
+  // before launch() (in stream order, say). Throws an Exception on misuse, and if the communicator has failed.
+  std::shared_ptr<Operation> prepare(Call call);
+  // Starts a prepared operation. With `waited_for`, the caller is about to wait() and nobody else need be woken.
+  void launch(std::span<const std::shared_ptr<Operation>> operations, bool waited_for);
+  // prepare + launch + wait; throws the operation's error.
+  void run(Call call);
+
+  // Gives the communicator up: every running operation ends with an error of code kAborted, so does every later one, and
+  // the other ranks are told. Any thread, does not block. The first reason wins.
+  void abort(std::string reason);
+  // The first failure, if any.
+  std::optional<Error> failure() const;
+
+  // The sub-communicator of `ranks` (in the new order), over the links that exist: no message is exchanged. Every rank
+  // of this communicator calls split() with its own list the same number of times; null if this rank is in none
+  // (`ranks` empty).
+  std::shared_ptr<Communicator> split(std::span<const int> ranks, std::string name);
+
+  // Operations launched and not done, in any state.
+  size_t running() const { return running_.load(); }
+  // How many collective calls were prepared so far.
+  uint32_t sequence() const;
+
+  // What a call would use, e.g. for `explain`.
+  const Choice& choice(Collective collective, size_t bytes, size_t element_bytes);
+
+ private:
+  friend class Engine;
+  friend class Execution;
+  Communicator(Engine& engine, Identity identity);
+
+  void check(const Call& call) const;
+  const Schedule& schedule(const Algorithm& algorithm, int root);
+  void fail(const Error& error);  // engine only: remembers the first
+
+  Engine& engine_;
+  Identity identity_;
+  Topology topology_;
+  std::atomic<std::chrono::milliseconds> timeout_;
+  std::atomic<size_t> running_{0};
+
+  mutable std::mutex mutex_;  // guards what follows
+  std::optional<Error> failure_;
+  std::atomic<bool> failed_{false};
+  uint32_t sequence_ = 0;
+  uint32_t splits_ = 0;
+  std::unordered_map<uint64_t, uint32_t> sent_, received_;  // (peer, tag) -> messages so far
+  std::unordered_map<uint64_t, Choice> choices_;
+  std::unordered_map<uint64_t, std::unique_ptr<Schedule>> schedules_;
+};
+
+}  // namespace hccl_like

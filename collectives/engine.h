@@ -1,0 +1,97 @@
+#pragma once
+// Runs the operations of every communicator of this process. One thread at a time holds ("drives") it: whoever waits, or
+// a background thread when operations run and nobody waits. See docs/threads.md.
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "core/config.h"
+#include "core/deadline.h"
+#include "collectives/execution.h"
+#include "collectives/operation.h"
+#include "transport/mesh.h"
+#include "transport/poller.h"
+
+namespace hccl_like {
+
+class Engine {
+ public:
+  Engine(const Config& config, Poller& poller, Mesh& mesh);
+  // No operation may be running. Joins the background thread.
+  ~Engine();
+
+  const Config& config() const { return config_; }
+
+  // Any thread. Takes operations to run; makes their first steps at once if nobody else drives. Without `waited_for`, the
+  // background thread is told to see to them.
+  void launch(std::span<const std::shared_ptr<Operation>> operations, bool waited_for);
+
+  // Any thread. Drives (or lets the present driver work) until the operation is done; false if `deadline` passed first.
+  // The operation's own time-out is not this deadline: it ends the operation with an error.
+  bool wait(const Operation& operation, Deadline deadline);
+
+  // Any thread. Ends every operation of the communicator with an error.
+  void abort(Communicator& communicator, Error error);
+
+  // Any thread. Takes the engine for set-up work that touches the mesh; `work` gets a function that drives the other
+  // communicators one step, to be called while it waits.
+  void with_mesh(const std::function<void(Mesh&, const std::function<void()>&)>& work);
+
+ private:
+  struct Submission {
+    std::shared_ptr<Operation> operation;  // or, if null:
+    std::shared_ptr<Communicator> aborted;
+    std::optional<Error> error;
+  };
+
+  // --- all of these only by the thread that holds driver_ ---
+  template <class Stop>
+  bool drive(Stop stop, Deadline deadline, bool background);
+  bool step();
+  bool take_submissions();
+  void start(std::shared_ptr<Operation> operation);
+  void finish(size_t index, std::optional<Error> error);
+  void fail(Communicator& communicator, const Error& error, bool tell_peers);
+  void look_at_links();
+  void look_at_link(Link& link);
+  void look_at_deadlines();
+  void sleep(Deadline deadline);
+  // ---
+
+  void submit(Submission submission);
+  void leave(std::unique_lock<std::mutex> driver);
+  void wake_background();
+  void background();
+
+  const Config& config_;
+  Poller& poller_;
+  Mesh& mesh_;
+
+  std::mutex driver_;                        // held by the thread that drives
+  std::vector<std::unique_ptr<Execution>> active_;
+  std::vector<std::unique_ptr<Execution>> spare_;
+  ScratchPool scratch_;
+
+  std::mutex inbox_mutex_;
+  std::vector<Submission> inbox_;
+  std::vector<Submission> taken_;            // the driver's half of a double buffer
+  std::atomic<bool> inbox_full_{false};      // something is in inbox_
+  std::atomic<bool> sleeping_{false};        // the driver is about to sleep: ring after submitting
+  std::atomic<size_t> running_{0};           // submitted or active
+
+  std::atomic<int> wanted_{0};               // threads in wait() or with_mesh()
+  std::mutex turn_mutex_;
+  std::condition_variable turn_;             // an operation was done, or the driver left
+  uint64_t turn_epoch_ = 0;
+
+  std::mutex background_mutex_;
+  std::condition_variable background_wake_;
+  bool background_needed_ = false;
+  bool stopping_ = false;
+  std::thread background_;
+};
+
+}  // namespace hccl_like

@@ -1,0 +1,79 @@
+#pragma once
+// One call of a collective: what was asked for, and the handle by which the caller learns how it went.
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "collectives/algorithms.h"
+#include "collectives/layout.h"
+#include "core/error.h"
+#include "core/types.h"
+
+namespace hccl_like {
+
+class Communicator;
+
+// What one rank asks for. The memory behind the layouts must stay valid, and be left alone, until the operation is done.
+//
+// Layouts by collective (n ranks, this rank r; chunk numbers are ranks):
+//   all_reduce, broadcast, reduce   input and output: Layout::even(regions, 1, element); the communicator re-cuts them
+//   all_gather                      input: single(r);  output: n chunks
+//   reduce_scatter                  input: n chunks;   output: single(r)
+//   all_to_all                      input, output: n chunks each, chunk p for / from rank p
+//   gather                          input: single(r);  output at the root: n chunks, else empty
+//   scatter                         input at the root: n chunks, else empty;  output: single(r)
+//   send, recv                      input / output: Layout::even(regions, 1, element)
+//   barrier                         none
+struct Call {
+  Collective collective = Collective::kBarrier;
+  DataType type = DataType::kUInt8;
+  ReduceOp op = ReduceOp::kSum;
+  double factor = 1.0;  // kPreMulSum
+  // Root of a rooted collective, the other end of send and recv; kAnySource for a recv from whoever comes first.
+  int root = 0;
+  uint32_t tag = 0;  // send and recv; < 2^31
+  // Chunks differ in size and only each pair of ranks knows its own (all-to-all with splits).
+  bool uneven = false;
+  Layout input;
+  Layout output;
+  std::chrono::milliseconds timeout{0};  // 0: the communicator's
+};
+
+inline constexpr int kAnySource = -1;
+
+// Shared by the caller and the engine.
+class Operation {
+ public:
+  Operation(std::shared_ptr<Communicator> communicator, Call call, uint32_t sequence);
+
+  // Any thread. Everything that the operation wrote is visible once this is true.
+  bool done() const noexcept { return done_.load(std::memory_order_acquire); }
+  // Null while running and after success. Any thread, once done().
+  const Error* error() const noexcept { return done() && error_ ? &*error_ : nullptr; }
+  // The rank that a recv from any source heard from, once done().
+  int source() const noexcept { return source_; }
+  uint32_t sequence() const noexcept { return sequence_; }
+  std::chrono::steady_clock::duration duration() const noexcept { return finished_ - started_; }
+
+  Communicator& communicator() const { return *communicator_; }
+  // "all_reduce #12 (float32, sum, 4194304 bytes)", for errors and logs.
+  std::string describe() const;
+
+ private:
+  friend class Engine;
+  friend class Execution;
+
+  std::shared_ptr<Communicator> communicator_;
+  Call call_;
+  uint32_t sequence_;
+  size_t bytes_;  // the payload, for describe(): the layouts are gone by then
+  int source_ = kAnySource;
+  std::optional<Error> error_;
+  std::chrono::steady_clock::time_point started_{};
+  std::chrono::steady_clock::time_point finished_{};
+  std::atomic<bool> done_{false};
+};
+
+}  // namespace hccl_like

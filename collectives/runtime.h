@@ -1,0 +1,39 @@
+#pragma once
+// Everything a process needs for collectives, put together once: settings, poller, mesh, engine.
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "collectives/communicator.h"
+#include "collectives/engine.h"
+#include "core/config.h"
+#include "transport/mesh.h"
+#include "transport/poller.h"
+#include "transport/store.h"
+
+namespace hccl_like {
+
+// Opens its listeners when made and closes everything when destroyed; starts a thread only when an operation runs that
+// nobody waits for. All communicators must be gone before it. One per process is what makes hundreds of groups cheap.
+class Runtime {
+ public:
+  explicit Runtime(Config config);
+  ~Runtime();
+
+  // Meets the other ranks through the store and connects to those that are not connected yet. Blocks; any thread.
+  // Throws an Exception that names the ranks which did not come before the deadline.
+  std::shared_ptr<Communicator> create(Store& store, int rank, int size, std::string name,
+                                       std::chrono::milliseconds timeout, Deadline deadline);
+
+  const Config& config() const { return config_; }
+  Engine& engine() { return engine_; }
+  Mesh& mesh() { return mesh_; }
+
+ private:
+  Config config_;
+  Poller poller_;
+  Mesh mesh_;
+  Engine engine_;
+};
+
+}  // namespace hccl_like
