@@ -14,18 +14,20 @@ class Deadline {
 
   static Deadline never() noexcept { return Deadline(Clock::time_point::max()); }
   static Deadline at(Clock::time_point time) noexcept { return Deadline(time); }
-  // Saturates: a wait longer than the clock can count is never(). A negative one has already passed.
+  // Saturates: a wait longer than the clock can count is never(). A negative one has already
+  // passed.
   static Deadline after(std::chrono::milliseconds wait) noexcept {
     const auto now = Clock::now();
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::time_point::max() - now);
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(Clock::time_point::max() - now);
     return wait >= left ? never() : Deadline(now + wait);
   }
 
   bool is_never() const noexcept { return time_ == Clock::time_point::max(); }
   bool expired() const noexcept { return !is_never() && Clock::now() >= time_; }
 
-  // Milliseconds from now as poll and epoll_wait want them: -1 for never, else rounded up, so that a loop does not spin
-  // through the last millisecond; 0 once expired.
+  // Milliseconds from now as poll and epoll_wait want them: -1 for never, else rounded up, so that
+  // a loop does not spin through the last millisecond; 0 once expired.
   int remaining() const noexcept {
     if (is_never()) return -1;
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(time_ - Clock::now()).count();

@@ -21,11 +21,13 @@ TEST(Deadline, APastOneHasNothingLeft) {
 }
 
 TEST(Deadline, RoundsTheRestUp) {
-  const Deadline soon = Deadline::at(Deadline::Clock::now() + std::chrono::microseconds(59'999'100));
+  const Deadline soon =
+      Deadline::at(Deadline::Clock::now() + std::chrono::microseconds(59'999'100));
   EXPECT_FALSE(soon.expired());
   EXPECT_LE(soon.remaining(), 60'000);
   EXPECT_GT(soon.remaining(), 50'000);
-  EXPECT_EQ(Deadline::after(std::chrono::hours(24 * 365)).remaining(), std::numeric_limits<int>::max());
+  EXPECT_EQ(Deadline::after(std::chrono::hours(24 * 365)).remaining(),
+            std::numeric_limits<int>::max());
 }
 
 TEST(Deadline, TheEarlierOfTwoWins) {

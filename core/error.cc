@@ -41,7 +41,8 @@ void throw_system(std::string what) {
 void throw_misuse(std::string message) { throw_error(ErrorCode::kMisuse, std::move(message)); }
 
 std::string errno_text(int error_number) {
-  return std::generic_category().message(error_number) + " (errno " + std::to_string(error_number) + ")";
+  return std::generic_category().message(error_number) + " (errno " + std::to_string(error_number) +
+         ")";
 }
 
 }  // namespace hccl_like

@@ -1,5 +1,6 @@
 #pragma once
-// How things fail: set-up and misuse throw an Exception; a running operation completes with an Error value.
+// How things fail: set-up and misuse throw an Exception; a running operation completes with an
+// Error value.
 #include <cstdint>
 #include <iosfwd>
 #include <stdexcept>
@@ -35,7 +36,8 @@ struct Error {
 std::string to_string(const Error& error);
 std::ostream& operator<<(std::ostream& out, const Error& error);
 
-// An Error on its way up. what() is to_string(error()) for every code but kMisuse, whose message stands alone.
+// An Error on its way up. what() is to_string(error()) for every code but kMisuse, whose message
+// stands alone.
 class Exception : public std::runtime_error {
  public:
   explicit Exception(Error error);
@@ -47,8 +49,8 @@ class Exception : public std::runtime_error {
 };
 
 [[noreturn]] void throw_error(ErrorCode code, std::string message);
-// `what` names the attempt, e.g. "cannot listen on 10.0.0.1:4000"; the text of errno is appended, so call it before
-// anything else can change errno.
+// `what` names the attempt, e.g. "cannot listen on 10.0.0.1:4000"; the text of errno is appended,
+// so call it before anything else can change errno.
 [[noreturn]] void throw_system(std::string what);
 [[noreturn]] void throw_misuse(std::string message);
 

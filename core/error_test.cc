@@ -31,7 +31,8 @@ TEST(Error, ThrowSystemAppendsErrno) {
     throw_system("cannot connect to 10.0.0.1:4000");
   } catch (const Exception& e) {
     EXPECT_EQ(e.code(), ErrorCode::kSystem);
-    EXPECT_STREQ(e.what(), "system: cannot connect to 10.0.0.1:4000: Connection refused (errno 111)");
+    EXPECT_STREQ(e.what(),
+                 "system: cannot connect to 10.0.0.1:4000: Connection refused (errno 111)");
     return;
   }
 }

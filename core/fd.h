@@ -22,8 +22,8 @@ class Fd {
   bool valid() const noexcept { return fd_ >= 0; }
   // Gives the descriptor to the caller and is empty afterwards.
   [[nodiscard]] int release() noexcept { return std::exchange(fd_, -1); }
-  // Closes what it holds and takes `fd`. close() is not repeated on EINTR: Linux has closed the descriptor by then, and
-  // another thread may own the number.
+  // Closes what it holds and takes `fd`. close() is not repeated on EINTR: Linux has closed the
+  // descriptor by then, and another thread may own the number.
   void reset(int fd = -1) noexcept {
     if (const int old = std::exchange(fd_, fd); old >= 0) ::close(old);
   }

@@ -1,5 +1,5 @@
-// spdlog and fmt are compiled into this file alone, header-only, so that no other file waits for them and the library
-// needs neither at run time.
+// spdlog and fmt are compiled into this file alone, header-only, so that no other file waits for
+// them and the library needs neither at run time.
 #ifndef SPDLOG_HEADER_ONLY
 #define SPDLOG_HEADER_ONLY
 #endif
@@ -45,7 +45,8 @@ std::string expand(std::string_view pattern) {
   return path;
 }
 
-// The process id is asked for at each line, so that a forked child does not log in its parent's name.
+// The process id is asked for at each line, so that a forked child does not log in its parent's
+// name.
 class Log {
  public:
   Log() { set_sink(std::make_shared<spdlog::sinks::stderr_sink_mt>()); }
@@ -106,7 +107,8 @@ void configure_log(LogLevel level, std::string_view file) {
     try {
       the_log().set_sink(std::make_shared<spdlog::sinks::basic_file_sink_mt>(path));
     } catch (const spdlog::spdlog_ex& e) {
-      throw_error(ErrorCode::kSystem, "cannot open the log file " + path + " (HCCL_LIKE_DEBUG_FILE): " + e.what());
+      throw_error(ErrorCode::kSystem,
+                  "cannot open the log file " + path + " (HCCL_LIKE_DEBUG_FILE): " + e.what());
     }
   }
   detail::active_log_level.store(level, std::memory_order_relaxed);

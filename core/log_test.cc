@@ -28,7 +28,9 @@ class Log : public ::testing::Test {
     return buffer;
   }
   std::string pattern() const { return ::testing::TempDir() + "hccl_like_log_test.%h.%p.log"; }
-  std::string path() const { return ::testing::TempDir() + "hccl_like_log_test." + host() + "." + pid() + ".log"; }
+  std::string path() const {
+    return ::testing::TempDir() + "hccl_like_log_test." + host() + "." + pid() + ".log";
+  }
   std::string content() const {
     std::ifstream file(path());
     std::ostringstream text;
@@ -42,8 +44,8 @@ TEST_F(Log, WritesHostPidRankAndLevel) {
   log_info("before the rank is known");
   set_log_rank(5);
   log_warn("100 % {} safe");
-  EXPECT_EQ(content(), host() + ":" + pid() + " hccl-like INFO before the rank is known\n" + host() + ":" + pid() +
-                           " [5] hccl-like WARN 100 % {} safe\n");
+  EXPECT_EQ(content(), host() + ":" + pid() + " hccl-like INFO before the rank is known\n" +
+                           host() + ":" + pid() + " [5] hccl-like WARN 100 % {} safe\n");
 }
 
 TEST_F(Log, LeavesOutWhatIsBelowTheLevel) {
@@ -72,7 +74,8 @@ TEST_F(Log, SaysThatTheFileCannotBeOpened) {
     configure_log(LogLevel::kWarn, "/proc/no/such/file");
     FAIL() << "a file below /proc must not open";
   } catch (const Exception& e) {
-    EXPECT_NE(std::string(e.what()).find("cannot open the log file /proc/no/such/file (HCCL_LIKE_DEBUG_FILE)"),
+    EXPECT_NE(std::string(e.what()).find(
+                  "cannot open the log file /proc/no/such/file (HCCL_LIKE_DEBUG_FILE)"),
               std::string::npos)
         << e.what();
   }

@@ -11,7 +11,8 @@ namespace hccl_like {
 
 Mapping Mapping::map(int fd, size_t bytes, int protection, int flags, size_t offset) {
   void* const address = ::mmap(nullptr, bytes, protection, flags, fd, static_cast<off_t>(offset));
-  if (address == MAP_FAILED) throw_system("cannot map " + std::to_string(bytes) + " bytes of memory");
+  if (address == MAP_FAILED)
+    throw_system("cannot map " + std::to_string(bytes) + " bytes of memory");
   return Mapping(address, bytes);
 }
 

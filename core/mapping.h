@@ -9,7 +9,8 @@ class Mapping {
  public:
   Mapping() noexcept = default;
   // Takes over a mapping made elsewhere.
-  Mapping(void* address, size_t bytes) noexcept : data_(static_cast<std::byte*>(address)), bytes_(bytes) {}
+  Mapping(void* address, size_t bytes) noexcept
+      : data_(static_cast<std::byte*>(address)), bytes_(bytes) {}
   // mmap(nullptr, ...) with these arguments. Throws kSystem. bytes must not be 0.
   static Mapping map(int fd, size_t bytes, int protection, int flags, size_t offset = 0);
 

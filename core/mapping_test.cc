@@ -44,7 +44,8 @@ TEST(Mapping, SaysWhyItFailed) {
     Mapping::map(-1, 4096, kReadWrite, MAP_SHARED);
     FAIL() << "a shared mapping without a file must fail";
   } catch (const Exception& e) {
-    EXPECT_STREQ(e.what(), "system: cannot map 4096 bytes of memory: Bad file descriptor (errno 9)");
+    EXPECT_STREQ(e.what(),
+                 "system: cannot map 4096 bytes of memory: Bad file descriptor (errno 9)");
   }
 }
 

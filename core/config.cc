@@ -1,0 +1,203 @@
+#include "core/config.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <mutex>
+#include <set>
+#include <utility>
+
+#include "core/error.h"
+
+namespace hccl_like {
+namespace {
+
+constexpr std::string_view kPrefix = "HCCL_LIKE_";
+
+// How a member is read from text and printed. One pair per type of member.
+void read(LogLevel& member, std::string_view text) {
+  for (const LogLevel level : {LogLevel::kWarn, LogLevel::kInfo, LogLevel::kTrace}) {
+    if (text == name(level)) {
+      member = level;
+      return;
+    }
+  }
+  throw_misuse("'" + std::string(text) + "' is not a level; write WARN, INFO or TRACE");
+}
+void read(std::string& member, std::string_view text) { member = text; }
+void read(std::vector<std::string>& member, std::string_view text) {
+  member = parse_list(text);
+  if (member.empty()) throw_misuse("the list is empty; name at least one");
+}
+void read(uint64_t& member, std::string_view text) { member = parse_bytes(text); }
+void read(uint32_t& member, std::string_view text) {
+  member = static_cast<uint32_t>(parse_number(text, std::numeric_limits<uint32_t>::max()));
+}
+void read(std::chrono::milliseconds& member, std::string_view text) {
+  member = std::chrono::milliseconds(parse_number(text, std::numeric_limits<int32_t>::max()));
+}
+template <typename Value>
+requires requires { Value::parse(std::string_view()); }
+void read(Value& member, std::string_view text) { member = Value::parse(text); }
+
+std::string print(LogLevel member) { return std::string(name(member)); }
+std::string print(const std::string& member) { return member; }
+std::string print(const std::vector<std::string>& member) { return join(member); }
+std::string print(uint64_t member) { return std::to_string(member); }
+std::string print(uint32_t member) { return std::to_string(member); }
+std::string print(std::chrono::milliseconds member) { return std::to_string(member.count()); }
+template <typename Value>
+requires requires(const Value& value) { value.to_string(); }
+std::string print(const Value& member) { return member.to_string(); }
+
+struct Access {
+  void (*read)(Config&, std::string_view);
+  std::string (*print)(const Config&);
+};
+
+template <auto kMember>
+constexpr Access access() {
+  return {[](Config& config, std::string_view text) { read(config.*kMember, text); },
+          [](const Config& config) { return print(config.*kMember); }};
+}
+
+struct Row {
+  Setting setting;
+  Access access;
+};
+
+constexpr std::array kRows{
+    Row{{"HCCL_LIKE_DEBUG", "WARN", "What is logged: WARN, INFO or TRACE."},
+        access<&Config::debug>()},
+    Row{{"HCCL_LIKE_DEBUG_FILE", "",
+         "The file that log lines go to; %h stands for the host and %p for the process. Empty: "
+         "standard error."},
+        access<&Config::debug_file>()},
+    Row{{"HCCL_LIKE_SOCKET_IFNAME", "",
+         "Network interfaces that may be used: beginnings of names separated by commas, all but "
+         "those with ^ in "
+         "front, whole names with = in front (eth,ib or ^docker or =eth0). Empty: all."},
+        access<&Config::socket_ifname>()},
+    Row{{"HCCL_LIKE_PORT_RANGE", "0-0",
+         "TCP ports to listen on, the first and the last (20000-20100). 0-0: any that the system "
+         "gives."},
+        access<&Config::port_range>()},
+    Row{{"HCCL_LIKE_TRANSPORTS", "shm,tcp", "Transports that may be used, the preferred first."},
+        access<&Config::transports>()},
+    Row{{"HCCL_LIKE_CONNECT_TIMEOUT_MS", "30000", "Milliseconds to find and connect to a peer."},
+        access<&Config::connect_timeout>()},
+    Row{{"HCCL_LIKE_ALGO", "",
+         "Algorithms to use whatever the cost model says, for experiments "
+         "(allreduce:ring;allgather:bruck)."},
+        access<&Config::algo>()},
+    Row{{"HCCL_LIKE_LAP_BYTES", "1M",
+         "Bytes of payload in one lap; larger ones run in several overlapping laps."},
+        access<&Config::lap_bytes>()},
+    Row{{"HCCL_LIKE_LAP_WINDOW", "4", "Laps of one operation in flight at once."},
+        access<&Config::lap_window>()},
+    Row{{"HCCL_LIKE_EAGER_BYTES", "8K",
+         "Bytes up to which a message is sent before its receiver asks for it."},
+        access<&Config::eager_bytes>()},
+    Row{{"HCCL_LIKE_SHM_RING_BYTES", "256K",
+         "Bytes of the shared-memory ring buffer per direction and peer."},
+        access<&Config::shm_ring_bytes>()},
+    Row{{"HCCL_LIKE_TCP_BUFFER_BYTES", "0",
+         "Bytes of a TCP socket's buffers; 0: the system decides."},
+        access<&Config::tcp_buffer_bytes>()},
+    Row{{"HCCL_LIKE_SPINS", "50", "Polls in a row before a waiting thread yields its core."},
+        access<&Config::spins>()},
+    Row{{"HCCL_LIKE_YIELDS", "200", "Yields in a row before a waiting thread sleeps."},
+        access<&Config::yields>()},
+};
+
+constexpr auto kSettings = [] {
+  std::array<Setting, kRows.size()> settings{};
+  std::transform(kRows.begin(), kRows.end(), settings.begin(),
+                 [](const Row& row) { return row.setting; });
+  return settings;
+}();
+
+// Levenshtein's distance: insertions, deletions and replacements that make one text of the other.
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = std::exchange(row[0], i);
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = std::exchange(row[j], std::min({replaced, row[j] + 1, row[j - 1] + 1}));
+    }
+  }
+  return row[b.size()];
+}
+
+std::string_view nearest_name(std::string_view unknown) {
+  const auto distance = [&](const Row& row) { return edit_distance(row.setting.name, unknown); };
+  return std::ranges::min_element(kRows, {}, distance)->setting.name;
+}
+
+void read_row(const Row& row, Config& config, std::string_view value) {
+  try {
+    row.access.read(config, value);
+  } catch (const Exception& e) {
+    throw_misuse(std::string(row.setting.name) + ": " + e.what());
+  }
+}
+
+// True the first time it sees a text in this process.
+bool first_time(const std::string& warning) {
+  static std::mutex mutex;
+  static std::set<std::string> seen;
+  const std::lock_guard lock(mutex);
+  return seen.insert(warning).second;
+}
+
+}  // namespace
+
+ParsedConfig parse_config(std::span<const char* const> environment) {
+  ParsedConfig parsed;
+  for (const std::string_view variable : environment) {
+    const size_t equals = variable.find('=');
+    if (!variable.starts_with(kPrefix) || equals == std::string_view::npos) continue;
+    const std::string_view name = variable.substr(0, equals);
+    const auto row = std::ranges::find(kRows, name, [](const Row& r) { return r.setting.name; });
+    if (row != kRows.end()) {
+      read_row(*row, parsed.config, variable.substr(equals + 1));
+    } else {
+      parsed.warnings.push_back("there is no setting " + std::string(name) + "; did you mean " +
+                                std::string(nearest_name(name)));
+    }
+  }
+  return parsed;
+}
+
+Config Config::from_environment() {
+  size_t count = 0;
+  while (environ != nullptr && environ[count] != nullptr) ++count;
+  const ParsedConfig parsed = parse_config({environ, count});
+  for (const std::string& warning : parsed.warnings) {
+    if (first_time(warning)) log_warn(warning);
+  }
+  return parsed.config;
+}
+
+std::string Config::to_string() const {
+  const size_t width =
+      std::ranges::max(kSettings, {}, [](const Setting& s) { return s.name.size(); }).name.size();
+  const Config defaults;
+  std::string text;
+  for (const Row& row : kRows) {
+    const std::string value = row.access.print(*this);
+    std::string line(value == row.access.print(defaults) ? "  " : "* ");
+    line += row.setting.name;
+    line.resize(width + 2, ' ');
+    text += line + " = " + value + "\n";
+  }
+  return text;
+}
+
+std::span<const Setting> Config::settings() { return kSettings; }
+
+}  // namespace hccl_like

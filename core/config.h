@@ -1,0 +1,68 @@
+#pragma once
+// Every setting there is. Read once, printable, passed down: nothing else in the project reads the
+// environment.
+//
+// A new setting is one member here and one row of the table in config.cc; docs/settings.md comes
+// from that table. It needs a reason why the program cannot know by itself.
+#include <chrono>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/config_values.h"
+#include "core/log.h"
+
+namespace hccl_like {
+
+// A setting as its documentation shows it.
+struct Setting {
+  std::string_view name;           // the environment's, "HCCL_LIKE_DEBUG"
+  std::string_view default_value;  // as one would write it
+  std::string_view help;           // one sentence, with the unit
+};
+
+struct Config {
+  LogLevel debug = LogLevel::kWarn;  // what is logged
+  std::string debug_file;            // where lines go, %h host, %p process; empty: standard error
+
+  InterfaceFilter socket_ifname;  // network interfaces that may be used; empty: all
+  PortRange port_range;           // ports to listen on; any if not given
+  std::vector<std::string> transports{"shm", "tcp"};  // which may be used, best first
+  std::chrono::milliseconds connect_timeout{30'000};  // to find and connect to a peer
+
+  ForcedAlgorithms algo;         // instead of the cost model's choice
+  uint64_t lap_bytes = 1 << 20;  // a payload larger than this runs in several laps
+  uint32_t lap_window = 4;       // laps in flight at once
+  uint64_t eager_bytes =
+      8 << 10;  // a message up to this size is sent before the receiver asks for it
+
+  uint64_t shm_ring_bytes = 256 << 10;  // ring buffer per direction and peer
+  uint64_t tcp_buffer_bytes = 0;        // socket buffers; 0: the system decides
+
+  uint32_t spins = 50;    // polls in a row before a waiting thread yields its core
+  uint32_t yields = 200;  // yields in a row before it sleeps
+
+  // Reads the HCCL_LIKE_ variables of this process. Throws kMisuse, naming the variable, on a value
+  // that cannot be understood. Warns in the log, once per process and variable, about an unknown
+  // HCCL_LIKE_ name.
+  static Config from_environment();
+
+  // All settings, name = value, one a line, those that differ from the default marked with *.
+  std::string to_string() const;
+
+  // The documentation of every setting, in a fixed order.
+  static std::span<const Setting> settings();
+
+  friend bool operator==(const Config&, const Config&) = default;
+};
+
+// What from_environment() does, on a list of "NAME=value". Other variables are ignored.
+struct ParsedConfig {
+  Config config;
+  std::vector<std::string> warnings;  // a sentence each
+};
+ParsedConfig parse_config(std::span<const char* const> environment);
+
+}  // namespace hccl_like
