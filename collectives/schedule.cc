@@ -25,6 +25,7 @@ void Schedule::add(const Step& step) {
 }
 
 void Schedule::add_reduce(Slot dst, std::span<const Slot> sources) {
+  if (sources.size() == 1) return add(copy(sources[0], dst));
   Step step{.kind = Step::Kind::kReduce, .dst = dst};
   step.first_source = static_cast<uint32_t>(sources_.size());
   step.sources = static_cast<uint32_t>(sources.size());

@@ -68,7 +68,7 @@ class Schedule {
   // first add() starts round 0 if nothing has).
   void begin_round() { round_begin_.push_back(static_cast<uint32_t>(steps_.size())); }
   void add(const Step& step);
-  // dst = sources[0] op sources[1] op ...
+  // dst = sources[0] op sources[1] op ...; a single source is a copy.
   void add_reduce(Slot dst, std::span<const Slot> sources);
   // Reserves a scratch slot as large as chunk `like` (of the input or the output) and returns it.
   Slot add_scratch(Slot like);

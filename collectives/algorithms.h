@@ -1,0 +1,64 @@
+#pragma once
+// The one list of all algorithms.
+//
+// What a rank may read and write, in chunk numbers that mean the same everywhere:
+//
+//   collective      reads                       writes
+//   allreduce       in(*)                       out(*)
+//   reduce_scatter  in(0..size-1)               out(rank)
+//   allgather       in(rank)                    out(0..size-1)
+//   broadcast       root: in(*)                 out(*), the root too
+//   reduce          in(*)                       root: out(*)
+//   gather          in(rank)                    root: out(0..size-1)
+//   scatter         root: in(0..size-1)         out(rank)
+//   alltoall        in(p), which goes to p      out(p), which comes from p
+//   barrier         in(0), without bytes        out(0), without bytes
+//   send, recv      in(0)                       out(0)
+//
+// Any number of scratch slots besides. All but alltoall, send and recv may run in place, where in(c) and out(c) are
+// the same memory for every chunk c that a rank both reads and writes. Allreduce, broadcast and reduce choose the
+// number of chunks themselves; the others have one for each rank.
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "collectives/schedule.h"
+
+namespace hccl_like {
+
+enum class Collective : uint8_t {
+  kAllReduce,
+  kReduceScatter,
+  kAllGather,
+  kBroadcast,
+  kReduce,
+  kGather,
+  kScatter,
+  kAllToAll,
+  kBarrier,
+  kSend,
+  kRecv,
+};
+inline constexpr int kCollectives = 11;
+
+// "allreduce", "reduce_scatter", ...
+std::string_view name(Collective collective);
+
+struct Algorithm {
+  Collective collective;
+  std::string_view name;
+  // Collectives without a root ignore it; for send and recv it is the peer. Pure.
+  Schedule (*make)(int rank, int size, int root);
+  // Whether it works for this number of ranks.
+  bool (*fits)(int size);
+  // All chunks must have the same size, on all ranks.
+  bool equal_chunks = false;
+};
+
+// All algorithms of a collective, in the order in which `choose` prefers them where they cost the same.
+std::span<const Algorithm> algorithms(Collective collective);
+
+// nullptr if the collective has no algorithm of that name.
+const Algorithm* find_algorithm(Collective collective, std::string_view name);
+
+}  // namespace hccl_like

@@ -1,0 +1,42 @@
+#pragma once
+// Every algorithm as a pure function of rank, size and root: one file each, named after the function.
+// Chunk numbers, and which slots a rank may read and write, are those of its collective (algorithms.h).
+#include "collectives/schedule.h"
+
+namespace hccl_like {
+
+Schedule allreduce_one_shot(int rank, int size);
+Schedule allreduce_direct(int rank, int size);
+Schedule allreduce_recursive_doubling(int rank, int size);
+Schedule allreduce_rabenseifner(int rank, int size);
+Schedule allreduce_ring(int rank, int size);
+
+Schedule reduce_scatter_direct(int rank, int size);
+Schedule reduce_scatter_recursive_halving(int rank, int size);  // powers of two
+Schedule reduce_scatter_ring(int rank, int size);
+
+Schedule allgather_direct(int rank, int size);
+Schedule allgather_bruck(int rank, int size);
+Schedule allgather_ring(int rank, int size);
+
+Schedule broadcast_binomial(int rank, int size, int root);
+Schedule broadcast_scatter_allgather(int rank, int size, int root);
+Schedule broadcast_chain(int rank, int size, int root);
+
+Schedule reduce_binomial(int rank, int size, int root);
+Schedule reduce_direct(int rank, int size, int root);
+Schedule reduce_chain(int rank, int size, int root);
+
+Schedule gather_direct(int rank, int size, int root);
+Schedule scatter_direct(int rank, int size, int root);
+
+Schedule alltoall_direct(int rank, int size);
+Schedule alltoall_pairwise(int rank, int size);
+Schedule alltoall_bruck(int rank, int size);  // chunks of one size
+
+Schedule barrier_dissemination(int rank, int size);
+
+Schedule send_to(int peer);
+Schedule recv_from(int peer);
+
+}  // namespace hccl_like

@@ -1,0 +1,25 @@
+#include "collectives/algorithms/all.h"
+
+namespace hccl_like {
+
+// Everybody sends its chunk to everybody, in one round. Each rank starts with its right neighbour, so
+// that not all of them send to rank 0 first.
+//
+// E. Chan, M. Heimlich, A. Purkayastha, R. van de Geijn: Collective Communication: Theory, Practice, and
+// Experience, CCPE 19(13), 2007.
+//
+// Rank 1 of 3:
+//   0: send in[1]->2  recv out[0]<-0  send in[1]->0  recv out[2]<-2  copy in[1] to out[1]
+Schedule allgather_direct(int rank, int size) {
+  Schedule s(/*chunks=*/size);
+  s.begin_round();
+  for (int i = 1; i < size; ++i) {
+    const int to = (rank + i) % size, from = (rank + size - i) % size;
+    s.add(send(to, in(rank)));
+    s.add(recv(from, out(from)));
+  }
+  s.add(copy(in(rank), out(rank)));
+  return s;
+}
+
+}  // namespace hccl_like

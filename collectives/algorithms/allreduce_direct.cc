@@ -1,0 +1,39 @@
+#include "collectives/algorithms/all.h"
+
+namespace hccl_like {
+
+// Reduce-scatter and allgather, each in one round: every rank sends chunk p to rank p, adds up the
+// chunk that is its own, and sends the sum to everybody. The traffic of the ring with two rounds of
+// latency, at the price of a message to every peer.
+//
+// R. Rabenseifner: Optimization of Collective Reduction Operations, ICCS 2004 (the scheme, there with
+// recursive exchanges).
+//
+// Order of summation: rank 0, 1, 2, ... with one rounding for 8- and 16-bit floats. Each chunk is added
+// up on one rank only and copied from there, so all ranks end bitwise equal.
+//
+// Rank 1 of 3:
+//   0: send in[2]->2  send in[0]->0  recv scratch[0]<-0  recv scratch[1]<-2
+//   1: reduce scratch[0]+in[1]+scratch[1] to out[1]
+//   2: send out[1]->2  recv out[0]<-0  send out[1]->0  recv out[2]<-2
+Schedule allreduce_direct(int rank, int size) {
+  Schedule s(/*chunks=*/size);
+  s.begin_round();
+  for (int i = 1; i < size; ++i) s.add(send((rank + i) % size, in((rank + i) % size)));
+  std::vector<Slot> inputs;
+  for (int peer = 0; peer < size; ++peer) {
+    inputs.push_back(peer == rank ? in(rank) : s.add_scratch(in(rank)));
+    if (peer != rank) s.add(recv(peer, inputs.back()));
+  }
+  s.begin_round();
+  s.add_reduce(out(rank), inputs);
+  s.begin_round();
+  for (int i = 1; i < size; ++i) {
+    const int to = (rank + i) % size, from = (rank + size - i) % size;
+    s.add(send(to, out(rank)));
+    s.add(recv(from, out(from)));
+  }
+  return s;
+}
+
+}  // namespace hccl_like

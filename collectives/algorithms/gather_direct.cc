@@ -1,0 +1,26 @@
+#include "collectives/algorithms/all.h"
+
+namespace hccl_like {
+
+// Everybody sends its chunk to the root. No rank but the root needs to know the sizes of the others'
+// chunks, which a tree would ask for.
+//
+// E. Chan, M. Heimlich, A. Purkayastha, R. van de Geijn: Collective Communication: Theory, Practice, and
+// Experience, CCPE 19(13), 2007.
+//
+// 3 ranks, root 1:
+//   rank 0              rank 1                                                   rank 2
+//   0: send in[0]->1    recv out[2]<-2  recv out[0]<-0  copy in[1] to out[1]     send in[2]->1
+Schedule gather_direct(int rank, int size, int root) {
+  Schedule s(/*chunks=*/size);
+  s.begin_round();
+  if (rank != root) {
+    s.add(send(root, in(rank)));
+    return s;
+  }
+  for (int i = 1; i < size; ++i) s.add(recv((rank + i) % size, out((rank + i) % size)));
+  s.add(copy(in(rank), out(rank)));
+  return s;
+}
+
+}  // namespace hccl_like

@@ -1,0 +1,31 @@
+#include "collectives/algorithms/all.h"
+
+namespace hccl_like {
+
+// Every rank sends chunk p to rank p and adds up the chunk that is its own. One round of messages and no
+// byte travels twice, at the price of a message to every peer.
+//
+// R. Thakur, R. Rabenseifner, W. Gropp: Optimization of Collective Communication Operations in MPICH,
+// IJHPCA 19(1), 2005 (there pairwise, a peer a round).
+//
+// Order of summation: rank 0, 1, 2, ... with one rounding for 8- and 16-bit floats, so the result does
+// not depend on the number of the chunk.
+//
+// Rank 1 of 3:
+//   0: send in[2]->2  send in[0]->0  recv scratch[0]<-0  recv scratch[1]<-2
+//   1: reduce scratch[0]+in[1]+scratch[1] to out[1]
+Schedule reduce_scatter_direct(int rank, int size) {
+  Schedule s(/*chunks=*/size);
+  s.begin_round();
+  for (int i = 1; i < size; ++i) s.add(send((rank + i) % size, in((rank + i) % size)));
+  std::vector<Slot> inputs;
+  for (int peer = 0; peer < size; ++peer) {
+    inputs.push_back(peer == rank ? in(rank) : s.add_scratch(in(rank)));
+    if (peer != rank) s.add(recv(peer, inputs.back()));
+  }
+  s.begin_round();
+  s.add_reduce(out(rank), inputs);
+  return s;
+}
+
+}  // namespace hccl_like
