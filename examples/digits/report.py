@@ -1,0 +1,68 @@
+"""What the user sees: progress, a table at the end, the loss curve as a picture."""
+
+import contextlib
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+
+class Report:
+    """Talks on rank 0 only: a bar on a terminal, a line now and then elsewhere."""
+
+    def __init__(self, talks: bool):
+        self._console = Console(quiet=not talks, highlight=False, soft_wrap=True)
+        self._bar = None
+        self._task = None
+
+    def say(self, text: str) -> None:
+        self._console.print(text)
+
+    @contextlib.contextmanager
+    def bar(self, first: int, steps: int):
+        """Shows the steps of the `with` block."""
+        if self._console.quiet or not self._console.is_terminal:
+            yield
+            return
+        columns = (TextColumn("training"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[told]}"),
+                   TimeRemainingColumn())
+        with Progress(*columns, console=self._console) as self._bar:
+            self._task = self._bar.add_task("", total=steps, completed=first, told="")
+            yield
+        self._bar = None
+
+    def step(self, done: int, steps: int, loss: float, images_per_second: float) -> None:
+        told = f"loss {loss:.4f}  {images_per_second:,.0f} images/s"
+        if self._bar is not None:
+            self._bar.update(self._task, completed=done, told=told)
+        else:
+            self.say(f"step {done:4d}/{steps}  {told}")
+
+    def table(self, rows: dict[str, str]) -> None:
+        table = Table(show_header=False)
+        for name, value in rows.items():
+            table.add_row(name, value)
+        self._console.print(table)
+
+
+def plot(losses: list[float], accuracies: dict[int, float], title: str, target: Path) -> None:
+    """The loss of every step and the held-out accuracy where it was measured."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, left = pyplot.subplots(figsize=(8, 4.5), layout="constrained")
+    left.plot(range(1, len(losses) + 1), losses, color="tab:blue", linewidth=1, label="loss of the global batch")
+    left.set(xlabel="step", ylabel="cross-entropy loss", yscale="log", title=title)
+    left.grid(alpha=0.3)
+    right = left.twinx()
+    right.plot(list(accuracies), [100 * a for a in accuracies.values()], color="tab:orange", marker="o", markersize=3,
+               label="held-out accuracy")
+    right.set(ylabel="held-out accuracy, %", ylim=(0, 101))
+    lines = left.get_lines() + right.get_lines()
+    left.legend(lines, [line.get_label() for line in lines], loc="center right")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(target, dpi=120)
+    pyplot.close(figure)
