@@ -22,6 +22,7 @@
 #include <span>
 #include <string_view>
 
+#include "collectives/cost.h"
 #include "collectives/schedule.h"
 
 namespace hccl_like {
@@ -51,6 +52,8 @@ struct Algorithm {
   Schedule (*make)(int rank, int size, int root);
   // Whether it works for this number of ranks.
   bool (*fits)(int size);
+  // One lap of `bytes` in all chunks together (cost.h).
+  Cost (*cost)(uint64_t size, uint64_t bytes);
   // All chunks must have the same size, on all ranks.
   bool equal_chunks = false;
 };

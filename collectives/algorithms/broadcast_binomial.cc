@@ -12,9 +12,9 @@ namespace hccl_like {
 // IJHPCA 19(1), 2005.
 //
 // 3 ranks, root 0:
-//   rank 0                               rank 1             rank 2
-//   0: send in[0]->2  copy in[0] to out[0]   idle            recv out[0]<-0
-//   1: send in[0]->1                         recv out[0]<-0  idle
+//   rank 0                                   rank 1            rank 2
+//   0: send in[0]->2                         idle              recv out[0]<-0
+//   1: send in[0]->1  copy in[0] to out[0]   recv out[0]<-0    idle
 Schedule broadcast_binomial(int rank, int size, int root) {
   Schedule s(/*chunks=*/1);
   const int me = (rank - root + size) % size;  // number counted from the root

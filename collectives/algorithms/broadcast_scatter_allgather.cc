@@ -13,13 +13,11 @@ namespace hccl_like {
 // Communication Library (InterCom), SHPCC 1994.
 //
 // 3 ranks, root 0:
-//   rank 0                                         rank 1              rank 2
-//   0: send in[2]->2  copy in[0..2] to out[0..2]   idle                recv out[2]<-0
-//   1: send in[1]->1                               recv out[1]<-0      idle
-//   2: send in[0]->1                               send out[1]->2      recv out[1]<-1
-//                                                  recv out[0]<-0
-//   3: send in[2]->1                               send out[0]->2      recv out[0]<-1
-//                                                  recv out[2]<-0
+//   rank 0                                        rank 1                            rank 2
+//   0: send in[2]->2                              idle                              recv out[2]<-0
+//   1: send in[1]->1                              recv out[1]<-0                    idle
+//   2: send in[0]->1                              send out[1]->2  recv out[0]<-0    recv out[1]<-1
+//   3: send in[2]->1  copy in[0..2] to out[0..2]  send out[0]->2  recv out[2]<-0    recv out[0]<-1
 Schedule broadcast_scatter_allgather(int rank, int size, int root) {
   Schedule s(/*chunks=*/size);
   const int me = (rank - root + size) % size;  // number counted from the root

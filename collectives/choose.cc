@@ -1,0 +1,113 @@
+#include "collectives/choose.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "collectives/cost.h"
+#include "core/error.h"
+
+namespace hccl_like {
+
+namespace {
+
+// Laps must be the same on all ranks, so where only some ranks know the sizes there is one.
+bool may_have_laps(Collective collective, const ChooseOptions& options) {
+  using enum Collective;
+  return !options.uneven && collective != kGather && collective != kScatter && collective != kSend &&
+         collective != kRecv && collective != kBarrier;
+}
+
+bool fits(const Algorithm& algorithm, int size, const ChooseOptions& options) {
+  return algorithm.fits(size) && !(algorithm.equal_chunks && options.uneven);
+}
+
+// Laps of at most lap_bytes stay in cache and need little scratch memory. Where they would be so small that
+// latency costs more than a quarter, they are made larger, by halving their number.
+Choice plan(const Algorithm& algorithm, int size, uint64_t bytes, size_t element_bytes,
+            const Topology& topology, const ChooseOptions& options) {
+  uint64_t most = 1;
+  if (may_have_laps(algorithm.collective, options)) {
+    const uint64_t elements = std::max<uint64_t>(1, bytes / std::max<size_t>(1, element_bytes));
+    const uint64_t lap_bytes = std::max<uint64_t>(1, options.lap_bytes);
+    most = std::clamp<uint64_t>(bytes / lap_bytes + (bytes % lap_bytes != 0), 1, elements);
+    most = std::min<uint64_t>(most, UINT32_MAX);
+  }
+  const uint64_t window = std::max<uint32_t>(1, options.lap_window);
+  auto time = [&](uint64_t laps) {
+    const Cost lap = algorithm.cost(static_cast<uint64_t>(size), (bytes + laps - 1) / laps);
+    return estimate_ps(lap, laps, window, topology);
+  };
+  uint64_t best = time(most);
+  for (uint64_t laps = most / 2; laps > 0; laps /= 2) best = std::min(best, time(laps));
+  uint64_t laps = most;
+  while (laps > 1 && time(laps) > best + best / 4) laps /= 2;
+  return {&algorithm, static_cast<uint32_t>(laps), size, bytes, time(laps)};
+}
+
+std::string names(Collective collective, int size, const ChooseOptions& options) {
+  std::string result;
+  for (const Algorithm& algorithm : algorithms(collective)) {
+    if (!fits(algorithm, size, options)) continue;
+    if (!result.empty()) result += ", ";
+    result += algorithm.name;
+  }
+  return result;
+}
+
+const Algorithm& forced(Collective collective, int size, const ChooseOptions& options) {
+  const Algorithm* algorithm = find_algorithm(collective, options.forced);
+  if (algorithm != nullptr && fits(*algorithm, size, options)) return *algorithm;
+  const std::string wanted =
+      std::string(name(collective)) + " algorithm \"" + std::string(options.forced) + '"';
+  const std::string use = "; use one of: " + names(collective, size, options);
+  if (algorithm == nullptr) throw_misuse("there is no " + wanted + use);
+  if (!algorithm->fits(size)) {
+    throw_misuse("the " + wanted + " does not work for " + std::to_string(size) + " ranks" + use);
+  }
+  throw_misuse("the " + wanted + " needs chunks of one size" + use);
+}
+
+}  // namespace
+
+std::vector<Choice> candidates(Collective collective, int size, uint64_t bytes, size_t element_bytes,
+                               const Topology& topology, const ChooseOptions& options) {
+  const Topology shared = topology.with_sharing();
+  std::vector<Choice> result;
+  for (const Algorithm& algorithm : algorithms(collective)) {
+    if (!fits(algorithm, size, options)) continue;
+    result.push_back(plan(algorithm, size, bytes, element_bytes, shared, options));
+  }
+  std::ranges::stable_sort(result, {}, &Choice::estimate_ps);
+  return result;
+}
+
+Choice choose(Collective collective, int size, uint64_t bytes, size_t element_bytes,
+              const Topology& topology, const ChooseOptions& options) {
+  // What a rank does not know about the others must not decide: then all ranks pretend this size.
+  if (options.uneven) bytes = 0;
+  if (!options.forced.empty()) {
+    return plan(forced(collective, size, options), size, bytes, element_bytes,
+                topology.with_sharing(), options);
+  }
+  return candidates(collective, size, bytes, element_bytes, topology, options).front();
+}
+
+std::string explain(const Choice& choice) {
+  char time[32];
+  const double us = static_cast<double>(choice.estimate_ps) * 1e-6;
+  std::snprintf(time, sizeof time, us < 1000 ? "%.2f us" : "%.2f ms", us < 1000 ? us : us / 1000);
+  std::string result(name(choice.algorithm->collective));
+  result += " of " + std::to_string(choice.bytes) + (choice.bytes == 1 ? " byte" : " bytes");
+  result += " on " + std::to_string(choice.size) + (choice.size == 1 ? " rank: " : " ranks: ");
+  result += choice.algorithm->name;
+  result += " in " + std::to_string(choice.laps) + (choice.laps == 1 ? " lap" : " laps");
+  return result + ", about " + time;
+}
+
+std::string explain(const std::vector<Choice>& candidates) {
+  std::string result;
+  for (const Choice& choice : candidates) result += explain(choice) + '\n';
+  return result;
+}
+
+}  // namespace hccl_like

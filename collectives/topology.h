@@ -1,0 +1,70 @@
+#pragma once
+// What the cost model knows of the machines: how the ranks lie on hosts and what messages and sums cost. All in whole
+// picoseconds, so that every rank computes the same numbers whatever its processor and compiler.
+#include <cstdint>
+
+namespace hccl_like {
+
+// One message of b bytes: `latency` on the way, and `gap` + b * `ps_per_kib` / 1024 during which it occupies the sender's
+// and the receiver's port (LogGP, Alexandrov et al. 1995).
+struct LinkCost {
+  uint64_t latency_ps = 0;
+  uint64_t gap_ps = 0;
+  uint64_t ps_per_kib = 0;
+
+  friend bool operator==(const LinkCost&, const LinkCost&) = default;
+};
+
+// Picoseconds a KiB at a rate in GB/s.
+constexpr uint64_t ps_per_kib(double gigabytes_per_second) {
+  return static_cast<uint64_t>(1'024'000.0 / gigabytes_per_second);
+}
+
+// Time for bytes at a rate, without overflow for any payload.
+constexpr uint64_t byte_time_ps(uint64_t bytes, uint64_t ps_per_kib) {
+  return bytes / 1024 * ps_per_kib + bytes % 1024 * ps_per_kib / 1024;
+}
+
+// Measured on two cores: shared memory with the data staged through a ring buffer, and TCP over the loopback device.
+inline constexpr LinkCost kSharedMemory{300'000, 100'000, ps_per_kib(8)};
+inline constexpr LinkCost kTcpLoopback{8'000'000, 2'000'000, ps_per_kib(2.5)};
+
+// Ranks fill the hosts in order: rank r is on host r / ranks_per_host.
+struct Topology {
+  int hosts = 1;
+  int ranks_per_host = 1;
+  int cores_per_host = 0;  // 0: as many as ranks
+  LinkCost local = kSharedMemory;
+  LinkCost remote = kTcpLoopback;
+  uint64_t reduce_ps_per_kib = ps_per_kib(20);  // one operand of a sum; a copy costs the same
+  uint64_t switch_ps = 1'300'000;               // handing a core to the next rank that wants it
+
+  static Topology one_host(int ranks, int cores = 0) {
+    return {.ranks_per_host = ranks, .cores_per_host = cores};
+  }
+  static Topology one_rank_a_host(int ranks) { return {.hosts = ranks}; }
+
+  int size() const { return hosts * ranks_per_host; }
+  int host(int rank) const { return rank / ranks_per_host; }
+  const LinkCost& link(int from, int to) const { return host(from) == host(to) ? local : remote; }
+
+  // The same with the price of sharing put into the links: where ranks outnumber cores, every message waits for its
+  // receiver's turn, and copies and sums share the cores.
+  Topology with_sharing() const {
+    if (cores_per_host <= 0 || ranks_per_host <= cores_per_host) return *this;
+    const auto ranks = static_cast<uint64_t>(ranks_per_host);
+    const auto cores = static_cast<uint64_t>(cores_per_host);
+    Topology shared = *this;
+    shared.cores_per_host = 0;
+    const uint64_t turns = (ranks + cores - 1) / cores - 1;
+    shared.local.latency_ps += turns * switch_ps;
+    shared.remote.latency_ps += turns * switch_ps;
+    shared.local.ps_per_kib = local.ps_per_kib * ranks / cores;
+    shared.reduce_ps_per_kib = reduce_ps_per_kib * ranks / cores;
+    return shared;
+  }
+
+  friend bool operator==(const Topology&, const Topology&) = default;
+};
+
+}  // namespace hccl_like
