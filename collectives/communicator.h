@@ -63,13 +63,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // (`ranks` empty).
   std::shared_ptr<Communicator> split(std::span<const int> ranks, std::string name);
 
-  // Operations launched and not done, in any state.
-  size_t running() const { return running_.load(); }
   // How many collective calls were prepared so far.
   uint32_t sequence() const;
-
-  // What a call would use, e.g. for `explain`.
-  const Choice& choice(Collective collective, size_t bytes, size_t element_bytes);
 
  private:
   friend class Engine;
@@ -77,23 +72,29 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Communicator(Engine& engine, Identity identity);
 
   void check(const Call& call) const;
-  const Schedule& schedule(const Algorithm& algorithm, int root);
-  void fail(const Error& error);  // engine only: remembers the first
+  // With mutex_ held.
+  const Choice& choice(Collective collective, size_t bytes, size_t element_bytes, bool equal_chunks);
+  const Program& program(const Algorithm& algorithm, int root);
+
+  // For the engine. remember() keeps the first error only and tells whether this was it; answered() gives a rank whose
+  // next message on a channel has arrived unasked, and takes that message's number, or -1.
+  bool remember(const Error& error);
+  int rank_of(const Link& link) const;
+  int answered(uint32_t channel, uint32_t* sequence);
 
   Engine& engine_;
   Identity identity_;
   Topology topology_;
   std::atomic<std::chrono::milliseconds> timeout_;
-  std::atomic<size_t> running_{0};
+  std::atomic<bool> failed_{false};
 
   mutable std::mutex mutex_;  // guards what follows
   std::optional<Error> failure_;
-  std::atomic<bool> failed_{false};
   uint32_t sequence_ = 0;
   uint32_t splits_ = 0;
-  std::unordered_map<uint64_t, uint32_t> sent_, received_;  // (peer, tag) -> messages so far
+  std::unordered_map<uint64_t, uint32_t> sent_, received_;  // (peer, channel) -> messages so far
   std::unordered_map<uint64_t, Choice> choices_;
-  std::unordered_map<uint64_t, std::unique_ptr<Schedule>> schedules_;
+  std::unordered_map<uint64_t, std::unique_ptr<Program>> programs_;
 };
 
 }  // namespace hccl_like

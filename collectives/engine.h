@@ -1,11 +1,14 @@
 #pragma once
 // Runs the operations of every communicator of this process. One thread at a time holds ("drives") it: whoever waits, or
 // a background thread when operations run and nobody waits. See docs/threads.md.
+#include <atomic>
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
 #include <thread>
+#include <unordered_map>
 #include <vector>
 
 #include "core/config.h"
@@ -41,36 +44,43 @@ class Engine {
   void with_mesh(const std::function<void(Mesh&, const std::function<void()>&)>& work);
 
  private:
+  friend class Communicator;
+
   struct Submission {
-    std::shared_ptr<Operation> operation;  // or, if null:
+    std::shared_ptr<Operation> operation;  // to run; or, if null:
     std::shared_ptr<Communicator> aborted;
     std::optional<Error> error;
   };
 
-  // --- all of these only by the thread that holds driver_ ---
+  // Only the thread that holds driver_ calls these.
   template <class Stop>
-  bool drive(Stop stop, Deadline deadline, bool background);
+  void drive(Stop stop, Deadline deadline, bool background);
   bool step();
   bool take_submissions();
   void start(std::shared_ptr<Operation> operation);
   void finish(size_t index, std::optional<Error> error);
   void fail(Communicator& communicator, const Error& error, bool tell_peers);
+  void lost(Communicator& communicator, int peer, const Error& why);
   void look_at_links();
-  void look_at_link(Link& link);
+  void on_abort(Link& link, const AbortNotice& notice);
+  void on_mismatch(Link& link, const Link::Mismatch& mismatch);
+  void on_failure(Link& link);
   void look_at_deadlines();
-  void sleep(Deadline deadline);
-  // ---
+  void sleep(Deadline deadline, bool background);
 
-  void submit(Submission submission);
-  void leave(std::unique_lock<std::mutex> driver);
+  // Any thread.
+  void leave(std::unique_lock<std::mutex> driver, bool waited_for);
   void wake_background();
   void background();
+  void add(const std::shared_ptr<Communicator>& communicator);
+  void remove(uint64_t id);
+  std::shared_ptr<Communicator> find(uint64_t id) const;
 
   const Config& config_;
   Poller& poller_;
   Mesh& mesh_;
 
-  std::mutex driver_;                        // held by the thread that drives
+  std::mutex driver_;  // held by the thread that drives; guards the next three
   std::vector<std::unique_ptr<Execution>> active_;
   std::vector<std::unique_ptr<Execution>> spare_;
   ScratchPool scratch_;
@@ -80,18 +90,22 @@ class Engine {
   std::vector<Submission> taken_;            // the driver's half of a double buffer
   std::atomic<bool> inbox_full_{false};      // something is in inbox_
   std::atomic<bool> sleeping_{false};        // the driver is about to sleep: ring after submitting
+  std::atomic<bool> background_drives_{false};
   std::atomic<size_t> running_{0};           // submitted or active
 
-  std::atomic<int> wanted_{0};               // threads in wait() or with_mesh()
+  std::atomic<int> wanted_{0};  // threads in wait() or with_mesh()
   std::mutex turn_mutex_;
-  std::condition_variable turn_;             // an operation was done, or the driver left
-  uint64_t turn_epoch_ = 0;
+  std::condition_variable turn_;  // an operation is done, or the driver left
+  uint64_t turn_epoch_ = 0;       // how often the driver left
 
   std::mutex background_mutex_;
   std::condition_variable background_wake_;
   bool background_needed_ = false;
-  bool stopping_ = false;
+  std::atomic<bool> stopping_{false};
   std::thread background_;
+
+  mutable std::mutex registry_mutex_;
+  std::unordered_map<uint64_t, std::weak_ptr<Communicator>> registry_;
 };
 
 }  // namespace hccl_like

@@ -8,6 +8,7 @@
 
 #include "collectives/algorithms.h"
 #include "collectives/layout.h"
+#include "collectives/plan.h"
 #include "core/error.h"
 #include "core/types.h"
 
@@ -46,7 +47,7 @@ inline constexpr int kAnySource = -1;
 // Shared by the caller and the engine.
 class Operation {
  public:
-  Operation(std::shared_ptr<Communicator> communicator, Call call, uint32_t sequence);
+  Operation(std::shared_ptr<Communicator> communicator, Call call, Plan plan, uint32_t sequence);
 
   // Any thread. Everything that the operation wrote is visible once this is true.
   bool done() const noexcept { return done_.load(std::memory_order_acquire); }
@@ -67,6 +68,7 @@ class Operation {
 
   std::shared_ptr<Communicator> communicator_;
   Call call_;
+  Plan plan_;
   uint32_t sequence_;
   size_t bytes_;  // the payload, for describe(): the layouts are gone by then
   int source_ = kAnySource;

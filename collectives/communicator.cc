@@ -1,0 +1,248 @@
+#include "collectives/communicator.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "collectives/fingerprint.h"
+#include "core/log.h"
+
+namespace hccl_like {
+namespace {
+
+bool is_point_to_point(Collective collective) {
+  return collective == Collective::kSend || collective == Collective::kRecv;
+}
+
+bool has_root(Collective collective) {
+  return collective == Collective::kBroadcast || collective == Collective::kReduce ||
+         collective == Collective::kGather || collective == Collective::kScatter;
+}
+
+bool reduces(Collective collective) {
+  return collective == Collective::kAllReduce || collective == Collective::kReduce ||
+         collective == Collective::kReduceScatter;
+}
+
+// These cut the payload as their algorithm wants; the others have one chunk for each rank.
+bool cuts_payload(Collective collective) {
+  return collective == Collective::kAllReduce || collective == Collective::kReduce ||
+         collective == Collective::kBroadcast || is_point_to_point(collective);
+}
+
+// How large the payload is, as far as all ranks know it: the basis of every common decision.
+size_t common_bytes(const Call& call, int size) {
+  if (call.uneven) return 0;
+  switch (call.collective) {
+    case Collective::kGather:
+      return call.input.total_bytes() * static_cast<size_t>(size);
+    case Collective::kScatter:
+      return call.output.total_bytes() * static_cast<size_t>(size);
+    case Collective::kAllGather:
+      return call.output.total_bytes();
+    default:
+      return std::max(call.input.total_bytes(), call.output.total_bytes());
+  }
+}
+
+bool chunks_are_equal(const Layout& layout, int size) {
+  for (int i = 1; i < size; ++i)
+    if (layout.bytes(static_cast<size_t>(i)) != layout.bytes(0)) return false;
+  return true;
+}
+
+uint64_t key(int peer, uint32_t channel) {
+  return static_cast<uint64_t>(static_cast<uint32_t>(peer)) << 32 | channel;
+}
+
+}  // namespace
+
+std::shared_ptr<Communicator> Communicator::create(Engine& engine, Identity identity) {
+  std::shared_ptr<Communicator> communicator(new Communicator(engine, std::move(identity)));
+  engine.add(communicator);
+  return communicator;
+}
+
+Communicator::Communicator(Engine& engine, Identity identity)
+    : engine_(engine), identity_(std::move(identity)), timeout_(identity_.timeout) {
+  std::vector<std::string_view> hosts;
+  for (const ProcessRecord& member : identity_.members) hosts.push_back(member.host);
+  topology_ = topology_of(hosts);
+}
+
+Communicator::~Communicator() { engine_.remove(identity_.id); }
+
+void Communicator::check(const Call& call) const {
+  const bool any = call.collective == Collective::kRecv && call.root == kAnySource;
+  const bool peer_matters = has_root(call.collective) || is_point_to_point(call.collective);
+  if (peer_matters && !any && (call.root < 0 || call.root >= size()))
+    throw_misuse(std::string(hccl_like::name(call.collective)) + ": rank " + std::to_string(call.root) +
+                 " is not in group " + identity_.name + ", which has ranks 0 to " +
+                 std::to_string(size() - 1));
+  if (reduces(call.collective) && !reduction(call.type, call.op).valid())
+    throw_error(ErrorCode::kUnsupported,
+                std::string(hccl_like::name(call.collective)) + ": " + std::string(hccl_like::name(call.op)) +
+                    " is not defined for " + std::string(hccl_like::name(call.type)) +
+                    "; convert the tensor to another type first");
+  if (is_point_to_point(call.collective) && call.root == rank())
+    throw_misuse(std::string(hccl_like::name(call.collective)) + ": rank " + std::to_string(rank()) +
+                 " cannot exchange a message with itself; copy the tensor instead");
+}
+
+std::shared_ptr<Operation> Communicator::prepare(Call call) {
+  if (auto error = failure()) throw Exception(std::move(*error));
+  check(call);
+  const bool p2p = is_point_to_point(call.collective);
+  const size_t element = size_of(call.type);
+  const size_t bytes = common_bytes(call, size());
+
+  std::lock_guard lock(mutex_);
+  Plan plan;
+  const Choice* choice = nullptr;
+  if (p2p) {
+    plan.channel = 0x80000000u | call.tag;
+    plan.program = &program(*algorithms(call.collective).data(), call.root);
+  } else {
+    const Layout& chunks = call.collective == Collective::kAllGather ? call.output : call.input;
+    const bool equal = !call.uneven && (cuts_payload(call.collective) || chunks_are_equal(chunks, size()));
+    choice = &this->choice(call.collective, bytes, element, equal);
+    plan.program = &program(*choice->algorithm, call.root);
+    plan.laps = choice->laps;
+    plan.window = std::min(plan.laps, std::max(1u, engine_.config().lap_window));
+  }
+  if (reduces(call.collective)) plan.reduction = reduction(call.type, call.op);
+  if (cuts_payload(call.collective)) {
+    const size_t chunks = plan.program->schedule.chunks();
+    call.input = std::move(call.input).recut(chunks);
+    call.output = std::move(call.output).recut(chunks);
+  }
+
+  Fingerprint fingerprint{.collective = p2p ? Collective::kSend : call.collective,
+                          .type = call.type,
+                          .op = call.op,
+                          .reduces = plan.reduction.valid(),
+                          .root = has_root(call.collective) ? call.root : -1};
+  if (choice != nullptr) {
+    fingerprint.detail = mix(bytes, plan.laps);
+    fingerprint.detail = mix(fingerprint.detail, choice->number);
+    fingerprint.detail = mix(fingerprint.detail, std::bit_cast<uint64_t>(call.factor));
+  }
+  plan.fingerprint = fingerprint.encode();
+
+  uint32_t number = 0;
+  if (!p2p)
+    number = sequence_++;
+  else if (call.collective == Collective::kSend)
+    number = sent_[key(call.root, plan.channel)]++;
+  else if (call.root != kAnySource)
+    number = received_[key(call.root, plan.channel)]++;
+  return std::make_shared<Operation>(shared_from_this(), std::move(call), plan, number);
+}
+
+void Communicator::launch(std::span<const std::shared_ptr<Operation>> operations, bool waited_for) {
+  engine_.launch(operations, waited_for);
+}
+
+void Communicator::run(Call call) {
+  const std::shared_ptr<Operation> operation = prepare(std::move(call));
+  engine_.launch({&operation, 1}, /*waited_for=*/true);
+  engine_.wait(*operation, Deadline::never());
+  if (const Error* error = operation->error()) throw Exception(*error);
+}
+
+void Communicator::abort(std::string reason) {
+  Error error{ErrorCode::kAborted, "group " + identity_.name + " was aborted on rank " +
+                                       std::to_string(rank()) + ": " + std::move(reason)};
+  engine_.abort(*this, std::move(error));
+}
+
+std::optional<Error> Communicator::failure() const {
+  if (!failed_.load(std::memory_order_acquire)) return std::nullopt;
+  std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+bool Communicator::remember(const Error& error) {
+  std::lock_guard lock(mutex_);
+  if (failure_) return false;
+  failure_ = error;
+  failed_.store(true, std::memory_order_release);
+  log_info([&] { return "group " + identity_.name + " failed: " + to_string(error); });
+  return true;
+}
+
+std::shared_ptr<Communicator> Communicator::split(std::span<const int> ranks, std::string name) {
+  uint32_t number;
+  {
+    std::lock_guard lock(mutex_);
+    number = splits_++;
+  }
+  if (ranks.empty()) return nullptr;
+  Identity child;
+  child.rank = -1;
+  child.name = std::move(name);
+  child.timeout = timeout();
+  for (const int rank : ranks) {
+    if (rank < 0 || rank >= size())
+      throw_misuse("split: rank " + std::to_string(rank) + " is not in group " + identity_.name +
+                   ", which has ranks 0 to " + std::to_string(size() - 1));
+    const auto index = static_cast<size_t>(rank);
+    if (rank == this->rank()) child.rank = static_cast<int>(child.members.size());
+    child.members.push_back(identity_.members[index]);
+    child.links.push_back(identity_.links[index]);
+  }
+  if (child.rank < 0)
+    throw_misuse("split: rank " + std::to_string(rank()) + " of group " + identity_.name +
+                 " is not in its own list; pass an empty list to stay out");
+  child.id = mix(mix(identity_.id, number), static_cast<uint64_t>(ranks[0]));
+  return create(engine_, std::move(child));
+}
+
+uint32_t Communicator::sequence() const {
+  std::lock_guard lock(mutex_);
+  return sequence_;
+}
+
+int Communicator::rank_of(const Link& link) const {
+  const auto found = std::find(identity_.links.begin(), identity_.links.end(), &link);
+  return found == identity_.links.end() ? -1 : static_cast<int>(found - identity_.links.begin());
+}
+
+int Communicator::answered(uint32_t channel, uint32_t* sequence) {
+  std::lock_guard lock(mutex_);
+  for (int peer = 0; peer < size(); ++peer) {
+    const Link* link = identity_.links[static_cast<size_t>(peer)];
+    if (link == nullptr) continue;
+    uint32_t& next = received_[key(peer, channel)];
+    size_t bytes = 0;
+    if (!link->arrived({.communicator = identity_.id, .channel = channel, .sequence = next}, &bytes))
+      continue;
+    *sequence = next++;
+    return peer;
+  }
+  return -1;
+}
+
+const Choice& Communicator::choice(Collective collective, size_t bytes, size_t element, bool equal) {
+  const uint64_t index = mix(mix(bytes, element), static_cast<uint64_t>(collective) * 2 + equal);
+  const auto found = choices_.find(index);
+  if (found != choices_.end()) return found->second;
+  const Config& config = engine_.config();
+  const Choice made = choose({.collective = collective,
+                              .size = size(),
+                              .bytes = bytes,
+                              .element_bytes = element,
+                              .equal_chunks = equal,
+                              .lap_bytes = config.lap_bytes,
+                              .forced = config.algo.find(hccl_like::name(collective))},
+                             topology_);
+  log_trace([&] { return "group " + identity_.name + ": " + explain(made); });
+  return choices_.emplace(index, made).first->second;
+}
+
+const Program& Communicator::program(const Algorithm& algorithm, int root) {
+  auto& slot = programs_[mix(reinterpret_cast<uintptr_t>(&algorithm), static_cast<uint64_t>(root + 1))];
+  if (!slot) slot = std::make_unique<Program>(algorithm.make(rank(), size(), root));
+  return *slot;
+}
+
+}  // namespace hccl_like

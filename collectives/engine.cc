@@ -1,0 +1,408 @@
+#include "collectives/engine.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "collectives/communicator.h"
+#include "collectives/fingerprint.h"
+
+namespace hccl_like {
+namespace {
+
+// How often a driver that finds nothing to do looks at what changes rarely: deadlines, new connections, liveness.
+constexpr uint32_t kIdleTicks = 64;
+
+inline void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+}  // namespace
+
+Engine::Engine(const Config& config, Poller& poller, Mesh& mesh)
+    : config_(config), poller_(poller), mesh_(mesh) {}
+
+Engine::~Engine() {
+  {
+    std::lock_guard lock(background_mutex_);
+    stopping_ = true;
+  }
+  background_wake_.notify_one();
+  poller_.ring();
+  if (background_.joinable()) background_.join();
+}
+
+// ---------------------------------------------------------------------------------------------------- any thread
+
+void Engine::launch(std::span<const std::shared_ptr<Operation>> operations, bool waited_for) {
+  running_ += operations.size();
+  {
+    std::lock_guard lock(inbox_mutex_);
+    for (const auto& operation : operations) inbox_.push_back({operation, nullptr, std::nullopt});
+    inbox_full_ = true;
+  }
+  // The caller's first steps cost less here than anywhere else: the data is in this core's cache.
+  std::unique_lock driver(driver_, std::try_to_lock);
+  if (!driver) {
+    if (sleeping_) poller_.ring();
+    return;
+  }
+  step();
+  leave(std::move(driver), waited_for);
+}
+
+void Engine::abort(Communicator& communicator, Error error) {
+  {
+    std::lock_guard lock(inbox_mutex_);
+    inbox_.push_back({nullptr, communicator.shared_from_this(), std::move(error)});
+    inbox_full_ = true;
+  }
+  std::unique_lock driver(driver_, std::try_to_lock);
+  if (!driver) {
+    poller_.ring();
+    return;
+  }
+  step();
+  leave(std::move(driver), false);
+}
+
+bool Engine::wait(const Operation& operation, Deadline deadline) {
+  if (operation.done()) return true;
+  wanted_.fetch_add(1);
+  while (!operation.done() && !deadline.expired()) {
+    uint64_t epoch;
+    {
+      std::lock_guard lock(turn_mutex_);
+      epoch = turn_epoch_;
+    }
+    std::unique_lock driver(driver_, std::try_to_lock);
+    if (driver) {
+      drive([&] { return operation.done(); }, deadline, /*background=*/false);
+      wanted_.fetch_sub(1);
+      leave(std::move(driver), false);
+      return operation.done();
+    }
+    // Somebody else drives. The background thread steps aside when it sees that it is wanted; another waiter goes on
+    // and finishes this operation along with its own.
+    if (sleeping_ && background_drives_) poller_.ring();
+    std::unique_lock lock(turn_mutex_);
+    turn_.wait_until(lock, earliest(deadline, Deadline::after(std::chrono::milliseconds(100))).time_point(),
+                     [&] { return operation.done() || turn_epoch_ != epoch; });
+  }
+  // The driver that left may have counted on this thread to go on.
+  if (wanted_.fetch_sub(1) == 1 && running_ > 0) wake_background();
+  return operation.done();
+}
+
+void Engine::with_mesh(
+    const std::function<void(Mesh&, const std::function<void()>&)>& work) {
+  wanted_.fetch_add(1);
+  std::unique_lock driver(driver_, std::try_to_lock);
+  while (!driver) {
+    poller_.ring();
+    std::unique_lock lock(turn_mutex_);
+    turn_.wait_for(lock, std::chrono::milliseconds(1));
+    lock.unlock();
+    driver.try_lock();
+  }
+  try {
+    work(mesh_, [&] { step(); });
+  } catch (...) {
+    wanted_.fetch_sub(1);
+    leave(std::move(driver), false);
+    throw;
+  }
+  wanted_.fetch_sub(1);
+  leave(std::move(driver), false);
+}
+
+// Gives the engine up: to a thread that waits for it, else to the background thread if anything is left to do.
+void Engine::leave(std::unique_lock<std::mutex> driver, bool waited_for) {
+  driver.unlock();
+  if (wanted_ > 0) {
+    std::lock_guard lock(turn_mutex_);
+    ++turn_epoch_;
+    turn_.notify_all();
+    return;
+  }
+  if (!waited_for && running_ > 0) wake_background();
+}
+
+void Engine::wake_background() {
+  {
+    std::lock_guard lock(background_mutex_);
+    if (background_needed_ || stopping_) return;
+    background_needed_ = true;
+    if (!background_.joinable()) {
+      background_ = std::thread([this] { background(); });
+      return;
+    }
+  }
+  background_wake_.notify_one();
+}
+
+void Engine::background() {
+  const auto stop = [this] { return stopping_.load() || running_ == 0; };
+  while (true) {
+    {
+      std::unique_lock lock(background_mutex_);
+      background_wake_.wait(lock, [&] { return background_needed_ || stopping_; });
+      if (stopping_) return;
+      background_needed_ = false;
+    }
+    while (!stop()) {
+      std::unique_lock driver(driver_, std::try_to_lock);
+      if (!driver) break;  // whoever drives wakes this thread again when it leaves
+      background_drives_ = true;
+      drive(stop, Deadline::never(), /*background=*/true);
+      background_drives_ = false;
+      driver.unlock();
+      if (wanted_ == 0) continue;
+      {
+        std::lock_guard lock(turn_mutex_);
+        ++turn_epoch_;
+      }
+      turn_.notify_all();
+      break;
+    }
+  }
+}
+
+// ------------------------------------------------------------------------------------- the thread that drives
+
+template <class Stop>
+void Engine::drive(Stop stop, Deadline deadline, bool background) {
+  uint32_t idle = 0;
+  while (!stop()) {
+    if (step()) {
+      idle = 0;
+      continue;
+    }
+    if (background && wanted_ > 0) return;
+    ++idle;
+    if (idle % kIdleTicks == 0) {
+      mesh_.poll();
+      look_at_deadlines();
+      if (deadline.expired()) return;
+    }
+    if (idle <= config_.spins)
+      relax();
+    else if (idle <= config_.spins + config_.yields)
+      std::this_thread::yield();
+    else
+      sleep(deadline, background);
+  }
+}
+
+bool Engine::step() {
+  bool moved = inbox_full_.load(std::memory_order_acquire) && take_submissions();
+  if (poller_.sockets() > 0 && poller_.poll()) moved = true;
+  for (const auto& link : mesh_.links())
+    if (link->progress()) moved = true;
+  for (size_t i = 0; i < active_.size();) {
+    Execution& execution = *active_[i];
+    if (execution.advance()) moved = true;
+    if (execution.finished())
+      finish(i, std::nullopt);
+    else
+      ++i;
+  }
+  look_at_links();
+  return moved;
+}
+
+bool Engine::take_submissions() {
+  {
+    std::lock_guard lock(inbox_mutex_);
+    taken_.swap(inbox_);
+    inbox_full_ = false;
+  }
+  for (Submission& submission : taken_) {
+    if (submission.operation)
+      start(std::move(submission.operation));
+    else
+      fail(*submission.aborted, *submission.error, /*tell_peers=*/true);
+  }
+  const bool any = !taken_.empty();
+  taken_.clear();
+  return any;
+}
+
+void Engine::start(std::shared_ptr<Operation> operation) {
+  Communicator& communicator = operation->communicator();
+  std::unique_ptr<Execution> execution;
+  if (spare_.empty()) {
+    execution = std::make_unique<Execution>();
+  } else {
+    execution = std::move(spare_.back());
+    spare_.pop_back();
+  }
+  execution->begin(std::move(operation), scratch_);
+  active_.push_back(std::move(execution));
+  if (auto failure = communicator.failure())
+    return finish(active_.size() - 1, std::move(failure));
+  for (int peer = 0; peer < communicator.size(); ++peer) {
+    const Link* link = communicator.identity_.links[static_cast<size_t>(peer)];
+    if (link != nullptr && link->failure() != nullptr && !link->peer_said_goodbye())
+      return lost(communicator, peer, *link->failure());
+  }
+}
+
+// Takes an execution off the list and tells whoever waits.
+void Engine::finish(size_t index, std::optional<Error> error) {
+  std::unique_ptr<Execution> execution = std::move(active_[index]);
+  active_[index] = std::move(active_.back());
+  active_.pop_back();
+  const std::shared_ptr<Operation> operation = execution->end();
+  spare_.push_back(std::move(execution));
+  operation->finished_ = Deadline::Clock::now();
+  operation->error_ = std::move(error);
+  operation->done_.store(true, std::memory_order_release);
+  --running_;
+  if (wanted_ > 0) {
+    std::lock_guard lock(turn_mutex_);
+    turn_.notify_all();
+  }
+}
+
+void Engine::fail(Communicator& communicator, const Error& error, bool tell_peers) {
+  const auto keep = communicator.shared_from_this();  // the last operation may be its last owner
+  const bool first = communicator.remember(error);
+  for (Link* link : communicator.identity_.links) {
+    if (link == nullptr) continue;
+    link->cancel(communicator.id());
+    if (first && tell_peers && link->failure() == nullptr)
+      link->send_abort(communicator.id(), to_string(error));
+  }
+  for (size_t i = 0; i < active_.size();) {
+    if (&active_[i]->operation().communicator() == &communicator)
+      finish(i, error);
+    else
+      ++i;
+  }
+}
+
+void Engine::lost(Communicator& communicator, int peer, const Error& why) {
+  std::string message = "rank " + std::to_string(communicator.rank()) + " of group " +
+                        communicator.name() + " lost rank " + std::to_string(peer) + " (" +
+                        communicator.members()[static_cast<size_t>(peer)].hostname + ")";
+  for (const auto& execution : active_)
+    if (&execution->operation().communicator() == &communicator) {
+      message += " during " + execution->operation().describe() + ", " + execution->whereabouts();
+      break;
+    }
+  message += ": " + why.message;
+  fail(communicator, Error{why.code, std::move(message), peer}, /*tell_peers=*/true);
+}
+
+// The communicators of running operations are all that a failure can concern now; the others notice when they start
+// their next operation.
+void Engine::look_at_links() {
+  for (const auto& owned : mesh_.links()) {
+    Link& link = *owned;
+    while (auto notice = link.take_abort()) on_abort(link, *notice);
+    while (auto mismatch = link.take_mismatch()) on_mismatch(link, *mismatch);
+    if (link.failure() != nullptr) on_failure(link);
+  }
+}
+
+void Engine::on_abort(Link& link, const AbortNotice& notice) {
+  const auto communicator = find(notice.communicator);
+  if (!communicator) return;
+  const int peer = communicator->rank_of(link);
+  fail(*communicator,
+       Error{ErrorCode::kAborted,
+             "rank " + std::to_string(peer) + " gave up group " + communicator->name() + ": " + notice.reason,
+             peer},
+       /*tell_peers=*/false);
+}
+
+void Engine::on_mismatch(Link& link, const Link::Mismatch& mismatch) {
+  const auto communicator = find(mismatch.tag.communicator);
+  if (!communicator) return;
+  const int peer = communicator->rank_of(link);
+  std::string mine = "another call";
+  for (const auto& execution : active_)
+    if (&execution->operation().communicator() == communicator.get() &&
+        execution->operation().sequence() == mismatch.tag.sequence &&
+        execution->channel() == mismatch.tag.channel)
+      mine = execution->operation().describe();
+  fail(*communicator,
+       Error{ErrorCode::kMismatch,
+             "ranks disagree about call #" + std::to_string(mismatch.tag.sequence) + " of group " +
+                 communicator->name() + ": rank " + std::to_string(communicator->rank()) + " makes " + mine +
+                 " and expects " + std::to_string(mismatch.expected_bytes) + " bytes of " +
+                 describe_fingerprint(mismatch.expected) + "; rank " + std::to_string(peer) + " sent " +
+                 std::to_string(mismatch.received_bytes) + " bytes of " +
+                 describe_fingerprint(mismatch.received) +
+                 ". Every rank must make the same calls in the same order, with the same sizes",
+             peer},
+       /*tell_peers=*/true);
+}
+
+void Engine::on_failure(Link& link) {
+  for (size_t i = 0; i < active_.size(); ++i) {
+    Communicator& communicator = active_[i]->operation().communicator();
+    const int peer = communicator.rank_of(link);
+    if (peer < 0) continue;
+    // A peer that left in order is missed only by those who still want something from it.
+    if (link.peer_said_goodbye() && !active_[i]->waits_for(peer)) continue;
+    lost(communicator, peer, *link.failure());
+    i = static_cast<size_t>(-1);  // the list has changed
+  }
+}
+
+std::shared_ptr<Communicator> Engine::find(uint64_t id) const {
+  std::lock_guard lock(registry_mutex_);
+  const auto found = registry_.find(id);
+  return found == registry_.end() ? nullptr : found->second.lock();
+}
+
+void Engine::add(const std::shared_ptr<Communicator>& communicator) {
+  std::lock_guard lock(registry_mutex_);
+  registry_[communicator->id()] = communicator;
+}
+
+void Engine::remove(uint64_t id) {
+  std::lock_guard lock(registry_mutex_);
+  registry_.erase(id);
+}
+
+void Engine::look_at_deadlines() {
+  const auto now = Deadline::Clock::now();
+  for (size_t i = 0; i < active_.size(); ++i) {
+    Execution& execution = *active_[i];
+    if (execution.deadline().is_never() || execution.deadline().time_point() > now) continue;
+    Communicator& communicator = execution.operation().communicator();
+    const auto after = std::chrono::duration_cast<std::chrono::milliseconds>(execution.age(now)).count();
+    fail(communicator,
+         Error{ErrorCode::kTimeout,
+               "rank " + std::to_string(communicator.rank()) + " of group " + communicator.name() + ": " +
+                   execution.operation().describe() + " ran into its timeout after " +
+                   std::to_string(after) + " ms, " + execution.whereabouts() +
+                   ". Did every rank make this call, and is every rank alive"},
+         /*tell_peers=*/true);
+    i = static_cast<size_t>(-1);
+  }
+}
+
+void Engine::sleep(Deadline deadline, bool background) {
+  sleeping_ = true;
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  // From here on whoever submits, or wants the engine from the background thread, rings.
+  bool quiet = !inbox_full_ && !(background && wanted_ > 0);
+  size_t prepared = 0;
+  const auto& links = mesh_.links();
+  while (quiet && prepared < links.size()) quiet = links[prepared++]->prepare_sleep();
+  if (quiet) {
+    for (const auto& execution : active_) deadline = earliest(deadline, execution->deadline());
+    poller_.sleep(deadline);
+  }
+  for (size_t i = 0; i < prepared; ++i) links[i]->end_sleep();
+  sleeping_ = false;
+  mesh_.poll();
+  look_at_deadlines();
+}
+
+}  // namespace hccl_like

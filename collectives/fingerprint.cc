@@ -1,0 +1,41 @@
+#include "collectives/fingerprint.h"
+
+namespace hccl_like {
+namespace {
+
+// From the lowest bit: collective 4, type 5, operation 4, reduces 1, root + 1 16, detail 34.
+constexpr unsigned kTypeAt = 4, kOpAt = 9, kReducesAt = 13, kRootAt = 14, kDetailAt = 30;
+
+}  // namespace
+
+// The finaliser of splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
+uint64_t mix(uint64_t a, uint64_t b) {
+  uint64_t x = a + 0x9e3779b97f4a7c15u * (b + 1);
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+uint64_t Fingerprint::encode() const {
+  return static_cast<uint64_t>(collective) | static_cast<uint64_t>(type) << kTypeAt |
+         static_cast<uint64_t>(op) << kOpAt | static_cast<uint64_t>(reduces) << kReducesAt |
+         static_cast<uint64_t>(static_cast<uint16_t>(root + 1)) << kRootAt |
+         mix(detail, 0) << kDetailAt;
+}
+
+std::string describe_fingerprint(uint64_t encoded) {
+  const auto collective = static_cast<uint32_t>(encoded & 15);
+  const auto type = static_cast<uint32_t>(encoded >> kTypeAt & 31);
+  const auto op = static_cast<uint32_t>(encoded >> kOpAt & 15);
+  const int root = static_cast<int>(encoded >> kRootAt & 0xffff) - 1;
+  // It came over a wire: any bits are possible.
+  if (collective >= kCollectives || type >= kDataTypes || op >= kReduceOps) return "an unknown call";
+  std::string text(name(static_cast<Collective>(collective)));
+  if (static_cast<Collective>(collective) == Collective::kBarrier) return text;
+  text += " of " + std::string(name(static_cast<DataType>(type)));
+  if (encoded >> kReducesAt & 1) text += " (" + std::string(name(static_cast<ReduceOp>(op))) + ")";
+  if (root >= 0) text += " with root " + std::to_string(root);
+  return text;
+}
+
+}  // namespace hccl_like

@@ -1,0 +1,38 @@
+#pragma once
+// How a call will be run: decided once per (collective, size) and cached by the communicator.
+#include <cstdint>
+#include <vector>
+
+#include "collectives/schedule.h"
+#include "device/reduce/reduce.h"
+
+namespace hccl_like {
+
+// A schedule with what the engine wants to know beforehand, so that walking it costs nothing but the walk.
+struct Program {
+  explicit Program(Schedule schedule);
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  // The number of a step in the whole schedule.
+  size_t number(const Step& step) const { return static_cast<size_t>(&step - first_step); }
+
+  Schedule schedule;
+  const Step* first_step = nullptr;
+  // By step number: how many earlier messages of the same direction go to the same peer in the same round.
+  std::vector<uint16_t> occurrence;
+  size_t most_sends = 0;  // in any one round
+  size_t most_recvs = 0;
+};
+
+// Everything but the program is the same on every rank.
+struct Plan {
+  const Program* program = nullptr;  // owned by the communicator
+  uint32_t laps = 1;
+  uint32_t window = 1;     // laps under way at once
+  Reduction reduction{};   // null members if the call reduces nothing
+  uint64_t fingerprint = 0;
+  uint32_t channel = 0;    // see Tag
+};
+
+}  // namespace hccl_like
