@@ -1,7 +1,10 @@
 #include "collectives/communicator.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <bit>
+#include <set>
 
 #include "collectives/fingerprint.h"
 #include "core/log.h"
@@ -50,6 +53,20 @@ bool chunks_are_equal(const Layout& layout, int size) {
   return true;
 }
 
+// Only what all ranks see alike: how many hosts there are, and, where there is one, its cores.
+Topology topology_of(const std::vector<ProcessRecord>& members, const Config& config) {
+  std::set<std::string_view> hosts;
+  for (const ProcessRecord& member : members) hosts.insert(member.host);
+  const auto ranks = static_cast<int>(members.size());
+  Topology topology = Topology::one_rank_a_host(ranks);
+  if (hosts.size() == 1)
+    topology = Topology::one_host(ranks, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)));
+  const auto& transports = config.transports;
+  if (std::find(transports.begin(), transports.end(), "shm") == transports.end())
+    topology.local = kTcpLoopback;
+  return topology;
+}
+
 uint64_t key(int peer, uint32_t channel) {
   return static_cast<uint64_t>(static_cast<uint32_t>(peer)) << 32 | channel;
 }
@@ -64,9 +81,7 @@ std::shared_ptr<Communicator> Communicator::create(Engine& engine, Identity iden
 
 Communicator::Communicator(Engine& engine, Identity identity)
     : engine_(engine), identity_(std::move(identity)), timeout_(identity_.timeout) {
-  std::vector<std::string_view> hosts;
-  for (const ProcessRecord& member : identity_.members) hosts.push_back(member.host);
-  topology_ = topology_of(hosts);
+  topology_ = topology_of(identity_.members, engine_.config());
 }
 
 Communicator::~Communicator() { engine_.remove(identity_.id); }
@@ -103,8 +118,8 @@ std::shared_ptr<Operation> Communicator::prepare(Call call) {
     plan.program = &program(*algorithms(call.collective).data(), call.root);
   } else {
     const Layout& chunks = call.collective == Collective::kAllGather ? call.output : call.input;
-    const bool equal = !call.uneven && (cuts_payload(call.collective) || chunks_are_equal(chunks, size()));
-    choice = &this->choice(call.collective, bytes, element, equal);
+    const bool uneven = call.uneven || (!cuts_payload(call.collective) && !chunks_are_equal(chunks, size()));
+    choice = &this->choice(call.collective, bytes, element, uneven);
     plan.program = &program(*choice->algorithm, call.root);
     plan.laps = choice->laps;
     plan.window = std::min(plan.laps, std::max(1u, engine_.config().lap_window));
@@ -123,7 +138,8 @@ std::shared_ptr<Operation> Communicator::prepare(Call call) {
                           .root = has_root(call.collective) ? call.root : -1};
   if (choice != nullptr) {
     fingerprint.detail = mix(bytes, plan.laps);
-    fingerprint.detail = mix(fingerprint.detail, choice->number);
+    const auto number = choice->algorithm - algorithms(call.collective).data();
+    fingerprint.detail = mix(fingerprint.detail, static_cast<uint64_t>(number));
     fingerprint.detail = mix(fingerprint.detail, std::bit_cast<uint64_t>(call.factor));
   }
   plan.fingerprint = fingerprint.encode();
@@ -222,19 +238,16 @@ int Communicator::answered(uint32_t channel, uint32_t* sequence) {
   return -1;
 }
 
-const Choice& Communicator::choice(Collective collective, size_t bytes, size_t element, bool equal) {
-  const uint64_t index = mix(mix(bytes, element), static_cast<uint64_t>(collective) * 2 + equal);
+const Choice& Communicator::choice(Collective collective, size_t bytes, size_t element, bool uneven) {
+  const uint64_t index = mix(mix(bytes, element), static_cast<uint64_t>(collective) * 2 + uneven);
   const auto found = choices_.find(index);
   if (found != choices_.end()) return found->second;
   const Config& config = engine_.config();
-  const Choice made = choose({.collective = collective,
-                              .size = size(),
-                              .bytes = bytes,
-                              .element_bytes = element,
-                              .equal_chunks = equal,
+  const ChooseOptions options{.forced = config.algo.find(hccl_like::name(collective)),
                               .lap_bytes = config.lap_bytes,
-                              .forced = config.algo.find(hccl_like::name(collective))},
-                             topology_);
+                              .lap_window = config.lap_window,
+                              .uneven = uneven};
+  const Choice made = choose(collective, size(), bytes, element, topology_, options);
   log_trace([&] { return "group " + identity_.name + ": " + explain(made); });
   return choices_.emplace(index, made).first->second;
 }

@@ -73,7 +73,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
 
   void check(const Call& call) const;
   // With mutex_ held.
-  const Choice& choice(Collective collective, size_t bytes, size_t element_bytes, bool equal_chunks);
+  const Choice& choice(Collective collective, size_t bytes, size_t element_bytes, bool uneven);
   const Program& program(const Algorithm& algorithm, int root);
 
   // For the engine. remember() keeps the first error only and tells whether this was it; answered() gives a rank whose

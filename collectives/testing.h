@@ -1,0 +1,49 @@
+#pragma once
+// Ranks as threads of one process, each with a Runtime of its own: what the tests of this layer run on.
+#include <gtest/gtest.h>
+
+#include <exception>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "collectives/runtime.h"
+#include "transport/testing/local_store.h"
+
+namespace hccl_like::testing {
+
+struct Rank {
+  int rank;
+  int size;
+  Runtime& runtime;
+  Communicator& communicator;
+};
+
+// Calls body(rank) on `size` ranks that share a group; a test failure or exception on any rank fails the test.
+inline void on_ranks(int size, const Config& config, const std::function<void(Rank)>& body,
+                     std::chrono::milliseconds timeout = std::chrono::seconds(20)) {
+  LocalStore store;
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank)
+    threads.emplace_back([&, rank] {
+      try {
+        Runtime runtime(config);
+        auto communicator = runtime.create(store, rank, size, "test", timeout,
+                                           Deadline::after(std::chrono::seconds(20)));
+        body({rank, size, runtime, *communicator});
+      } catch (const std::exception& error) {
+        ADD_FAILURE() << "rank " << rank << ": " << error.what();
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+}
+
+// The whole of a vector as memory.
+template <class T>
+Region region(std::vector<T>& values) {
+  return {reinterpret_cast<std::byte*>(values.data()), values.size() * sizeof(T)};
+}
+
+}  // namespace hccl_like::testing
