@@ -108,6 +108,8 @@ function(hccl_like_check_headers)
   if(units)
     add_library(check_headers OBJECT ${units})
     target_link_libraries(check_headers PRIVATE hccl_like_collectives)
+    find_package(GTest REQUIRED)  # for the helpers that tests share
+    target_link_libraries(check_headers PRIVATE GTest::gtest)
     hccl_like_target_options(check_headers)
     target_compile_options(check_headers PRIVATE -O0 -g0)
   endif()

@@ -1,0 +1,200 @@
+#!/usr/bin/env python3
+"""The rules about the tree that no compiler checks. Needs nothing but Python.
+
+Each check is a function that yields sentences, one for each offence, beginning with the file and line it is about.
+"""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# From left to right: a file includes its own layer and those before it.
+LAYERS = ["core", "device", "transport", "collectives", "process_group", "python"]
+TORCH_FREE = LAYERS[:4]
+# What may be included by folders that are no layer of their own.
+OTHERS = {"bench": TORCH_FREE, "docs": TORCH_FREE, "tests": TORCH_FREE}
+PLUGIN_HEADER = "device/plugin.h"
+# Written against the plugin table alone, as a vendor would.
+VENDORS = ["simulator", "examples"]
+
+TORCH_HEADER = re.compile(r"^(torch|ATen|c10|caffe2|pybind11)/|^Python\.h$")
+INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<([^>]+)>)')
+VENDOR_NAME = re.compile(
+    r"nvidia|cuda|ascend|habana|rocm|cambricon|\b(hip|npu|hpu|xpu|musa|mlu)\b", re.I
+)
+# Spelt in halves, so that this file does not offend itself.
+MARKER = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"CK)\b")
+MAX_LINES = 400
+# Longer files, and why they are better off in one piece.
+LONG_FILES = {}
+MAX_COLUMNS = 120
+
+
+def tracked(*suffixes):
+    """Files that git knows or would add, as paths relative to the root."""
+    command = ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    try:
+        names = subprocess.run(command, capture_output=True, check=True, text=True).stdout.split("\0")
+    except (OSError, subprocess.CalledProcessError):  # an unpacked archive
+        skipped = {"build", ".venv", ".git", "runs"}
+        paths = (path.relative_to(ROOT) for path in ROOT.rglob("*") if path.is_file())
+        names = [str(path) for path in paths if not skipped & set(path.parts)]
+    return [Path(name) for name in sorted(names) if name.endswith(suffixes) and (ROOT / name).is_file()]
+
+
+def text_of(path):
+    return (ROOT / path).read_text(encoding="utf-8")
+
+
+def numbered(path):
+    return enumerate(text_of(path).splitlines(), start=1)
+
+
+def includes(path):
+    """(line, name, whether in quotes) of each include."""
+    for number, line in numbered(path):
+        if match := INCLUDE.match(line):
+            yield number, match[1] or match[2], match[1] is not None
+
+
+def allowed_layers(top):
+    if top in LAYERS:
+        return LAYERS[: LAYERS.index(top) + 1]
+    return OTHERS.get(top)
+
+
+def without_comments(text):
+    """C++ with its comments blanked, line for line."""
+    pattern = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/', re.S)
+    return pattern.sub(lambda m: m[0] if m[0][0] == '"' else re.sub(r"[^\n]", " ", m[0]), text)
+
+
+def includes_point_left():
+    for path in tracked(".h", ".cc"):
+        allowed = allowed_layers(path.parts[0])
+        if allowed is None:
+            continue
+        for line, name, quoted in includes(path):
+            layer = name.split("/")[0]
+            if layer in LAYERS and layer not in allowed:
+                yield f"{path}:{line}: {path.parts[0]}/ must not include {name}"
+            if quoted and layer not in LAYERS and layer not in OTHERS:
+                yield f"{path}:{line}: name {name} from the root of the repository"
+
+
+def torch_begins_at_process_group():
+    for path in tracked(".h", ".cc"):
+        if path.parts[0] in TORCH_FREE or path.parts[0] in OTHERS:
+            for line, name, _ in includes(path):
+                if TORCH_HEADER.match(name):
+                    yield f"{path}:{line}: {name} belongs to process_group/ and python/ only"
+
+
+def vendors_see_the_plugin_table_only():
+    for path in tracked(".h", ".cc", ".cpp", ".c", ".hpp"):
+        if path.parts[0] in VENDORS:
+            for line, name, _ in includes(path):
+                if name.split("/")[0] in LAYERS and name != PLUGIN_HEADER:
+                    yield f"{path}:{line}: a vendor includes {PLUGIN_HEADER} and nothing else of hccl-like, not {name}"
+
+
+def no_vendor_is_named_below_torch():
+    for path in tracked(".h", ".cc"):
+        if path.parts[0] in TORCH_FREE:
+            for line, code in enumerate(without_comments(text_of(path)).splitlines(), start=1):
+                if match := VENDOR_NAME.search(code):
+                    yield f"{path}:{line}: properties decide, not names: '{match[0]}'"
+
+
+def headers_are_included_once():
+    for path in tracked(".h"):
+        if path.parts[0] in LAYERS and not path.name.endswith("-inl.h"):
+            text = text_of(path)
+            if "#pragma once" not in text and not re.search(r"#ifndef (\w+_H_)\n#define \1\n", text):
+                yield f"{path}:1: no #pragma once"
+
+
+def every_setting_is_documented():
+    page = text_of("docs/settings.md")
+    for path in tracked("config.cc"):
+        for line, text in numbered(path):
+            for name in re.findall(r'"(HCCL_LIKE_[A-Z_]*[A-Z])"', text):
+                if f"`{name}`" not in page:
+                    yield f"{path}:{line}: {name} is not in docs/settings.md: build the target update_settings_doc"
+
+
+def headings(path):
+    """The anchors of a Markdown page, as they are made of its headings."""
+    for _, line in numbered(path):
+        if line.startswith("#"):
+            words = re.sub(r"[^\w\- ]", "", line.lstrip("#").strip().lower())
+            yield words.replace(" ", "-")
+
+
+def links_lead_somewhere():
+    for path in tracked(".md"):
+        fenced = False
+        for line, text in numbered(path):
+            fenced ^= text.lstrip().startswith("```")
+            if fenced:
+                continue
+            for target in re.findall(r"\]\(([^)\s]+)\)", text):
+                if re.match(r"[a-z]+:", target):
+                    continue
+                file, _, anchor = target.partition("#")
+                found = (ROOT / path.parent / file).resolve() if file else ROOT / path
+                if not found.exists():
+                    yield f"{path}:{line}: {target} does not exist"
+                elif anchor and found.suffix == ".md" and anchor not in headings(found.relative_to(ROOT)):
+                    yield f"{path}:{line}: {file or path.name} has no heading '{anchor}'"
+
+
+def nothing_is_left_for_later():
+    for path in tracked(".h", ".cc", ".cpp", ".c", ".hpp", ".py", ".sh", ".cmake", "CMakeLists.txt", ".md"):
+        for line, text in numbered(path):
+            if match := MARKER.search(text):
+                yield f"{path}:{line}: finish it or file it: '{match[0]}'"
+
+
+def files_are_short():
+    for path in tracked(".h", ".cc", ".cpp", ".py"):
+        length = len(text_of(path).splitlines())
+        if length > MAX_LINES and str(path) not in LONG_FILES:
+            yield f"{path}:{length}: longer than {MAX_LINES} lines: one idea a file, or a reason in tests/structure/check.py"
+    for name in LONG_FILES:
+        if not (ROOT / name).exists() or len(text_of(name).splitlines()) <= MAX_LINES:
+            yield f"tests/structure/check.py:1: {name} needs no exception any more"
+
+
+def lines_fit_a_screen():
+    for path in tracked(".h", ".cc", ".py"):
+        for line, text in numbered(path):
+            if len(text) > MAX_COLUMNS and "http" not in text:
+                yield f"{path}:{line}: {len(text)} columns, more than {MAX_COLUMNS}"
+
+
+CHECKS = [
+    includes_point_left,
+    torch_begins_at_process_group,
+    vendors_see_the_plugin_table_only,
+    no_vendor_is_named_below_torch,
+    headers_are_included_once,
+    every_setting_is_documented,
+    links_lead_somewhere,
+    nothing_is_left_for_later,
+    files_are_short,
+    lines_fit_a_screen,
+]
+
+
+def main():
+    offences = [sentence for check in CHECKS for sentence in check()]
+    print("\n".join(offences) or f"{len(CHECKS)} rules hold")
+    return 1 if offences else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

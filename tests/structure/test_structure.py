@@ -1,0 +1,62 @@
+"""The rules about the tree, one test each, and proof that they can fail."""
+
+import check
+import pytest
+
+
+@pytest.mark.parametrize("rule", check.CHECKS, ids=lambda rule: rule.__name__)
+def test_rule_holds(rule):
+    assert list(rule()) == []
+
+
+@pytest.fixture
+def tree(tmp_path, monkeypatch):
+    """Writes files into an empty tree that the checks then look at."""
+    monkeypatch.setattr(check, "ROOT", tmp_path)
+
+    def write(**files):
+        for name, text in files.items():
+            path = tmp_path / name.replace("__", "/").replace("_dot_", ".")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+
+    return write
+
+
+def test_an_include_to_the_right_is_found(tree):
+    tree(core__a_dot_h='#pragma once\n#include "transport/wire.h"\n')
+    assert list(check.includes_point_left()) == ["core/a.h:2: core/ must not include transport/wire.h"]
+
+
+def test_an_include_that_is_not_rooted_is_found(tree):
+    tree(core__a_dot_cc='#include "a.h"\n')
+    assert list(check.includes_point_left()) == ["core/a.cc:1: name a.h from the root of the repository"]
+
+
+def test_torch_in_a_lower_layer_is_found(tree):
+    tree(device__a_dot_cc="#include <c10/core/Device.h>\n", process_group__b_dot_cc="#include <torch/torch.h>\n")
+    found = list(check.torch_begins_at_process_group())
+    assert found == ["device/a.cc:1: c10/core/Device.h belongs to process_group/ and python/ only"]
+
+
+def test_a_vendor_that_looks_inside_is_found(tree):
+    tree(simulator__a_dot_cc='#include "device/plugin.h"\n#include "core/error.h"\n')
+    assert len(list(check.vendors_see_the_plugin_table_only())) == 1
+
+
+def test_a_vendor_name_counts_in_code_and_not_in_comments(tree):
+    tree(core__a_dot_cc='// like CUDA\n/* cuda\n cuda */ int x;\nauto s = "cuda//";\n')
+    assert [found.split(":")[1] for found in check.no_vendor_is_named_below_torch()] == ["4"]
+
+
+def test_a_broken_link_is_found(tree):
+    tree(docs__a_dot_md="# One\n[x](b.md) [y](#one) [z](#two) [w](a.md#one)\n")
+    assert [found.split(": ")[1] for found in check.links_lead_somewhere()] == [
+        "b.md does not exist",
+        "a.md has no heading 'two'",
+    ]
+
+
+def test_a_long_file_is_found(tree):
+    tree(core__a_dot_cc="\n" * 401)
+    assert [found.split(" ")[0] for found in check.files_are_short()] == ["core/a.cc:401:"]
