@@ -1,0 +1,69 @@
+"""Collective communication for PyTorch on any accelerator: ``dist.init_process_group("hccl-like")``.
+
+Nothing needs to be imported: torch finds this package through its entry point and registers the backend. What is here
+is for those who want more: options for one group, the settings in force, the device plugins that were found.
+
+This module is imported by every process that imports torch, so it imports nothing that costs time. The C++ extension is
+loaded when the first group is made, or when a name below that needs it is used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hccl_like._C import Options, ProcessGroupHcclLike
+
+__all__ = ["Options", "ProcessGroupHcclLike", "is_available", "plugins", "settings", "version"]
+
+_autoload_error: BaseException | None = None
+
+
+def _autoload() -> None:
+    """Registers the backend with torch; what the entry points call. Never raises, starts no thread, opens no device.
+
+    An error is kept and told when the backend is used, since raising here would break ``import torch`` itself.
+    """
+    global _autoload_error
+    try:
+        from hccl_like import _registration
+
+        _registration.register()
+    except Exception as error:  # whatever it is: torch must still import
+        _autoload_error = error
+
+
+def is_available() -> bool:
+    """Whether the backend can be used in this process: it is registered and its extension fits the running torch."""
+    from hccl_like import _extension
+
+    return _autoload_error is None and _extension.problem() is None
+
+
+def version() -> dict[str, str]:
+    """The versions that matter for a report: ours, torch's, the torch that the extension was built for, Python's."""
+    from hccl_like import _extension
+
+    return _extension.versions()
+
+
+def settings() -> list[tuple[str, str, str, str]]:
+    """Every setting as (name, value in force, default, what it means). Names are those of environment variables."""
+    from hccl_like import _extension
+
+    return _extension.load().settings()
+
+
+def plugins() -> dict[str, str]:
+    """The device plugins that were found: device name to the path of its library, or to the reason why it is unusable."""
+    from hccl_like import _plugins
+
+    return _plugins.describe()
+
+
+def __getattr__(name: str):
+    if name in ("Options", "ProcessGroupHcclLike"):
+        from hccl_like import _extension
+
+        return getattr(_extension.load(), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,108 @@
+"""Makes the backend known to torch.distributed.
+
+Two things are unusual here, because torch runs the entry points of ``torch.backends`` in no particular order, so this
+may run before the accelerator's own package gave ``privateuseone`` its name:
+
+* the list of device types that is registered looks up the accelerator's name each time it is iterated;
+* the map of default backends answers for the accelerator when somebody asks, instead of holding an entry that may be
+  wrong. It never answers for a device that has a backend of its own, nor while one is being registered.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import torch
+import torch.distributed as dist
+
+NAME = "hccl-like"
+_UNNAMED = "privateuseone"
+
+
+def accelerator_name() -> str | None:
+    """The device type that PrivateUse1 goes by in this process; None while nobody has named it."""
+    name = torch._C._get_privateuse1_backend_name()
+    return None if name == _UNNAMED else name
+
+
+class _Devices(list):
+    """The device types served: cpu and, under whatever name it has by now, the accelerator.
+
+    ``cpu`` comes first on every rank, since torch puts the first device's name into the store's prefix.
+    """
+
+    def __iter__(self) -> Iterator[str]:
+        yield "cpu"
+        if name := accelerator_name():
+            yield name
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __contains__(self, item: object) -> bool:
+        return any(item == device for device in self)
+
+    def __repr__(self) -> str:
+        return repr(list(iter(self)))
+
+
+class _DefaultBackends(dict):
+    """torch's map from device type to default backend, with this backend for an accelerator that nobody claimed."""
+
+    def _claim(self) -> None:
+        name = accelerator_name()
+        if name is not None and not dict.__contains__(self, name):
+            self[name] = NAME
+
+    def __missing__(self, device: str) -> str:
+        if device == accelerator_name():
+            return NAME
+        raise KeyError(device)
+
+    def get(self, device, default=None):
+        # A vendor's own backend registers itself only if the device is free: to that question it is.
+        if sys._getframe(1).f_code.co_name != "register_backend":
+            self._claim()
+        return super().get(device, default)
+
+    def items(self):
+        self._claim()
+        return super().items()
+
+    def values(self):
+        self._claim()
+        return super().values()
+
+
+def register() -> None:
+    """Registers the backend under ``hccl-like`` and its alias ``hccl_like``. Harmless when called again."""
+    backend = dist.Backend
+    if NAME.upper() in backend._plugins:
+        return
+    if not isinstance(backend.default_device_backend_map, _DefaultBackends):
+        backend.default_device_backend_map = _DefaultBackends(backend.default_device_backend_map)
+    backend.register_backend(NAME, create, extended_api=True, devices=["cpu"])
+    backend.backend_capability[NAME] = _Devices()
+    backend.HCCL_LIKE = NAME
+
+
+def create(options, group_options=None):
+    """Makes the backend of one group; torch calls it with its ``_DistributedBackendOptions`` and ``pg_options``."""
+    from hccl_like import _extension, _plugins
+
+    extension = _extension.load()
+    if group_options is None:
+        group_options = extension.Options()
+    elif not isinstance(group_options, extension.Options):
+        raise TypeError(
+            f"pg_options is a {type(group_options).__module__}.{type(group_options).__qualname__}; "
+            "the backend hccl-like takes hccl_like.Options()"
+        )
+    group_options._timeout = options.timeout
+    group_options.group_name = options.group_id
+    group_options.global_ranks_in_group = options.global_ranks_in_group
+    _plugins.register(extension)
+    return extension.ProcessGroupHcclLike(
+        options.store, options.group_rank, options.group_size, group_options
+    )
