@@ -1,0 +1,110 @@
+// Copies, fills: the work that streams do by themselves while the host goes on.
+#include <ATen/core/Tensor.h>
+#include <c10/core/DeviceGuard.h>
+#include <torch/library.h>
+
+#include <cstring>
+
+#include "aten/lending.h"
+#include "glue/convert.h"
+#include "glue/host_allocator.h"
+#include "runtime/event.h"
+
+namespace torch_sim {
+namespace {
+
+// Work on less than this is done sooner than a thread is woken for it.
+constexpr size_t kShort = 32 << 10;
+
+void submit(Stream& stream, size_t bytes, Stream::Work work) {
+  if (bytes <= kShort)
+    stream.enqueue_or_run(work);
+  else
+    stream.enqueue(std::move(work));
+}
+
+at::Tensor as_host(const at::Tensor& tensor) { return host_view(tensor, host_storage(tensor)); }
+
+// Both are host tensors of one shape.
+void copy_values(const at::Tensor& to, const at::Tensor& from) {
+  const bool same_layout = to.dtype() == from.dtype() && to.strides() == from.strides() &&
+                           to.is_non_overlapping_and_dense() && to.is_conj() == from.is_conj() &&
+                           to.is_neg() == from.is_neg();
+  if (same_layout)
+    std::memmove(to.mutable_data_ptr(), from.const_data_ptr(), to.nbytes());
+  else
+    to.copy_(from);
+}
+
+// In the order of the source's stream, which first waits for the destination's, and which that one waits for after.
+void copy_between_devices(const at::Tensor& from, const at::Tensor& to) {
+  Stream& stream = current_stream(from.device().index());
+  Stream& other = current_stream(to.device().index());
+  make_wait(stream, record_on(other));
+  submit(stream, to.nbytes(), [from = as_host(from), to = as_host(to)] { copy_values(to, from); });
+  make_wait(other, record_on(stream));
+}
+
+// Between host and device. The caller goes on only if the host's memory is pinned: then the allocator keeps it from being
+// reused before the stream has passed.
+void copy_with_host(const at::Tensor& from, const at::Tensor& to, bool non_blocking) {
+  const at::Tensor& ours = from.is_privateuseone() ? from : to;
+  const at::Tensor& theirs = from.is_privateuseone() ? to : from;
+  Stream& stream = current_stream(ours.device().index());
+  const at::Tensor source = as_host(from), target = as_host(to);
+  if (non_blocking && is_pinned(theirs.const_data_ptr())) {
+    record_pinned_use(theirs.const_data_ptr(), to_c10(stream));
+    submit(stream, to.nbytes(), [source, target] { copy_values(target, source); });
+  } else {
+    stream.run([&] { copy_values(target, source); });
+  }
+}
+
+at::Tensor copy_from(const at::Tensor& self, const at::Tensor& to, bool non_blocking) {
+  TORCH_CHECK(self.layout() == at::kStrided && to.layout() == at::kStrided, "sim: only strided tensors can be copied");
+  const at::Tensor from = self.sizes() == to.sizes() ? self : self.expand(to.sizes());
+  if (to.numel() == 0) return to;
+  const bool both = from.is_privateuseone() && to.is_privateuseone();
+  TORCH_CHECK(both || from.is_cpu() || to.is_cpu(), "sim: cannot copy from ", from.device(), " to ", to.device());
+  if (both && from.device() == to.device())
+    submit(current_stream(to.device().index()), to.nbytes(),
+           [source = as_host(from), target = as_host(to)] { copy_values(target, source); });
+  else if (both)
+    copy_between_devices(from, to);
+  else
+    copy_with_host(from, to, non_blocking);
+  return to;
+}
+
+at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& to) {
+  to.resize_(self.sizes());
+  return copy_from(self, to, false);
+}
+
+at::Tensor& fill_with_scalar(at::Tensor& self, const at::Scalar& value) {
+  if (self.numel() == 0) return self;
+  submit(current_stream(self.device().index()), self.nbytes(),
+         [target = as_host(self), value]() mutable { target.fill_(value); });
+  return self;
+}
+
+at::Tensor& fill_with_tensor(at::Tensor& self, const at::Tensor& value) {
+  TORCH_CHECK(value.dim() == 0, "fill_ only supports 0-dimension value tensor but got tensor with ", value.dim(),
+              " dimensions.");
+  if (value.is_cpu()) return fill_with_scalar(self, value.item());
+  if (self.numel() > 0) copy_from(value, self, true);
+  return self;
+}
+
+at::Tensor& zero_(at::Tensor& self) { return fill_with_scalar(self, 0); }
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("_copy_from", copy_from);
+  m.impl("_copy_from_and_resize", copy_from_and_resize);
+  m.impl("fill_.Scalar", fill_with_scalar);
+  m.impl("fill_.Tensor", fill_with_tensor);
+  m.impl("zero_", zero_);
+}
+
+}  // namespace
+}  // namespace torch_sim

@@ -1,0 +1,102 @@
+// Every operator that has no kernel of its own here: the host's kernel works on the device's memory in its stream's turn.
+#include <ATen/core/List.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+#include <c10/core/DeviceGuard.h>
+#include <torch/library.h>
+
+#include <string_view>
+
+#include "aten/cpu_memory.h"
+#include "aten/lending.h"
+#include "aten/random.h"
+#include "glue/convert.h"
+
+namespace torch_sim {
+namespace {
+
+using Stack = torch::jit::Stack;
+
+// Lends all tensors among the arguments and replaces devices by the host. Returns the device asked for, if any was.
+std::optional<c10::Device> lend_arguments(c10::ArrayRef<c10::IValue> arguments, Stack& stack, Lending& lending) {
+  std::optional<c10::Device> asked;
+  const size_t first = stack.size() - arguments.size();
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    c10::IValue& value = stack[first + i];
+    if (value.isTensor()) {
+      value = lending.lend(value.toTensor());
+    } else if (value.isTensorList()) {
+      c10::List<at::Tensor> lent;
+      for (const at::Tensor& tensor : value.toTensorVector()) lent.push_back(lending.lend(tensor));
+      value = std::move(lent);
+    } else if (value.isOptionalTensorList()) {
+      c10::List<std::optional<at::Tensor>> lent;
+      for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorVector())
+        lent.push_back(tensor ? std::optional(lending.lend(*tensor)) : std::nullopt);
+      value = std::move(lent);
+    } else if (value.isDevice()) {
+      asked = value.toDevice();
+      value = c10::Device(c10::DeviceType::CPU);
+    }
+  }
+  return asked;
+}
+
+void take_results(size_t count, Stack& stack, Lending& lending, int device) {
+  for (size_t i = stack.size() - count; i < stack.size(); ++i) {
+    c10::IValue& value = stack[i];
+    if (value.isTensor()) {
+      value = lending.take(value.toTensor(), device);
+    } else if (value.isTensorList()) {
+      c10::List<at::Tensor> taken;
+      for (const at::Tensor& tensor : value.toTensorVector()) taken.push_back(lending.take(tensor, device));
+      value = std::move(taken);
+    }
+  }
+}
+
+// Results that share memory with an argument they do not change: no data is touched and no stream need be waited for.
+bool is_view_operator(const c10::FunctionSchema& schema) {
+  const auto& returns = schema.returns();
+  return !returns.empty() && returns[0].alias_info() && !returns[0].alias_info()->isWrite();
+}
+
+// Operators that take host tensors beside the device's on real accelerators as well: indices, step counts, lengths.
+bool may_mix_with_host(const std::string& name) {
+  constexpr std::string_view kPrefixes[] = {"aten::index",   "aten::_index_put_impl_", "aten::_unsafe_index",
+                                            "aten::_foreach", "aten::_fused",           "aten::_pack_padded",
+                                            "aten::_pad_packed", "aten::tensor_split",   "aten::_amp"};
+  if (name.rfind("aten::", 0) != 0) return true;
+  for (const std::string_view prefix : kPrefixes)
+    if (name.compare(0, prefix.size(), prefix) == 0) return true;
+  return false;
+}
+
+void run_on_host(const c10::OperatorHandle& op, Stack* stack) {
+  const c10::FunctionSchema& schema = op.schema();
+  Lending lending;
+  const auto arguments = torch::jit::last(*stack, schema.arguments().size());
+  const std::optional<c10::Device> asked = lend_arguments(arguments, *stack, lending);
+  const int device = lending.device() >= 0 ? lending.device() : asked ? index_of(*asked) : current_device();
+  TORCH_CHECK(!lending.saw_host_tensor() || may_mix_with_host(schema.name()),
+              "Expected all tensors to be on the same device, but found at least two devices, sim:", device,
+              " and cpu! (", schema.name(), ")");
+  const c10::DeviceGuard guard(device_at(device));
+  const auto kernel = [&] {
+    const KernelMemory memory(device);
+    RandomNumbers random(op, *stack, device);
+    op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
+    random.finish(*stack);
+    lending.settle();
+    take_results(schema.returns().size(), *stack, lending, device);
+  };
+  if (is_view_operator(schema))
+    kernel();
+  else
+    current_stream(device).run(kernel);
+}
+
+TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&run_on_host>()); }
+
+}  // namespace
+}  // namespace torch_sim

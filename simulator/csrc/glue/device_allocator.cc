@@ -1,0 +1,100 @@
+#include "glue/device_allocator.h"
+
+#include <cstring>
+
+#include "runtime/error.h"
+#include "glue/convert.h"
+
+namespace torch_sim {
+namespace {
+
+using c10::CachingDeviceAllocator::DeviceStats;
+
+c10::CachingAllocator::StatArray to_c10(const Counters& counters) {
+  c10::CachingAllocator::StatArray out;
+  for (size_t i = 0; i < counters.size(); ++i) {
+    out[i].current = counters[i].current;
+    out[i].peak = counters[i].peak;
+    out[i].allocated = counters[i].allocated;
+    out[i].freed = counters[i].freed;
+  }
+  return out;
+}
+
+class Allocator final : public c10::DeviceAllocator {
+ public:
+  c10::DataPtr allocate(size_t bytes) override { return allocate_on(current_device(), bytes); }
+  c10::DeleterFnPtr raw_deleter() const override { return free_device_memory; }
+  void copy_data(void* to, const void* from, size_t bytes) const override {
+    Runtime& runtime = Runtime::get();
+    current_stream(runtime.space().device_of(to)).run([&] {
+      std::memcpy(runtime.space().to_kernel(to), runtime.space().to_kernel(from), bytes);
+    });
+  }
+
+  bool initialized() override { return Runtime::initialised(); }
+  void emptyCache(c10::MempoolId_t) override {
+    for (int index = 0; index < Runtime::device_count(); ++index) {
+      Device& device = Runtime::get().device(index);
+      device.memory().empty_cache([&] { device.synchronize(); });
+    }
+  }
+  void recordStream(const c10::DataPtr& data, c10::Stream stream) override {
+    if (data.get()) memory(data.device().index()).record_use(data.get_context(), from_c10(stream));
+  }
+  DeviceStats getDeviceStats(c10::DeviceIndex index) override {
+    const AllocatorStats from = memory(index).stats();
+    DeviceStats to;
+    to.allocation = to_c10(from.allocations);
+    to.segment = to_c10(from.segments);
+    to.active = to_c10(from.active);
+    to.inactive_split = to_c10(from.inactive_split);
+    to.allocated_bytes = to_c10(from.allocated_bytes);
+    to.reserved_bytes = to_c10(from.reserved_bytes);
+    to.active_bytes = to_c10(from.active_bytes);
+    to.inactive_split_bytes = to_c10(from.inactive_split_bytes);
+    to.requested_bytes = to_c10(from.requested_bytes);
+    to.num_alloc_retries = from.retries;
+    to.num_ooms = from.failures;
+    to.num_device_alloc = from.segments_taken;
+    to.num_device_free = from.segments_returned;
+    return to;
+  }
+  void resetAccumulatedStats(c10::DeviceIndex index) override { memory(index).reset_accumulated(); }
+  void resetPeakStats(c10::DeviceIndex index) override { memory(index).reset_peaks(); }
+  std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex index) override { return memory(index).memory_info(); }
+
+ private:
+  static CachingAllocator& memory(int index) { return Runtime::get().device(index).memory(); }
+};
+
+struct Register {
+  Register() { c10::SetAllocator(c10::DeviceType::PrivateUse1, &device_allocator()); }
+} at_load;
+
+}  // namespace
+
+c10::DeviceAllocator& device_allocator() {
+  static auto& allocator = *new Allocator();
+  return allocator;
+}
+
+c10::DataPtr allocate_on(int device, size_t bytes) {
+  Device& owner = Runtime::get().device(device);
+  if (bytes == 0) return {nullptr, device_at(device)};
+  try {
+    void* at = owner.memory().allocate(bytes, current_stream(device));
+    return {at, at, free_device_memory, device_at(device)};
+  } catch (const OutOfMemory& error) {
+    TORCH_CHECK_WITH(OutOfMemoryError, false, error.what());
+  }
+}
+
+// In a forked process the memory is the parent's to free.
+void free_device_memory(void* at) {
+  if (!at || Runtime::forked_away()) return;
+  Runtime& runtime = Runtime::get();
+  runtime.device(runtime.space().device_of(at)).memory().free(at);
+}
+
+}  // namespace torch_sim

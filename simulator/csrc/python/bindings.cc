@@ -1,0 +1,51 @@
+// What the Python package needs beyond torch's own generic interfaces.
+#include <Python.h>
+#include <torch/csrc/Generator.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <chrono>
+#include <thread>
+
+#include "glue/convert.h"
+#include "glue/generator.h"
+#include "python/gil.h"
+
+namespace torch_sim {
+namespace {
+
+namespace py = pybind11;
+
+Stream& stream_by_id(int device, int64_t id) {
+  Stream* found = Runtime::get().device(device).stream(id);
+  if (!found) throw py::value_error("sim:" + std::to_string(device) + " has no stream " + std::to_string(id));
+  return *found;
+}
+
+void sleep_on(int device, int64_t id, double milliseconds) {
+  stream_by_id(device, id).enqueue([=] { std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(milliseconds)); });
+}
+
+}  // namespace
+}  // namespace torch_sim
+
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
+  using namespace torch_sim;
+  install_gil_hooks();
+  m.def("device_count", &Runtime::device_count);
+  m.def("initialised", &Runtime::initialised);
+  m.def("forked_away", &Runtime::forked_away);
+  m.def("init", [] { Runtime::get(); });
+  m.def("set_device", &set_current_device);
+  m.def("current_device", &current_device);
+  m.def("current_stream", [](int device) { return current_stream(device).id(); });
+  m.def("set_stream", [](int device, int64_t id) { set_current_stream(stream_by_id(device, id)); });
+  m.def("stream_priority", [](int device, int64_t id) { return stream_by_id(device, id).priority(); });
+  m.def("sleep_on", &sleep_on);
+  m.def("launch_host_func", [](int device, int64_t id, py::function function) {
+    stream_by_id(device, id).enqueue(in_interpreter(std::move(function)));
+  });
+  m.def("default_generator", [](int device) {
+    return py::reinterpret_steal<py::object>(THPGenerator_Wrap(default_generator(device)));
+  });
+  m.def("stop_streams", &stop_streams_at_exit, py::call_guard<py::gil_scoped_release>());
+}

@@ -1,0 +1,63 @@
+#include "python/gil.h"
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <thread>
+
+#include "runtime/blocking.h"
+
+namespace torch_sim {
+namespace {
+
+namespace py = pybind11;
+
+std::atomic<bool> interpreter_ends{false};
+std::atomic<int> functions_running{0};
+
+void* let_go() { return !interpreter_ends && PyGILState_Check() ? PyEval_SaveThread() : nullptr; }
+
+void take_back(void* state) { PyEval_RestoreThread(static_cast<PyThreadState*>(state)); }
+
+// Owned by work that may be dropped by any thread, at any time: gives the function back only while Python runs.
+struct Callee {
+  PyObject* function;
+  explicit Callee(PyObject* f) : function(f) {}
+  Callee(const Callee&) = delete;
+  ~Callee() {
+    if (interpreter_ends) return;
+    const py::gil_scoped_acquire lock;
+    Py_DECREF(function);
+  }
+};
+
+void call(PyObject* function) {
+  const py::gil_scoped_acquire lock;
+  PyObject* result = PyObject_CallNoArgs(function);
+  if (result)
+    Py_DECREF(result);
+  else
+    PyErr_WriteUnraisable(function);
+}
+
+}  // namespace
+
+void install_gil_hooks() { set_blocking_hooks({let_go, take_back}); }
+
+Stream::Work in_interpreter(py::function function) {
+  return [callee = std::make_shared<Callee>(function.release().ptr())] {
+    ++functions_running;
+    if (!interpreter_ends) call(callee->function);
+    --functions_running;
+  };
+}
+
+void stop_streams_at_exit() {
+  Stream::stop_all();
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+  while (functions_running > 0 && std::chrono::steady_clock::now() < deadline)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  interpreter_ends = true;
+}
+
+}  // namespace torch_sim

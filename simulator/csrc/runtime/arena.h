@@ -1,0 +1,53 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "runtime/address_space.h"
+
+namespace torch_sim {
+
+// What a peer process needs to know to map an arena: random bytes that only the owner can have told it.
+using Nonce = std::array<uint64_t, 2>;
+
+// The last page of an arena's file. It is not part of the device's memory.
+struct ArenaTrailer {
+  static constexpr uint64_t kMagic = 0x6d69732d6e657261;  // "arena-sim"
+  uint64_t magic = kMagic;
+  uint64_t bytes = 0;
+  Nonce nonce{};
+};
+
+constexpr size_t kTrailerBytes = 4096;
+
+// A piece of device memory: an unnamed file in memory, all of whose pages are reserved when it is made (a full host is
+// an OutOfMemory here and never a SIGBUS later), mapped into both ranges of the address space. Its size is sealed, so
+// nobody who maps it can be cut off. Nothing of it is left when the last process that maps it is gone.
+class Arena {
+ public:
+  // `at` is in the device range and, like `bytes`, a multiple of the page size.
+  Arena(const AddressSpace& space, std::byte* at, size_t bytes);
+  ~Arena();
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  std::byte* begin() const { return at_; }
+  std::byte* end() const { return at_ + bytes_; }
+  size_t bytes() const { return bytes_; }
+  int fd() const { return fd_; }
+  const Nonce& nonce() const { return nonce_; }
+
+ private:
+  void reserve_pages();
+  void write_trailer();
+  void map();
+
+  std::byte* at_;
+  std::byte* kernel_;
+  size_t bytes_;
+  int fd_;
+  Nonce nonce_{};
+};
+
+}  // namespace torch_sim

@@ -1,0 +1,241 @@
+// The simulator as a device plugin: the C table by which libraries that know nothing of it use its memory and streams.
+#include "device/plugin.h"
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+#include "runtime/error.h"
+#include "runtime/ipc.h"
+#include "runtime/runtime.h"
+
+namespace torch_sim {
+namespace {
+
+thread_local std::string last_error_text;
+
+// Runs the body of an entry; an exception becomes a status and a sentence.
+template <typename Body>
+int guarded(Body body) {
+  const auto failed = [](int status, const std::exception& error) {
+    last_error_text = error.what();
+    return status;
+  };
+  try {
+    return body();
+  } catch (const PeerUnreachable& error) {
+    return failed(HCD_UNSUPPORTED, error);
+  } catch (const std::invalid_argument& error) {
+    return failed(HCD_INVALID, error);
+  } catch (const OutOfMemory& error) {
+    return failed(HCD_OUT_OF_MEMORY, error);
+  } catch (const std::exception& error) {
+    return failed(HCD_DEVICE_LOST, error);
+  }
+}
+
+// The kernel's address of a place in device memory; checks that all of the range is memory of that device.
+void* kernel_address(int device, hcd_ref ref, size_t bytes) {
+  Runtime& runtime = Runtime::get();
+  const auto* at = static_cast<const std::byte*>(ref.base) + ref.offset;
+  const bool held = bytes == 0 || runtime.device(device).memory().with_arena(
+                                      at, bytes, [](const Arena* arena) { return arena != nullptr; });
+  if (!held) throw std::invalid_argument("sim: the range is not memory of device " + std::to_string(device));
+  return runtime.space().to_kernel(at);
+}
+
+Stream* stream_of(int device, hcd_stream stream) {
+  auto* found = reinterpret_cast<Stream*>(stream);
+  if (found && found->device() != device)
+    throw std::invalid_argument("sim: the stream belongs to device " + std::to_string(found->device()) +
+                                ", not to device " + std::to_string(device));
+  return found;
+}
+
+Stream& stream_or_throw(int device, hcd_stream stream) {
+  if (Stream* found = stream_of(device, stream)) return *found;
+  throw std::invalid_argument("sim: this entry needs a stream");
+}
+
+int copy(int device, hcd_stream stream, void* to, const void* from, size_t bytes) {
+  const auto now = [=] { std::memcpy(to, from, bytes); };
+  constexpr size_t kShort = 32 << 10;
+  Stream* queue = stream_of(device, stream);
+  if (!queue)
+    now();
+  else if (bytes <= kShort)
+    queue->enqueue_or_run(now);
+  else
+    queue->enqueue(now);
+  return HCD_OK;
+}
+
+int init() {
+  return guarded([] { return Runtime::get(), HCD_OK; });
+}
+
+void fini() {}
+
+const char* last_error() { return last_error_text.c_str(); }
+
+std::string host_id() {
+  std::string id;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
+  std::erase(id, '-');
+  return id;
+}
+
+int device_info(int device, hcd_device_info* out) {
+  return guarded([&] {
+    Runtime::get().device(device);
+    hcd_device_info info{};
+    info.size = out->size;
+    info.caps = HCD_CAP_ASYNC_COPY | HCD_CAP_COHERENT_MAP;
+    info.numa_node = -1;
+    ("sim" + std::to_string(device) + "-" + host_id()).copy(info.uuid, sizeof info.uuid - 1);
+    std::memcpy(out, &info, std::min(out->size, sizeof info));
+    return HCD_OK;
+  });
+}
+
+int stream_from_torch(int device, int64_t stream_id, void* native, hcd_stream* out) {
+  return guarded([&] {
+    Stream* found = native ? static_cast<Stream*>(native) : Runtime::get().device(device).stream(stream_id);
+    if (!found)
+      throw std::invalid_argument("sim: device " + std::to_string(device) + " has no stream " +
+                                  std::to_string(stream_id));
+    *out = reinterpret_cast<hcd_stream>(found);
+    return stream_of(device, *out), HCD_OK;
+  });
+}
+
+int stream_sync(int device, hcd_stream stream) {
+  return guarded([&] {
+    if (Stream* queue = stream_of(device, stream))
+      queue->synchronize();
+    else
+      Runtime::get().device(device).synchronize();
+    return HCD_OK;
+  });
+}
+
+int copy_d2h(int device, void* host, hcd_ref from, size_t bytes, hcd_stream stream) {
+  return guarded([&] { return copy(device, stream, host, kernel_address(device, from, bytes), bytes); });
+}
+
+int copy_h2d(int device, hcd_ref to, const void* host, size_t bytes, hcd_stream stream) {
+  return guarded([&] { return copy(device, stream, kernel_address(device, to, bytes), host, bytes); });
+}
+
+int map(int device, hcd_ref ref, size_t bytes, void** host) {
+  return guarded([&] { return *host = kernel_address(device, ref, bytes), HCD_OK; });
+}
+
+int unmap(int, void*) { return HCD_OK; }
+
+int host_func(int device, hcd_stream stream, void (*fn)(void*), void* arg) {
+  return guarded([&] { return stream_or_throw(device, stream).enqueue([=] { fn(arg); }), HCD_OK; });
+}
+
+// Nobody wakes a waiter on a plain word: looks often at first, then leaves the processor to others.
+void wait_until_at_least(const volatile uint64_t* word, uint64_t value) {
+  const auto* watched = const_cast<const uint64_t*>(word);
+  for (int look = 0; __atomic_load_n(watched, __ATOMIC_ACQUIRE) < value; ++look) {
+    if (look < 1000)
+      std::this_thread::yield();
+    else
+      std::this_thread::sleep_for(std::chrono::microseconds(look < 10000 ? 20 : 200));
+  }
+}
+
+int stream_wait_value(int device, hcd_stream stream, const volatile uint64_t* word, uint64_t value) {
+  return guarded([&] {
+    return stream_or_throw(device, stream).enqueue([=] { wait_until_at_least(word, value); }), HCD_OK;
+  });
+}
+
+int stream_write_value(int device, hcd_stream stream, volatile uint64_t* word, uint64_t value) {
+  return guarded([&] {
+    const auto store = [=] { __atomic_store_n(const_cast<uint64_t*>(word), value, __ATOMIC_RELEASE); };
+    return stream_or_throw(device, stream).enqueue_or_run(store), HCD_OK;
+  });
+}
+
+static_assert(sizeof(ArenaToken) <= sizeof(hcd_ipc_handle));
+
+int ipc_export(int device, hcd_ref ref, size_t bytes, hcd_ipc_handle* handle, uint64_t* offset) {
+  return guarded([&] {
+    const auto* at = static_cast<const std::byte*>(ref.base) + ref.offset;
+    return Runtime::get().device(device).memory().with_arena(at, bytes, [&](const Arena* arena) {
+      if (!arena) throw std::invalid_argument("sim: the range is not memory of device " + std::to_string(device));
+      const ArenaToken token = export_arena(*arena);
+      *handle = {};
+      std::memcpy(handle->bytes, &token, sizeof token);
+      *offset = static_cast<uint64_t>(at - arena->begin());
+      return HCD_OK;
+    });
+  });
+}
+
+std::mutex opened_mutex;
+std::map<void*, size_t>& opened() {
+  static auto& mappings = *new std::map<void*, size_t>();
+  return mappings;
+}
+
+int ipc_open(int, const hcd_ipc_handle* handle, void** host, size_t* bytes) {
+  return guarded([&] {
+    ArenaToken token;
+    std::memcpy(&token, handle->bytes, sizeof token);
+    const Mapping mapping = open_arena(token);
+    std::lock_guard lock(opened_mutex);
+    opened().emplace(mapping.at, mapping.bytes);
+    *host = mapping.at;
+    *bytes = mapping.bytes;
+    return HCD_OK;
+  });
+}
+
+int ipc_close(int, void* host) {
+  return guarded([&] {
+    std::lock_guard lock(opened_mutex);
+    const auto found = opened().find(host);
+    if (found == opened().end()) throw std::invalid_argument("sim: this is no open mapping of a peer's memory");
+    close_arena({found->first, found->second});
+    opened().erase(found);
+    return HCD_OK;
+  });
+}
+
+const hcd_api kApi = {
+    .size = sizeof(hcd_api),
+    .name = "sim",
+    .init = init,
+    .fini = fini,
+    .last_error = last_error,
+    .device_info = device_info,
+    .stream_from_torch = stream_from_torch,
+    .stream_sync = stream_sync,
+    .copy_d2h = copy_d2h,
+    .copy_h2d = copy_h2d,
+    .map = map,
+    .unmap = unmap,
+    .host_func = host_func,
+    .stream_wait_value = stream_wait_value,
+    .stream_write_value = stream_write_value,
+    .ipc_export = ipc_export,
+    .ipc_open = ipc_open,
+    .ipc_close = ipc_close,
+};
+
+}  // namespace
+}  // namespace torch_sim
+
+extern "C" __attribute__((visibility("default"))) const hcd_api* hcd_get_api(int major, int) {
+  return major == HCD_MAJOR ? &torch_sim::kApi : nullptr;
+}

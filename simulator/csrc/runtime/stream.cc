@@ -1,0 +1,164 @@
+#include "runtime/stream.h"
+
+#include <cxxabi.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+
+#include <chrono>
+#include <string>
+#include <utility>
+
+#include "runtime/blocking.h"
+
+namespace torch_sim {
+namespace {
+
+constexpr auto kWorkerStays = std::chrono::seconds(5);
+// Work often comes in bursts, and looking for the next piece is much cheaper than being woken for it.
+constexpr int kLooks = 30;
+
+std::atomic<bool> stopped{false};
+
+// The streams whose work this thread is doing, the innermost first.
+struct Doing {
+  const Stream* stream;
+  Doing* outer;
+};
+thread_local Doing* doing = nullptr;
+
+class MarkDoing {
+ public:
+  explicit MarkDoing(const Stream* stream) : entry_{stream, doing} { doing = &entry_; }
+  ~MarkDoing() { doing = entry_.outer; }
+
+ private:
+  Doing entry_;
+};
+
+bool is_doing(const Stream* stream) {
+  for (const Doing* d = doing; d; d = d->outer)
+    if (d->stream == stream) return true;
+  return false;
+}
+
+}  // namespace
+
+void Stream::stop_all() { stopped = true; }
+
+void Stream::enqueue(Work work) {
+  std::lock_guard lock(mutex_);
+  queue_.push_back({tickets_++, std::move(work)});
+  if (!has_worker_) start_worker();
+  worker_wakes_.notify_one();
+}
+
+void Stream::enqueue_or_run(const Work& work) {
+  if (is_doing(this)) return enqueue(work);
+  {
+    std::unique_lock lock(mutex_);
+    if (!idle()) {
+      lock.unlock();
+      return enqueue(work);
+    }
+    ++tickets_;
+  }
+  MarkDoing mark(this);
+  try {
+    work();
+  } catch (const std::exception&) {
+    std::lock_guard lock(mutex_);
+    if (!error_) error_ = std::current_exception();
+  }
+  std::lock_guard lock(mutex_);
+  end_turn();
+}
+
+void Stream::run(const Work& work) {
+  if (is_doing(this)) return work();
+  std::unique_lock lock(mutex_);
+  wait_for_turn(lock, tickets_++);
+  lock.unlock();
+  struct EndTurn {
+    Stream* stream;
+    ~EndTurn() {
+      std::lock_guard lock(stream->mutex_);
+      stream->end_turn();
+    }
+  } end{this};
+  MarkDoing mark(this);
+  work();
+}
+
+void Stream::synchronize() {
+  if (is_doing(this)) return;
+  std::unique_lock lock(mutex_);
+  wait_for_turn(lock, tickets_);
+  if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+}
+
+void Stream::wait_for_turn(std::unique_lock<std::mutex>& lock, uint64_t ticket) {
+  if (turn_ >= ticket) return;
+  lock.unlock();  // the interpreter's lock is never waited for while this one is held
+  {
+    BlockingRegion blocking;
+    lock.lock();
+    ++waiting_;
+    turn_ended_.wait(lock, [&] { return turn_ >= ticket; });
+    --waiting_;
+    lock.unlock();
+  }
+  lock.lock();
+}
+
+void Stream::end_turn() {
+  turn_.fetch_add(1, std::memory_order_release);
+  if (waiting_ > 0) turn_ended_.notify_all();
+  if (next_is_queued()) worker_wakes_.notify_one();
+}
+
+bool Stream::next_is_queued() const { return !queue_.empty() && queue_.front().ticket == turn_; }
+
+// The worker takes no signals: those are for the threads of the program.
+void Stream::start_worker() {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::thread([this] { work_until_idle(); }).detach();
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  has_worker_ = true;
+}
+
+void Stream::work_until_idle() {
+  pthread_setname_np(pthread_self(), ("sim" + std::to_string(device_) + "." + std::to_string(id_)).c_str());
+  MarkDoing mark(this);
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    if (!next_is_queued()) {
+      lock.unlock();
+      for (int look = 0; look < kLooks && idle(); ++look) sched_yield();
+      lock.lock();
+      if (!worker_wakes_.wait_for(lock, kWorkerStays, [&] { return next_is_queued(); }) && queue_.empty()) break;
+      if (!next_is_queued()) continue;
+    }
+    if (stopped) worker_wakes_.wait(lock, [] { return false; });
+    Work work = std::move(queue_.front().work);
+    queue_.pop_front();
+    lock.unlock();
+    std::exception_ptr failure;
+    try {
+      work();
+    } catch (const abi::__forced_unwind&) {
+      throw;  // the thread is being ended by the interpreter
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    work = nullptr;  // what it held may take this or another stream's lock when it goes
+    lock.lock();
+    if (failure && !error_) error_ = failure;
+    end_turn();
+  }
+  has_worker_ = false;
+}
+
+}  // namespace torch_sim

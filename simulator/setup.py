@@ -1,0 +1,30 @@
+"""Builds the wheel: drives CMake and puts what it made into the package. Everything else is in pyproject.toml."""
+
+import importlib.metadata
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+HERE = Path(__file__).parent.resolve()
+
+
+class CMakeBuild(build_ext):
+    def run(self):
+        package = HERE / "torch_sim" if self.editable_mode else Path(self.build_lib).resolve() / "torch_sim"
+        package.mkdir(parents=True, exist_ok=True)
+        (package / "_build.py").write_text(f'TORCH_VERSION = "{importlib.metadata.version("torch")}"\n')
+        build = Path(os.environ.get("TORCH_SIM_BUILD_DIR", self.build_temp)).resolve()
+        jobs = os.environ.get("MAX_JOBS", str(os.cpu_count()))
+        # fmt: off
+        subprocess.check_call(["cmake", "-S", HERE, "-B", build, "-G", "Ninja",
+                               f"-DTORCH_SIM_PYTHON={sys.executable}", f"-DTORCH_SIM_DESTINATION={package}"])
+        subprocess.check_call(["cmake", "--build", build, "--parallel", jobs])
+        subprocess.check_call(["cmake", "--install", build])
+        # fmt: on
+
+
+setup(ext_modules=[Extension("torch_sim._C", sources=[])], cmdclass={"build_ext": CMakeBuild})

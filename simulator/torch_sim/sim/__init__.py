@@ -1,0 +1,57 @@
+"""``torch.sim``: the module of the simulated device, with the names torch.cuda and torch.accelerator taught."""
+
+from torch_sim.sim.devices import (
+    DeviceProperties,
+    can_device_access_peer,
+    current_device,
+    device,
+    device_count,
+    device_of,
+    get_amp_supported_dtype,
+    get_device_capability,
+    get_device_name,
+    get_device_properties,
+    init,
+    is_available,
+    is_bf16_supported,
+    is_initialized,
+    set_device,
+    _is_in_bad_fork,
+    _lazy_init,
+)
+from torch_sim.sim.memory import (
+    empty_cache,
+    max_memory_allocated,
+    max_memory_reserved,
+    mem_get_info,
+    memory_allocated,
+    memory_reserved,
+    memory_stats,
+    reset_accumulated_memory_stats,
+    reset_peak_memory_stats,
+)
+from torch_sim.sim.random import (
+    get_rng_state,
+    get_rng_state_all,
+    initial_seed,
+    manual_seed,
+    manual_seed_all,
+    seed,
+    seed_all,
+    set_rng_state,
+    set_rng_state_all,
+)
+from torch_sim.sim.streams import (
+    Event,
+    Stream,
+    StreamContext,
+    current_stream,
+    default_stream,
+    launch_host_func,
+    set_stream,
+    stream,
+    synchronize,
+    _sleep,
+)
+
+__all__ = [name for name in dir() if not name.startswith("_")]
