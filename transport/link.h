@@ -1,9 +1,11 @@
 #pragma once
-// Messages over a Wire: tags, matching, and flow control. One Link per peer process, shared by all communicators.
+// Messages over a Wire: tags, matching, and flow control. One Link per peer process, shared by all
+// communicators.
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/error.h"
@@ -13,21 +15,24 @@
 
 namespace hccl_like {
 
-// What a send and its receive have in common. Both ends compute it from the call alone, so no two messages that are
-// under way between two processes share one.
+// What a send and its receive have in common. Both ends compute it from the call alone, so no two
+// messages that are under way between two processes share one.
 struct Tag {
   uint64_t communicator = 0;
-  uint32_t channel = 0;   // 0: collectives; else 0x80000000 | the user's tag of a point-to-point message
-  uint32_t sequence = 0;  // the operation's number in its communicator (collectives) or on (peer, channel)
+  uint32_t channel = 0;   // 0: collectives; else 0x80000000 | the user's tag of a point-to-point
+                          // message
+  uint32_t sequence = 0;  // the operation's number in its communicator (collectives) or on (peer,
+                          // channel)
   uint32_t lap = 0;
   uint16_t round = 0;
   uint16_t occurrence = 0;  // several messages to one peer in one round
   friend bool operator==(const Tag&, const Tag&) = default;
 };
 
-// A posted message. Owned by the caller, pinned in memory, and borrowed by the link until `*pending` was decremented
-// for it or it was cancelled. `fingerprint` is a hash of the call (operation, type, sizes, root, ...): the receiver
-// compares it with its own before it touches a buffer.
+// A posted message. Owned by the caller, pinned in memory, and borrowed by the link until
+// `*pending` was decremented for it or it was cancelled. `fingerprint` is a hash of the call
+// (operation, type, sizes, root, ...): the receiver compares it with its own before it touches a
+// buffer. post() resets what the link owns, so a Message may be posted again after it is done.
 struct Message {
   Tag tag{};
   uint64_t fingerprint = 0;
@@ -39,19 +44,24 @@ struct Message {
 
 struct Send : Message {
   Pieces from;
+  PieceCursor at;  // owned by the link
 };
 
-// dst = incoming, or, with `combine`, dst = operand op incoming. Operand and destination may be the same memory.
+// dst = incoming, or, with `combine`, dst = operand op incoming. Operand and destination may be the
+// same memory.
 struct Recv : Message {
   Pieces into;
   Pieces operand;
   Combine combine = nullptr;
-  size_t element_bytes = 1;  // with combine: pieces hold whole elements
+  size_t element_bytes = 1;  // with combine: a power of two up to 4096; pieces hold whole elements
+  PieceCursor into_at;       // owned by the link
+  PieceCursor operand_at;    // owned by the link
 };
 
 struct LinkOptions {
-  // Messages up to this size travel at once and wait at the receiver if nobody asked for them yet; longer ones are
-  // announced and sent when the receiver is ready, so they are never buffered.
+  // Messages up to this size travel at once and wait at the receiver if nobody asked for them yet;
+  // longer ones are announced and sent when the receiver is ready, so they are never buffered. The
+  // two ends need not agree.
   size_t eager_bytes = 16 * 1024;
   // The receiver stops reading from a peer whose early messages fill this much.
   size_t early_bytes_limit = 64 << 20;
@@ -63,46 +73,59 @@ struct AbortNotice {
   std::string reason;
 };
 
-// Used by one thread at a time. Nothing blocks, nothing calls back. A message is moved inside progress().
+// Used by one thread at a time. Nothing blocks, nothing calls back. A message is moved, and counted
+// down, inside progress() only.
 class Link {
  public:
   Link(std::unique_ptr<Wire> wire, LinkOptions options);
   ~Link();
 
+  // After failure() a post is accepted and never done.
   void post(Send& send);
   void post(Recv& recv);
-  // Forgets every posted message of a communicator without completing it; its memory is free on return. A message that
-  // was half sent is finished with zeros, one that was half received is read and dropped, so that the other
-  // communicators on this link go on.
+  // Forgets every posted message of a communicator without completing it; its memory is free on
+  // return. A message that was half sent is finished from a copy of what the wire had begun to take
+  // (so the peer never sees wrong bytes), one that was half received is read and dropped, so that
+  // the other communicators on this link go on. It is the end of this communicator on this link:
+  // whatever the peer still sends for it is dropped, which is why a number must not be used twice.
   void cancel(uint64_t communicator);
 
-  // Moves what can be moved. True if anything was.
+  // Moves what can be moved, up to some hundred KiB each way, so that other links get their turn.
+  // True if anything was.
   bool progress();
 
-  // True if a message with this tag has arrived or was announced and nobody asked for it yet; *bytes is its size.
+  // True if a message with this tag has arrived or was announced and nobody asked for it yet;
+  // *bytes is its size.
   bool arrived(const Tag& tag, size_t* bytes) const;
 
-  // Tells the peer that this rank gave up a communicator.
+  // Tells the peer that this rank gave up a communicator. The reason is cut at 4096 bytes.
   void send_abort(uint64_t communicator, std::string_view reason);
   // What the peer gave up, one notice a call.
   std::optional<AbortNotice> take_abort();
-  // Says that no further message will come, for a clean end. Afterwards `closing()` tells whether the peer said so too.
+  // Says that no further message will come, for a clean end.
   void send_goodbye();
+  // Whether the peer said so. It closes its end when it likes after that, which is a failure() only
+  // in name: it concerns those who still have messages under way.
   bool peer_said_goodbye() const;
-  // True when everything handed over has left this process.
+  // True when everything handed over has left this process, or never will because the link failed.
   bool flushed();
 
-  // Null while healthy. kPeerLost: the peer's process or host is gone. kMismatch: a message's fingerprint or size
-  // differs from what this rank expects; `mismatch()` tells for which communicator. Sticky, except that a mismatch
-  // concerns its communicator only.
+  // Null while healthy. Always kPeerLost: the peer's process or host is gone, or it said something
+  // that cannot be understood. Sticky; no message posted here will be done any more.
   const Error* failure() const;
+
+  // A message's fingerprint or size differs from what this rank expects. The buffer was not
+  // touched; the message will never be done, and its communicator is to be given up; the link and
+  // the other communicators are not concerned. For a message longer than eager_bytes the sender
+  // learns of it, too. One mismatch a call.
   struct Mismatch {
     Tag tag;
-    uint64_t expected = 0, received = 0;              // fingerprints
+    uint64_t expected = 0, received = 0;  // fingerprints: this rank's, the peer's
     size_t expected_bytes = 0, received_bytes = 0;
   };
   std::optional<Mismatch> take_mismatch();
 
+  // As Wire::prepare_sleep: false if there is something to do already.
   bool prepare_sleep();
   void end_sleep();
   std::string_view transport() const;

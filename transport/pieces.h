@@ -1,5 +1,6 @@
 #pragma once
 // A short list of memory regions, in order, without allocation for the usual one or two.
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <vector>
@@ -34,7 +35,9 @@ class Pieces {
     ++size_;
   }
   size_t size() const { return size_; }
-  const Piece& operator[](size_t i) const { return i < few_.size() ? few_[i] : more_[i - few_.size()]; }
+  const Piece& operator[](size_t i) const {
+    return i < few_.size() ? few_[i] : more_[i - few_.size()];
+  }
   size_t bytes() const {
     size_t sum = 0;
     for (size_t i = 0; i < size_; ++i) sum += (*this)[i].bytes;
@@ -55,6 +58,37 @@ class Pieces {
   std::array<Piece, 2> few_{};
   std::vector<Piece> more_;
   size_t size_ = 0;
+};
+
+// A place in a list of pieces, for walking through it once.
+class PieceCursor {
+ public:
+  // The contiguous rest from here; empty at the end.
+  Piece here(const Pieces& pieces) const {
+    if (index_ == pieces.size()) return {};
+    const Piece& piece = pieces[index_];
+    return {piece.data + within_, piece.bytes - within_};
+  }
+  // At most here().bytes.
+  void advance(const Pieces& pieces, size_t bytes) {
+    within_ += bytes;
+    if (bytes > 0 && within_ == pieces[index_].bytes) {
+      ++index_;
+      within_ = 0;
+    }
+  }
+  // The same over several pieces.
+  void skip(const Pieces& pieces, size_t bytes) {
+    while (bytes > 0) {
+      const size_t part = std::min(bytes, here(pieces).bytes);
+      advance(pieces, part);
+      bytes -= part;
+    }
+  }
+
+ private:
+  size_t index_ = 0;
+  size_t within_ = 0;
 };
 
 }  // namespace hccl_like

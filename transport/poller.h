@@ -1,13 +1,15 @@
 #pragma once
 // The one place where a process sleeps: an epoll set with a doorbell.
-#include <atomic>
+#include <cstdint>
+#include <vector>
 
 #include "core/deadline.h"
 #include "core/fd.h"
 
 namespace hccl_like {
 
-// Something with a file descriptor in a Poller. ready() is called on the thread that polls, with EPOLL* bits.
+// Something with a file descriptor in a Poller. ready() is called on the thread that polls, with
+// EPOLL* bits. It may watch and forget descriptors, its own included, but not poll.
 class Pollable {
  public:
   virtual ~Pollable() = default;
@@ -17,30 +19,50 @@ class Pollable {
 // Used by one thread at a time, except ring() and doorbell(), which any thread may call.
 class Poller {
  public:
+  // Throws kSystem when the process has no descriptors left.
   Poller();
 
-  // Watches fd for `events` (EPOLLIN, ...; level-triggered) until forget(fd). `pollable` must outlive that.
+  // Watches fd for `events` (EPOLLIN, ...; level-triggered) until forget(fd). `pollable` must
+  // outlive that. Throws kSystem.
   void watch(int fd, unsigned events, Pollable& pollable);
+  // Changes events and pollable of a watched fd.
   void rewatch(int fd, unsigned events, Pollable& pollable);
-  void forget(int fd);
+  // To be called before fd is closed. Nothing happens if it isn't watched.
+  void forget(int fd) noexcept;
 
-  // Looks without sleeping and calls ready() for what it finds; true if anything was. Costs a system call, so callers
-  // on the latency path do it only when sockets are watched (sockets() > 0), and rarely for mere liveness.
+  // Looks without sleeping and calls ready() for what it finds; true if anything was. Costs a
+  // system call, so callers on the latency path do it only when sockets are watched
+  // (sockets() > 0), and rarely for mere liveness. Leaves the doorbell to sleep().
   bool poll();
-  // Sleeps until something is ready, the doorbell rings, or the deadline (or 100 ms, whichever is first: callers loop).
+  // Sleeps until something is ready, the doorbell rings, or the deadline (or 100 ms, whichever is
+  // first: callers loop). A signal ends it too.
   void sleep(Deadline deadline);
 
   // Wakes sleep(), now or the next time it is called. Async-signal-safe.
-  void ring();
+  void ring() const noexcept { ring(doorbell_.get()); }
   // The eventfd behind ring(), to be handed to a peer process that may ring it.
-  int doorbell() const { return doorbell_.get(); }
+  int doorbell() const noexcept { return doorbell_.get(); }
+  // Rings a doorbell of any process. Never blocks; errors mean that nobody is left to wake.
+  static void ring(int doorbell) noexcept;
+
   // How many watched descriptors carry data (as opposed to liveness only).
-  size_t sockets() const { return sockets_; }
-  void count_sockets(int change) { sockets_ += change; }
+  size_t sockets() const noexcept { return sockets_; }
+  void count_sockets(int change) noexcept { sockets_ += static_cast<size_t>(change); }
 
  private:
+  // The generation tells an event of a forgotten descriptor from one of its successor with the
+  // same number.
+  struct Watched {
+    Pollable* pollable = nullptr;
+    uint32_t generation = 0;
+  };
+
+  bool wait(int timeout_ms, bool silence_doorbell);
+  void control(int operation, int fd, unsigned events, Pollable& pollable);
+
   Fd epoll_;
   Fd doorbell_;
+  std::vector<Watched> watched_;  // by descriptor
   size_t sockets_ = 0;
 };
 

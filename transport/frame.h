@@ -1,0 +1,63 @@
+#pragma once
+// What a link writes on its wire: headers of one size, each followed by `payload` bytes.
+#include <bit>
+#include <cstdint>
+#include <type_traits>
+
+#include "transport/link.h"
+
+namespace hccl_like {
+
+static_assert(std::endian::native == std::endian::little,
+              "frames are little-endian in memory and on the wire");
+
+enum class FrameKind : uint8_t {
+  kEager = 1,  // a whole message
+  kAnnounce,   // a message that is too long to send unasked
+  kReady,      // its receiver asks for it
+  kData,       // a part of it
+  kAbort,      // a communicator was given up; the payload says why
+  kGoodbye,    // no further frame will come
+};
+
+struct FrameHeader {
+  static constexpr uint16_t kMagic = 0x4c48;
+  static constexpr uint8_t kVersion = 1;
+
+  uint16_t magic = kMagic;
+  uint8_t version = kVersion;
+  FrameKind kind{};
+  uint32_t payload = 0;  // bytes that follow
+  Tag tag{};
+  uint64_t fingerprint = 0;  // kData: the offset of the payload in the message
+  uint64_t bytes = 0;        // of the message
+};
+static_assert(sizeof(FrameHeader) == 48 && std::is_trivially_copyable_v<FrameHeader>);
+
+// An eager message is never longer, whatever the settings: the receiver may have to buffer it.
+inline constexpr uint64_t kLongestEager = 64 << 20;
+inline constexpr uint32_t kLongestText = 4096;
+// Long messages are cut so that several of them, and small ones, take turns on the wire.
+inline constexpr uint32_t kDataFrame = 256 << 10;
+
+// Whether a header may come from a link of this version: what can be said without knowing the
+// messages under way. Everything that is read from a wire passes this first.
+inline bool plausible(const FrameHeader& header) {
+  if (header.magic != FrameHeader::kMagic || header.version != FrameHeader::kVersion) return false;
+  switch (header.kind) {
+    case FrameKind::kEager:
+      return header.payload == header.bytes && header.bytes <= kLongestEager;
+    case FrameKind::kAnnounce:
+    case FrameKind::kReady:
+    case FrameKind::kGoodbye:
+      return header.payload == 0;
+    case FrameKind::kData:
+      return header.payload > 0 && header.payload <= header.bytes &&
+             header.fingerprint <= header.bytes - header.payload;
+    case FrameKind::kAbort:
+      return header.payload <= kLongestText;
+  }
+  return false;
+}
+
+}  // namespace hccl_like

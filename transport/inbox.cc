@@ -1,0 +1,342 @@
+#include "transport/inbox.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <utility>
+
+namespace hccl_like {
+namespace {
+
+// How much one progress() reads before it lets the others have a turn.
+constexpr size_t kBudget = 256 << 10;
+// Combined and released at once: large enough for the kernels, small enough that the sender gets
+// its space back while it is still writing.
+constexpr size_t kCombineBytes = 32 << 10;
+// What an early message costs beside its payload, so that announcements count, too.
+constexpr size_t kEarlyOverhead = 128;
+// Buffers up to this size are kept for the next early message.
+constexpr size_t kKeptBuffer = 64 << 10;
+
+}  // namespace
+
+Inbox::Inbox(Wire& wire, Outbox& outbox, const LinkOptions& options,
+             Fifo<Link::Mismatch>& mismatches)
+    : wire_(wire),
+      outbox_(outbox),
+      eager_bytes_(options.eager_bytes),
+      early_limit_(options.early_bytes_limit),
+      mismatches_(mismatches) {}
+
+void Inbox::post(Recv& recv) {
+  recv.moved = 0;
+  recv.into_at = {};
+  recv.operand_at = {};
+  Incoming* found = incoming_.find(recv.tag);
+  if (found == nullptr) {
+    const bool asked = recv.bytes > eager_bytes_;
+    incoming_.insert(recv.tag, {.recv = &recv, .asked = asked});
+    if (asked) ask_for(recv);
+    return;
+  }
+  if (found->recv != nullptr)
+    throw_misuse("two receives of one tag are posted on a link: tags must be unique");
+
+  EarlyMessage* early = found->early;
+  const bool announced = early->header.kind == FrameKind::kAnnounce;
+  // Also when it does not fit, so that the sender learns what is expected here.
+  if (announced) ask_for(recv);
+  if (!matches(recv, early->header)) {
+    if (early_ == early) early_ = nullptr;
+    free_early(early);
+    incoming_.erase(recv.tag);
+    return;
+  }
+  found->recv = &recv;
+  if (announced) {
+    found->asked = true;
+    found->early = nullptr;
+    free_early(early);
+  } else if (early->whole()) {
+    deliverable_.push(recv.tag);
+  }
+}
+
+void Inbox::ask_for(const Recv& recv) {
+  outbox_.push({.kind = FrameKind::kReady,
+                .tag = recv.tag,
+                .fingerprint = recv.fingerprint,
+                .bytes = recv.bytes});
+}
+
+bool Inbox::matches(const Recv& recv, const FrameHeader& header) {
+  if (recv.fingerprint == header.fingerprint && recv.bytes == header.bytes) return true;
+  mismatches_.push({.tag = recv.tag,
+                    .expected = recv.fingerprint,
+                    .received = header.fingerprint,
+                    .expected_bytes = recv.bytes,
+                    .received_bytes = header.bytes});
+  return false;
+}
+
+void Inbox::cancel(uint64_t communicator) {
+  if (!is_cancelled(communicator)) cancelled_.push_back(communicator);
+  incoming_.erase_if([&](const Tag& tag, const Incoming& incoming) {
+    if (tag.communicator != communicator) return false;
+    if (incoming.early != nullptr) free_early(incoming.early);
+    return true;
+  });
+  deliverable_.erase_if([&](const Tag& tag) { return tag.communicator == communicator; });
+  if (busy_ && header_.tag.communicator == communicator && header_.kind != FrameKind::kAbort) {
+    recv_ = nullptr;
+    early_ = nullptr;
+  }
+}
+
+bool Inbox::is_cancelled(uint64_t communicator) const {
+  return std::find(cancelled_.begin(), cancelled_.end(), communicator) != cancelled_.end();
+}
+
+bool Inbox::arrived(const Tag& tag, size_t* bytes) const {
+  const Incoming* found = incoming_.find(tag);
+  if (found == nullptr || found->recv != nullptr) return false;
+  *bytes = found->early->header.bytes;
+  return true;
+}
+
+std::optional<AbortNotice> Inbox::take_abort() {
+  if (aborts_.empty()) return std::nullopt;
+  return aborts_.pop();
+}
+
+bool Inbox::progress() {
+  bool moved = false;
+  for (; !deliverable_.empty(); moved = true) deliver(deliverable_.pop());
+  for (size_t read = 0; read < kBudget && !failure_;) {
+    if (!busy_) {
+      if (!begin_frame()) break;
+      read += sizeof header_;
+      moved = true;
+    }
+    const size_t before = left_;
+    const bool whole = read_payload();
+    read += before - left_;
+    moved = moved || left_ < before;
+    if (!whole) break;
+    end_frame();
+  }
+  return moved;
+}
+
+// Reads a header and decides where its payload goes. False: not yet.
+bool Inbox::begin_frame() {
+  const std::span<const std::byte> view = wire_.peek(sizeof header_);
+  if (view.size() < sizeof header_) return false;
+  std::memcpy(&header_, view.data(), sizeof header_);
+  if (!plausible(header_)) {
+    fail("a frame with an impossible header");
+    return false;
+  }
+  recv_ = nullptr;
+  early_ = nullptr;
+  left_ = header_.payload;
+  switch (header_.kind) {
+    case FrameKind::kEager:
+      // A stalled header stays on the wire and is looked at again the next time.
+      if (!begin_eager(header_)) return false;
+      break;
+    case FrameKind::kAnnounce:
+      begin_announced(header_);
+      break;
+    case FrameKind::kReady:
+      if (!is_cancelled(header_.tag.communicator)) outbox_.ready(header_);
+      break;
+    case FrameKind::kData:
+      begin_data(header_);
+      break;
+    case FrameKind::kAbort:
+      text_.clear();
+      break;
+    case FrameKind::kGoodbye:
+      goodbye_ = true;
+      break;
+  }
+  if (failure_) return false;
+  wire_.release(sizeof header_);
+  busy_ = true;
+  return true;
+}
+
+bool Inbox::begin_eager(const FrameHeader& header) {
+  if (Incoming* found = incoming_.find(header.tag)) {
+    if (found->early != nullptr || found->recv->moved > 0) {
+      fail("two messages with one tag");
+    } else if (matches(*found->recv, header)) {
+      recv_ = found->recv;
+    } else {
+      incoming_.erase(header.tag);
+    }
+  } else if (!is_cancelled(header.tag.communicator)) {
+    const size_t cost = header.bytes + kEarlyOverhead;
+    stalled_ = early_bytes_ > 0 && early_bytes_ + cost > early_limit_;
+    if (stalled_) return false;
+    early_ = new_early(header);
+    incoming_.insert(header.tag, {.early = early_});
+  }
+  stalled_ = false;
+  return true;
+}
+
+void Inbox::begin_announced(const FrameHeader& header) {
+  Incoming* found = incoming_.find(header.tag);
+  if (found == nullptr) {
+    if (!is_cancelled(header.tag.communicator))
+      incoming_.insert(header.tag, {.early = new_early(header)});
+  } else if (found->early != nullptr || found->recv->moved > 0) {
+    fail("two messages with one tag");
+  } else {
+    const Recv& recv = *found->recv;
+    if (!std::exchange(found->asked, true)) ask_for(recv);
+    if (!matches(recv, header)) incoming_.erase(header.tag);
+  }
+}
+
+void Inbox::begin_data(const FrameHeader& header) {
+  const Incoming* found = incoming_.find(header.tag);
+  if (found == nullptr) {
+    if (!is_cancelled(header.tag.communicator)) fail("data that nobody asked for");
+    return;
+  }
+  Recv* recv = found->recv;
+  const size_t offset = header.fingerprint;
+  if (recv == nullptr || !found->asked || found->early != nullptr || header.bytes != recv->bytes ||
+      offset != recv->moved || header.payload % recv->element_bytes != 0) {
+    fail("data that does not fit what was asked for");
+    return;
+  }
+  recv_ = recv;
+}
+
+// False if the wire has no more for now.
+bool Inbox::read_payload() {
+  while (left_ > 0) {
+    size_t part = 0;
+    if (recv_ != nullptr) {
+      part = recv_->combine != nullptr ? combine_into(*recv_) : read_into(*recv_);
+    } else if (early_ != nullptr) {
+      part = wire_.read({early_->data.get() + early_->filled, left_});
+      early_->filled += part;
+    } else {
+      const std::span<const std::byte> view = wire_.peek();
+      part = std::min(view.size(), left_);
+      if (header_.kind == FrameKind::kAbort)
+        text_.append(reinterpret_cast<const char*>(view.data()), part);
+      wire_.release(part);
+    }
+    if (part == 0) return false;
+    left_ -= part;
+  }
+  return true;
+}
+
+size_t Inbox::read_into(Recv& recv) {
+  const Piece piece = recv.into_at.here(recv.into);
+  const size_t part = wire_.read({piece.data, std::min(piece.bytes, left_)});
+  recv.into_at.advance(recv.into, part);
+  recv.moved += part;
+  return part;
+}
+
+// Whole elements only: one that has arrived in part stays on the wire until it is whole.
+size_t Inbox::combine_into(Recv& recv) {
+  const std::span<const std::byte> view = wire_.peek(recv.element_bytes);
+  const Piece into = recv.into_at.here(recv.into);
+  const Piece operand = recv.operand_at.here(recv.operand);
+  size_t part = std::min({view.size(), left_, into.bytes, operand.bytes, kCombineBytes});
+  part -= part % recv.element_bytes;
+  if (part == 0) return 0;
+  recv.combine(into.data, operand.data, view.data(), part / recv.element_bytes);
+  wire_.release(part);
+  recv.into_at.advance(recv.into, part);
+  recv.operand_at.advance(recv.operand, part);
+  recv.moved += part;
+  return part;
+}
+
+void Inbox::end_frame() {
+  busy_ = false;
+  if (header_.kind == FrameKind::kAbort) {
+    aborts_.push({.communicator = header_.tag.communicator, .reason = text_});
+  } else if (recv_ != nullptr) {
+    if (recv_->moved == recv_->bytes) done(*recv_);
+  } else if (early_ != nullptr) {
+    if (incoming_.find(header_.tag)->recv != nullptr) deliver(header_.tag);
+  }
+  recv_ = nullptr;
+  early_ = nullptr;
+}
+
+// Moves an early message, whole, to where its Recv wants it.
+void Inbox::deliver(Tag tag) {
+  const Incoming incoming = *incoming_.find(tag);
+  Recv& recv = *incoming.recv;
+  const std::byte* from = incoming.early->data.get();
+  while (recv.moved < recv.bytes) {
+    const Piece into = recv.into_at.here(recv.into);
+    size_t part = std::min(into.bytes, recv.bytes - recv.moved);
+    if (recv.combine != nullptr) {
+      const Piece operand = recv.operand_at.here(recv.operand);
+      part = std::min(part, operand.bytes);
+      recv.combine(into.data, operand.data, from + recv.moved, part / recv.element_bytes);
+      recv.operand_at.advance(recv.operand, part);
+    } else {
+      std::memcpy(into.data, from + recv.moved, part);
+    }
+    recv.into_at.advance(recv.into, part);
+    recv.moved += part;
+  }
+  free_early(incoming.early);
+  done(recv);
+}
+
+void Inbox::done(Recv& recv) {
+  incoming_.erase(recv.tag);
+  --*recv.pending;
+}
+
+EarlyMessage* Inbox::new_early(const FrameHeader& header) {
+  if (early_free_.empty()) {
+    early_pool_.push_back(std::make_unique<EarlyMessage>());
+    early_free_.push_back(early_pool_.back().get());
+    early_free_.reserve(early_pool_.size());
+  }
+  EarlyMessage* early = early_free_.back();
+  early_free_.pop_back();
+  early->header = header;
+  early->filled = 0;
+  if (header.payload > early->capacity) {
+    early->capacity = std::bit_ceil(header.payload);
+    early->data = std::make_unique_for_overwrite<std::byte[]>(early->capacity);
+  }
+  early_bytes_ += header.payload + kEarlyOverhead;
+  return early;
+}
+
+void Inbox::free_early(EarlyMessage* early) {
+  early_bytes_ -= early->header.payload + kEarlyOverhead;
+  if (early->capacity > kKeptBuffer) {
+    early->data.reset();
+    early->capacity = 0;
+  }
+  early_free_.push_back(early);
+}
+
+void Inbox::fail(const char* what) {
+  failure_ =
+      Error{.code = ErrorCode::kPeerLost,
+            .message = std::string("the peer sent something that is not our protocol (") + what +
+                       "): is another version of hccl-like installed there, or did "
+                       "another program connect"};
+}
+
+}  // namespace hccl_like

@@ -1,0 +1,100 @@
+#pragma once
+// The receiving half of a Link: whose bytes these are, and where they go.
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "transport/fifo.h"
+#include "transport/frame.h"
+#include "transport/link.h"
+#include "transport/outbox.h"
+#include "transport/tag_table.h"
+
+namespace hccl_like {
+
+// A message that came, or was announced, before its Recv was posted.
+struct EarlyMessage {
+  FrameHeader header;
+  std::unique_ptr<std::byte[]> data;
+  size_t capacity = 0;
+  size_t filled = 0;
+  bool whole() const { return header.kind == FrameKind::kEager && filled == header.bytes; }
+};
+
+class Inbox {
+ public:
+  Inbox(Wire& wire, Outbox& outbox, const LinkOptions& options, Fifo<Link::Mismatch>& mismatches);
+
+  void post(Recv& recv);
+  void cancel(uint64_t communicator);
+
+  // True if anything moved. Stops at the first thing that a link cannot have sent.
+  bool progress();
+
+  bool arrived(const Tag& tag, size_t* bytes) const;
+  std::optional<AbortNotice> take_abort();
+  bool peer_said_goodbye() const noexcept { return goodbye_; }
+  // Null while everything read made sense.
+  const Error* failure() const noexcept { return failure_ ? &*failure_ : nullptr; }
+
+  // Something can be done without further bytes.
+  bool has_work() const noexcept { return !deliverable_.empty(); }
+  // It waits for a Recv, because the early messages fill their limit.
+  bool stalled() const noexcept { return stalled_; }
+
+ private:
+  // At least one of the two is set.
+  struct Incoming {
+    Recv* recv = nullptr;
+    EarlyMessage* early = nullptr;
+    bool asked = false;  // a ready was sent
+  };
+
+  bool begin_frame();
+  bool begin_eager(const FrameHeader& header);
+  void begin_announced(const FrameHeader& header);
+  void begin_data(const FrameHeader& header);
+  bool read_payload();
+  size_t read_into(Recv& recv);
+  size_t combine_into(Recv& recv);
+  void end_frame();
+  void deliver(Tag tag);
+  void done(Recv& recv);
+
+  void ask_for(const Recv& recv);
+  bool matches(const Recv& recv, const FrameHeader& header);
+  bool is_cancelled(uint64_t communicator) const;
+  EarlyMessage* new_early(const FrameHeader& header);
+  void free_early(EarlyMessage* early);
+  void fail(const char* what);
+
+  Wire& wire_;
+  Outbox& outbox_;
+  const size_t eager_bytes_;
+  const size_t early_limit_;
+  Fifo<Link::Mismatch>& mismatches_;
+
+  TagTable<Incoming> incoming_;
+  Fifo<Tag> deliverable_;  // posted, and here already
+  std::vector<uint64_t> cancelled_;
+  Fifo<AbortNotice> aborts_;
+  std::vector<std::unique_ptr<EarlyMessage>> early_pool_;  // owns them all
+  std::vector<EarlyMessage*> early_free_;
+  size_t early_bytes_ = 0;
+  bool stalled_ = false;
+  bool goodbye_ = false;
+  std::optional<Error> failure_;
+
+  // The frame being read. Its payload goes to one of these, or nowhere.
+  bool busy_ = false;
+  FrameHeader header_;
+  size_t left_ = 0;
+  Recv* recv_ = nullptr;
+  EarlyMessage* early_ = nullptr;
+  std::string text_;
+};
+
+}  // namespace hccl_like

@@ -1,0 +1,103 @@
+#include "transport/link.h"
+
+#include <utility>
+
+#include "transport/fifo.h"
+#include "transport/inbox.h"
+#include "transport/outbox.h"
+
+namespace hccl_like {
+
+struct Link::State {
+  State(std::unique_ptr<Wire> taken, const LinkOptions& options)
+      : wire(std::move(taken)),
+        outbox(*wire, options, mismatches),
+        inbox(*wire, outbox, options, mismatches) {}
+
+  void look_for_failure();
+
+  std::unique_ptr<Wire> wire;
+  Fifo<Mismatch> mismatches;
+  Outbox outbox;
+  Inbox inbox;
+  std::optional<Error> failure;
+};
+
+void Link::State::look_for_failure() {
+  if (inbox.failure() != nullptr) {
+    failure = *inbox.failure();
+  } else if (const Error* lost = wire->failure()) {
+    failure = *lost;
+    if (inbox.peer_said_goodbye())
+      failure->message =
+          "the peer ended its process group in order, but this rank still expected "
+          "messages from it: do all ranks call the same operations";
+  }
+}
+
+Link::Link(std::unique_ptr<Wire> wire, LinkOptions options)
+    : state_(std::make_unique<State>(std::move(wire), options)) {}
+
+Link::~Link() = default;
+
+void Link::post(Send& send) {
+  if (!state_->failure) state_->outbox.post(send);
+}
+
+void Link::post(Recv& recv) {
+  if (!state_->failure) state_->inbox.post(recv);
+}
+
+void Link::cancel(uint64_t communicator) {
+  state_->outbox.cancel(communicator);
+  state_->inbox.cancel(communicator);
+}
+
+bool Link::progress() {
+  if (state_->failure) return false;
+  const bool sent = state_->outbox.progress();
+  const bool received = state_->inbox.progress();
+  if (!sent && !received) state_->look_for_failure();
+  return sent || received || state_->failure;
+}
+
+bool Link::arrived(const Tag& tag, size_t* bytes) const {
+  return state_->inbox.arrived(tag, bytes);
+}
+
+void Link::send_abort(uint64_t communicator, std::string_view reason) {
+  state_->outbox.push_abort(communicator, reason);
+}
+
+std::optional<AbortNotice> Link::take_abort() { return state_->inbox.take_abort(); }
+
+void Link::send_goodbye() { state_->outbox.push({.kind = FrameKind::kGoodbye}); }
+
+bool Link::peer_said_goodbye() const { return state_->inbox.peer_said_goodbye(); }
+
+bool Link::flushed() {
+  return state_->failure || (state_->outbox.empty() && state_->wire->flush());
+}
+
+const Error* Link::failure() const { return state_->failure ? &*state_->failure : nullptr; }
+
+std::optional<Link::Mismatch> Link::take_mismatch() {
+  if (state_->mismatches.empty()) return std::nullopt;
+  return state_->mismatches.pop();
+}
+
+bool Link::prepare_sleep() {
+  if (state_->failure) return true;
+  if (state_->inbox.has_work()) return false;
+  const bool writing = state_->outbox.wants_to_write();
+  // Stalled, the bytes that are there can't be taken: the wire would refuse to sleep for ever, and
+  // only a post, which comes from this process, changes anything.
+  const bool may = state_->wire->prepare_sleep(writing);
+  return may || (state_->inbox.stalled() && !writing);
+}
+
+void Link::end_sleep() { state_->wire->end_sleep(); }
+
+std::string_view Link::transport() const { return state_->wire->transport(); }
+
+}  // namespace hccl_like

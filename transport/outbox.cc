@@ -1,0 +1,210 @@
+#include "transport/outbox.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+namespace hccl_like {
+namespace {
+
+constexpr size_t kEagerRun = 16;
+// How much one progress() writes before it lets the others have a turn.
+constexpr size_t kBudget = 256 << 10;
+
+FrameHeader header_of(FrameKind kind, const Send& send) {
+  return {.kind = kind, .tag = send.tag, .fingerprint = send.fingerprint, .bytes = send.bytes};
+}
+
+// A header and the first pieces of its payload, as one write.
+class Gather {
+ public:
+  bool full() const { return size_ == regions_.size(); }
+  void add(const std::byte* data, size_t bytes) { regions_[size_++] = {data, bytes}; }
+  std::span<const ConstRegion> regions() const { return {regions_.data(), size_}; }
+
+ private:
+  std::array<ConstRegion, 8> regions_;
+  size_t size_ = 0;
+};
+
+}  // namespace
+
+Outbox::Outbox(Wire& wire, const LinkOptions& options, Fifo<Link::Mismatch>& mismatches)
+    : wire_(wire),
+      eager_bytes_(std::min<uint64_t>(options.eager_bytes, kLongestEager)),
+      mismatches_(mismatches) {}
+
+void Outbox::post(Send& send) {
+  send.moved = 0;
+  send.at = {};
+  if (send.bytes <= eager_bytes_) {
+    eager_.push(&send);
+    return;
+  }
+  if (const Pending* wish = pending_.find(send.tag); wish == nullptr) {
+    pending_.insert(send.tag, {.send = &send});
+    ++waiting_;
+  } else {
+    const Pending asked = *wish;
+    pending_.erase(send.tag);
+    if (asked.fingerprint == send.fingerprint && asked.bytes == send.bytes) {
+      data_.push(&send);
+      return;
+    }
+    report_mismatch(send, asked.fingerprint, asked.bytes);
+  }
+  push(header_of(FrameKind::kAnnounce, send));
+}
+
+void Outbox::push(const FrameHeader& control) { control_.push({.header = control, .text = {}}); }
+
+void Outbox::push_abort(uint64_t communicator, std::string_view reason) {
+  const std::string_view text = reason.substr(0, kLongestText);
+  control_.push({.header = {.kind = FrameKind::kAbort,
+                            .payload = static_cast<uint32_t>(text.size()),
+                            .tag = {.communicator = communicator}},
+                 .text = std::string(text)});
+}
+
+void Outbox::ready(const FrameHeader& header) {
+  const Pending* found = pending_.find(header.tag);
+  if (found == nullptr) {
+    // What is sent unasked needs no memory of having been asked for.
+    if (header.bytes > eager_bytes_)
+      pending_.insert(header.tag, {.fingerprint = header.fingerprint, .bytes = header.bytes});
+    return;
+  }
+  Send* send = found->send;
+  if (send == nullptr) return;
+  pending_.erase(header.tag);
+  --waiting_;
+  if (header.fingerprint == send->fingerprint && header.bytes == send->bytes)
+    data_.push(send);
+  else
+    report_mismatch(*send, header.fingerprint, header.bytes);
+}
+
+void Outbox::report_mismatch(const Send& send, uint64_t fingerprint, uint64_t bytes) {
+  mismatches_.push({.tag = send.tag,
+                    .expected = send.fingerprint,
+                    .received = fingerprint,
+                    .expected_bytes = send.bytes,
+                    .received_bytes = bytes});
+}
+
+void Outbox::cancel(uint64_t communicator) {
+  const auto of_it = [&](const Send* send) { return send->tag.communicator == communicator; };
+  control_.erase_if([&](const Control& control) {
+    return control.header.tag.communicator == communicator &&
+           (control.header.kind == FrameKind::kAnnounce ||
+            control.header.kind == FrameKind::kReady);
+  });
+  eager_.erase_if(of_it);
+  data_.erase_if(of_it);
+  pending_.erase_if([&](const Tag& tag, const Pending& pending) {
+    if (tag.communicator != communicator) return false;
+    if (pending.send != nullptr) --waiting_;
+    return true;
+  });
+  if (busy_ && send_ != nullptr && of_it(send_)) {
+    bytes_.resize(payload_left_);
+    for (size_t done = 0; done < payload_left_;) {
+      const Piece piece = send_->at.here(send_->from);
+      const size_t part = std::min(piece.bytes, payload_left_ - done);
+      std::memcpy(bytes_.data() + done, piece.data, part);
+      send_->at.advance(send_->from, part);
+      done += part;
+    }
+    send_ = nullptr;
+  }
+}
+
+bool Outbox::wants_to_write() const noexcept {
+  return busy_ || !control_.empty() || !eager_.empty() || !data_.empty();
+}
+
+bool Outbox::progress() {
+  size_t written = 0;
+  while (written < kBudget && (busy_ || begin_frame())) {
+    const size_t taken = write_some();
+    if (taken == 0) break;
+    written += taken;
+  }
+  return written > 0;
+}
+
+bool Outbox::begin_frame() {
+  if (!control_.empty()) {
+    const Control control = control_.pop();
+    header_ = control.header;
+    header_left_ = sizeof header_;
+    payload_left_ = control.text.size();
+    send_ = nullptr;
+    bytes_.resize(control.text.size());
+    if (!control.text.empty()) std::memcpy(bytes_.data(), control.text.data(), bytes_.size());
+    busy_ = true;
+  } else if (!eager_.empty() && (data_.empty() || eager_run_ < kEagerRun)) {
+    ++eager_run_;
+    Send& send = *eager_.pop();
+    begin_message(FrameKind::kEager, send, send.bytes);
+  } else if (!data_.empty()) {
+    eager_run_ = 0;
+    Send& send = *data_.pop();
+    const size_t offset = send.moved;
+    begin_message(FrameKind::kData, send, std::min<size_t>(kDataFrame, send.bytes - offset));
+    header_.fingerprint = offset;
+  }
+  return busy_;
+}
+
+void Outbox::begin_message(FrameKind kind, Send& send, size_t payload) {
+  header_ = header_of(kind, send);
+  header_.payload = static_cast<uint32_t>(payload);
+  header_left_ = sizeof header_;
+  payload_left_ = payload;
+  send_ = &send;
+  busy_ = true;
+}
+
+size_t Outbox::write_some() {
+  Gather gather;
+  if (header_left_ > 0)
+    gather.add(reinterpret_cast<const std::byte*>(&header_) + sizeof header_ - header_left_,
+               header_left_);
+  if (send_ == nullptr) {
+    if (payload_left_ > 0) gather.add(bytes_.data() + bytes_.size() - payload_left_, payload_left_);
+  } else {
+    PieceCursor at = send_->at;
+    for (size_t left = payload_left_; left > 0 && !gather.full();) {
+      const Piece piece = at.here(send_->from);
+      const size_t part = std::min(piece.bytes, left);
+      gather.add(piece.data, part);
+      at.advance(send_->from, part);
+      left -= part;
+    }
+  }
+
+  const size_t taken = wire_.write(gather.regions());
+  const size_t of_header = std::min(taken, header_left_);
+  const size_t of_payload = taken - of_header;
+  header_left_ -= of_header;
+  payload_left_ -= of_payload;
+  if (send_ != nullptr) {
+    send_->at.skip(send_->from, of_payload);
+    send_->moved += of_payload;
+  }
+  if (header_left_ == 0 && payload_left_ == 0) end_frame();
+  return taken;
+}
+
+void Outbox::end_frame() {
+  busy_ = false;
+  if (send_ == nullptr) return;
+  if (send_->moved == send_->bytes)
+    --*send_->pending;
+  else
+    data_.push(send_);
+  send_ = nullptr;
+}
+
+}  // namespace hccl_like

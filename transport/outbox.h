@@ -1,0 +1,75 @@
+#pragma once
+// The sending half of a Link: which frame goes next, and how far it has gone.
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "transport/fifo.h"
+#include "transport/frame.h"
+#include "transport/link.h"
+#include "transport/tag_table.h"
+
+namespace hccl_like {
+
+// One frame is on the wire at any moment. The next is chosen when it is through: control frames
+// first, then eager messages, and the parts of long messages in turn, one after every kEagerRun
+// eager messages at the latest.
+class Outbox {
+ public:
+  Outbox(Wire& wire, const LinkOptions& options, Fifo<Link::Mismatch>& mismatches);
+
+  void post(Send& send);
+  // A frame without payload.
+  void push(const FrameHeader& control);
+  void push_abort(uint64_t communicator, std::string_view reason);
+  // The peer asks for a message that may have been announced, or not even posted yet.
+  void ready(const FrameHeader& header);
+  void cancel(uint64_t communicator);
+
+  // True if the wire took anything.
+  bool progress();
+  // Something would go out at once if the wire took it.
+  bool wants_to_write() const noexcept;
+  // Nothing is left, not even messages that wait for their receiver.
+  bool empty() const noexcept { return !wants_to_write() && waiting_ == 0; }
+
+ private:
+  struct Control {
+    FrameHeader header;
+    std::string text;
+  };
+  // An announced message, or, with a null `send`, the peer's wish for one.
+  struct Pending {
+    Send* send = nullptr;
+    uint64_t fingerprint = 0;
+    uint64_t bytes = 0;
+  };
+
+  bool begin_frame();
+  void begin_message(FrameKind kind, Send& send, size_t payload);
+  size_t write_some();
+  void end_frame();
+  void report_mismatch(const Send& send, uint64_t fingerprint, uint64_t bytes);
+
+  Wire& wire_;
+  const size_t eager_bytes_;
+  Fifo<Link::Mismatch>& mismatches_;
+
+  Fifo<Control> control_;
+  Fifo<Send*> eager_;
+  Fifo<Send*> data_;  // asked for; each in turn sends a frame
+  TagTable<Pending> pending_;
+  size_t waiting_ = 0;    // how many of pending_ have a send
+  size_t eager_run_ = 0;  // eager messages since the last data frame
+
+  // The frame being written.
+  bool busy_ = false;
+  FrameHeader header_;
+  size_t header_left_ = 0;
+  size_t payload_left_ = 0;
+  Send* send_ = nullptr;          // whose payload it is; else
+  std::vector<std::byte> bytes_;  // it is the end of this
+};
+
+}  // namespace hccl_like

@@ -1,0 +1,60 @@
+#include "transport/sim/sim_wire.h"
+
+#include <gtest/gtest.h>
+
+#include "transport/wire_contract.h"
+
+namespace hccl_like {
+namespace {
+
+template <size_t kCapacity, size_t kChunk, uint64_t kDelay>
+struct SimWires {
+  static constexpr bool kThreads = false;
+  static WirePair make() {
+    SimPair sim = make_sim_pair(
+        {.capacity = kCapacity, .seed = kCapacity + kChunk, .chunk = kChunk, .delay = kDelay});
+    WirePair pair;
+    pair.ends = {std::move(sim.a), std::move(sim.b)};
+    return pair;
+  }
+};
+using Plain = SimWires<64 << 10, 0, 0>;
+using Chunked = SimWires<20'011, 997, 0>;
+using Delayed = SimWires<64 << 10, 4001, 30>;
+INSTANTIATE_TYPED_TEST_SUITE_P(Sim, WireContract, Plain);
+INSTANTIATE_TYPED_TEST_SUITE_P(SimInChunks, WireContract, Chunked);
+INSTANTIATE_TYPED_TEST_SUITE_P(SimWithDelay, WireContract, Delayed);
+
+TEST(SimWire, ACutLosesWhatIsUnderWay) {
+  SimPair pair = make_sim_pair();
+  const std::vector<std::byte> data = stream_bytes(0, 10);
+  const ConstRegion region{data.data(), data.size()};
+  ASSERT_EQ(pair.a->write({&region, 1}), 10u);
+  pair.cut();
+  for (Wire* end : {pair.a.get(), pair.b.get()}) {
+    EXPECT_EQ(end->peek().size(), 0u);
+    ASSERT_NE(end->failure(), nullptr);
+    EXPECT_EQ(end->failure()->code, ErrorCode::kPeerLost);
+    EXPECT_EQ(end->write({&region, 1}), 0u);
+  }
+}
+
+TEST(SimWire, TheSameSeedDoesTheSame) {
+  const auto run = [](uint64_t seed) {
+    SimPair pair = make_sim_pair({.seed = seed, .chunk = 50, .delay = 5});
+    const std::vector<std::byte> data = stream_bytes(0, 5000);
+    std::vector<size_t> trace;
+    for (int i = 0; i < 100; ++i) {
+      const ConstRegion region{data.data(), data.size()};
+      trace.push_back(pair.a->write({&region, 1}));
+      trace.push_back(pair.b->peek().size());
+      pair.b->release(trace.back());
+    }
+    return trace;
+  };
+  EXPECT_EQ(run(3), run(3));
+  EXPECT_NE(run(3), run(4));
+}
+
+}  // namespace
+}  // namespace hccl_like
