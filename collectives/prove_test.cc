@@ -1,0 +1,167 @@
+#include "collectives/prove.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+
+#include "collectives/check.h"
+
+namespace hccl_like {
+namespace {
+
+// Check and proof, with separate memory and in place.
+std::string fault_of(const Job& job) {
+  if (std::string fault = check(job); !fault.empty()) return fault;
+  if (std::string fault = prove(job, Memory::kSeparate); !fault.empty()) return fault;
+  return may_run_in_place(job.collective) ? prove(job, Memory::kInPlace) : "";
+}
+
+bool has_root(Collective collective) {
+  using enum Collective;
+  return collective == kBroadcast || collective == kReduce || collective == kGather ||
+         collective == kScatter;
+}
+
+std::vector<const Algorithm*> all_algorithms() {
+  std::vector<const Algorithm*> result;
+  for (int i = 0; i < kCollectives; ++i) {
+    const auto collective = static_cast<Collective>(i);
+    if (collective == Collective::kSend || collective == Collective::kRecv) continue;
+    for (const Algorithm& algorithm : algorithms(collective)) result.push_back(&algorithm);
+  }
+  return result;
+}
+
+std::string title(const Algorithm& algorithm, int size, int root) {
+  return std::string(name(algorithm.collective)) + ':' + std::string(algorithm.name) + ", " +
+         std::to_string(size) + " ranks, root " + std::to_string(root);
+}
+
+TEST(Prove, EveryAlgorithmForOneToSixtyFourRanks) {
+  for (const Algorithm* algorithm : all_algorithms()) {
+    for (int size = 1; size <= 64; ++size) {
+      if (!algorithm->fits(size)) continue;
+      std::vector<int> roots{0};
+      if (has_root(algorithm->collective)) roots = {0, size / 2, size - 1};
+      for (const int root : roots) {
+        EXPECT_EQ(fault_of(make_job(*algorithm, size, root)), "") << title(*algorithm, size, root);
+      }
+    }
+  }
+}
+
+TEST(Prove, EveryRootOfSevenRanks) {
+  for (const Algorithm* algorithm : all_algorithms()) {
+    if (!has_root(algorithm->collective)) continue;
+    for (int root = 0; root < 7; ++root) {
+      EXPECT_EQ(fault_of(make_job(*algorithm, 7, root)), "") << title(*algorithm, 7, root);
+    }
+  }
+}
+
+TEST(Prove, EveryAlgorithmForMoreThanAThousandRanks) {
+  for (const Algorithm* algorithm : all_algorithms()) {
+    for (const int size : {1021, 1024}) {
+      if (!algorithm->fits(size)) continue;
+      EXPECT_EQ(fault_of(make_job(*algorithm, size, 3)), "") << title(*algorithm, size, 3);
+    }
+  }
+}
+
+TEST(Prove, AMessage) {
+  for (const int size : {2, 3, 5}) {
+    EXPECT_EQ(fault_of(make_message(size, 1, 0)), "");
+    EXPECT_EQ(fault_of(make_message(size, 0, size - 1)), "");
+  }
+}
+
+// Numbers whose float32 sum depends on the order: of all magnitudes and both signs.
+float awkward(int rank, int chunk) {
+  const uint32_t mix = static_cast<uint32_t>(rank * 7919 + chunk * 104729) * 2654435761u;
+  const float mantissa = 1.0f + static_cast<float>(mix >> 9) / 8388608.0f;
+  return std::ldexp(mix & 1 ? -mantissa : mantissa, static_cast<int>(mix >> 3 & 15));
+}
+
+TEST(Floats, AllRanksOfAnAllReduceAreBitwiseEqual) {
+  for (const Algorithm& algorithm : algorithms(Collective::kAllReduce)) {
+    for (int size = 1; size <= 64; ++size) {
+      const auto outputs = run_on_floats(make_job(algorithm, size), awkward);
+      for (int rank = 1; rank < size; ++rank) {
+        for (size_t c = 0; c < outputs[0].size(); ++c) {
+          EXPECT_EQ(std::bit_cast<uint32_t>(outputs[static_cast<size_t>(rank)][c]),
+                    std::bit_cast<uint32_t>(outputs[0][c]))
+              << title(algorithm, size, 0) << ", rank " << rank << ", chunk " << c;
+        }
+      }
+    }
+  }
+}
+
+float in_rank_order(int size, int chunk) {
+  float sum = awkward(0, chunk);
+  for (int rank = 1; rank < size; ++rank) sum += awkward(rank, chunk);
+  return sum;
+}
+
+TEST(Floats, DirectAlgorithmsAddInRankOrder) {
+  for (const int size : {2, 3, 8, 17}) {
+    for (const char* name : {"one_shot", "direct"}) {
+      const auto outputs =
+          run_on_floats(make_job(*find_algorithm(Collective::kAllReduce, name), size), awkward);
+      for (int c = 0; c < static_cast<int>(outputs[0].size()); ++c) {
+        EXPECT_EQ(outputs[0][static_cast<size_t>(c)], in_rank_order(size, c)) << name;
+      }
+    }
+    const auto scattered =
+        run_on_floats(make_job(*find_algorithm(Collective::kReduceScatter, "direct"), size), awkward);
+    for (int rank = 0; rank < size; ++rank) {
+      const auto r = static_cast<size_t>(rank);
+      EXPECT_EQ(scattered[r][r], in_rank_order(size, rank));
+    }
+    const auto reduced =
+        run_on_floats(make_job(*find_algorithm(Collective::kReduce, "direct"), size, 1), awkward);
+    for (int c = 0; c < size; ++c) EXPECT_EQ(reduced[1][static_cast<size_t>(c)], in_rank_order(size, c));
+  }
+}
+
+TEST(Floats, TheOrderMattersForTheseNumbers) {
+  float backwards = awkward(16, 0);
+  for (int rank = 15; rank >= 0; --rank) backwards += awkward(rank, 0);
+  EXPECT_NE(backwards, in_rank_order(17, 0));
+}
+
+TEST(Prove, FindsAContributionThatIsCountedTwice) {
+  Job job{.collective = Collective::kAllReduce, .ranks = {Schedule(1), Schedule(1)}};
+  for (int rank = 0; rank < 2; ++rank) {
+    Schedule& s = job.ranks[static_cast<size_t>(rank)];
+    const Slot got = s.add_scratch(in(0));
+    s.round(send(1 - rank, in(0)), recv(1 - rank, got));
+    s.begin_round();
+    s.add_reduce(out(0), std::vector{in(0), got, got});
+  }
+  EXPECT_EQ(check(job), "");
+  EXPECT_EQ(prove(job, Memory::kSeparate), "rank 0 of 2: out[0] does not hold what it should");
+}
+
+TEST(Prove, FindsMemoryThatNobodyWrote) {
+  Job job{.collective = Collective::kAllReduce, .ranks = {Schedule(1)}};
+  const Slot nothing = job.ranks[0].add_scratch(in(0));
+  job.ranks[0].round(copy(nothing, out(0)));
+  EXPECT_EQ(check(job), "");
+  EXPECT_EQ(prove(job, Memory::kSeparate), "rank 0 of 1: out[0] does not hold what it should");
+}
+
+TEST(Prove, FindsABarrierThatLetsSomebodyThrough) {
+  Job job = make_job(*find_algorithm(Collective::kBarrier, "dissemination"), 4);
+  for (int rank = 0; rank < 4; ++rank) {
+    Schedule s(1);
+    s.round(send((rank + 1) % 4, in(0)), recv((rank + 3) % 4, out(0)));
+    job.ranks[static_cast<size_t>(rank)] = s;
+  }
+  EXPECT_EQ(check(job), "");
+  EXPECT_EQ(prove(job, Memory::kSeparate), "rank 0 leaves without having heard of rank 1");
+}
+
+}  // namespace
+}  // namespace hccl_like
