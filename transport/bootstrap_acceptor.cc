@@ -1,0 +1,87 @@
+#include "transport/bootstrap_acceptor.h"
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace hccl_like {
+
+struct Acceptor::Door final : Pollable {
+  explicit Door(Listener socket) : listener(std::move(socket)) {}
+  void ready(unsigned) override { knocked = true; }
+  Listener listener;
+  bool knocked = true;
+};
+
+Acceptor::Acceptor(const Identity& self, Poller& poller) : self_(self), poller_(poller) {}
+
+Acceptor::~Acceptor() {
+  for (const Door& door : doors_) poller_.forget(door.listener.fd());
+}
+
+void Acceptor::listen(Listener listener) {
+  Door& door = doors_.emplace_back(std::move(listener));
+  poller_.watch(door.listener.fd(), EPOLLIN, door);
+}
+
+std::vector<Accepted> Acceptor::step(const std::function<bool(const std::string&)>& wanted) {
+  for (Door& door : doors_)
+    if (std::exchange(door.knocked, false)) let_in(door);
+
+  std::vector<Accepted> through;
+  for (auto guest = guests_.begin(); guest != guests_.end();) {
+    const auto state = guest->greeting.step();
+    if (state == IncomingGreeting::State::kCommitted && wanted(guest->greeting.peer_id()))
+      if (Fd socket = guest->greeting.welcome(); socket.valid())
+        through.push_back({std::move(socket), guest->greeting.peer_id(), guest->from, guest->same_host});
+    const bool over = state == IncomingGreeting::State::kCommitted || state == IncomingGreeting::State::kFailed;
+    guest = over ? guests_.erase(guest) : std::next(guest);
+  }
+  turn_away_the_slow();
+  return through;
+}
+
+void Acceptor::let_in(Door& door) {
+  const bool same_host = !door.listener.name().empty();
+  for (;;) {
+    Arrival arrival = door.listener.accept();
+    if (!arrival.socket.valid()) return;
+    if (same_host && !same_user(arrival.socket.get())) continue;
+    // A peer sends its hello as soon as it is connected, so one step mostly settles who this is. That keeps the places
+    // for strangers free however many peers arrive at once.
+    guests_.emplace_back(std::move(arrival), same_host, self_, poller_).greeting.step();
+    // With all places taken the one who has been silent longest goes: a flood cannot keep the door shut.
+    if (strangers() > kMaxStrangers)
+      guests_.erase(std::find_if(guests_.begin(), guests_.end(), [](const Guest& one) { return one.is_stranger(); }));
+  }
+}
+
+void Acceptor::turn_away_the_slow() {
+  if (guests_.empty()) return;
+  const auto now = std::chrono::steady_clock::now();
+  std::erase_if(guests_, [&](const Guest& guest) {
+    return now - guest.greeting.since > (guest.is_stranger() ? kPatience : kLongPatience);
+  });
+}
+
+// Abstract sockets have no permissions: whoever shares the network name space can connect.
+bool Acceptor::same_user(int fd) const {
+  ucred peer{};
+  socklen_t length = sizeof peer;
+  return ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == ::geteuid();
+}
+
+size_t Acceptor::strangers() const {
+  return static_cast<size_t>(
+      std::count_if(guests_.begin(), guests_.end(), [](const Guest& guest) { return guest.is_stranger(); }));
+}
+
+Deadline Acceptor::next_timer() const {
+  for (const Guest& guest : guests_)
+    if (guest.is_stranger()) return Deadline::at(guest.greeting.since + kPatience);
+  return Deadline::never();
+}
+
+}  // namespace hccl_like

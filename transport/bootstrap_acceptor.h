@@ -1,0 +1,68 @@
+#pragma once
+// Takes in the peers that connect to this process, and keeps everybody else out.
+#include <functional>
+#include <list>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "transport/bootstrap_greeting.h"
+#include "transport/listener.h"
+#include "transport/poller.h"
+
+namespace hccl_like {
+
+// A peer at the door: it has proved who it is, and knows that this connection counts.
+struct Accepted {
+  Fd socket;
+  std::string peer_id;
+  std::string from;  // "10.0.0.5:51234"
+  bool same_host = false;  // came over the UNIX socket
+};
+
+// Strangers cost at most kMaxStrangers descriptors for kPatience each and 256 bytes read per connection. Used by one
+// thread at a time; nothing blocks.
+class Acceptor {
+ public:
+  static constexpr size_t kMaxStrangers = 64;
+  static constexpr std::chrono::milliseconds kPatience{1000};
+  // For those that have proved themselves and must only say that they won: their host may have died.
+  static constexpr std::chrono::milliseconds kLongPatience{60'000};
+
+  // `self` and the poller must outlive it.
+  Acceptor(const Identity& self, Poller& poller);
+  ~Acceptor();
+
+  // Listens on one more socket from now on.
+  void listen(Listener listener);
+
+  // Goes on with whatever the poller has reported, and returns the peers that are through. `wanted` is asked for each
+  // before it is let in; false closes the connection. Free of system calls if nothing was reported.
+  std::vector<Accepted> step(const std::function<bool(const std::string& peer_id)>& wanted);
+
+  // Connections that have not proved anything yet.
+  size_t strangers() const;
+  // When step() has something to close although nothing was reported.
+  Deadline next_timer() const;
+
+ private:
+  struct Door;
+  struct Guest {
+    Guest(Arrival arrival, bool over_unix, const Identity& self, Poller& poller)
+        : greeting(std::move(arrival.socket), self, poller), from(std::move(arrival.from)), same_host(over_unix) {}
+    bool is_stranger() const { return greeting.state() == IncomingGreeting::State::kWaiting; }
+    IncomingGreeting greeting;
+    std::string from;
+    bool same_host;
+  };
+  void let_in(Door& door);
+  void turn_away_the_slow();
+  bool same_user(int fd) const;
+
+  const Identity& self_;
+  Poller& poller_;
+  std::list<Door> doors_;
+  std::list<Guest> guests_;  // oldest first
+};
+
+}  // namespace hccl_like

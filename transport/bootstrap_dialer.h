@@ -1,0 +1,76 @@
+#pragma once
+// Reaches one peer over the best transport that both ends accept, falling back from one to the next.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "transport/address.h"
+#include "transport/bootstrap_connector.h"
+#include "transport/bootstrap_greeting.h"
+#include "transport/bootstrap_upgrade.h"
+#include "transport/mesh.h"
+#include "transport/tcp/tcp_wire.h"
+#include "transport/wire.h"
+
+namespace hccl_like {
+
+// What this process has to offer and to connect with; shared by all its dialers, and outlives them.
+struct LocalEnd {
+  Identity identity;
+  std::vector<std::string> transports;  // best first
+  std::vector<InterfaceAddress> addresses;
+  TcpOptions tcp;
+  size_t shm_ring_bytes = 0;
+};
+
+// A wire and how it came about.
+struct Dialed {
+  std::unique_ptr<Wire> wire;
+  std::string route;   // "shm", "tcp 10.0.0.5:41234 via eth0"
+  std::string reason;  // "same host", "other host", "shm failed: ..."
+};
+
+// The transports that can join two processes, in our order: "shm" wants both to have a UNIX socket on one host, "tcp"
+// wants both to listen.
+std::vector<std::string> common_transports(const std::vector<std::string>& ours, const ProcessRecord& self,
+                                           const ProcessRecord& peer);
+// "10.0.0.1" -> "via eth0": by which interface a connected socket leaves; empty if that cannot be told.
+std::string leaves_via(int socket, const std::vector<InterfaceAddress>& own);
+
+// Used by one thread at a time; nothing blocks.
+class Dialer {
+ public:
+  Dialer(const LocalEnd& local, const ProcessRecord& self, const ProcessRecord& peer, Poller& poller);
+
+  // Goes on; true once there is a wire, to be taken once.
+  bool step();
+  Dialed take() { return std::move(dialed_); }
+  // What was tried and why it failed, on one line.
+  std::string report() const;
+  Deadline next_timer() const;
+
+ private:
+  void begin_stage();
+  void next_stage(const std::string& why);
+  bool step_upgrade();
+  bool on_connected();
+  std::vector<Way> tcp_ways() const;
+  std::string reason() const;
+  std::string setbacks() const;
+
+  const LocalEnd& local_;
+  const ProcessRecord& peer_;
+  const Identity target_;
+  const bool same_host_;
+  Poller& poller_;
+
+  std::vector<std::string> stages_;  // transports, best first
+  size_t stage_ = 0;
+  std::unique_ptr<Connector> connector_;
+  std::unique_ptr<Upgrade> upgrade_;
+  std::vector<std::string> setbacks_;  // by stage: why it was given up, if it was
+  Deadline::Clock::time_point resume_at_{};
+  Dialed dialed_;
+};
+
+}  // namespace hccl_like

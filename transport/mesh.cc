@@ -1,0 +1,318 @@
+#include "transport/mesh.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <list>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "core/error.h"
+#include "core/log.h"
+#include "transport/address.h"
+#include "transport/bootstrap_acceptor.h"
+#include "transport/bootstrap_dialer.h"
+#include "transport/bootstrap_host.h"
+#include "transport/bootstrap_random.h"
+#include "transport/bootstrap_upgrade.h"
+#include "transport/listener.h"
+#include "transport/mesh_exchange.h"
+
+namespace hccl_like {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kFarewell{1000};
+constexpr milliseconds kNap{20};       // between two looks while nothing else is going on
+constexpr milliseconds kShortNap{1};   // while other communicators need their turn
+constexpr size_t kDialersAtOnce = 128;
+
+bool has(const std::vector<std::string>& list, std::string_view what) {
+  return std::find(list.begin(), list.end(), what) != list.end();
+}
+
+std::string person(int rank, const ProcessRecord& record) {
+  return "rank " + std::to_string(rank) + " (" + record.hostname + ", process " + std::to_string(record.pid) + ")";
+}
+
+// The lower id listens, the higher one connects: exactly one of any two, without asking.
+bool connects_to(const ProcessRecord& self, const ProcessRecord& peer) { return self.id > peer.id; }
+
+LinkOptions link_options(const Config& config) {
+  LinkOptions options;
+  options.eager_bytes = config.eager_bytes;
+  return options;
+}
+
+LocalEnd local_end(const Config& config) {
+  LocalEnd local;
+  local.identity = {random_hex(kIdDigits / 2), random_hex(kNonceDigits / 2)};
+  for (const auto& transport : config.transports)
+    if (transport != "shm" || has_shm()) local.transports.push_back(transport);
+  if (has(local.transports, "tcp")) {
+    const auto filter =
+        effective_filter(config.socket_ifname, std::getenv("GLOO_SOCKET_IFNAME"), std::getenv("NCCL_SOCKET_IFNAME"));
+    local.addresses = candidates(system_addresses(), filter);
+  }
+  local.tcp.socket_buffer_bytes = config.tcp_buffer_bytes;
+  local.shm_ring_bytes = config.shm_ring_bytes;
+  return local;
+}
+
+}  // namespace
+
+struct Mesh::State {
+  struct Known {
+    Link* link;
+    std::string route;
+    std::string reason;
+  };
+  // A peer that came in over the UNIX socket and whose shared memory is being set up.
+  struct Upgrading {
+    std::string peer_id;
+    std::unique_ptr<Upgrade> upgrade;
+  };
+
+  State(const Config& config, Poller& the_poller)
+      : poller(the_poller), options(link_options(config)), local(local_end(config)), acceptor(local.identity, poller) {
+    self.id = local.identity.id;
+    self.nonce = local.identity.nonce;
+    self.host = host_id();
+    self.hostname = host_name();
+    self.pid = ::getpid();
+    if (has(local.transports, "shm")) {
+      Listener listener = Listener::unix_abstract();
+      self.unix_name = listener.name();
+      acceptor.listen(std::move(listener));
+    }
+    if (has(local.transports, "tcp")) {
+      Listener listener = Listener::tcp(config.port_range);
+      self.port = listener.port();
+      for (const auto& one : local.addresses) self.addresses.push_back(one.address.to_string());
+      acceptor.listen(std::move(listener));
+    }
+    if (const char* restarts = std::getenv("TORCHELASTIC_RESTART_COUNT")) attempt = restarts;
+  }
+
+  Known* find(const std::string& id) {
+    const auto found = known.find(id);
+    return found == known.end() ? nullptr : &found->second;
+  }
+  bool has_healthy(const std::string& id) {
+    const Known* one = find(id);
+    return one != nullptr && one->link->failure() == nullptr;
+  }
+  // A newcomer is wanted unless its process has a link already; a broken one may be replaced: the peer can have given up
+  // a connection that this end took for made.
+  bool wanted(const std::string& id) {
+    return !has_healthy(id) && std::none_of(upgrading.begin(), upgrading.end(),
+                                            [&](const Upgrading& one) { return one.peer_id == id; });
+  }
+  void add(const std::string& id, std::unique_ptr<Wire> wire, std::string route, std::string reason) {
+    links.push_back(std::make_unique<Link>(std::move(wire), options));
+    known[id] = {links.back().get(), std::move(route), std::move(reason)};
+  }
+  void take_in(Accepted accepted);
+  void step_upgrades();
+  void accept() {
+    for (Accepted& one : acceptor.step([this](const std::string& id) { return wanted(id); })) take_in(std::move(one));
+    if (!upgrading.empty()) step_upgrades();
+  }
+
+  Poller& poller;
+  const LinkOptions options;
+  const LocalEnd local;
+  ProcessRecord self;
+  std::string attempt = "0";
+  Acceptor acceptor;
+  std::list<Upgrading> upgrading;
+  std::map<std::string, Known> known;  // by process id
+  std::vector<std::unique_ptr<Link>> links;
+};
+
+void Mesh::State::take_in(Accepted accepted) {
+  if (accepted.same_host) {
+    upgrading.push_back({std::move(accepted.peer_id), start_shm_upgrade(std::move(accepted.socket), Side::kAcceptor,
+                                                                        local.shm_ring_bytes, poller)});
+    return;
+  }
+  const std::string via = leaves_via(accepted.socket.get(), local.addresses);
+  auto wire = std::make_unique<TcpWire>(std::move(accepted.socket), poller, local.tcp, accepted.from);
+  add(accepted.peer_id, std::move(wire), "tcp from " + accepted.from + (via.empty() ? "" : " " + via), "");
+}
+
+void Mesh::State::step_upgrades() {
+  for (auto one = upgrading.begin(); one != upgrading.end();) {
+    if (!one->upgrade->step()) {
+      ++one;
+      continue;
+    }
+    if (auto wire = one->upgrade->take())
+      add(one->peer_id, std::move(wire), "shm", "");
+    else
+      log_info("a peer on this host cannot be joined by shared memory: " + one->upgrade->cause());
+    one = upgrading.erase(one);
+  }
+}
+
+namespace {
+
+// A member of a new group that has no link yet.
+struct Missing {
+  int rank;
+  const ProcessRecord* record;
+  std::unique_ptr<Dialer> dialer;  // null: the peer connects to us, or it is not this one's turn yet
+};
+
+void check_members(const std::vector<ProcessRecord>& members, int rank, const ProcessRecord& self) {
+  if (rank < 0 || static_cast<size_t>(rank) >= members.size() || members[static_cast<size_t>(rank)].id != self.id)
+    throw_misuse("rank " + std::to_string(rank) + " of the new group is not this process");
+  std::map<std::string, size_t> seen;
+  for (size_t i = 0; i < members.size(); ++i) {
+    const auto [first, fresh] = seen.try_emplace(members[i].id, i);
+    if (!fresh)
+      throw_misuse("ranks " + std::to_string(first->second) + " and " + std::to_string(i) +
+                   " of the new group are the same process; each rank needs its own");
+  }
+}
+
+}  // namespace
+
+Mesh::Mesh(const Config& config, Poller& poller) : state_(std::make_unique<State>(config, poller)) {}
+
+// Nobody waits for us any more, so nothing here may take long or throw: a peer that is dead has a failed link, and one
+// that is stopped or busy costs the farewell's time at most. What it did not fetch by then is safe all the same: in
+// shared memory, which stays mapped at its end, or in the kernel (see TcpWire).
+//
+// After a fork the child holds copies of everything, and sockets and epoll sets are shared: closing them in order there
+// would take bytes and registrations away from the parent. The child leaves all of it to its own end.
+Mesh::~Mesh() {
+  if (::getpid() != state_->self.pid) {
+    (void)state_.release();
+    return;
+  }
+  try {
+    for (auto& link : state_->links)
+      if (link->failure() == nullptr) link->send_goodbye();
+    const Deadline deadline = Deadline::after(kFarewell);
+    const auto busy = [&] {
+      bool any = false;
+      for (auto& link : state_->links) {
+        link->progress();
+        any |= link->failure() == nullptr && !link->flushed();
+      }
+      return any;
+    };
+    while (busy() && !deadline.expired()) {
+      state_->poller.poll();
+      ::usleep(100);
+    }
+  } catch (const std::exception& exception) {
+    log_warn(std::string("while closing the connections: ") + exception.what());
+  }
+}
+
+const ProcessRecord& Mesh::self() const { return state_->self; }
+
+Roster Mesh::exchange(Store& store, int rank, int size, Deadline deadline) const {
+  return exchange_records(store, state_->self, state_->attempt, rank, size, deadline);
+}
+
+void Mesh::poll() { state_->accept(); }
+
+const std::vector<std::unique_ptr<Link>>& Mesh::links() const { return state_->links; }
+
+std::string Mesh::describe(const Link& link) const {
+  for (const auto& [id, known] : state_->known)
+    if (known.link == &link) return known.route + (known.reason.empty() ? "" : " (" + known.reason + ")");
+  return "a connection that was replaced";
+}
+
+std::vector<Link*> Mesh::connect(const std::vector<ProcessRecord>& members, int rank, Deadline deadline,
+                                 const std::function<void()>& idle) {
+  State& state = *state_;
+  check_members(members, rank, state.self);
+
+  std::list<Missing> missing;
+  for (size_t i = 0; i < members.size(); ++i) {
+    // Everybody begins with its own neighbours, so that a thousand ranks do not knock at one door first.
+    const size_t peer = (static_cast<size_t>(rank) + i) % members.size();
+    const ProcessRecord& record = members[peer];
+    if (record.id == state.self.id) continue;
+    if (const auto* one = state.find(record.id); one != nullptr && one->link->failure() != nullptr) {
+      throw Exception({ErrorCode::kPeerLost, person(static_cast<int>(peer), record) + " was lost before: " +
+                                                 one->link->failure()->message,
+                       static_cast<int>(peer)});
+    }
+    if (!state.has_healthy(record.id)) missing.push_back({static_cast<int>(peer), &record, nullptr});
+  }
+  for (const Missing& one : missing)
+    if (common_transports(state.local.transports, state.self, *one.record).empty())
+      throw Exception({ErrorCode::kUnsupported,
+                       person(one.rank, *one.record) + " and this rank have no transport in common; "
+                       "HCCL_LIKE_TRANSPORTS is " + join(state.local.transports) +
+                       " here, and shm joins processes of one host only", one.rank});
+
+  const milliseconds nap = state.links.empty() ? kNap : kShortNap;
+  size_t dialing = 0;
+  std::vector<Link*> links(members.size(), nullptr);
+  for (;;) {
+    state.poller.poll();
+    state.accept();
+    bool moved = false;
+    Deadline timer = state.acceptor.next_timer();
+    for (auto one = missing.begin(); one != missing.end();) {
+      const bool ours = connects_to(state.self, *one->record);
+      if (ours && !one->dialer && dialing < kDialersAtOnce) {
+        one->dialer = std::make_unique<Dialer>(state.local, state.self, *one->record, state.poller);
+        ++dialing;
+      }
+      if (one->dialer && one->dialer->step()) {
+        Dialed dialed = one->dialer->take();
+        state.add(one->record->id, std::move(dialed.wire), dialed.route, dialed.reason);
+      }
+      if (!state.has_healthy(one->record->id)) {
+        if (one->dialer) timer = earliest(timer, one->dialer->next_timer());
+        ++one;
+        continue;
+      }
+      State::Known& known = *state.find(one->record->id);
+      if (known.reason.empty()) known.reason = state.self.host == one->record->host ? "same host" : "other host";
+      log_info([&] { return person(one->rank, *one->record) + ": " + describe(*known.link); });
+      if (one->dialer) --dialing;
+      one = missing.erase(one);
+      moved = true;
+    }
+    if (missing.empty()) break;
+    if (deadline.expired()) {
+      std::string text = "timed out connecting to " + std::to_string(missing.size()) + " of " +
+                         std::to_string(members.size() - 1) + " peers: ";
+      for (const Missing& one : missing) {
+        if (&one != &missing.front()) text += " | ";
+        text += person(one.rank, *one.record) + ": ";
+        if (one.dialer)
+          text += one.dialer->report();
+        else if (connects_to(state.self, *one.record))
+          text += "not tried yet, the others came first";
+        else
+          text += "it connects to this rank, and nothing has come from it" +
+                  (state.self.port != 0 ? " to port " + std::to_string(state.self.port) + " of " +
+                                              join(state.self.addresses)
+                                        : std::string());
+      }
+      throw Exception({ErrorCode::kTimeout, text, missing.front().rank});
+    }
+    if (idle) idle();
+    if (!moved) state.poller.sleep(earliest(earliest(deadline, timer), Deadline::after(nap)));
+  }
+  for (size_t i = 0; i < members.size(); ++i)
+    if (const auto* known = state.find(members[i].id)) links[i] = known->link;
+  return links;
+}
+
+}  // namespace hccl_like

@@ -1,0 +1,84 @@
+// How a ProcessRecord travels: JSON, so that a person can read it in the store. It comes from a store that others may
+// write to, so every field is checked before it is believed.
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "transport/bootstrap_greeting.h"
+#include "transport/mesh.h"
+
+namespace hccl_like {
+namespace {
+
+constexpr size_t kLongestRecord = 16 * 1024;
+constexpr size_t kMostAddresses = 64;
+constexpr size_t kLongestText = 256;
+
+[[noreturn]] void refuse(const std::string& why) {
+  throw_error(ErrorCode::kMismatch,
+              "a process record in the store cannot be used: " + why + "; check that no other program writes to this store");
+}
+
+std::string text_at(const nlohmann::json& record, const char* field) {
+  const auto found = record.find(field);
+  if (found == record.end() || !found->is_string()) refuse(std::string(field) + " is missing");
+  auto text = found->get<std::string>();
+  if (text.size() > kLongestText) refuse(std::string(field) + " is too long");
+  return text;
+}
+
+int64_t number_at(const nlohmann::json& record, const char* field, int64_t most) {
+  const auto found = record.find(field);
+  if (found == record.end() || !found->is_number_unsigned()) refuse(std::string(field) + " is missing");
+  const auto number = found->get<uint64_t>();
+  if (number > static_cast<uint64_t>(most)) refuse(std::string(field) + " is too large");
+  return static_cast<int64_t>(number);
+}
+
+std::string digits_at(const nlohmann::json& record, const char* field, size_t digits) {
+  auto text = text_at(record, field);
+  if (text.size() != digits || text.find_first_not_of("0123456789abcdef") != std::string::npos)
+    refuse(std::string(field) + " is malformed");
+  return text;
+}
+
+}  // namespace
+
+std::string ProcessRecord::serialize() const {
+  return nlohmann::json{
+      {"protocol", kProtocolVersion}, {"id", id},
+      {"nonce", nonce},               {"host", host},
+      {"hostname", hostname},         {"pid", pid},
+      {"unix", unix_name},            {"addresses", addresses},
+      {"port", port},
+  }
+      .dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+}
+
+ProcessRecord ProcessRecord::parse(std::string_view text) {
+  if (text.size() > kLongestRecord) refuse("it is too long");
+  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) refuse("it is no JSON object");
+  if (const auto version = number_at(json, "protocol", UINT32_MAX); version != kProtocolVersion)
+    throw_error(ErrorCode::kMismatch, "a rank speaks version " + std::to_string(version) +
+                                          " of the protocol and this one version " + std::to_string(kProtocolVersion) +
+                                          ": install the same hccl-like everywhere");
+  ProcessRecord record;
+  record.id = digits_at(json, "id", kIdDigits);
+  record.nonce = digits_at(json, "nonce", kNonceDigits);
+  record.host = text_at(json, "host");
+  record.hostname = text_at(json, "hostname");
+  record.pid = number_at(json, "pid", INT64_MAX);
+  record.unix_name = text_at(json, "unix");
+  record.port = static_cast<uint16_t>(number_at(json, "port", UINT16_MAX));
+  const auto addresses = json.find("addresses");
+  if (addresses == json.end() || !addresses->is_array() || addresses->size() > kMostAddresses)
+    refuse("addresses are missing");
+  for (const auto& address : *addresses) {
+    if (!address.is_string() || address.get_ref<const std::string&>().size() > kLongestText)
+      refuse("addresses are malformed");
+    record.addresses.push_back(address.get<std::string>());
+  }
+  return record;
+}
+
+}  // namespace hccl_like

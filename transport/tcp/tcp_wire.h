@@ -1,0 +1,62 @@
+#pragma once
+// A Wire over a connected TCP socket.
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "core/fd.h"
+#include "transport/poller.h"
+#include "transport/wire.h"
+
+namespace hccl_like {
+
+struct TcpOptions {
+  // SO_SNDBUF and SO_RCVBUF; 0 leaves the size to the kernel, which adapts it to the path.
+  size_t socket_buffer_bytes = 0;
+  // What peek() can show at most.
+  size_t receive_buffer_bytes = 256 * 1024;
+};
+
+class TcpWire final : public Wire, private Pollable {
+ public:
+  // Takes over a connected socket on which both ends have agreed to speak. `peer` is for error messages, e.g.
+  // "10.0.0.5:4000". The poller must outlive the wire. Throws kSystem if the socket cannot be watched.
+  TcpWire(Fd socket, Poller& poller, const TcpOptions& options, std::string peer);
+  // Closes without losing what was written: see the comment at flush().
+  ~TcpWire() override;
+
+  size_t write(std::span<const ConstRegion> pieces) override;
+  std::span<const std::byte> peek(size_t want = 1) override;
+  void release(size_t bytes) override;
+  size_t read(std::span<std::byte> into) override;
+  const Error* failure() const override;
+  bool flush() override;
+  bool prepare_sleep(bool for_space) override;
+  void end_sleep() override;
+  std::string_view transport() const override { return "tcp"; }
+
+ private:
+  void ready(unsigned events) override;
+  size_t buffered() const { return tail_ - head_; }
+  size_t receive(std::span<std::byte> into);
+  void make_room(size_t want);
+  void set_interest(unsigned events);
+  void end(std::string cause);
+
+  Fd socket_;
+  Poller& poller_;
+  const std::string peer_;
+
+  std::unique_ptr<std::byte[]> buffer_;  // bytes [head_, tail_) have arrived and were not taken yet
+  const size_t capacity_;
+  size_t head_ = 0;
+  size_t tail_ = 0;
+  size_t seen_ = 0;  // how many of them the owner was shown: it sleeps until there are more
+
+  bool readable_ = true;  // the kernel may hold bytes: set by the poller, cleared when a receive ran dry
+  unsigned interest_ = 0;
+  std::string write_cause_;     // why a write failed, until the read side has been emptied
+  std::optional<Error> ended_;  // set once nothing more can arrive
+};
+
+}  // namespace hccl_like
