@@ -13,7 +13,6 @@ import json
 import math
 import sys
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
@@ -29,13 +28,16 @@ LEARNING_RATE = 2e-3
 WARM_UP = 40  # steps
 READ_EVERY = 10  # steps between two looks at the loss: each makes the host wait for the device
 
-# Two ranks add up the gradient in another order than one: each sums its half of the batch, then the halves are added.
-# In float32 that changes the last bits, and training magnifies them slowly. With bf16 autocast each rank rounds its own
-# half of every weight gradient to 8 bits before the halves are added in float32, so single steps differ by about 2^-9 of
-# the gradient. Both are noise, not error, and the largest difference over a whole run stays under these bounds.
-TOLERANCE = {"float32": 0.02, "bfloat16": 0.15}
-# The mean difference is stricter: noise has no preferred sign, a wrong gradient scale or batch does.
-MEAN_TOLERANCE = {"float32": 0.002, "bfloat16": 0.01}
+EVALUATE_EVERY = 2  # epochs
+
+# How far the losses of a run may lie from those of one process. Two ranks add up a gradient in another order than one:
+# each sums its half of the batch, then the halves are added. In float32 that changes the last bits; training magnifies
+# them, to some 1e-5 at the end. With bf16 autocast every rank rounds its own part of a weight's gradient to 8 bits before
+# the parts are added in float32, so single gradients differ by about 2^-9 of their size and the losses of single steps
+# by a few hundredths. That is noise, and noise has no preferred sign, so the mean over all steps is held to less: a wrong
+# scale of the gradient or a wrong batch shows there. The bounds leave room for other processors' kernels.
+TOLERANCE = {"float32": 1e-3, "bfloat16": 0.1}
+MEAN_TOLERANCE = {"float32": 1e-4, "bfloat16": 0.01}
 
 
 def parse(argv):
@@ -64,14 +66,6 @@ def parse(argv):
     return args
 
 
-@dataclass
-class Result:
-    losses: list[float]
-    accuracies: dict[int, float] = field(default_factory=dict)  # by step
-    seconds: float = 0.0
-    images: int = 0
-
-
 def learning_rate(step: int, steps: int) -> float:
     """Linear warm-up, then half a cosine to zero; a function of the step, so there is nothing to restore."""
     warm = min(1.0, (step + 1) / WARM_UP)
@@ -89,7 +83,8 @@ def accuracy(model, digits, ranks, autocast) -> float:
     return ranks.sum(right).item() / data.HELD_OUT
 
 
-def train(args, how, ranks, report, checkpoints=None) -> Result:
+def train(args, how, ranks, report, checkpoints=None):
+    """Trains to the end (or --stop-after) and returns the progress and the images per second."""
     digits = data.load()
     sampler = data.Sampler(len(digits.train_labels), args.batch, args.seed)
     steps = args.epochs * sampler.steps_per_epoch
@@ -106,109 +101,112 @@ def train(args, how, ranks, report, checkpoints=None) -> Result:
     def autocast():
         return torch.autocast(ranks.device.type, dtype=torch.bfloat16, enabled=args.amp)
 
+    def advance(step):
+        """One step of the optimiser; returns the loss of the global batch, still on the device."""
+        # Drawn for the whole batch on every rank, so the generators stay equal whatever the number of ranks.
+        moves = torch.randint(len(data.MOVES), (args.batch,), generator=progress.rng)
+        which = data.slice_of(sampler.indices(step), ranks.rank, ranks.world)
+        images = data.move(digits.train_images[which], data.slice_of(moves, ranks.rank, ranks.world))
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate(step, steps)
+        with autocast():
+            logits = model(images.to(ranks.device))
+            loss = F.cross_entropy(logits.float(), digits.train_labels[which].to(ranks.device))
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return ranks.sum(loss.detach() / ranks.world)
+
+    unread = []
     first = progress.step
-    result = Result(progress.losses)
-    unread = []  # losses that still lie on the device
+    speed = 0.0
     begin = time.perf_counter()
     with report.bar(first, steps):
         for step in range(first, last):
-            # Drawn for the whole batch on every rank, so the generators stay equal whatever the number of ranks.
-            moves = torch.randint(len(data.MOVES), (args.batch,), generator=progress.rng)
-            which = data.slice_of(sampler.indices(step), ranks.rank, ranks.world)
-            images = data.move(digits.train_images[which], data.slice_of(moves, ranks.rank, ranks.world))
-            labels = digits.train_labels[which]
-            for group in optimizer.param_groups:
-                group["lr"] = learning_rate(step, steps)
-
-            with autocast():
-                logits = model(images.to(ranks.device))
-                loss = F.cross_entropy(logits.float(), labels.to(ranks.device))
-            loss.backward()
-            optimizer.step()
-            optimizer.zero_grad()
-            unread.append(ranks.sum(loss.detach() / ranks.world))
-
-            progress.step = step + 1
-            at_save = checkpoints and (progress.step % args.save_every == 0 or progress.step == last)
-            at_epoch = progress.step % (5 * sampler.steps_per_epoch) == 0 or progress.step == last
-            if progress.step % READ_EVERY == 0 or at_save or at_epoch:
+            unread.append(advance(step))
+            done = progress.step = step + 1
+            at_save = checkpoints and (done % args.save_every == 0 or done == last)
+            at_evaluation = done % (EVALUATE_EVERY * sampler.steps_per_epoch) == 0 or done == last
+            if done % READ_EVERY == 0 or at_save or at_evaluation:
                 progress.losses += torch.stack(unread).tolist()
                 unread.clear()
-                speed = (progress.step - first) * args.batch / (time.perf_counter() - begin)
-                report.step(progress.step, steps, progress.losses[-1], speed)
-            if at_epoch:
-                result.accuracies[progress.step] = accuracy(model, digits, ranks, autocast)
+                speed = (done - first) * args.batch / (time.perf_counter() - begin)
+                report.step(done, steps, progress.losses[-1], speed)
+            if at_evaluation:
+                progress.accuracies[done] = accuracy(model, digits, ranks, autocast)
             if at_save:
                 checkpoints.save(model, optimizer, progress)
-    result.seconds = time.perf_counter() - begin
-    result.images = (progress.step - first) * args.batch
     if checkpoints:
         checkpoints.finish()
-    return result
+    return progress, speed
 
 
-def compare(losses, reference, precision) -> str:
-    """One line that tells how far two histories lie apart; raises SystemExit when that is too far."""
+def compare(losses, reference, precision):
+    """How far two histories lie apart, in a sentence, and whether that is within the bounds."""
     pairs = list(zip(losses, reference))
     largest, at = max((abs(a - b), step + 1) for step, (a, b) in enumerate(pairs))
     mean = abs(sum(a - b for a, b in pairs)) / len(pairs)
-    told = (f"largest difference {largest:.2e} at step {at} (bound {TOLERANCE[precision]}), of the means {mean:.2e} "
-            f"(bound {MEAN_TOLERANCE[precision]}), {len(pairs)} steps")
-    if largest > TOLERANCE[precision] or mean > MEAN_TOLERANCE[precision]:
-        raise SystemExit(f"the losses are not those of the reference: {told}")
-    return told
+    told = (f"largest difference {largest:.1e} at step {at} (bound {TOLERANCE[precision]}), "
+            f"of the means {mean:.1e} (bound {MEAN_TOLERANCE[precision]}), {len(pairs)} steps")
+    return told, largest <= TOLERANCE[precision] and mean <= MEAN_TOLERANCE[precision]
+
+
+def run(args, ranks, report) -> list[str]:
+    """The whole job on this rank; returns what is wrong with its result."""
+    precision = "bfloat16" if args.amp else "float32"
+    where = f"{ranks.world} x {ranks.device.type}" + (f", backend {args.backend}" if args.parallel != "none" else "")
+    report.say(f"train_digits: vision transformer, {precision}, parallel {args.parallel} on {where}, "
+               f"{torch.get_num_threads()} host thread(s) a rank, torch {torch.__version__}")
+    checkpoints = Checkpoints(args.checkpoint, args.async_checkpoint) if args.checkpoint else None
+    begin = time.perf_counter()
+    progress, speed = train(args, args.parallel, ranks, report, checkpoints)
+    seconds = time.perf_counter() - begin
+    if ranks.rank != 0:
+        return []
+
+    wrong = []
+    rows = {"device": where, "parallel": args.parallel, "precision": precision,
+            "steps": f"{progress.step} of {args.batch} images", "time": f"{seconds:.1f} s",
+            "throughput": f"{speed:,.0f} images/s", "last loss": f"{progress.losses[-1]:.4f}"}
+
+    def check(name, reference):
+        told, good = compare(progress.losses, reference, precision)
+        rows[name] = told
+        if not good:
+            wrong.append(f"{name}: the losses are too far away: {told}")
+
+    if args.history:
+        Path(args.history).write_text(json.dumps({"precision": precision, "losses": progress.losses}))
+    if args.compare:
+        check("against " + args.compare, json.loads(Path(args.compare).read_text())["losses"])
+    if args.verify_single:
+        report.say("once more in one process, to compare")
+        single, _ = train(args, "none", parallel.Ranks(0, 1, ranks.device), report)
+        check("against one process", single.losses)
+    if checkpoints:
+        rows["checkpoint"] = checkpoints.latest()
+    title = f"train_digits: {args.parallel} on {where}, {precision}"
+    plot(progress.losses, progress.accuracies, data.TRAINED_ON // args.batch, title, Path(args.plot))
+    rows["loss curve"] = str(Path(args.plot).resolve())
+    held_out = list(progress.accuracies.values())[-1]
+    rows["held-out accuracy"] = f"{100 * held_out:.2f} %"
+    if held_out < args.min_accuracy and not args.stop_after:
+        wrong.append(f"held-out accuracy {100 * held_out:.2f} % is below {100 * args.min_accuracy:.0f} %")
+    report.table(rows)
+    return wrong
 
 
 def main(argv=None) -> int:
     args = parse(argv)
     ranks = parallel.start(args.parallel, args.backend, args.device)
-    report = Report(talks=ranks.rank == 0)
-    try:
-        run(args, ranks, report)
-    finally:
-        if dist.is_initialized():
-            dist.destroy_process_group()
-    return 0
-
-
-def run(args, ranks, report) -> None:
     if args.batch % ranks.world:
         raise SystemExit(f"--batch {args.batch} does not divide by {ranks.world} ranks: take a multiple of it")
-    precision = "bfloat16" if args.amp else "float32"
-    where = f"{ranks.world} x {ranks.device.type}" + (f", backend {args.backend}" if args.parallel != "none" else "")
-    report.say(f"train_digits: vision transformer, {precision}, parallel {args.parallel} on {where}, "
-               f"{torch.get_num_threads()} host thread(s) a rank, torch {torch.__version__}")
-
-    checkpoints = Checkpoints(args.checkpoint, args.async_checkpoint) if args.checkpoint else None
-    result = train(args, args.parallel, ranks, report, checkpoints)
-
-    rows = {"device": where, "parallel": args.parallel, "precision": precision,
-            "steps": f"{len(result.losses)} of {args.batch} images",
-            "last loss": f"{result.losses[-1]:.4f}", "time": f"{result.seconds:.1f} s"}
-    if result.seconds and result.images:
-        rows["throughput"] = f"{result.images / result.seconds:,.0f} images/s"
-    if ranks.rank == 0:
-        title = f"train_digits: {args.parallel} on {where}, {precision}"
-        plot(result.losses, result.accuracies, title, Path(args.plot))
-        rows["loss curve"] = str(Path(args.plot).resolve())
-        if args.history:
-            Path(args.history).write_text(json.dumps({"precision": precision, "losses": result.losses}))
-        if args.compare:
-            rows["against " + args.compare] = compare(
-                result.losses, json.loads(Path(args.compare).read_text())["losses"], precision)
-        if args.verify_single:
-            report.say("once more in one process, to compare")
-            alone = argparse.Namespace(**{**vars(args), "resume": False})
-            single = train(alone, "none", parallel.Ranks(0, 1, ranks.device), report)
-            rows["against one process"] = compare(result.losses, single.losses, precision)
-    if args.checkpoint:
-        rows["checkpoint"] = checkpoints.latest() if ranks.rank == 0 else ""
-    if result.accuracies:
-        rows["held-out accuracy"] = f"{100 * list(result.accuracies.values())[-1]:.2f} %"
-    report.table(rows)
-    if result.accuracies and not args.stop_after and list(result.accuracies.values())[-1] < args.min_accuracy:
-        raise SystemExit(f"held-out accuracy {100 * list(result.accuracies.values())[-1]:.2f} % is below "
-                         f"{100 * args.min_accuracy:.0f} %")
+    wrong = run(args, ranks, Report(talks=ranks.rank == 0))
+    if dist.is_initialized():
+        dist.destroy_process_group()
+    for complaint in wrong:
+        print(complaint, file=sys.stderr)
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ class Progress:
 
     step: int = 0
     losses: list[float] = field(default_factory=list)
+    accuracies: dict[int, float] = field(default_factory=dict)  # on the held-out images, by step
     rng: torch.Generator = field(default_factory=torch.Generator)
 
 
@@ -33,7 +34,7 @@ class Checkpoints:
         self._pending = None  # (future, name) of the save that still runs
         # A save that runs beside the training talks to its peers at any time, so it must not share a group with it:
         # ranks issue the operations of one group in the same order.
-        self._group = dist.new_group() if asynchronous and dist.is_initialized() else None
+        self._group = dist.new_group() if asynchronous and not _alone() else None
 
     def save(self, model, optimizer, progress: Progress) -> None:
         """Every rank calls it. Asynchronous: returns when the state is copied aside."""
@@ -42,9 +43,10 @@ class Checkpoints:
         state = _state(model, optimizer, progress)
         target = str(self._folder / name)
         if self._asynchronous:
-            self._pending = (dcp.async_save(state, checkpoint_id=target, process_group=self._group), name)
+            future = dcp.async_save(state, checkpoint_id=target, process_group=self._group, no_dist=_alone())
+            self._pending = (future, name)
             return
-        dcp.save(state, checkpoint_id=target)
+        dcp.save(state, checkpoint_id=target, no_dist=_alone())
         self._mark_latest(name)
 
     def finish(self) -> None:
@@ -66,25 +68,31 @@ class Checkpoints:
     def load(self, model, optimizer, progress: Progress) -> None:
         """Every rank calls it; model, optimiser and progress are changed in place."""
         state = _state(model, optimizer, progress)
-        dcp.load(state, checkpoint_id=self.latest())
+        dcp.load(state, checkpoint_id=self.latest(), no_dist=_alone())
         set_state_dict(model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
         told = json.loads(state["progress"])
         progress.step, progress.losses = told["step"], told["losses"]
+        progress.accuracies = {int(step): value for step, value in told["accuracies"].items()}
         progress.rng.set_state(state["rng"])
 
     def _mark_latest(self, name: str) -> None:
-        if dist.is_initialized() and dist.get_rank() != 0:
+        if not _alone() and dist.get_rank() != 0:
             return
         fresh = self._folder / "latest.new"
         fresh.write_text(name + "\n")
         os.replace(fresh, self._folder / "latest")  # whole or not at all
 
 
+def _alone() -> bool:
+    return not dist.is_initialized()
+
+
 def _state(model, optimizer, progress: Progress) -> dict:
     model_state, optimizer_state = get_state_dict(model, optimizer)
+    told = {"step": progress.step, "losses": progress.losses, "accuracies": progress.accuracies}
     return {
         "model": model_state,
         "optimizer": optimizer_state,
-        "progress": json.dumps({"step": progress.step, "losses": progress.losses}),
+        "progress": json.dumps(told),
         "rng": progress.rng.get_state(),
     }

@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 
 HELD_OUT = 360  # of 1,797 images: a fifth, never trained on
+TRAINED_ON = 1797 - HELD_OUT
 SIDE = 8
 # Where an image may move to: nowhere, or a pixel up, down, left or right. Diagonal moves cut off too much of 8 x 8.
 MOVES = torch.tensor([[0, 0], [0, 0], [0, 0], [0, 0], [1, 0], [-1, 0], [0, 1], [0, -1]])

@@ -46,15 +46,19 @@ class Report:
         self._console.print(table)
 
 
-def plot(losses: list[float], accuracies: dict[int, float], title: str, target: Path) -> None:
-    """The loss of every step and the held-out accuracy where it was measured."""
+def plot(losses: list[float], accuracies: dict[int, float], epoch: int, title: str, target: Path) -> None:
+    """The loss of every step, its mean over each epoch (of `epoch` steps), and the held-out accuracy."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
     figure, left = pyplot.subplots(figsize=(8, 4.5), layout="constrained")
-    left.plot(range(1, len(losses) + 1), losses, color="tab:blue", linewidth=1, label="loss of the global batch")
+    left.plot(range(1, len(losses) + 1), losses, color="tab:blue", linewidth=0.8, alpha=0.5,
+              label="loss of the global batch")
+    means = [sum(losses[at : at + epoch]) / epoch for at in range(0, len(losses) - epoch + 1, epoch)]
+    left.plot([epoch * (i + 0.5) for i in range(len(means))], means, color="tab:blue", linewidth=2,
+              label="mean of an epoch")
     left.set(xlabel="step", ylabel="cross-entropy loss", yscale="log", title=title)
     left.grid(alpha=0.3)
     right = left.twinx()
