@@ -40,6 +40,8 @@ endmacro()
 
 function(hccl_like_target_options target)
   target_compile_options(${target} PRIVATE ${HCCL_LIKE_WARNINGS})
+  # Without fused multiply-add a product of complex numbers has the same bits in either order, hence on every rank.
+  target_compile_options(${target} PRIVATE -ffp-contract=off)
   if(HCCL_LIKE_WERROR)
     target_compile_options(${target} PRIVATE -Werror)
   endif()

@@ -1,0 +1,140 @@
+// Signed and unsigned integers of 8 to 64 bits. Sums and products wrap around.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "device/reduce/integer.cc"
+#include <hwy/foreach_target.h>
+// Highway's order: foreach_target.h first.
+#include <type_traits>
+
+#include "device/reduce/families.h"
+#include "device/reduce/kernel-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace hccl_like {
+namespace HWY_NAMESPACE {
+
+struct IntegerSum {
+  template <class V>
+  static HWY_INLINE V apply(V a, V b) {
+    return hn::Add(a, b);
+  }
+};
+
+struct IntegerProduct {
+  template <class V>
+  static HWY_INLINE V apply(V a, V b) {
+    if constexpr (sizeof(hn::TFromV<V>) == 1) {
+      return product_of_bytes(a, b);
+    } else {
+      return hn::Mul(a, b);
+    }
+  }
+
+ private:
+  // No processor here multiplies bytes. In a 16-bit lane the low byte of a product depends on the low bytes alone; the
+  // high bytes are multiplied apart, one of them left in its place so that the result is too.
+  template <class V>
+  static HWY_INLINE V product_of_bytes(V a, V b) {
+    const hn::DFromV<V> d8;
+#if HWY_TARGET == HWY_SCALAR
+    return hn::Set(d8, static_cast<hn::TFromV<V>>(hn::GetLane(a) * hn::GetLane(b)));
+#else
+    const hn::Repartition<uint16_t, decltype(d8)> d16;
+    const auto a16 = hn::BitCast(d16, a), b16 = hn::BitCast(d16, b);
+    const auto low_byte = hn::Set(d16, uint16_t{0x00ff});
+    const auto low = hn::And(hn::Mul(a16, b16), low_byte);
+    const auto high = hn::Mul(hn::ShiftRight<8>(a16), hn::AndNot(low_byte, b16));
+    return hn::BitCast(d8, hn::Or(low, high));
+#endif
+  }
+};
+
+struct IntegerMin {
+  template <class V>
+  static HWY_INLINE V apply(V a, V b) {
+    return hn::Min(a, b);
+  }
+};
+struct IntegerMax {
+  template <class V>
+  static HWY_INLINE V apply(V a, V b) {
+    return hn::Max(a, b);
+  }
+};
+struct BitAnd {
+  template <class V>
+  static HWY_INLINE V apply(V a, V b) {
+    return hn::And(a, b);
+  }
+};
+struct BitOr {
+  template <class V>
+  static HWY_INLINE V apply(V a, V b) {
+    return hn::Or(a, b);
+  }
+};
+struct BitXor {
+  template <class V>
+  static HWY_INLINE V apply(V a, V b) {
+    return hn::Xor(a, b);
+  }
+};
+
+// Truncates towards zero. A double holds integers of up to 32 bits and their quotients well enough to truncate exactly,
+// and is divided four or eight at a time; 64 bits need the processor's own slow division.
+template <typename T>
+void divide(std::byte* dst, const std::byte* src, size_t elements, double divisor) noexcept {
+  for (size_t i = 0; i < elements; ++i) {
+    T value;
+    std::memcpy(&value, src + i * sizeof(T), sizeof(T));
+    if constexpr (sizeof(T) == 8) {
+      value /= static_cast<T>(divisor);
+    } else {
+      value = static_cast<T>(static_cast<double>(value) / divisor);
+    }
+    std::memcpy(dst + i * sizeof(T), &value, sizeof(T));
+  }
+}
+
+// What does not care about the sign works on unsigned lanes, and bit operations on bytes, so that types share kernels.
+template <typename T>
+struct IntegerRow {
+  using Ordered = Native<T>;
+  using Wrapping = Native<std::make_unsigned_t<T>>;
+  using Bytes = Native<uint8_t, sizeof(T)>;
+  static constexpr Reduction kRow[kReduceOps] = {
+      without_scale<Wrapping, IntegerSum>(),                                           // sum
+      {combine<Wrapping, IntegerSum>, combine_many<Wrapping, IntegerSum>, divide<T>},  // avg
+      without_scale<Wrapping, IntegerProduct>(),                                       // product
+      without_scale<Ordered, IntegerMin>(),                                            // min
+      without_scale<Ordered, IntegerMax>(),                                            // max
+      without_scale<Bytes, BitAnd>(),                                                  // band
+      without_scale<Bytes, BitOr>(),                                                   // bor
+      without_scale<Bytes, BitXor>(),                                                  // bxor
+      {},                                                                              // premul_sum
+  };
+};
+
+// In DataType's order, from kInt8 on.
+constexpr const Reduction* kIntegerRows[] = {
+    IntegerRow<int8_t>::kRow,   IntegerRow<int16_t>::kRow,  IntegerRow<int32_t>::kRow,
+    IntegerRow<int64_t>::kRow,  IntegerRow<uint8_t>::kRow,  IntegerRow<uint16_t>::kRow,
+    IntegerRow<uint32_t>::kRow, IntegerRow<uint64_t>::kRow,
+};
+
+Reduction integer_kernels(DataType type, ReduceOp op) {
+  const size_t row = static_cast<size_t>(type) - static_cast<size_t>(DataType::kInt8);
+  return kIntegerRows[row][static_cast<size_t>(op)];
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace hccl_like
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace hccl_like {
+HWY_EXPORT(integer_kernels);
+Reduction families::integer(DataType type, ReduceOp op) noexcept {
+  return HWY_DYNAMIC_DISPATCH(integer_kernels)(type, op);
+}
+}  // namespace hccl_like
+#endif

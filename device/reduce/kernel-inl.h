@@ -1,0 +1,184 @@
+// The loops of the reductions, compiled once per instruction set (hence no #pragma once; see hwy/foreach_target.h).
+//
+// A kernel is a Codec (how a type lies in memory and in registers) and an Op (what happens in registers). It works in
+// quads: as much memory as four registers of working type cover. A Codec has
+//
+//   Lane                what memory is counted in
+//   kLanesPerElement    lanes of one element (2 for complex numbers)
+//   quad()              lanes in a quad; at most kMaxQuad
+//   get<k>(p)           register k (0..3) of the quad at p
+//   put(p, v0..v3)      the reverse, rounding where the type is narrower than the register
+//
+// and an Op has apply(a, b), which gives the same bits as apply(b, a) except for the payload of a NaN.
+#if defined(HCCL_LIKE_DEVICE_REDUCE_KERNEL_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HCCL_LIKE_DEVICE_REDUCE_KERNEL_INL_H_
+#undef HCCL_LIKE_DEVICE_REDUCE_KERNEL_INL_H_
+#else
+#define HCCL_LIKE_DEVICE_REDUCE_KERNEL_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <cstddef>
+#include <cstring>
+#include <span>
+
+#include "device/reduce/reduce.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace hccl_like {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// A quad in ordinary memory, for the last elements of an array: these are copied here, worked on as a full quad, and
+// copied back, so that no kernel needs a second, scalar version of its arithmetic. Zeroed, so that the unused lanes
+// compute with harmless numbers.
+template <class Codec>
+struct Padded {
+  alignas(64) typename Codec::Lane lanes[Codec::kMaxQuad] = {};
+
+  HWY_INLINE const typename Codec::Lane* load(const typename Codec::Lane* from, size_t count) {
+    std::memcpy(lanes, from, count * sizeof(lanes[0]));
+    return lanes;
+  }
+};
+
+template <class Codec>
+HWY_INLINE const typename Codec::Lane* lanes_of(const std::byte* p) {
+  return reinterpret_cast<const typename Codec::Lane*>(p);
+}
+template <class Codec>
+HWY_INLINE typename Codec::Lane* lanes_of(std::byte* p) {
+  return reinterpret_cast<typename Codec::Lane*>(p);
+}
+
+template <class Codec, class Op>
+HWY_INLINE void combine_quad(typename Codec::Lane* dst, const typename Codec::Lane* a,
+                             const typename Codec::Lane* b) {
+  const auto v0 = Op::apply(Codec::template get<0>(a), Codec::template get<0>(b));
+  const auto v1 = Op::apply(Codec::template get<1>(a), Codec::template get<1>(b));
+  const auto v2 = Op::apply(Codec::template get<2>(a), Codec::template get<2>(b));
+  const auto v3 = Op::apply(Codec::template get<3>(a), Codec::template get<3>(b));
+  Codec::put(dst, v0, v1, v2, v3);
+}
+
+template <class Codec, class Op>
+void combine(std::byte* dst_bytes, const std::byte* a_bytes, const std::byte* b_bytes,
+             size_t elements) noexcept {
+  const auto dst = lanes_of<Codec>(dst_bytes);
+  const auto a = lanes_of<Codec>(a_bytes), b = lanes_of<Codec>(b_bytes);
+  const size_t count = elements * Codec::kLanesPerElement, quad = Codec::quad();
+  size_t i = 0;
+  for (; i + quad <= count; i += quad) combine_quad<Codec, Op>(dst + i, a + i, b + i);
+  if (i == count) return;
+  Padded<Codec> last_a, last_b, last_dst;
+  combine_quad<Codec, Op>(last_dst.lanes, last_a.load(a + i, count - i),
+                          last_b.load(b + i, count - i));
+  std::memcpy(dst + i, last_dst.lanes, (count - i) * sizeof(*dst));
+}
+
+// Every source's lanes at `i` (`count` of them) go into the same four registers, so nothing is rounded or stored in
+// between.
+template <class Codec, class Op, bool kIsLast>
+HWY_INLINE void combine_many_quad(typename Codec::Lane* dst,
+                                  std::span<const std::byte* const> sources, size_t i,
+                                  [[maybe_unused]] size_t count) {
+  [[maybe_unused]] Padded<Codec> padded;
+  const auto place = [&](size_t source) HWY_ATTR {
+    const auto p = lanes_of<Codec>(sources[source]) + i;
+    if constexpr (kIsLast) {
+      return padded.load(p, count);
+    } else {
+      return p;
+    }
+  };
+  auto p = place(0);
+  auto v0 = Codec::template get<0>(p), v1 = Codec::template get<1>(p);
+  auto v2 = Codec::template get<2>(p), v3 = Codec::template get<3>(p);
+  for (size_t source = 1; source < sources.size(); ++source) {
+    p = place(source);
+    v0 = Op::apply(v0, Codec::template get<0>(p));
+    v1 = Op::apply(v1, Codec::template get<1>(p));
+    v2 = Op::apply(v2, Codec::template get<2>(p));
+    v3 = Op::apply(v3, Codec::template get<3>(p));
+  }
+  Codec::put(dst, v0, v1, v2, v3);
+}
+
+template <class Codec, class Op>
+void combine_many(std::byte* dst_bytes, std::span<const std::byte* const> sources,
+                  size_t elements) noexcept {
+  const auto dst = lanes_of<Codec>(dst_bytes);
+  const size_t count = elements * Codec::kLanesPerElement, quad = Codec::quad();
+  size_t i = 0;
+  for (; i + quad <= count; i += quad) {
+    combine_many_quad<Codec, Op, false>(dst + i, sources, i, quad);
+  }
+  if (i == count) return;
+  Padded<Codec> last;
+  combine_many_quad<Codec, Op, true>(last.lanes, sources, i, count - i);
+  std::memcpy(dst + i, last.lanes, (count - i) * sizeof(*dst));
+}
+
+template <class Codec, class V>
+HWY_INLINE void scale_quad(typename Codec::Lane* dst, const typename Codec::Lane* src, V factor) {
+  const auto v0 = hn::Mul(Codec::template get<0>(src), factor);
+  const auto v1 = hn::Mul(Codec::template get<1>(src), factor);
+  const auto v2 = hn::Mul(Codec::template get<2>(src), factor);
+  const auto v3 = hn::Mul(Codec::template get<3>(src), factor);
+  Codec::put(dst, v0, v1, v2, v3);
+}
+
+template <class Codec>
+void scale(std::byte* dst_bytes, const std::byte* src_bytes, size_t elements,
+           double factor) noexcept {
+  const auto dst = lanes_of<Codec>(dst_bytes);
+  const auto src = lanes_of<Codec>(src_bytes);
+  const size_t count = elements * Codec::kLanesPerElement, quad = Codec::quad();
+  const auto v = Codec::factor(factor);
+  size_t i = 0;
+  for (; i + quad <= count; i += quad) scale_quad<Codec>(dst + i, src + i, v);
+  if (i == count) return;
+  Padded<Codec> last_src, last_dst;
+  scale_quad<Codec>(last_dst.lanes, last_src.load(src + i, count - i), v);
+  std::memcpy(dst + i, last_dst.lanes, (count - i) * sizeof(*dst));
+}
+
+template <class Codec, class Op>
+constexpr Reduction without_scale() {
+  return {combine<Codec, Op>, combine_many<Codec, Op>, nullptr};
+}
+template <class Codec, class Op>
+constexpr Reduction with_scale() {
+  return {combine<Codec, Op>, combine_many<Codec, Op>, scale<Codec>};
+}
+
+// Lanes that are worked on as they lie in memory.
+template <typename T, size_t kLanes = 1>
+struct Native {
+  using Lane = T;
+  static constexpr size_t kLanesPerElement = kLanes;
+  static constexpr hn::ScalableTag<T> kTag{};
+  static constexpr size_t kMaxQuad = 4 * hn::MaxLanes(kTag);
+
+  static HWY_INLINE size_t quad() { return 4 * hn::Lanes(kTag); }
+  template <int kIndex>
+  static HWY_INLINE auto get(const T* p) {
+    return hn::LoadU(kTag, p + kIndex * hn::Lanes(kTag));
+  }
+  template <class V>
+  static HWY_INLINE void put(T* p, V v0, V v1, V v2, V v3) {
+    const size_t lanes = hn::Lanes(kTag);
+    hn::StoreU(v0, kTag, p);
+    hn::StoreU(v1, kTag, p + lanes);
+    hn::StoreU(v2, kTag, p + 2 * lanes);
+    hn::StoreU(v3, kTag, p + 3 * lanes);
+  }
+  static HWY_INLINE auto factor(double value) { return hn::Set(kTag, static_cast<T>(value)); }
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace hccl_like
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target guard

@@ -1,0 +1,39 @@
+#include "device/reduce/reduce.h"
+
+#include <hwy/targets.h>
+
+#include <array>
+
+#include "device/reduce/families.h"
+
+namespace hccl_like {
+namespace {
+
+using Family = Reduction (*)(DataType, ReduceOp) noexcept;
+
+// Indexed by DataType.
+constexpr std::array<Family, kDataTypes> kFamilies{
+    families::full_float,   families::full_float,    // float32, float64
+    families::narrow_float, families::narrow_float,  // float16, bfloat16
+    families::narrow_float, families::narrow_float,  // float8_e4m3fn, float8_e5m2
+    families::integer,      families::integer,       // int8, int16
+    families::integer,      families::integer,       // int32, int64
+    families::integer,      families::integer,       // uint8, uint16
+    families::integer,      families::integer,       // uint32, uint64
+    families::boolean,                               // bool
+    families::complex,      families::complex,       // complex64, complex128
+};
+
+}  // namespace
+
+Reduction reduction(DataType type, ReduceOp op) noexcept {
+  return kFamilies[static_cast<size_t>(type)](type, op);
+}
+
+const char* reduction_target() noexcept {
+  // The best of those that both the processor has and the kernels were compiled for is the lowest bit.
+  const int64_t targets = hwy::SupportedTargets() & HWY_TARGETS;
+  return hwy::TargetName(targets & -targets);
+}
+
+}  // namespace hccl_like
