@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "transport/link_contract.h"
 #include "transport/wire_contract.h"
 
 namespace hccl_like {
@@ -22,8 +23,11 @@ using Plain = SimWires<64 << 10, 0, 0>;
 using Chunked = SimWires<20'011, 997, 0>;
 using Delayed = SimWires<64 << 10, 4001, 30>;
 INSTANTIATE_TYPED_TEST_SUITE_P(Sim, WireContract, Plain);
+INSTANTIATE_TYPED_TEST_SUITE_P(Sim, LinkContract, Plain);
 INSTANTIATE_TYPED_TEST_SUITE_P(SimInChunks, WireContract, Chunked);
+INSTANTIATE_TYPED_TEST_SUITE_P(SimInChunks, LinkContract, Chunked);
 INSTANTIATE_TYPED_TEST_SUITE_P(SimWithDelay, WireContract, Delayed);
+INSTANTIATE_TYPED_TEST_SUITE_P(SimWithDelay, LinkContract, Delayed);
 
 TEST(SimWire, ACutLosesWhatIsUnderWay) {
   SimPair pair = make_sim_pair();

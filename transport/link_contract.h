@@ -1,0 +1,657 @@
+#pragma once
+// What a Link must do over any Wire, as tests. The type is the same as for wire_contract.h:
+//
+//   INSTANTIATE_TYPED_TEST_SUITE_P(Tcp, LinkContract, TcpWires);
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "transport/frame.h"
+#include "transport/link.h"
+#include "transport/wire_contract.h"
+
+namespace hccl_like {
+
+// dst[i] = 3 * a[i] + b[i]: shows a swapped operand, an element used twice or torn.
+inline void combine_int32(std::byte* dst, const std::byte* a, const std::byte* b,
+                          size_t elements) noexcept {
+  for (size_t i = 0; i < elements; ++i) {
+    uint32_t x, y;
+    std::memcpy(&x, a + 4 * i, 4);
+    std::memcpy(&y, b + 4 * i, 4);
+    const uint32_t sum = 3 * x + y;
+    std::memcpy(dst + 4 * i, &sum, 4);
+  }
+}
+
+template <class Wires>
+class LinkContract : public testing::Test {
+ protected:
+  using Bytes = std::vector<std::byte>;
+  static constexpr size_t kEager = 1024;
+  static constexpr size_t kLong = (1 << 20) + 3;
+  static constexpr uint64_t kCommunicator = 0x1122334455667788u;
+
+  LinkContract() : LinkContract(LinkOptions{.eager_bytes = kEager}) {}
+  explicit LinkContract(LinkOptions options) { connect(options, options); }
+
+  void connect(LinkOptions a, LinkOptions b) {
+    links[0].reset();
+    links[1].reset();
+    wires = Wires::make();
+    links[0] = std::make_unique<Link>(std::move(wires.ends[0]), a);
+    links[1] = std::make_unique<Link>(std::move(wires.ends[1]), b);
+  }
+
+  Link& a() { return *links[0]; }
+  Link& b() { return *links[1]; }
+
+  void step() {
+    for (auto& link : links)
+      if (link != nullptr) link->progress();
+    if (++steps % 8 == 0)
+      for (auto& poller : wires.pollers) poller->poll();
+  }
+  // Until `stop` is true: fails the test rather than waiting for ever.
+  void run(const std::function<bool()>& stop) {
+    const Deadline deadline = Deadline::after(std::chrono::seconds(60));
+    while (!stop()) {
+      for (int i = 0; i < 16; ++i) step();
+      ASSERT_FALSE(deadline.expired()) << "nothing happens any more";
+    }
+  }
+  void run_until_done() {
+    run([&] { return pending == 0; });
+  }
+  // Enough for what must not happen to happen.
+  void settle() {
+    for (int i = 0; i < 2000; ++i) step();
+  }
+
+  Send& send(Link& link, Tag tag, std::byte* data, size_t bytes, uint64_t fingerprint = 1) {
+    Send& message = sends.emplace_back();
+    message.from.add(data, bytes);
+    return post(link, message, tag, bytes, fingerprint);
+  }
+  Recv& recv(Link& link, Tag tag, std::byte* data, size_t bytes, uint64_t fingerprint = 1) {
+    Recv& message = recvs.emplace_back();
+    message.into.add(data, bytes);
+    return post(link, message, tag, bytes, fingerprint);
+  }
+  template <class Message>
+  Message& post(Link& link, Message& message, Tag tag, size_t bytes, uint64_t fingerprint = 1) {
+    message.tag = tag;
+    message.bytes = bytes;
+    message.fingerprint = fingerprint;
+    message.pending = &pending;
+    ++pending;
+    link.post(message);
+    return message;
+  }
+  static Tag tag(uint32_t sequence, uint64_t communicator = kCommunicator) {
+    return {.communicator = communicator, .sequence = sequence};
+  }
+  Bytes fresh(size_t bytes) { return Bytes(bytes, std::byte{0xee}); }
+
+  WirePair wires;
+  std::array<std::unique_ptr<Link>, 2> links;
+  std::deque<Send> sends;
+  std::deque<Recv> recvs;
+  uint32_t pending = 0;
+  uint64_t steps = 0;
+};
+TYPED_TEST_SUITE_P(LinkContract);
+
+TYPED_TEST_P(LinkContract, CarriesMessagesOfEverySize) {
+  uint32_t number = 0;
+  for (const size_t bytes : {size_t{0}, size_t{1}, this->kEager - 1, this->kEager, this->kEager + 1,
+                             size_t{65'537}, this->kLong}) {
+    for (const bool early : {false, true}) {
+      auto data = stream_bytes(number, bytes);
+      auto got = this->fresh(bytes);
+      const Tag tag = this->tag(++number);
+      if (early) {
+        this->send(this->a(), tag, data.data(), bytes);
+        this->settle();
+        size_t told = 99;
+        EXPECT_TRUE(this->b().arrived(tag, &told));
+        EXPECT_EQ(told, bytes);
+        this->recv(this->b(), tag, got.data(), bytes);
+        EXPECT_FALSE(this->b().arrived(tag, &told)) << "somebody asked for it";
+      } else {
+        this->recv(this->b(), tag, got.data(), bytes);
+        this->settle();
+        EXPECT_EQ(this->pending, 1u);
+        this->send(this->a(), tag, data.data(), bytes);
+      }
+      this->run_until_done();
+      EXPECT_TRUE(got == data) << bytes << " bytes, early " << early;
+    }
+  }
+}
+
+TYPED_TEST_P(LinkContract, CountsDownInsideProgressOnly) {
+  auto data = stream_bytes(0, 10);
+  auto got = this->fresh(10);
+  this->send(this->a(), this->tag(1), data.data(), 10);
+  EXPECT_EQ(this->pending, 1u);
+  this->settle();
+  EXPECT_EQ(this->pending, 0u);
+  this->recv(this->b(), this->tag(1), got.data(), 10);
+  EXPECT_EQ(this->pending, 1u);
+  EXPECT_FALSE(this->b().prepare_sleep()) << "it can be done at once";
+  this->b().end_sleep();
+  EXPECT_TRUE(this->b().progress());
+  EXPECT_EQ(this->pending, 0u);
+  EXPECT_TRUE(got == data);
+}
+
+TYPED_TEST_P(LinkContract, MatchesByTagInAnyOrder) {
+  constexpr uint32_t kMessages = 40;
+  std::vector<std::vector<std::byte>> data, got;
+  for (uint32_t i = 0; i < kMessages; ++i) {
+    data.push_back(stream_bytes(100 * i, i % 3 == 0 ? 3000 + i : 100 + i));
+    got.push_back(this->fresh(data[i].size()));
+  }
+  for (uint32_t i = 0; i < kMessages; ++i)
+    this->send(this->a(), this->tag(i), data[i].data(), data[i].size());
+  for (uint32_t i = kMessages; i-- > 0;) {
+    this->step();
+    this->recv(this->b(), this->tag(i), got[i].data(), got[i].size());
+  }
+  this->run_until_done();
+  EXPECT_TRUE(got == data);
+}
+
+TYPED_TEST_P(LinkContract, TellsEveryPartOfATagApart) {
+  const std::vector<Tag> tags{
+      {.communicator = 1}, {.communicator = 2}, {.channel = 1},    {.sequence = 1},
+      {.lap = 1},          {.round = 1},        {.occurrence = 1}, {}};
+  std::vector<std::byte> data(tags.size()), got(tags.size(), std::byte{0xee});
+  for (size_t i = 0; i < tags.size(); ++i) {
+    data[i] = static_cast<std::byte>(i);
+    this->send(this->a(), tags[i], &data[i], 1);
+  }
+  for (size_t i = tags.size(); i-- > 0;) this->recv(this->b(), tags[i], &got[i], 1);
+  this->run_until_done();
+  EXPECT_TRUE(got == data);
+}
+
+TYPED_TEST_P(LinkContract, ALargeMessageDoesNotHoldUpSmallOnes) {
+  auto large = stream_bytes(0, 8 << 20), got_large = this->fresh(large.size());
+  auto small = stream_bytes(5, 100), got_small = this->fresh(100);
+  this->recv(this->b(), this->tag(1), got_large.data(), large.size());
+  Send& slow = this->send(this->a(), this->tag(1), large.data(), large.size());
+  this->run([&] { return slow.moved > 0; });
+  uint32_t others = 0;
+  Recv& fast = this->recvs.emplace_back();
+  fast.into.add(got_small.data(), 100);
+  fast.tag = this->tag(2);
+  fast.fingerprint = 1;
+  fast.bytes = 100;
+  fast.pending = &others;
+  others = 1;
+  this->b().post(fast);
+  this->send(this->a(), this->tag(2), small.data(), 100);
+  this->run([&] { return others == 0; });
+  EXPECT_LT(slow.moved, large.size());
+  this->run_until_done();
+  EXPECT_TRUE(got_large == large);
+  EXPECT_TRUE(got_small == small);
+}
+
+TYPED_TEST_P(LinkContract, GathersAndScattersPieces) {
+  std::mt19937_64 random(11);
+  for (uint32_t round = 0; round < 30; ++round) {
+    auto data = stream_bytes(round, 50'000), got = this->fresh(50'000);
+    std::vector<std::byte> expected = got;
+    Send& send = this->sends.emplace_back();
+    Recv& recv = this->recvs.emplace_back();
+    // Pieces in descending order of address, so that they never merge; odd sizes; an empty one.
+    std::vector<std::byte> stream;
+    for (size_t at = 50'000; at > 10'000;) {
+      const size_t bytes = std::min<size_t>(at - 10'000, random() % 3000);
+      at -= bytes;
+      send.from.add(data.data() + at, bytes);
+      stream.insert(stream.end(), data.begin() + static_cast<ptrdiff_t>(at),
+                    data.begin() + static_cast<ptrdiff_t>(at + bytes));
+    }
+    size_t used = 0;
+    for (size_t at = 49'999; used < stream.size();) {
+      const size_t bytes = std::min<size_t>(stream.size() - used, random() % (round + 2) * 100);
+      at -= bytes;
+      recv.into.add(got.data() + at, bytes);
+      std::copy_n(stream.begin() + static_cast<ptrdiff_t>(used), bytes,
+                  expected.begin() + static_cast<ptrdiff_t>(at));
+      used += bytes;
+    }
+    this->post(this->b(), recv, this->tag(round), stream.size());
+    this->post(this->a(), send, this->tag(round), stream.size());
+    this->run_until_done();
+    ASSERT_TRUE(got == expected);
+  }
+}
+
+TYPED_TEST_P(LinkContract, CombinesWholeElementsInPlaceAndOutOfPlace) {
+  uint32_t number = 0;
+  for (const size_t elements : {1u, 7u, 255u, 256u, 257u, 100'003u}) {
+    for (const bool in_place : {true, false}) {
+      for (const bool early : {true, false}) {
+        const size_t bytes = 4 * elements;
+        const Tag tag = this->tag(++number);
+        auto incoming = stream_bytes(number, bytes + 1);
+        auto operand = stream_bytes(number + 9, bytes);
+        auto got = this->fresh(bytes);
+        std::vector<std::byte> expected(bytes);
+        combine_int32(expected.data(), operand.data(), incoming.data() + 1, elements);
+        Recv& recv = this->recvs.emplace_back();
+        recv.combine = combine_int32;
+        recv.element_bytes = 4;
+        std::vector<std::byte>& into = in_place ? operand : got;
+        // In two pieces, cut at different elements.
+        const size_t cut = bytes / 8 * 4;
+        recv.operand.add(operand.data(), bytes);
+        recv.into.add(into.data(), cut);
+        recv.into.add(into.data() + cut, bytes - cut);
+        if (!early) this->post(this->b(), recv, tag, bytes);
+        this->send(this->a(), tag, incoming.data() + 1, bytes);
+        if (early) {
+          this->settle();
+          this->post(this->b(), recv, tag, bytes);
+        }
+        this->run_until_done();
+        ASSERT_TRUE(into == expected) << elements << " elements";
+      }
+    }
+  }
+}
+
+TYPED_TEST_P(LinkContract, AcceptsOtherSettingsAtTheOtherEnd) {
+  for (const auto& [mine, theirs] :
+       {std::pair{size_t{0}, size_t{100'000}}, std::pair{size_t{100'000}, size_t{0}}}) {
+    this->connect({.eager_bytes = mine}, {.eager_bytes = theirs});
+    for (const bool early : {false, true}) {
+      auto data = stream_bytes(0, 5000), got = this->fresh(5000);
+      if (!early) this->recv(this->b(), this->tag(early), got.data(), 5000);
+      this->send(this->a(), this->tag(early), data.data(), 5000);
+      if (early) {
+        this->settle();
+        this->recv(this->b(), this->tag(early), got.data(), 5000);
+      }
+      this->run_until_done();
+      EXPECT_TRUE(got == data);
+    }
+    EXPECT_TRUE(this->a().flushed());
+    EXPECT_EQ(this->b().failure(), nullptr);
+  }
+}
+
+TYPED_TEST_P(LinkContract, ManyRandomMessagesBothWays) {
+  std::mt19937_64 random(3);
+  constexpr uint32_t kMessages = 4000;
+  struct Exchange {
+    std::vector<std::byte> data, got, expected;
+  };
+  std::array<std::vector<Exchange>, 2> all;
+  for (auto& direction : all) direction.resize(kMessages);
+  const auto size = [&] {
+    const size_t magnitude = random() % 100;
+    return 4 * (magnitude < 60   ? random() % 64
+                : magnitude < 95 ? random() % 2000
+                                 : random() % 60'000);
+  };
+  uint32_t posted = 0;
+  for (uint32_t first = 0; first < kMessages; first += 50) {
+    std::vector<std::function<void()>> posts;
+    for (uint32_t i = first; i < first + 50; ++i) {
+      for (size_t side : {0u, 1u}) {
+        Exchange& exchange = all[side][i];
+        const size_t bytes = size();
+        exchange.data = stream_bytes(2 * i + side, bytes);
+        exchange.got = stream_bytes(i, bytes);
+        const Tag tag{.communicator = 1 + i % 3,
+                      .channel = i % 2,
+                      .sequence = i / 4,
+                      .lap = i % 7,
+                      .round = static_cast<uint16_t>(i % 4)};
+        const bool combine = random() % 3 == 0;
+        exchange.expected = exchange.data;
+        if (combine)
+          combine_int32(exchange.expected.data(), exchange.got.data(), exchange.data.data(),
+                        bytes / 4);
+        posts.push_back([this, &exchange, side, tag] {
+          this->send(*this->links[side], tag, exchange.data.data(), exchange.data.size(), 77);
+        });
+        posts.push_back([this, &exchange, side, tag, combine] {
+          Recv& recv = this->recvs.emplace_back();
+          recv.into.add(exchange.got.data(), exchange.got.size());
+          if (combine) {
+            recv.operand = recv.into;
+            recv.combine = combine_int32;
+            recv.element_bytes = 4;
+          }
+          this->post(*this->links[1 - side], recv, tag, exchange.got.size(), 77);
+        });
+      }
+    }
+    std::shuffle(posts.begin(), posts.end(), random);
+    for (auto& post : posts) {
+      post();
+      if (++posted % 3 == 0) this->step();
+    }
+    this->run_until_done();
+  }
+  for (const auto& direction : all)
+    for (uint32_t i = 0; i < kMessages; ++i)
+      ASSERT_TRUE(direction[i].got == direction[i].expected) << "message " << i;
+  EXPECT_TRUE(this->a().flushed());
+  EXPECT_TRUE(this->b().flushed());
+}
+
+TYPED_TEST_P(LinkContract, EarlyMessagesAreBounded) {
+  this->connect({.eager_bytes = 1000}, {.eager_bytes = 1000, .early_bytes_limit = 10'000});
+  constexpr uint32_t kMessages = 3000;
+  std::vector<std::vector<std::byte>> data, got;
+  for (uint32_t i = 0; i < kMessages; ++i) {
+    data.push_back(stream_bytes(i, 1000));
+    got.push_back(this->fresh(1000));
+  }
+  for (uint32_t i = 0; i < kMessages; ++i)
+    this->send(this->a(), this->tag(i), data[i].data(), 1000);
+  this->settle();
+  uint32_t arrived = 0;
+  size_t bytes;
+  for (uint32_t i = 0; i < kMessages; ++i) arrived += this->b().arrived(this->tag(i), &bytes);
+  EXPECT_EQ(arrived, 8u) << "1000 bytes each, and a little more for the table";
+  // What is posted now is taken past the others, although the limit is reached.
+  this->recv(this->b(), this->tag(8), got[8].data(), 1000);
+  this->settle();
+  EXPECT_TRUE(got[8] == data[8]);
+  for (uint32_t i = 0; i < kMessages; ++i) {
+    if (i != 8) this->recv(this->b(), this->tag(i), got[i].data(), 1000);
+    if (i % 50 == 0) this->settle();
+  }
+  this->run_until_done();
+  EXPECT_TRUE(got == data);
+}
+
+TYPED_TEST_P(LinkContract, CancelInTheMiddleLeavesTheOtherCommunicatorsAlone) {
+  for (const size_t canceller : {0u, 1u}) {
+    this->connect({.eager_bytes = this->kEager}, {.eager_bytes = this->kEager});
+    this->pending = 0;
+    auto doomed = stream_bytes(0, 3 << 20), got_doomed = this->fresh(doomed.size());
+    auto other = stream_bytes(9, this->kLong), got_other = this->fresh(this->kLong);
+    auto small = stream_bytes(1, 50), got_small = this->fresh(50);
+    this->recv(this->b(), this->tag(1, 66), got_doomed.data(), doomed.size());
+    Send& half = this->send(this->a(), this->tag(1, 66), doomed.data(), doomed.size());
+    this->send(this->a(), this->tag(2, 66), small.data(), 50);
+    this->run([&] { return half.moved > 0; });
+    this->pending = 0;
+    this->links[canceller]->cancel(66);
+    this->links[canceller]->send_abort(66, "enough");
+    // The memory is free now on this side.
+    std::vector<std::byte>& freed = canceller == 0 ? doomed : got_doomed;
+    freed.assign(freed.size(), std::byte{0xdd});
+    std::optional<AbortNotice> notice;
+    this->run([&] { return (notice = this->links[1 - canceller]->take_abort()).has_value(); });
+    EXPECT_EQ(notice->communicator, 66u);
+    EXPECT_EQ(notice->reason, "enough");
+    this->links[1 - canceller]->cancel(66);
+    if (canceller == 1) {
+      EXPECT_TRUE(got_doomed == std::vector<std::byte>(doomed.size(), std::byte{0xdd}));
+    } else {
+      for (size_t i = 0; i < got_doomed.size(); ++i)
+        ASSERT_TRUE(got_doomed[i] == stream_byte(i) || got_doomed[i] == std::byte{0xee})
+            << "wrong bytes after a cancelled send";
+    }
+    this->pending = 0;
+    this->recv(this->b(), this->tag(1), got_other.data(), other.size());
+    this->send(this->a(), this->tag(1), other.data(), other.size());
+    this->recv(this->b(), this->tag(2), got_small.data(), 50);
+    this->send(this->a(), this->tag(2), small.data(), 50);
+    this->run_until_done();
+    EXPECT_TRUE(got_other == other);
+    EXPECT_TRUE(got_small == small);
+    size_t bytes;
+    EXPECT_FALSE(this->b().arrived(this->tag(2, 66), &bytes)) << "dropped";
+    EXPECT_EQ(this->a().failure(), nullptr);
+    EXPECT_EQ(this->b().failure(), nullptr);
+    EXPECT_TRUE(this->a().flushed());
+    EXPECT_TRUE(this->b().flushed());
+  }
+}
+
+TYPED_TEST_P(LinkContract, CancelAtEveryMomentOfAnExchange) {
+  for (int moment = 0; moment < 40; ++moment) {
+    this->connect({.eager_bytes = this->kEager}, {.eager_bytes = this->kEager});
+    std::vector<std::vector<std::byte>> buffers;
+    buffers.reserve(100);
+    for (uint32_t i = 0; i < 10; ++i) {
+      const size_t bytes = i % 2 == 0 ? 700 : 400'000;
+      for (size_t side : {0u, 1u}) {
+        for (uint64_t communicator : {66u, 67u}) {
+          std::byte* out = buffers.emplace_back(stream_bytes(i, bytes)).data();
+          std::byte* in = buffers.emplace_back(this->fresh(bytes)).data();
+          this->send(*this->links[side], this->tag(i, communicator), out, bytes);
+          this->recv(*this->links[1 - side], this->tag(i, communicator), in, bytes);
+        }
+      }
+    }
+    for (int i = 0; i < moment; ++i) this->step();
+    const size_t first = static_cast<size_t>(moment) % 2;
+    // Counts of the communicator that stays are all that matters from here on.
+    uint32_t lost = 0, left = 0;
+    const auto redirect = [&](Message& message) {
+      if (message.pending != &this->pending || message.moved == message.bytes) return;
+      message.pending = message.tag.communicator == 66 ? &lost : &left;
+      (message.tag.communicator == 66 ? lost : left) += 1;
+    };
+    for (auto& message : this->sends) redirect(message);
+    for (auto& message : this->recvs) redirect(message);
+    this->links[first]->cancel(66);
+    for (int i = 0; i < moment % 5; ++i) this->step();
+    this->links[1 - first]->cancel(66);
+    this->run([&] { return left == 0; });
+    for (size_t i = 0; i < buffers.size(); i += 4)
+      ASSERT_TRUE(buffers[i + 3] == buffers[i + 2]) << "moment " << moment;
+    ASSERT_EQ(this->a().failure(), nullptr);
+    ASSERT_EQ(this->b().failure(), nullptr);
+    this->pending = 0;
+    this->sends.clear();
+    this->recvs.clear();
+    this->links[0].reset();
+    this->links[1].reset();
+  }
+}
+
+TYPED_TEST_P(LinkContract, ReportsADifferentFingerprint) {
+  uint32_t number = 0;
+  for (const size_t bytes : {size_t{100}, this->kEager + 1}) {
+    for (const bool early : {false, true}) {
+      auto data = stream_bytes(0, bytes), got = this->fresh(bytes);
+      const Tag tag = this->tag(++number);
+      if (!early) this->recv(this->b(), tag, got.data(), bytes, 5);
+      this->settle();
+      this->send(this->a(), tag, data.data(), bytes, 6);
+      this->settle();
+      if (early) this->recv(this->b(), tag, got.data(), bytes, 5);
+      std::optional<Link::Mismatch> mismatch;
+      this->run([&] { return (mismatch = this->b().take_mismatch()).has_value(); });
+      EXPECT_EQ(mismatch->tag, tag);
+      EXPECT_EQ(mismatch->expected, 5u);
+      EXPECT_EQ(mismatch->received, 6u);
+      EXPECT_EQ(mismatch->expected_bytes, bytes);
+      EXPECT_EQ(mismatch->received_bytes, bytes);
+      EXPECT_TRUE(got == this->fresh(bytes)) << "the buffer must not be touched";
+      if (bytes > this->kEager) {
+        this->run([&] { return (mismatch = this->a().take_mismatch()).has_value(); });
+        EXPECT_EQ(mismatch->expected, 6u);
+        EXPECT_EQ(mismatch->received, 5u);
+      }
+    }
+  }
+  this->settle();
+  EXPECT_FALSE(this->a().take_mismatch().has_value());
+  EXPECT_FALSE(this->b().take_mismatch().has_value()) << "each once";
+  EXPECT_EQ(this->b().failure(), nullptr) << "other communicators are not concerned";
+  this->a().cancel(this->kCommunicator);
+  this->b().cancel(this->kCommunicator);
+  this->pending = 0;
+  auto data = stream_bytes(0, this->kLong), got = this->fresh(this->kLong);
+  this->send(this->a(), this->tag(1, 2), data.data(), data.size());
+  this->recv(this->b(), this->tag(1, 2), got.data(), got.size());
+  this->run_until_done();
+  EXPECT_TRUE(got == data);
+}
+
+TYPED_TEST_P(LinkContract, ReportsADifferentSize) {
+  const size_t small = 100, large = this->kEager + 100;
+  uint32_t number = 0;
+  for (const auto& [sent, expected] :
+       {std::pair{small, large}, std::pair{large, small}, std::pair{small, small + 1},
+        std::pair{large, large + 1}, std::pair{size_t{0}, large}, std::pair{size_t{0}, small}}) {
+    for (const bool early : {false, true}) {
+      auto data = stream_bytes(0, sent), got = this->fresh(expected);
+      const Tag tag = this->tag(++number);
+      if (!early) this->recv(this->b(), tag, got.data(), expected);
+      this->settle();
+      this->send(this->a(), tag, data.data(), sent);
+      this->settle();
+      if (early) this->recv(this->b(), tag, got.data(), expected);
+      std::optional<Link::Mismatch> mismatch;
+      this->run([&] { return (mismatch = this->b().take_mismatch()).has_value(); });
+      EXPECT_EQ(mismatch->expected_bytes, expected);
+      EXPECT_EQ(mismatch->received_bytes, sent);
+      EXPECT_TRUE(got == this->fresh(expected)) << "the buffer must not be touched";
+      if (sent > this->kEager) {
+        this->run([&] { return (mismatch = this->a().take_mismatch()).has_value(); });
+        EXPECT_EQ(mismatch->expected_bytes, sent);
+        EXPECT_EQ(mismatch->received_bytes, expected);
+      }
+    }
+  }
+  EXPECT_EQ(this->a().failure(), nullptr);
+  EXPECT_EQ(this->b().failure(), nullptr);
+}
+
+TYPED_TEST_P(LinkContract, AbortNoticesComeInOrderAndPastLongMessages) {
+  auto large = stream_bytes(0, 8 << 20), got = this->fresh(large.size());
+  this->recv(this->b(), this->tag(1), got.data(), got.size());
+  Send& slow = this->send(this->a(), this->tag(1), large.data(), large.size());
+  this->run([&] { return slow.moved > 0; });
+  this->a().send_abort(1, "first");
+  this->a().send_abort(2, "");
+  this->a().send_abort(3, std::string(10'000, 'x'));
+  EXPECT_FALSE(this->a().flushed());
+  std::vector<AbortNotice> notices;
+  this->run([&] {
+    while (auto notice = this->b().take_abort()) notices.push_back(*notice);
+    return notices.size() == 3;
+  });
+  EXPECT_LT(slow.moved, large.size());
+  EXPECT_EQ(notices[0].communicator, 1u);
+  EXPECT_EQ(notices[0].reason, "first");
+  EXPECT_EQ(notices[1].communicator, 2u);
+  EXPECT_EQ(notices[1].reason, "");
+  EXPECT_EQ(notices[2].reason, std::string(4096, 'x'));
+  this->run_until_done();
+  EXPECT_TRUE(got == large);
+}
+
+TYPED_TEST_P(LinkContract, SaysGoodbye) {
+  EXPECT_FALSE(this->b().peer_said_goodbye());
+  this->a().send_goodbye();
+  EXPECT_FALSE(this->a().flushed());
+  this->run([&] { return this->b().peer_said_goodbye(); });
+  this->run([&] { return this->a().flushed(); });
+  EXPECT_FALSE(this->a().peer_said_goodbye());
+  EXPECT_EQ(this->b().failure(), nullptr);
+  this->links[0].reset();
+  this->run([&] { return this->b().failure() != nullptr; });
+  EXPECT_EQ(this->b().failure()->code, ErrorCode::kPeerLost);
+  EXPECT_NE(this->b().failure()->message.find("in order"), std::string::npos);
+}
+
+TYPED_TEST_P(LinkContract, FailsWhenThePeerGoesButDeliversWhatCame) {
+  auto data = stream_bytes(0, 500), got = this->fresh(500), never = this->fresh(500);
+  this->send(this->a(), this->tag(1), data.data(), 500);
+  this->run([&] { return this->a().flushed(); });
+  this->links[0].reset();
+  this->recv(this->b(), this->tag(1), got.data(), 500);
+  this->recv(this->b(), this->tag(2), never.data(), 500);
+  this->run([&] { return this->b().failure() != nullptr; });
+  EXPECT_EQ(this->b().failure()->code, ErrorCode::kPeerLost);
+  EXPECT_EQ(this->pending, 1u);
+  EXPECT_TRUE(got == data);
+  EXPECT_TRUE(this->b().flushed()) << "nothing will leave any more";
+  EXPECT_TRUE(this->b().prepare_sleep()) << "nothing to do";
+  this->b().end_sleep();
+  this->b().cancel(this->kCommunicator);
+  this->send(this->b(), this->tag(3), data.data(), 500);
+  this->recv(this->b(), this->tag(4), data.data(), 500);
+  EXPECT_FALSE(this->b().progress());
+}
+
+TYPED_TEST_P(LinkContract, RefusesTwoReceivesWithOneTag) {
+  std::byte byte{};
+  this->recv(this->b(), this->tag(1), &byte, 1);
+  EXPECT_THROW(this->recv(this->b(), this->tag(1), &byte, 1), Exception);
+}
+
+TYPED_TEST_P(LinkContract, TwoThreadsExchangeMessagesAndSleep) {
+  if constexpr (!TypeParam::kThreads) GTEST_SKIP() << "one thread only";
+  constexpr uint32_t kRounds = 2000;
+  const auto play = [&](size_t side) {
+    std::mt19937_64 random(5);  // the same sizes on both sides
+    for (uint32_t round = 0; round < kRounds; ++round) {
+      const size_t bytes = random() % 10 == 0 ? random() % 300'000 : random() % 2000;
+      auto data = stream_bytes(round + side, bytes);
+      std::vector<std::byte> got(bytes);
+      Send send;
+      Recv recv;
+      uint32_t left = 2;
+      send.from.add(data.data(), bytes);
+      recv.into.add(got.data(), bytes);
+      const auto post = [&](auto& message) {
+        message.tag = TestFixture::tag(round);
+        message.bytes = bytes;
+        message.pending = &left;
+        this->links[side]->post(message);
+      };
+      post(recv);
+      post(send);
+      while (left > 0) {
+        if (this->links[side]->progress()) continue;
+        ASSERT_EQ(this->links[side]->failure(), nullptr);
+        if (this->links[side]->prepare_sleep()) this->wires.pollers[side]->sleep(Deadline::never());
+        this->links[side]->end_sleep();
+      }
+      ASSERT_TRUE(got == stream_bytes(round + 1 - side, bytes)) << "round " << round;
+    }
+    while (!this->links[side]->flushed()) this->wires.pollers[side]->poll();
+  };
+  std::thread other([&] { play(1); });
+  play(0);
+  other.join();
+}
+
+REGISTER_TYPED_TEST_SUITE_P(LinkContract, CarriesMessagesOfEverySize, CountsDownInsideProgressOnly,
+                            MatchesByTagInAnyOrder, TellsEveryPartOfATagApart,
+                            ALargeMessageDoesNotHoldUpSmallOnes, GathersAndScattersPieces,
+                            CombinesWholeElementsInPlaceAndOutOfPlace,
+                            AcceptsOtherSettingsAtTheOtherEnd, ManyRandomMessagesBothWays,
+                            EarlyMessagesAreBounded,
+                            CancelInTheMiddleLeavesTheOtherCommunicatorsAlone,
+                            CancelAtEveryMomentOfAnExchange, ReportsADifferentFingerprint,
+                            ReportsADifferentSize, AbortNoticesComeInOrderAndPastLongMessages,
+                            SaysGoodbye, FailsWhenThePeerGoesButDeliversWhatCame,
+                            RefusesTwoReceivesWithOneTag, TwoThreadsExchangeMessagesAndSleep);
+
+}  // namespace hccl_like
