@@ -1,0 +1,74 @@
+"""The command line: nccl-tests' flags, and a few of our own with long names only."""
+
+import argparse
+
+from .collectives import COLLECTIVES
+from .types import ALIASES, REDUCTIONS, TYPES
+
+UNITS = {"": 1, "B": 1, "K": 2**10, "M": 2**20, "G": 2**30}
+
+
+def size(text: str) -> int:
+    """Bytes, with K, M or G for powers of 1024: `8`, `64K`, `1G`, `16MiB`."""
+    number = text.strip().upper().removesuffix("IB").removesuffix("B") or text
+    unit = number[-1] if number[-1:] in "KMG" else ""
+    try:
+        return int(number.removesuffix(unit)) * UNITS[unit]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"'{text}' is no size: write 8, 64K, 16M or 1G") from None
+
+
+def parse(argv):
+    parser = argparse.ArgumentParser(
+        description="Collectives through torch.distributed, measured as nccl-tests does. Start it with torchrun, or "
+        "alone: then it starts -g ranks itself.")
+    add = parser.add_argument
+    add("collective", choices=COLLECTIVES, metavar="COLLECTIVE", help=", ".join(COLLECTIVES))
+    add("-g", "--nproc", type=int, default=2, help="ranks to start when there is no torchrun (2)")
+    add("-b", "--minbytes", type=size, default=8, help="smallest size (8)")
+    add("-e", "--maxbytes", type=size, default=size("64M"), help="largest size (64M)")
+    add("-i", "--stepbytes", type=size, help="add this much from row to row, instead of -f")
+    add("-f", "--stepfactor", type=int, default=8, help="multiply by this from row to row (8)")
+    add("-n", "--iters", type=int, default=20, help="timed iterations (20)")
+    add("-w", "--warmup_iters", type=int, default=5, help="untimed iterations before them (5)")
+    add("-m", "--agg_iters", type=int, default=1, help="operations outstanding together in an iteration (1)")
+    add("-c", "--check", type=int, default=1, help="check the results this many times per row, 0 for never (1)")
+    add("-o", "--op", choices=(*REDUCTIONS, "all"), default="sum", help="reduction (sum)")
+    add("-d", "--datatype", choices=(*TYPES, *ALIASES, "all"), default="float", metavar="TYPE",
+        help=", ".join(TYPES) + ", all (float)")
+    add("-r", "--root", default="0", help="root of rooted collectives, or all (0)")
+    add("-a", "--average", type=int, choices=range(4), default=1,
+        help="time reported: 0 of rank 0, 1 average of the ranks, 2 least, 3 greatest (1)")
+    add("-z", "--blocking", type=int, choices=(0, 1), default=1,
+        help="1: wait after every iteration; 0: issue all iterations, wait at the end, report the mean (1)")
+    add("-J", "--json", metavar="FILE", help="write everything to a JSON file")
+    add("--csv", metavar="FILE", help="write the rows to a CSV file")
+    add("--markdown", metavar="FILE", help="append the rows as a Markdown table")
+    add("--plot", metavar="PNG", help="draw time and bandwidth over size")
+    add("--device", default="cpu", help="cpu, sim, or another accelerator that torch knows (cpu)")
+    add("--backend", default="hccl-like", help="the backend that is measured (hccl-like)")
+    add("--compare", metavar="BACKEND", help="measure this backend too, both alternating in the same run")
+    add("--dirty", action="store_true", help="every rank rewrites its input before every iteration, untimed")
+    add("--pin", action="store_true", help="tie rank r to core r, counted round")
+    args = parser.parse_args(argv)
+    if args.minbytes > args.maxbytes:
+        parser.error(f"-b {args.minbytes} is above -e {args.maxbytes}")
+    if args.stepfactor < 2 and not args.stepbytes:
+        parser.error("-f must be at least 2")
+    if args.iters < 1:
+        parser.error("-n must be at least 1")
+    return args
+
+
+def sizes(args) -> list[int]:
+    """The sizes of the rows, in bytes."""
+    if args.collective == "barrier":
+        return [0]
+    found, at = [], args.minbytes
+    while at <= args.maxbytes:
+        found.append(at)
+        step = args.stepbytes or at * (args.stepfactor - 1)
+        if step <= 0:
+            break
+        at += step
+    return found

@@ -1,0 +1,42 @@
+"""Time and bus bandwidth over size, for the results of one run or of several."""
+
+from .output import headline
+
+
+def series(record: dict):
+    """(label, sizes, microseconds, busbw) for every backend in a record."""
+    config = record["config"]
+    rows = [(row, headline(row)) for row in record["results"] if headline(row) and row["size"]]
+    where = f"{config['collective']}, {config['ranks']} x {config['device']}"
+    sizes = [row["size"] for row, _ in rows]
+    yield (f"{config['backend']}: {where}", sizes, [b["time_us"] for _, b in rows], [b["busbw"] for _, b in rows])
+    theirs = [(row["size"], b) for row, b in rows if b.get("reference_us")]
+    if theirs:
+        yield (f"{config['compare']}: {where}", [size for size, _ in theirs], [b["reference_us"] for _, b in theirs],
+               [b["busbw"] * b["time_us"] / b["reference_us"] for _, b in theirs])
+
+
+def draw(records: list[dict], target: str) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+    from matplotlib.ticker import EngFormatter
+
+    figure, (left, right) = pyplot.subplots(1, 2, figsize=(12, 5), layout="constrained")
+    for record in records:
+        for label, sizes, times, bandwidths in series(record):
+            left.plot(sizes, times, marker="o", markersize=4, label=label)
+            right.plot(sizes, bandwidths, marker="o", markersize=4, label=label)
+    left.set(ylabel="median time, us", yscale="log", title="Time")
+    right.set(ylabel="busbw, GB/s", title="Bus bandwidth")
+    for axes in (left, right):
+        axes.set_xscale("log", base=2)
+        axes.xaxis.set_major_formatter(EngFormatter(unit="B", sep=" "))
+        axes.set_xlabel("size")
+        axes.grid(alpha=0.3)
+        axes.legend(fontsize=8)
+    environment = records[0]["environment"]
+    figure.suptitle(f"{environment['processor']}, {environment['cores']} cores, torch {environment['torch']}", fontsize=9)
+    figure.savefig(target, dpi=120)
+    pyplot.close(figure)
