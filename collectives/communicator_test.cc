@@ -383,9 +383,9 @@ std::vector<Case> cases() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(, Collectives, ::testing::ValuesIn(cases()), [](const auto& info) {
-  return info.param.transport + "_" + std::to_string(info.param.ranks) + "_ranks_laps_of_" +
-         std::to_string(info.param.lap_bytes);
+INSTANTIATE_TEST_SUITE_P(, Collectives, ::testing::ValuesIn(cases()), [](const auto& test) {
+  return test.param.transport + "_" + std::to_string(test.param.ranks) + "_ranks_laps_of_" +
+         std::to_string(test.param.lap_bytes);
 });
 
 }  // namespace

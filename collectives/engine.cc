@@ -208,7 +208,7 @@ bool Engine::step() {
     else
       ++i;
   }
-  look_at_links();
+  look_at_links(/*idle=*/!moved);
   return moved;
 }
 
@@ -298,12 +298,14 @@ void Engine::lost(Communicator& communicator, int peer, const Error& why) {
 
 // The communicators of running operations are all that a failure can concern now; the others notice when they start
 // their next operation.
-void Engine::look_at_links() {
+void Engine::look_at_links(bool idle) {
   for (const auto& owned : mesh_.links()) {
     Link& link = *owned;
     while (auto notice = link.take_abort()) on_abort(link, *notice);
     while (auto mismatch = link.take_mismatch()) on_mismatch(link, *mismatch);
-    if (link.failure() != nullptr) on_failure(link);
+    // What a peer sent before it left in order may still be on its way through this process: only when nothing moves any
+    // more is it certain that something is missing.
+    if (link.failure() != nullptr && (idle || !link.peer_said_goodbye())) on_failure(link);
   }
 }
 

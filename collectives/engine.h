@@ -61,7 +61,7 @@ class Engine {
   void finish(size_t index, std::optional<Error> error);
   void fail(Communicator& communicator, const Error& error, bool tell_peers);
   void lost(Communicator& communicator, int peer, const Error& why);
-  void look_at_links();
+  void look_at_links(bool idle);
   void on_abort(Link& link, const AbortNotice& notice);
   void on_mismatch(Link& link, const Link::Mismatch& mismatch);
   void on_failure(Link& link);

@@ -121,10 +121,11 @@ void Execution::finish_lap(Lap& lap) {
   ++laps_done_;
   if (operation_->call_.op != ReduceOp::kAvg || plan_->reduction.scale == nullptr) return;
   const double ranks = operation_->communicator().size();
+  const double factor = is_integer(operation_->call_.type) ? ranks : 1.0 / ranks;
   for (size_t chunk = 0; chunk < plan_->program->schedule.chunks(); ++chunk) {
     const Part range = part(out(chunk), lap.number);
     output_.visit(chunk, range.begin, range.end, [&](Region region) {
-      plan_->reduction.scale(region.data, region.data, region.bytes / element_bytes_, ranks);
+      plan_->reduction.scale(region.data, region.data, region.bytes / element_bytes_, factor);
     });
   }
 }

@@ -38,6 +38,9 @@ constexpr std::array<std::string_view, kReduceOps> kOps{
 }  // namespace
 
 size_t size_of(DataType type) noexcept { return kTypes[static_cast<size_t>(type)].size; }
+bool is_integer(DataType type) noexcept {
+  return type >= DataType::kInt8 && type <= DataType::kUInt64;
+}
 std::string_view name(DataType type) noexcept { return kTypes[static_cast<size_t>(type)].name; }
 std::string_view name(ReduceOp op) noexcept { return kOps[static_cast<size_t>(op)]; }
 

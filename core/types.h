@@ -42,6 +42,8 @@ inline constexpr int kReduceOps = 9;
 
 // Bytes of one element.
 size_t size_of(DataType type) noexcept;
+// True for the eight integer types; bool is none.
+bool is_integer(DataType type) noexcept;
 // "float32", as torch prints it without the prefix.
 std::string_view name(DataType type) noexcept;
 // "sum", "premul_sum", ...
