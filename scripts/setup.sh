@@ -146,7 +146,10 @@ simulator() {
                             -not -path '*/__pycache__/*' -not -path '*.egg-info/*' | LC_ALL=C sort)
   made_from=$(fingerprint "${files[@]}")
   is_done simulator "$made_from" && return
-  pip_install --no-deps --no-build-isolation ./simulator || return 1
+  # First by hand, because pip would hide the progress; it then finds everything compiled.
+  export TORCH_SIM_BUILD_DIR=$ROOT/build/torch_sim
+  (cd simulator && "$VENV/bin/python" setup.py --quiet build_ext) || return 1
+  pip_install --no-deps --no-build-isolation --force-reinstall ./simulator || return 1
   mark_done simulator "$made_from"
 }
 

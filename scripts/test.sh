@@ -38,21 +38,20 @@ cpp() {
   ctest --preset "$preset" --parallel "$CMAKE_BUILD_PARALLEL_LEVEL" --timeout 300 --no-tests=error --progress
 }
 
+# One run for each folder: two of them may have files of the same name.
 python_tests() {
-  local where=() folder
-  for folder in tests/structure tests/python simulator/tests; do
-    [ -d "$folder" ] && where+=("$folder")
-  done
-  timeout --kill-after=30 1800 "$VENV/bin/python" -m pytest -q --timeout 300 "${where[@]}"
+  timeout --kill-after=30 1800 "$VENV/bin/python" -m pytest -q --timeout 300 "$1"
 }
 
 bash scripts/setup.sh --tests
 part cpp cpp dev
-part python python_tests
+part structure python_tests tests/structure
+part simulator python_tests simulator/tests
+part python python_tests tests/python
 for preset in ${SANITIZERS[@]+"${SANITIZERS[@]}"}; do part "$preset" cpp "$preset"; done
 
 say ""
-for log in cpp asan tsan python; do
+for log in structure cpp asan tsan simulator python; do
   [ -f "$LOGS/$log.log" ] || continue
   say "-- $log"
   grep -E '^[0-9]+% tests passed|^Total Test time|^The following tests FAILED|^\s+[0-9]+ - |^(FAILED|ERROR) |^(=+ )?[0-9]+ (passed|failed|errors?)\b.* in ' \
