@@ -70,7 +70,7 @@ constexpr Algorithm kAlgorithms[] = {
      cost_linear},
 
     {kScatter, "direct", scatter_direct, any,
-     cost_linear},
+     cost_scatter_direct},
 
     {kAllToAll, "direct", rootless<alltoall_direct>, few,
      cost_linear},
@@ -97,6 +97,12 @@ std::string_view name(Collective collective) {
       "scatter",   "alltoall",       "barrier",   "send",      "recv",
   };
   return kNames[static_cast<size_t>(collective)];
+}
+
+Cost cost_of(const Algorithm& algorithm, int size, uint64_t bytes) {
+  if (size > 1) return algorithm.cost(static_cast<uint64_t>(size), bytes);
+  const Load copied{.reduced = bytes};
+  return {.path = copied, .busiest = copied};
 }
 
 std::span<const Algorithm> algorithms(Collective collective) {

@@ -52,11 +52,14 @@ struct Algorithm {
   Schedule (*make)(int rank, int size, int root);
   // Whether it works for this number of ranks.
   bool (*fits)(int size);
-  // One lap of `bytes` in all chunks together (cost.h).
+  // One lap of `bytes` in all chunks together, on two ranks or more (cost.h).
   Cost (*cost)(uint64_t size, uint64_t bytes);
   // All chunks must have the same size, on all ranks.
   bool equal_chunks = false;
 };
+
+// The cost of one lap. Alone, a rank copies its input, whatever the algorithm.
+Cost cost_of(const Algorithm& algorithm, int size, uint64_t bytes);
 
 // All algorithms of a collective, in the order in which `choose` prefers them where they cost the same.
 std::span<const Algorithm> algorithms(Collective collective);

@@ -34,7 +34,7 @@ Choice plan(const Algorithm& algorithm, int size, uint64_t bytes, size_t element
   }
   const uint64_t window = std::max<uint32_t>(1, options.lap_window);
   auto time = [&](uint64_t laps) {
-    const Cost lap = algorithm.cost(static_cast<uint64_t>(size), (bytes + laps - 1) / laps);
+    const Cost lap = cost_of(algorithm, size, (bytes + laps - 1) / laps);
     return estimate_ps(lap, laps, window, topology);
   };
   uint64_t best = time(most);
@@ -77,7 +77,14 @@ std::vector<Choice> candidates(Collective collective, int size, uint64_t bytes, 
     if (!fits(algorithm, size, options)) continue;
     result.push_back(plan(algorithm, size, bytes, element_bytes, shared, options));
   }
-  std::ranges::stable_sort(result, {}, &Choice::estimate_ps);
+  // Differences below three per cent are not real: then the order of the list decides.
+  const uint64_t best = std::ranges::min(result, {}, &Choice::estimate_ps).estimate_ps;
+  const auto chosen = std::ranges::find_if(
+      result, [&](const Choice& choice) { return choice.estimate_ps <= best + best / 32; });
+  std::rotate(result.begin(), chosen, chosen + 1);
+  std::stable_sort(result.begin() + 1, result.end(), [](const Choice& a, const Choice& b) {
+    return a.estimate_ps < b.estimate_ps;
+  });
   return result;
 }
 

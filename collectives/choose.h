@@ -35,13 +35,13 @@ struct Choice {
 Choice choose(Collective collective, int size, uint64_t bytes, size_t element_bytes,
               const Topology& topology, const ChooseOptions& options = {});
 
-// All that could be chosen, fastest first.
+// All that could be chosen: the choice, then the others, fastest first.
 std::vector<Choice> candidates(Collective collective, int size, uint64_t bytes, size_t element_bytes,
                                const Topology& topology, const ChooseOptions& options = {});
 
 // "allreduce of 16777216 bytes on 4 ranks: ring in 16 laps, about 4.21 ms".
 std::string explain(const Choice& choice);
-// The same for every candidate, one a line, fastest first.
+// The same for every candidate, one a line, as given.
 std::string explain(const std::vector<Choice>& candidates);
 
 }  // namespace hccl_like

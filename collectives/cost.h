@@ -30,7 +30,7 @@ struct Cost {
 // The time of `laps` laps of cost `lap`, `window` of them under way at once. `topology` comes from with_sharing().
 uint64_t estimate_ps(const Cost& lap, uint64_t laps, uint64_t window, const Topology& topology);
 
-// One function for each algorithm: `size` ranks, `bytes` in all chunks together.
+// One function for each algorithm: `size` >= 2 ranks, `bytes` in all chunks together.
 Cost cost_allreduce_one_shot(uint64_t size, uint64_t bytes);
 Cost cost_allreduce_direct(uint64_t size, uint64_t bytes);
 Cost cost_allreduce_recursive_doubling(uint64_t size, uint64_t bytes);
@@ -48,7 +48,8 @@ Cost cost_broadcast_chain(uint64_t size, uint64_t bytes);
 Cost cost_reduce_binomial(uint64_t size, uint64_t bytes);
 Cost cost_reduce_direct(uint64_t size, uint64_t bytes);
 Cost cost_reduce_chain(uint64_t size, uint64_t bytes);
-Cost cost_linear(uint64_t size, uint64_t bytes);  // gather, scatter, direct all-to-all
+Cost cost_linear(uint64_t size, uint64_t bytes);  // gather, direct all-to-all
+Cost cost_scatter_direct(uint64_t size, uint64_t bytes);
 Cost cost_alltoall_pairwise(uint64_t size, uint64_t bytes);
 Cost cost_alltoall_bruck(uint64_t size, uint64_t bytes);
 Cost cost_barrier_dissemination(uint64_t size, uint64_t bytes);

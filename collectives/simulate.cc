@@ -16,11 +16,10 @@ struct Resource {
   uint64_t free_ps = 0;
 };
 
-uint64_t occupy(uint64_t from, uint64_t duration, Resource& a, Resource* b = nullptr) {
-  uint64_t start = std::max(from, a.free_ps);
-  if (b != nullptr) start = std::max(start, b->free_ps);
-  a.free_ps = start + duration;
-  if (b != nullptr) b->free_ps = start + duration;
+// Both at the same time.
+uint64_t occupy(uint64_t from, uint64_t duration, Resource& a, Resource& b) {
+  const uint64_t start = std::max({from, a.free_ps, b.free_ps});
+  a.free_ps = b.free_ps = start + duration;
   return start;
 }
 
@@ -85,7 +84,7 @@ class Simulator {
 
  private:
   struct Rank {
-    Resource out, in, core;
+    Resource out, in;  // ports
   };
   struct Lap {
     uint32_t round = 0;
@@ -94,6 +93,7 @@ class Simulator {
   struct Receive {
     bool posted = false;
     bool landed = false;
+    bool added = false;  // as it came in
   };
 
   const Schedule& schedule(uint32_t rank) const { return job_.ranks[rank]; }
@@ -167,9 +167,9 @@ class Simulator {
     const bool leaves = host != topology_.host(step.peer);
     const uint64_t bytes = bytes_of(rank, step, lap);
     const uint64_t duration = port_time(link, bytes);
+    Resource& port = ranks_[rank].out;
     const uint64_t start =
-        occupy(now_ps_, duration, ranks_[rank].out,
-               leaves ? &hosts_out_[static_cast<size_t>(host)] : nullptr);
+        occupy(now_ps_, duration, port, leaves ? hosts_out_[static_cast<size_t>(host)] : port);
     ++result_.messages;
     result_.bytes += bytes;
     push(start + duration, Event::Kind::kDone, rank, lap, number);
@@ -177,16 +177,22 @@ class Simulator {
     push(start + link.latency_ps, Event::Kind::kArrives, peer, lap, receive - matching_.first[peer]);
   }
 
-  // The message passes the port as it comes: if the port is free, its last byte lands a latency after it was sent.
+  // The message passes the port as it comes: if the port is free, its last byte lands a latency after it was sent. If
+  // the rank is ready for it by now, it is added up as it comes.
   void arrive(const Event& event) {
     const Step& step = schedule(event.rank).steps()[event.step];
     const LinkCost& link = topology_.link(step.peer, static_cast<int>(event.rank));
     const int host = topology_.host(static_cast<int>(event.rank));
     const bool enters = host != topology_.host(step.peer);
-    const uint64_t duration = port_time(link, bytes_of(event.rank, step, event.lap));
+    const uint64_t bytes = bytes_of(event.rank, step, event.lap);
+    Receive& receive = receive_of(event.rank, event.lap, event.step);
+    receive.added = receive.posted && step.kind == Step::Kind::kRecvReduce;
+    const uint64_t duration =
+        port_time(link, bytes) +
+        (receive.added ? byte_time_ps(bytes, topology_.reduce_ps_per_kib) : 0);
+    Resource& port = ranks_[event.rank].in;
     const uint64_t start =
-        occupy(now_ps_, duration, ranks_[event.rank].in,
-               enters ? &hosts_in_[static_cast<size_t>(host)] : nullptr);
+        occupy(now_ps_, duration, port, enters ? hosts_in_[static_cast<size_t>(host)] : port);
     push(start + duration, Event::Kind::kLands, event.rank, event.lap, event.step);
   }
 
@@ -198,16 +204,17 @@ class Simulator {
 
   void take(uint32_t rank, uint32_t lap, uint32_t number) {
     const Step& step = schedule(rank).steps()[number];
-    if (step.kind == Step::Kind::kRecv) {
+    if (step.kind == Step::Kind::kRecv || receive_of(rank, lap, number).added) {
       push(now_ps_, Event::Kind::kDone, rank, lap, number);
     } else {
       compute(rank, lap, number, bytes_of(rank, step, lap));
     }
   }
 
+  // One thread drives a rank: while it computes, it takes in no messages.
   void compute(uint32_t rank, uint32_t lap, uint32_t number, uint64_t bytes) {
     const uint64_t duration = byte_time_ps(bytes, topology_.reduce_ps_per_kib);
-    const uint64_t start = occupy(now_ps_, duration, ranks_[rank].core);
+    const uint64_t start = occupy(now_ps_, duration, ranks_[rank].in, ranks_[rank].in);
     push(start + duration, Event::Kind::kDone, rank, lap, number);
   }
 
