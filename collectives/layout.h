@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace hccl_like {
@@ -34,6 +35,12 @@ class Layout {
   static Layout interleaved(std::span<const Region> regions, size_t chunks, size_t element_bytes);
   // Only chunk `chunk` exists; it is the concatenation of `regions` (the input of an all-gather).
   static Layout single(std::span<const Region> regions, size_t chunk, size_t element_bytes);
+
+  // An even layout of the same memory with another number of chunks; a layout of no memory stays one. Only for even().
+  Layout recut(size_t chunks) && {
+    chunks_ = chunks;
+    return std::move(*this);
+  }
 
   size_t element_bytes() const { return element_bytes_; }
   // A chunk that this layout does not have is empty.

@@ -109,9 +109,14 @@ std::optional<AbortNotice> Inbox::take_abort() {
   return aborts_.pop();
 }
 
+bool Inbox::deliver_early() {
+  const bool any = !deliverable_.empty();
+  while (!deliverable_.empty()) deliver(deliverable_.pop());
+  return any;
+}
+
 bool Inbox::progress() {
-  bool moved = false;
-  for (; !deliverable_.empty(); moved = true) deliver(deliverable_.pop());
+  bool moved = deliver_early();
   for (size_t read = 0; read < kBudget && !failure_;) {
     if (!busy_) {
       if (!begin_frame()) break;

@@ -33,6 +33,8 @@ class Inbox {
 
   // True if anything moved. Stops at the first thing that a link cannot have sent.
   bool progress();
+  // The part of progress() that needs no wire: hands over messages that came before their Recv.
+  bool deliver_early();
 
   bool arrived(const Tag& tag, size_t* bytes) const;
   std::optional<AbortNotice> take_abort();
