@@ -1,0 +1,214 @@
+#include "device/device.h"
+
+#include <dlfcn.h>
+
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+#include "core/log.h"
+#include "device/plugin_table.h"
+
+namespace hccl_like {
+namespace {
+
+// What `last_error` has to say, or the meaning of the status if it says nothing.
+std::string reason(const hcd_api& api, int status) {
+  const char* const text = api.last_error();
+  if (text != nullptr && *text != '\0') return text;
+  switch (status) {
+    case HCD_NOT_READY:
+      return "not ready";
+    case HCD_UNSUPPORTED:
+      return "not supported";
+    case HCD_INVALID:
+      return "an argument is wrong";
+    case HCD_OUT_OF_MEMORY:
+      return "out of memory";
+    case HCD_DEVICE_LOST:
+      return "the device is lost";
+    default:
+      return "status " + std::to_string(status);
+  }
+}
+
+// Text in a field of fixed size, which a careless plugin fills without its final zero.
+template <size_t kSize>
+std::string text_of(const char (&field)[kSize]) {
+  return std::string(field, strnlen(field, kSize));
+}
+
+}  // namespace
+
+std::unique_ptr<Device> Device::load(const std::string& library_path) {
+  void* const library = ::dlopen(library_path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    const char* const why = ::dlerror();
+    throw_error(ErrorCode::kDevice, "cannot load the device plugin " + library_path + ": " +
+                                        (why == nullptr ? "no reason given" : why));
+  }
+  const auto get_api = reinterpret_cast<hcd_get_api_fn>(::dlsym(library, HCD_GET_API_SYMBOL));
+  if (get_api == nullptr) {
+    throw_error(ErrorCode::kDevice,
+                library_path + " is not a device plugin: it does not export " HCD_GET_API_SYMBOL);
+  }
+  auto device = std::make_unique<Device>(negotiate(get_api, library_path));
+  log_info([&] { return "devices of type " + device->name() + " are served by " + library_path; });
+  return device;
+}
+
+Device::Device(const hcd_api& api) : api_(complete_table(api)), name_(api_.name) {
+  if (const int status = api_.init(); status != HCD_OK) {
+    throw_error(ErrorCode::kDevice,
+                "the plugin '" + name_ + "' cannot start: " + reason(api_, status));
+  }
+}
+
+Device::~Device() { api_.fini(); }
+
+Result<DeviceInfo> Device::info(int index) const {
+  if (api_.device_info == nullptr) return DeviceInfo{};
+  hcd_device_info raw{};
+  raw.size = sizeof(raw);
+  raw.numa_node = -1;
+  if (auto error = check(api_.device_info(index, &raw), index, "describe itself")) return *error;
+  return DeviceInfo{.caps = raw.caps,
+                    .numa_node = raw.numa_node,
+                    .uuid = text_of(raw.uuid),
+                    .pci = text_of(raw.pci)};
+}
+
+Result<hcd_stream> Device::stream_from_torch(int index, int64_t stream_id, void* native) const {
+  constexpr const char* kAttempt = "translate a torch stream";
+  if (!can_translate_streams()) return unsupported(index, kAttempt);
+  hcd_stream stream = 0;
+  if (auto error =
+          check(api_.stream_from_torch(index, stream_id, native, &stream), index, kAttempt))
+    return *error;
+  return stream;
+}
+
+std::optional<Error> Device::synchronize(int index, hcd_stream stream) const {
+  return check(api_.stream_sync(index, stream), index, "wait for a stream");
+}
+
+std::optional<Error> Device::copy_to_host(int index, void* host, hcd_ref from, size_t bytes,
+                                          hcd_stream stream) const {
+  return check(api_.copy_d2h(index, host, from, bytes, stream), index, "copy to the host");
+}
+
+std::optional<Error> Device::copy_from_host(int index, hcd_ref to, const void* host, size_t bytes,
+                                            hcd_stream stream) const {
+  return check(api_.copy_h2d(index, to, host, bytes, stream), index, "copy from the host");
+}
+
+Result<MappedRange> Device::map(int index, hcd_ref ref, size_t bytes) const {
+  constexpr const char* kAttempt = "map memory for the host";
+  if (!can_map()) return unsupported(index, kAttempt);
+  void* host = nullptr;
+  if (auto error = check(api_.map(index, ref, bytes, &host), index, kAttempt)) return *error;
+  return MappedRange(*this, index, host, bytes);
+}
+
+std::optional<Error> Device::host_function(int index, hcd_stream stream, void (*fn)(void*),
+                                           void* arg) const {
+  constexpr const char* kAttempt = "queue a host function";
+  if (!can_queue_functions()) return unsupported(index, kAttempt);
+  return check(api_.host_func(index, stream, fn, arg), index, kAttempt);
+}
+
+std::optional<Error> Device::wait_for_word(int index, hcd_stream stream,
+                                           const volatile uint64_t* word, uint64_t value) const {
+  constexpr const char* kAttempt = "queue a wait for a host word";
+  if (!can_wait_on_words()) return unsupported(index, kAttempt);
+  return check(api_.stream_wait_value(index, stream, word, value), index, kAttempt);
+}
+
+std::optional<Error> Device::write_word(int index, hcd_stream stream, volatile uint64_t* word,
+                                        uint64_t value) const {
+  constexpr const char* kAttempt = "queue a store to a host word";
+  if (!can_wait_on_words()) return unsupported(index, kAttempt);
+  return check(api_.stream_write_value(index, stream, word, value), index, kAttempt);
+}
+
+Result<ExportedRange> Device::export_range(int index, hcd_ref ref, size_t bytes) const {
+  constexpr const char* kAttempt = "export memory to another process";
+  if (!can_export()) return unsupported(index, kAttempt);
+  ExportedRange range;
+  const int status = api_.ipc_export(index, ref, bytes, &range.handle, &range.offset);
+  if (auto error = check(status, index, kAttempt)) return *error;
+  return range;
+}
+
+Result<ImportedRange> Device::import_range(int index, const hcd_ipc_handle& handle) const {
+  constexpr const char* kAttempt = "import memory of another process";
+  if (!can_export()) return unsupported(index, kAttempt);
+  void* host = nullptr;
+  size_t bytes = 0;
+  if (auto error = check(api_.ipc_open(index, &handle, &host, &bytes), index, kAttempt))
+    return *error;
+  return ImportedRange(*this, index, host, bytes);
+}
+
+std::optional<Error> Device::check(int status, int index, const char* attempt) const {
+  if (status == HCD_OK) return std::nullopt;
+  const ErrorCode code = status == HCD_UNSUPPORTED ? ErrorCode::kUnsupported : ErrorCode::kDevice;
+  return Error{code, name_ + ":" + std::to_string(index) + " could not " + attempt + ": " +
+                         reason(api_, status)};
+}
+
+Error Device::unsupported(int index, const char* attempt) const {
+  return {ErrorCode::kUnsupported, name_ + ":" + std::to_string(index) + " cannot " + attempt +
+                                       ": its plugin has no such entry"};
+}
+
+MappedRange::MappedRange(const Device& device, int index, void* data, size_t bytes) noexcept
+    : device_(&device), index_(index), data_(static_cast<std::byte*>(data)), bytes_(bytes) {}
+
+MappedRange::MappedRange(MappedRange&& other) noexcept { *this = std::move(other); }
+
+MappedRange& MappedRange::operator=(MappedRange&& other) noexcept {
+  if (this == &other) return *this;
+  reset();
+  device_ = std::exchange(other.device_, nullptr);
+  index_ = other.index_;
+  data_ = std::exchange(other.data_, nullptr);
+  bytes_ = std::exchange(other.bytes_, 0);
+  return *this;
+}
+
+MappedRange::~MappedRange() { reset(); }
+
+void MappedRange::reset() noexcept {
+  if (device_ == nullptr) return;
+  const int status = device_->api_.unmap(index_, data_);
+  if (const auto error = device_->check(status, index_, "unmap memory")) log_warn(error->message);
+  device_ = nullptr;
+}
+
+ImportedRange::ImportedRange(const Device& device, int index, void* data, size_t bytes) noexcept
+    : device_(&device), index_(index), data_(static_cast<std::byte*>(data)), bytes_(bytes) {}
+
+ImportedRange::ImportedRange(ImportedRange&& other) noexcept { *this = std::move(other); }
+
+ImportedRange& ImportedRange::operator=(ImportedRange&& other) noexcept {
+  if (this == &other) return *this;
+  reset();
+  device_ = std::exchange(other.device_, nullptr);
+  index_ = other.index_;
+  data_ = std::exchange(other.data_, nullptr);
+  bytes_ = std::exchange(other.bytes_, 0);
+  return *this;
+}
+
+ImportedRange::~ImportedRange() { reset(); }
+
+void ImportedRange::reset() noexcept {
+  if (device_ == nullptr) return;
+  const int status = device_->api_.ipc_close(index_, data_);
+  if (const auto error = device_->check(status, index_, "close imported memory"))
+    log_warn(error->message);
+  device_ = nullptr;
+}
+
+}  // namespace hccl_like

@@ -1,0 +1,147 @@
+#pragma once
+// A kind of device as the layers above see it: a plugin's table with a lifetime, sentences for errors, and guards.
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "core/result.h"
+#include "device/plugin.h"
+
+namespace hccl_like {
+
+struct DeviceInfo {
+  uint64_t caps = 0;   // HCD_CAP_...
+  int numa_node = -1;  // -1: not known
+  std::string uuid;    // empty: not known
+  std::string pci;     // empty: not on PCI
+
+  bool has(uint64_t cap) const noexcept { return (caps & cap) != 0; }
+};
+
+class MappedRange;
+class ImportedRange;
+
+// Memory that another process of this host may import: where the range lies in what it will see.
+struct ExportedRange {
+  hcd_ipc_handle handle{};
+  uint64_t offset = 0;
+};
+
+// One plugin, initialised, with all devices that it serves: every call names one by its index, as torch counts them.
+// Any thread may call anything. Nothing here blocks but `synchronize`, and copies without HCD_CAP_ASYNC_COPY.
+//
+// What the device cannot do gives kUnsupported without calling the plugin; ask can_...() where that decides a path.
+// A failure of the plugin gives kDevice with the plugin's own sentence. Must outlive all ranges and queued work.
+class Device {
+ public:
+  // Loads the shared library and initialises it. Throws kDevice with what to do if that fails. The library stays in
+  // memory for good: a plugin's threads may run its code until the process ends.
+  static std::unique_ptr<Device> load(const std::string& library_path);
+
+  // Initialises the plugin behind a table, which must live as long as this object. Throws kDevice.
+  explicit Device(const hcd_api& api);
+  ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  // The type's name in torch, "sim".
+  const std::string& name() const noexcept { return name_; }
+  Result<DeviceInfo> info(int index) const;
+
+  bool can_translate_streams() const noexcept { return api_.stream_from_torch != nullptr; }
+  bool can_map() const noexcept { return api_.map != nullptr; }
+  bool can_queue_functions() const noexcept { return api_.host_func != nullptr; }
+  bool can_wait_on_words() const noexcept { return api_.stream_wait_value != nullptr; }
+  bool can_export() const noexcept { return api_.ipc_export != nullptr; }
+
+  // The plugin's stream for a torch stream: its id, and its native handle or null.
+  Result<hcd_stream> stream_from_torch(int index, int64_t stream_id, void* native) const;
+  // Blocks until everything queued on the stream so far is done and visible to the host.
+  [[nodiscard]] std::optional<Error> synchronize(int index, hcd_stream stream) const;
+
+  // In stream order. With HCD_CAP_ASYNC_COPY the host memory is borrowed until the stream has passed.
+  [[nodiscard]] std::optional<Error> copy_to_host(int index, void* host, hcd_ref from, size_t bytes,
+                                                  hcd_stream stream) const;
+  [[nodiscard]] std::optional<Error> copy_from_host(int index, hcd_ref to, const void* host,
+                                                    size_t bytes, hcd_stream stream) const;
+
+  // The host's view of a range, until the guard ends. Order yourself after the device's work first; unless the device
+  // has HCD_CAP_COHERENT_MAP, it must leave the range alone meanwhile.
+  Result<MappedRange> map(int index, hcd_ref ref, size_t bytes) const;
+
+  // Queues fn(arg) after all earlier work of the stream; later work waits for it. `fn` may block, and must not call the
+  // device. `arg` is borrowed until then.
+  [[nodiscard]] std::optional<Error> host_function(int index, hcd_stream stream, void (*fn)(void*),
+                                                   void* arg) const;
+
+  // Queues a wait until *word >= value, and a store to it. The word must outlive the queued work.
+  [[nodiscard]] std::optional<Error> wait_for_word(int index, hcd_stream stream,
+                                                   const volatile uint64_t* word,
+                                                   uint64_t value) const;
+  [[nodiscard]] std::optional<Error> write_word(int index, hcd_stream stream,
+                                                volatile uint64_t* word, uint64_t value) const;
+
+  Result<ExportedRange> export_range(int index, hcd_ref ref, size_t bytes) const;
+  // What another process exported, mapped here until the guard ends.
+  Result<ImportedRange> import_range(int index, const hcd_ipc_handle& handle) const;
+
+ private:
+  friend class MappedRange;
+  friend class ImportedRange;
+
+  std::optional<Error> check(int status, int index, const char* attempt) const;
+  Error unsupported(int index, const char* attempt) const;
+
+  hcd_api api_;  // complete: null where the plugin has no entry
+  std::string name_;
+};
+
+// Owner of a mapping of device memory.
+class MappedRange {
+ public:
+  MappedRange() noexcept = default;
+  MappedRange(MappedRange&& other) noexcept;
+  MappedRange& operator=(MappedRange&& other) noexcept;
+  ~MappedRange();
+
+  std::byte* data() const noexcept { return data_; }
+  size_t size() const noexcept { return bytes_; }
+  // Ends it now; empty afterwards.
+  void reset() noexcept;
+
+ private:
+  friend class Device;
+  MappedRange(const Device& device, int index, void* data, size_t bytes) noexcept;
+
+  const Device* device_ = nullptr;  // null: nothing to unmap
+  int index_ = 0;
+  std::byte* data_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+// Owner of a mapping of another process's device memory.
+class ImportedRange {
+ public:
+  ImportedRange() noexcept = default;
+  ImportedRange(ImportedRange&& other) noexcept;
+  ImportedRange& operator=(ImportedRange&& other) noexcept;
+  ~ImportedRange();
+
+  std::byte* data() const noexcept { return data_; }
+  size_t size() const noexcept { return bytes_; }
+  // Ends it now; empty afterwards.
+  void reset() noexcept;
+
+ private:
+  friend class Device;
+  ImportedRange(const Device& device, int index, void* data, size_t bytes) noexcept;
+
+  const Device* device_ = nullptr;  // null: nothing to close
+  int index_ = 0;
+  std::byte* data_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+}  // namespace hccl_like

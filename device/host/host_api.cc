@@ -1,0 +1,74 @@
+#include "device/host/host_api.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+
+namespace hccl_like {
+namespace {
+
+thread_local const char* last_failure = "";
+
+int fail(int status, const char* sentence) {
+  last_failure = sentence;
+  return status;
+}
+
+std::byte* address(hcd_ref ref) { return static_cast<std::byte*>(ref.base) + ref.offset; }
+
+int init() { return HCD_OK; }
+void fini() {}
+const char* last_error() { return last_failure; }
+
+int device_info(int, hcd_device_info* out) {
+  hcd_device_info info{};
+  info.size = out->size;
+  info.caps = HCD_CAP_HOST_DEREF | HCD_CAP_COHERENT_MAP | HCD_CAP_FORK_SAFE;
+  info.numa_node = -1;
+  std::memcpy(out, &info, std::min(out->size, sizeof(info)));
+  return HCD_OK;
+}
+
+int stream_sync(int, hcd_stream stream) {
+  return stream == 0 ? HCD_OK : fail(HCD_INVALID, "the CPU has no streams; pass 0");
+}
+
+int copy(void* to, const void* from, size_t bytes, hcd_stream stream) {
+  if (stream != 0) return fail(HCD_INVALID, "the CPU has no streams; pass 0");
+  if (bytes != 0) std::memcpy(to, from, bytes);  // not even a null pointer may go to memcpy
+  return HCD_OK;
+}
+
+int copy_d2h(int, void* host, hcd_ref from, size_t bytes, hcd_stream stream) {
+  return copy(host, address(from), bytes, stream);
+}
+int copy_h2d(int, hcd_ref to, const void* host, size_t bytes, hcd_stream stream) {
+  return copy(address(to), host, bytes, stream);
+}
+
+int map(int, hcd_ref ref, size_t, void** host) {
+  *host = address(ref);
+  return HCD_OK;
+}
+int unmap(int, void*) { return HCD_OK; }
+
+// Entries that are not named are null: no streams, hence nothing to queue on them; and torch's CPU memory is private.
+constexpr hcd_api kApi = {
+    .size = sizeof(hcd_api),
+    .name = "cpu",
+    .init = init,
+    .fini = fini,
+    .last_error = last_error,
+    .device_info = device_info,
+    .stream_sync = stream_sync,
+    .copy_d2h = copy_d2h,
+    .copy_h2d = copy_h2d,
+    .map = map,
+    .unmap = unmap,
+};
+
+}  // namespace
+
+const hcd_api& host_api() noexcept { return kApi; }
+
+}  // namespace hccl_like
