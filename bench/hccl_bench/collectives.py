@@ -76,6 +76,11 @@ class Collective:
         return (part, whole) if self.receive_shares else (whole, part)
 
 
+# torch 2.13 renamed two calls and warns about the old names.
+_gather_single = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+_reduce_scatter_single = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+
+
 def _one(work) -> list:
     return [work]
 
@@ -93,11 +98,11 @@ def _broadcast(case, send, receive, group):
 
 
 def _all_gather(case, send, receive, group):
-    return _one(dist.all_gather_into_tensor(receive, send, group=group, async_op=True))
+    return _one(_gather_single(receive, send, group=group, async_op=True))
 
 
 def _reduce_scatter(case, send, receive, group):
-    return _one(dist.reduce_scatter_tensor(receive, send, REDUCTIONS[case.op], group=group, async_op=True))
+    return _one(_reduce_scatter_single(receive, send, REDUCTIONS[case.op], group=group, async_op=True))
 
 
 def _alltoall(case, send, receive, group):

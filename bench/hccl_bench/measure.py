@@ -107,7 +107,7 @@ def run(collective: Collective, case: Case, form: str, subjects: list[Subject], 
                 timing.wrong = (timing.wrong or 0) + runner.check(salt)
             runner.settle(args.warmup_iters)
         except (RuntimeError, ValueError, TypeError, NotImplementedError) as error:
-            timing.error = f"{subject.name}, {collective.name}, {case.kind.name}, {case.op}: {error}".split("\n")[0]
+            timing.error = str(error).split("\n")[0]
             continue
         runners.append((runner, timing))
 

@@ -1,6 +1,6 @@
 """Time and bus bandwidth over size, for the results of one run or of several."""
 
-from .output import headline
+from .output import headline, readable
 
 
 def series(record: dict):
@@ -21,7 +21,6 @@ def draw(records: list[dict], target: str) -> None:
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
-    from matplotlib.ticker import EngFormatter
 
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(12, 5), layout="constrained")
     for record in records:
@@ -30,9 +29,11 @@ def draw(records: list[dict], target: str) -> None:
             right.plot(sizes, bandwidths, marker="o", markersize=4, label=label)
     left.set(ylabel="median time, us", yscale="log", title="Time")
     right.set(ylabel="busbw, GB/s", title="Bus bandwidth")
+    ticks = sorted({row["size"] for record in records for row in record["results"] if row["size"]})
+    ticks = ticks[:: -(-len(ticks) // 14) or 1]  # more would not be readable
     for axes in (left, right):
         axes.set_xscale("log", base=2)
-        axes.xaxis.set_major_formatter(EngFormatter(unit="B", sep=" "))
+        axes.set_xticks(ticks, [readable(size) for size in ticks], rotation=45, ha="right")
         axes.set_xlabel("size")
         axes.grid(alpha=0.3)
         axes.legend(fontsize=8)

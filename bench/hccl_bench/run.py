@@ -6,7 +6,7 @@ import os
 import torch
 import torch.distributed as dist
 
-from . import machine, measure, options, output
+from . import launch, machine, measure, options, output
 from .collectives import COLLECTIVES, Case
 from .types import REDUCTIONS, TYPES, allowed, type_named
 
@@ -47,7 +47,10 @@ class Benchmark:
             os.sched_setaffinity(0, {cores[int(os.environ.get("LOCAL_RANK", 0)) % len(cores)]})
         torch.set_num_threads(1)  # the ranks share the cores
         device = pick_device(args.device)
-        dist.init_process_group(args.backend, timeout=TIMEOUT)
+        store = launch.store()
+        rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        dist.init_process_group(args.backend, timeout=TIMEOUT, **(
+            {"store": store, "rank": rank, "world_size": ranks} if store else {}))
         self.rank, self.ranks = dist.get_rank(), dist.get_world_size()
         # Statistics go over a group of their own, so that a broken backend can't report itself well.
         self.control = dist.new_group(backend="gloo")
@@ -56,7 +59,7 @@ class Benchmark:
             # gloo knows no accelerator: it gets host tensors and is spared the copies.
             where = torch.device("cpu") if args.compare == "gloo" else device
             self.subjects.append(measure.Subject(args.compare, dist.new_group(backend=args.compare), where))
-        self.errors = []
+        self.errors = {}  # (backend, message) -> the rows it spoilt
 
     def say(self, text: str) -> None:
         if self.rank == 0:
@@ -120,12 +123,14 @@ class Benchmark:
                "foreign": machine.foreign(mine["load"][0], mine["load"][1], sum(e["load"][2] for e in everyone))}
         for form in collective.forms:
             row[form] = self.combined(row["size"], [e[form] for e in everyone])
+            for timing, subject in ((t, s) for e in everyone for t, s in zip(e[form], self.subjects)):
+                if timing["error"]:
+                    spoilt = self.errors.setdefault((subject.name, timing["error"]), [])
+                    spoilt += [f"{kind.name} {op}"] if f"{kind.name} {op}" not in spoilt else []
         return row
 
     def combined(self, size: int, everyone: list) -> dict | None:
         """One form of a row from all ranks' timings: `everyone[rank][subject]`."""
-        for timings in everyone:
-            self.errors += [t["error"] for t in timings if t["error"] and t["error"] not in self.errors]
         ours = [timings[0] for timings in everyone]
         if any(t["error"] for t in ours):
             return None
@@ -147,11 +152,12 @@ class Benchmark:
         blocks = [row[form] for row in rows for form in output.FORMS if row[form]]
         record["out_of_bounds"] = sum(b["wrong"] or 0 for b in blocks)
         record["average_bus_bandwidth"] = sum(b["busbw"] for b in blocks) / max(1, len(blocks))
-        record["errors"] = self.errors
-        failed = record["out_of_bounds"] > 0 or any(error.startswith(args.backend + ",") for error in self.errors)
-        for error in self.errors:
+        record["errors"] = [f"{name}: {message} ({', '.join(spoilt)})" for (name, message), spoilt in self.errors.items()]
+        for error in record["errors"]:
             self.say(f"# N/A: {error}")
-        self.say(f"# Out of bounds values : {record['out_of_bounds']} {'FAILED' if failed else 'OK'}")
+        verdict = "FAILED" if record["out_of_bounds"] else "OK"
+        failed = record["out_of_bounds"] > 0 or any(name == args.backend for name, _ in self.errors)
+        self.say(f"# Out of bounds values : {record['out_of_bounds']} {verdict}")
         self.say(f"# Avg bus bandwidth    : {record['average_bus_bandwidth']:.5g}")
         theirs = sum(b.get("reference_wrong") or 0 for b in blocks)
         if theirs:

@@ -58,14 +58,12 @@ BITWISE = ("band", "bor", "bxor")
 
 
 def allowed(kind: Type, op: str) -> bool:
-    """Whether the reduction means anything for the type."""
+    """Whether torch.distributed defines the reduction for the type."""
     if op in BITWISE:
         return not kind.is_float
-    if op in ("min", "max"):
-        return not kind.dtype.is_complex
-    if op == "avg":
-        return kind.is_float
-    return True
+    if kind.dtype.is_complex:
+        return op in ("sum", "avg")
+    return op != "avg" or kind.is_float
 
 
 def type_named(name: str) -> Type:
