@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <climits>
 #include <cstring>
 
 namespace hccl_like {
@@ -19,6 +20,8 @@ namespace {
 
 constexpr size_t kLargestPeek = 4096;
 constexpr size_t kPiecesPerCall = 16;
+// A receive buffer below two of loopback's 64 KiB segments makes every segment wait for a timer.
+constexpr size_t kSmallestSocketBuffer = 128 * 1024;
 
 bool would_block(int error_number) { return error_number == EAGAIN || error_number == EWOULDBLOCK; }
 
@@ -39,8 +42,9 @@ TcpWire::TcpWire(Fd socket, Poller& poller, const TcpOptions& options, std::stri
   buffer_ = std::make_unique_for_overwrite<std::byte[]>(capacity_);
   set_option(socket_.get(), IPPROTO_TCP, TCP_NODELAY, 1);
   if (options.socket_buffer_bytes > 0) {
-    set_option(socket_.get(), SOL_SOCKET, SO_SNDBUF, static_cast<int>(options.socket_buffer_bytes));
-    set_option(socket_.get(), SOL_SOCKET, SO_RCVBUF, static_cast<int>(options.socket_buffer_bytes));
+    const auto bytes = static_cast<int>(std::clamp<size_t>(options.socket_buffer_bytes, kSmallestSocketBuffer, INT_MAX));
+    set_option(socket_.get(), SOL_SOCKET, SO_SNDBUF, bytes);
+    set_option(socket_.get(), SOL_SOCKET, SO_RCVBUF, bytes);
   }
   interest_ = EPOLLIN;
   poller_.watch(socket_.get(), interest_, *this);
@@ -96,13 +100,11 @@ std::span<const std::byte> TcpWire::peek(size_t want) {
     make_room(want);
     if (tail_ < capacity_) receive({});
   }
-  seen_ = buffered();
   return {buffer_.get() + head_, buffered()};
 }
 
 void TcpWire::release(size_t bytes) {
   head_ += bytes;
-  seen_ -= std::min(seen_, bytes);
   if (head_ == tail_) head_ = tail_ = 0;
 }
 
@@ -178,16 +180,18 @@ bool TcpWire::flush() {
 
 bool TcpWire::prepare_sleep(bool for_space) {
   if (ended_) return true;
-  if (buffered() > seen_) return false;
-  // With a full buffer that the owner does not want to empty now, further bytes are no reason to wake.
-  const bool full = buffered() == capacity_;
-  if (readable_ && !full) return false;
-  pollfd now{socket_.get(), static_cast<short>((full ? 0 : POLLIN) | (for_space ? POLLOUT : 0)), 0};
-  if (::poll(&now, 1, 0) > 0) {
-    if (now.revents & ~POLLOUT) readable_ = true;
+  const unsigned space = for_space ? static_cast<unsigned>(EPOLLOUT) : 0u;
+  if (buffered() > 0) {
+    // An owner that leaves a full buffer as it is (it waits for its own caller) may sleep nevertheless; further bytes in
+    // the kernel are then no reason to wake.
+    if (buffered() == capacity_) set_interest(space);
     return false;
   }
-  set_interest((full ? 0u : static_cast<unsigned>(EPOLLIN)) | (for_space ? static_cast<unsigned>(EPOLLOUT) : 0u));
+  pollfd now{socket_.get(), static_cast<short>(POLLIN | (for_space ? POLLOUT : 0)), 0};
+  const bool already = ::poll(&now, 1, 0) > 0;
+  readable_ = already && (now.revents & ~POLLOUT) != 0;
+  if (already) return false;
+  set_interest(EPOLLIN | space);
   return true;
 }
 

@@ -51,7 +51,6 @@ class TcpWire final : public Wire, private Pollable {
   const size_t capacity_;
   size_t head_ = 0;
   size_t tail_ = 0;
-  size_t seen_ = 0;  // how many of them the owner was shown: it sleeps until there are more
 
   bool readable_ = true;  // the kernel may hold bytes: set by the poller, cleared when a receive ran dry
   unsigned interest_ = 0;
