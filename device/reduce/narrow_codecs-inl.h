@@ -49,9 +49,10 @@ struct Converted {
   static HWY_INLINE auto factor(double value) { return hn::Set(kFloats, narrow_factor(value)); }
 };
 
-// The upper half of a float32 is a bfloat16. Rounds to nearest even: adds half a unit of the last place that stays, less
-// one if that place is even. A NaN needs no special care: its low half is zero, because it was widened from 16 bits or
-// made by the processor, so nothing carries into its upper half.
+// The upper half of a float32 is a bfloat16. Rounds to nearest even: adds half a unit of the last
+// place that stays, less one if that place is even. A NaN needs no special care: its low half is
+// zero, because it was widened from 16 bits or made by the processor, so nothing carries into its
+// upper half.
 template <class V>
 HWY_INLINE auto round_to_upper_half(V v) {
   const hn::RebindToUnsigned<hn::DFromV<V>> d;

@@ -1,0 +1,247 @@
+#pragma once
+// What every device plugin must do, as tests. A plugin is put to them with
+//
+//   INSTANTIATE_TEST_SUITE_P(Sim, PluginContract, ::testing::Values(PluginUnderTest{...}), plugin_name);
+//
+// in a test executable that links GoogleTest. Everything goes through the table; optional entries that are null, or that
+// say HCD_UNSUPPORTED, skip their test.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "device/device.h"
+
+namespace hccl_like {
+
+// A plugin, and what its interface leaves to torch: memory and streams.
+struct PluginUnderTest {
+  std::string name;
+  const hcd_api* api;
+  // Memory of device 0: what storage().data_ptr() would be.
+  std::function<void*(size_t bytes)> allocate;
+  std::function<void(void* base)> free;
+  // Streams of device 0 to test; 0 stands for none.
+  std::vector<hcd_stream> streams;
+};
+
+inline std::string plugin_name(const ::testing::TestParamInfo<PluginUnderTest>& plugin) {
+  return plugin.param.name;
+}
+inline void PrintTo(const PluginUnderTest& plugin, std::ostream* out) { *out << plugin.name; }
+
+class PluginContract : public ::testing::TestWithParam<PluginUnderTest> {
+ protected:
+  static constexpr size_t kBytes = 70'001;  // odd, and several pages
+  static constexpr int kIndex = 0;
+
+  PluginContract() : device_(*GetParam().api), base_(GetParam().allocate(kBytes)) {}
+  ~PluginContract() override { GetParam().free(base_); }
+
+  hcd_ref at(uint64_t offset) const { return {base_, offset}; }
+
+  static std::vector<unsigned char> pattern(size_t bytes, unsigned seed) {
+    std::vector<unsigned char> data(bytes);
+    for (size_t i = 0; i < bytes; ++i)
+      data[i] = static_cast<unsigned char>(i * 31 + i / 251 + seed);
+    return data;
+  }
+
+  void write(uint64_t offset, const std::vector<unsigned char>& data, hcd_stream stream) {
+    throw_if(device_.copy_from_host(kIndex, at(offset), data.data(), data.size(), stream));
+    throw_if(device_.synchronize(kIndex, stream));
+  }
+  std::vector<unsigned char> read(uint64_t offset, size_t bytes, hcd_stream stream) {
+    std::vector<unsigned char> data(bytes);
+    throw_if(device_.copy_to_host(kIndex, data.data(), at(offset), bytes, stream));
+    throw_if(device_.synchronize(kIndex, stream));
+    return data;
+  }
+
+  Device device_;
+  void* base_;
+};
+
+TEST_P(PluginContract, HasTheMandatoryEntries) {
+  const hcd_api& api = *GetParam().api;
+  EXPECT_GE(api.size, offsetof(hcd_api, copy_h2d) + sizeof(api.copy_h2d));
+  EXPECT_FALSE(device_.name().empty());
+  EXPECT_NE(api.last_error(), nullptr);
+}
+
+TEST_P(PluginContract, FillsNoMoreOfTheInfoThanTheCallerHas) {
+  const hcd_api& api = *GetParam().api;
+  if (!HCD_HAS(&api, device_info)) GTEST_SKIP() << "no device_info";
+  hcd_device_info info;
+  std::memset(&info, 0xa5, sizeof(info));
+  info.size = offsetof(hcd_device_info, uuid);
+  ASSERT_EQ(api.device_info(kIndex, &info), HCD_OK) << api.last_error();
+  EXPECT_EQ(static_cast<unsigned char>(info.uuid[0]), 0xa5);
+  EXPECT_EQ(static_cast<unsigned char>(info.pci[15]), 0xa5);
+  EXPECT_TRUE(device_.info(kIndex).ok());
+}
+
+TEST_P(PluginContract, CopiesAnyRange) {
+  for (const hcd_stream stream : GetParam().streams) {
+    const auto all = pattern(kBytes, 7);
+    write(0, all, stream);
+    EXPECT_EQ(read(0, kBytes, stream), all);
+    for (const size_t offset : {size_t{1}, size_t{4095}, size_t{4096}, size_t{69'999}}) {
+      const size_t bytes = std::min(kBytes - offset, size_t{4097});
+      const std::vector<unsigned char> part(all.begin() + static_cast<long>(offset),
+                                            all.begin() + static_cast<long>(offset + bytes));
+      EXPECT_EQ(read(offset, bytes, stream), part) << "at " << offset;
+    }
+  }
+}
+
+TEST_P(PluginContract, WritesOnlyTheRange) {
+  for (const hcd_stream stream : GetParam().streams) {
+    auto expected = pattern(kBytes, 1);
+    write(0, expected, stream);
+    const auto part = pattern(33, 99);
+    write(1001, part, stream);
+    std::copy(part.begin(), part.end(), expected.begin() + 1001);
+    EXPECT_EQ(read(0, kBytes, stream), expected);
+  }
+}
+
+TEST_P(PluginContract, CopiesNothing) {
+  for (const hcd_stream stream : GetParam().streams) {
+    EXPECT_FALSE(device_.copy_from_host(kIndex, at(5), nullptr, 0, stream));
+    EXPECT_FALSE(device_.copy_to_host(kIndex, nullptr, at(kBytes), 0, stream));
+    EXPECT_FALSE(device_.synchronize(kIndex, stream));
+  }
+}
+
+TEST_P(PluginContract, MapsTheSameMemory) {
+  if (!device_.can_map()) GTEST_SKIP() << "no map";
+  const hcd_stream stream = GetParam().streams.front();
+  auto expected = pattern(kBytes, 3);
+  write(0, expected, stream);
+  {
+    Result<MappedRange> range = device_.map(kIndex, at(777), 5000);
+    ASSERT_TRUE(range.ok()) << range.error();
+    EXPECT_EQ(std::memcmp(range.value().data(), expected.data() + 777, 5000), 0);
+    range.value().data()[4999] = std::byte{0x42};
+  }
+  expected[777 + 4999] = 0x42;
+  EXPECT_EQ(read(0, kBytes, stream), expected);
+}
+
+TEST_P(PluginContract, MapsTwoRangesAtOnce) {
+  if (!device_.can_map()) GTEST_SKIP() << "no map";
+  const auto expected = pattern(kBytes, 4);
+  write(0, expected, GetParam().streams.front());
+  const MappedRange first = device_.map(kIndex, at(0), 100).value();
+  MappedRange second = device_.map(kIndex, at(50), 100).value();
+  EXPECT_EQ(std::memcmp(second.data(), expected.data() + 50, 100), 0);
+  second.reset();
+  EXPECT_EQ(std::memcmp(first.data(), expected.data(), 100), 0);
+}
+
+// Both copies borrow the same host memory, and the function between them changes it: only this order gives this result.
+TEST_P(PluginContract, RunsHostFunctionsInStreamOrder) {
+  if (!device_.can_queue_functions()) GTEST_SKIP() << "no host_func";
+  for (const hcd_stream stream : GetParam().streams) {
+    if (stream == 0) continue;
+    struct Shared {
+      std::atomic<bool> may_run{false};
+      std::vector<unsigned char> data;
+    } shared{.data = pattern(kBytes, 1)};
+    const auto change = [](void* arg) {
+      auto& s = *static_cast<Shared*>(arg);
+      while (!s.may_run.load()) std::this_thread::yield();
+      for (unsigned char& byte : s.data) byte = static_cast<unsigned char>(byte + 1);
+    };
+    auto expected = shared.data;
+    for (unsigned char& byte : expected) byte = static_cast<unsigned char>(byte + 1);
+    throw_if(device_.host_function(kIndex, stream, change, &shared));
+    throw_if(device_.copy_from_host(kIndex, at(0), shared.data.data(), kBytes, stream));
+    shared.may_run = true;
+    throw_if(device_.synchronize(kIndex, stream));
+    EXPECT_EQ(read(0, kBytes, stream), expected);
+  }
+}
+
+TEST_P(PluginContract, KeepsTheOrderOfHostFunctions) {
+  if (!device_.can_queue_functions()) GTEST_SKIP() << "no host_func";
+  for (const hcd_stream stream : GetParam().streams) {
+    if (stream == 0) continue;
+    struct Note {
+      std::vector<int>* order;
+      int number;
+    };
+    std::vector<int> order, expected;
+    std::vector<Note> notes;
+    for (int i = 0; i < 100; ++i) notes.push_back({&order, i}), expected.push_back(i);
+    const auto note = [](void* arg) {
+      static_cast<Note*>(arg)->order->push_back(static_cast<Note*>(arg)->number);
+    };
+    for (Note& n : notes) throw_if(device_.host_function(kIndex, stream, note, &n));
+    throw_if(device_.synchronize(kIndex, stream));
+    EXPECT_EQ(order, expected);
+  }
+}
+
+TEST_P(PluginContract, WaitsForWordsAndWritesThem) {
+  if (!device_.can_wait_on_words()) GTEST_SKIP() << "no stream_wait_value";
+  for (const hcd_stream stream : GetParam().streams) {
+    if (stream == 0) continue;
+    uint64_t gate = 0, passed = 0;
+    throw_if(device_.wait_for_word(kIndex, stream, &gate, 3));
+    throw_if(device_.write_word(kIndex, stream, &passed, 11));
+    const std::atomic_ref<uint64_t> gate_word(gate), passed_word(passed);
+    gate_word.store(2);
+    EXPECT_EQ(passed_word.load(), 0u);
+    gate_word.store(4);  // more than asked for is enough
+    throw_if(device_.synchronize(kIndex, stream));
+    EXPECT_EQ(passed_word.load(), 11u);
+  }
+}
+
+TEST_P(PluginContract, ExportsWhatAnImportShows) {
+  if (!device_.can_export()) GTEST_SKIP() << "no ipc_export";
+  const auto expected = pattern(kBytes, 5);
+  write(0, expected, GetParam().streams.front());
+  Result<ExportedRange> exported = device_.export_range(kIndex, at(123), 1000);
+  ASSERT_TRUE(exported.ok()) << exported.error();
+  Result<ImportedRange> imported = device_.import_range(kIndex, exported.value().handle);
+  if (!imported.ok())
+    GTEST_SKIP() << imported.error();  // a process need not be able to import from itself
+  ASSERT_GE(imported.value().size(), exported.value().offset + 1000);
+  EXPECT_EQ(
+      std::memcmp(imported.value().data() + exported.value().offset, expected.data() + 123, 1000),
+      0);
+}
+
+TEST_P(PluginContract, ServesSeveralThreads) {
+  const hcd_stream stream = GetParam().streams.back();
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (unsigned t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (unsigned round = 0; round < 20; ++round) {
+        const auto data = pattern(1000, t * 50 + round);
+        write(t * 1000, data, stream);
+        if (read(t * 1000, 1000, stream) != data) ++wrong;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST_P(PluginContract, StartsAgainAfterItsEnd) {
+  const hcd_api& api = *GetParam().api;
+  api.fini();
+  EXPECT_EQ(api.init(), HCD_OK) << api.last_error();
+}
+
+}  // namespace hccl_like
