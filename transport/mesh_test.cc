@@ -1,0 +1,506 @@
+#include "transport/mesh.h"
+
+#include <dirent.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <numeric>
+#include <set>
+#include <sstream>
+#include <thread>
+
+#include "core/error.h"
+#include "transport/address.h"
+#include "transport/bootstrap_upgrade.h"
+#include "transport/testing/local_store.h"
+#include "transport/testing/run_ranks.h"
+
+namespace hccl_like {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+Config config_with(std::vector<std::string> transports) {
+  Config config;
+  config.transports = std::move(transports);
+  return config;
+}
+
+size_t open_descriptors() {
+  size_t count = 0;
+  DIR* directory = ::opendir("/proc/self/fd");
+  while (::readdir(directory) != nullptr) ++count;
+  ::closedir(directory);
+  return count;
+}
+
+// One rank: a poller, a mesh, and what a driver does with them.
+struct Rank {
+  explicit Rank(const Config& config) : mesh(config, poller) {}
+
+  std::vector<Link*> join(Store& store, int rank, int size, seconds patience = seconds(20)) {
+    const Deadline deadline = Deadline::after(patience);
+    roster = mesh.exchange(store, rank, size, deadline);
+    return mesh.connect(roster.members, rank, deadline, {});
+  }
+  void drive(const std::function<bool()>& done) {
+    while (!done()) {
+      poller.poll();
+      mesh.poll();
+      bool moved = false;
+      for (const auto& link : mesh.links()) moved |= link->progress();
+      if (!moved) poller.sleep(Deadline::after(milliseconds(1)));
+    }
+  }
+
+  Poller poller;
+  Mesh mesh;
+  Roster roster;
+};
+
+std::vector<uint32_t> payload(int from, int to, size_t count) {
+  std::vector<uint32_t> data(count);
+  std::iota(data.begin(), data.end(), static_cast<uint32_t>(from * 1'000'003 + to * 10'007));
+  return data;
+}
+
+// Everybody sends everybody `count` numbers and checks what comes. Throws what is wrong.
+void all_to_all(Rank& self, const std::vector<Link*>& links, int rank, size_t count, uint32_t sequence = 1) {
+  const auto size = static_cast<int>(links.size());
+  std::vector<std::vector<uint32_t>> out(links.size()), in(links.size());
+  std::vector<Send> sends(links.size());
+  std::vector<Recv> receives(links.size());
+  uint32_t pending = 0;
+  for (int peer = 0; peer < size; ++peer) {
+    const auto i = static_cast<size_t>(peer);
+    if (peer == rank) continue;
+    out[i] = payload(rank, peer, count);
+    in[i].resize(count);
+    const Tag tag{.communicator = self.roster.communicator, .sequence = sequence};
+    sends[i].tag = receives[i].tag = tag;
+    sends[i].fingerprint = receives[i].fingerprint = 77;
+    sends[i].bytes = receives[i].bytes = count * sizeof(uint32_t);
+    sends[i].pending = receives[i].pending = &pending;
+    sends[i].from.add(reinterpret_cast<std::byte*>(out[i].data()), sends[i].bytes);
+    receives[i].into.add(reinterpret_cast<std::byte*>(in[i].data()), receives[i].bytes);
+    pending += 2;
+    links[i]->post(receives[i]);
+    links[i]->post(sends[i]);
+  }
+  const Deadline deadline = Deadline::after(seconds(20));
+  self.drive([&] {
+    for (Link* link : links)
+      if (link != nullptr && link->failure() != nullptr) throw Exception(*link->failure());
+    if (deadline.expired()) throw_error(ErrorCode::kTimeout, std::to_string(pending) + " messages are missing");
+    return pending == 0;
+  });
+  for (int peer = 0; peer < size; ++peer)
+    if (peer != rank && in[static_cast<size_t>(peer)] != payload(peer, rank, count))
+      throw_error(ErrorCode::kMismatch, "wrong numbers from rank " + std::to_string(peer));
+}
+
+void expect_all_transports(const std::vector<Link*>& links, std::string_view transport) {
+  for (const Link* link : links)
+    if (link != nullptr && link->transport() != transport)
+      throw_error(ErrorCode::kMismatch, "a link over " + std::string(link->transport()));
+}
+
+class MeshOver : public testing::TestWithParam<std::tuple<std::string, int>> {};
+
+TEST_P(MeshOver, JoinsEveryRankWithEveryOther) {
+  const auto& [transport, size] = GetParam();
+  const auto outcomes = run_ranks(size, [&](int rank, Store& store) {
+    Rank self(config_with({transport}));
+    const auto links = self.join(store, rank, size);
+    expect_all_transports(links, transport);
+    all_to_all(self, links, rank, 1);
+    all_to_all(self, links, rank, 100'003, 2);
+    return 0;
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << to_string(outcomes);
+}
+
+std::vector<std::string> built_transports() {
+  return has_shm() ? std::vector<std::string>{"shm", "tcp"} : std::vector<std::string>{"tcp"};
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, MeshOver,
+                         testing::Combine(testing::ValuesIn(built_transports()), testing::Values(1, 2, 3, 5, 8)),
+                         [](const auto& test) {
+                           return std::get<0>(test.param) + std::to_string(std::get<1>(test.param));
+                         });
+
+TEST(Mesh, ChoosesPeerByPeerWhereRanksDiffer) {
+  // Ranks 0 and 1 take shared memory where they can, rank 2 speaks tcp only.
+  const auto outcomes = run_ranks(3, [](int rank, Store& store) {
+    Rank self(config_with(rank == 2 ? std::vector<std::string>{"tcp"} : std::vector<std::string>{"shm", "tcp"}));
+    const auto links = self.join(store, rank, 3);
+    all_to_all(self, links, rank, 12'345);
+    for (size_t peer = 0; peer < 3; ++peer) {
+      if (links[peer] == nullptr) continue;
+      const bool shm = has_shm() && rank != 2 && peer != 2;
+      if (links[peer]->transport() != (shm ? "shm" : "tcp")) return 3;
+      const std::string text = self.mesh.describe(*links[peer]);
+      if (text.find("(same host)") == std::string::npos) throw std::runtime_error(text);
+    }
+    return 0;
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << to_string(outcomes);
+}
+
+TEST(Mesh, AgreesOnACommunicatorThatNobodyHadBefore) {
+  LocalStore store;
+  std::set<uint64_t> seen;
+  for (int generation = 0; generation < 3; ++generation) {
+    std::vector<uint64_t> drawn(3);
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < 3; ++rank)
+      threads.emplace_back([&, rank] {
+        Rank self(config_with({"tcp"}));
+        const Roster roster = self.mesh.exchange(store, rank, 3, Deadline::after(seconds(20)));
+        drawn[static_cast<size_t>(rank)] = roster.communicator;
+        EXPECT_EQ(roster.members.size(), 3u);
+        EXPECT_EQ(roster.members[static_cast<size_t>(rank)].id, self.mesh.self().id);
+      });
+    for (auto& thread : threads) thread.join();
+    EXPECT_EQ(drawn[0], drawn[1]);
+    EXPECT_EQ(drawn[0], drawn[2]);
+    EXPECT_TRUE(seen.insert(drawn[0]).second);
+  }
+}
+
+TEST(Mesh, ASecondGenerationOnOneStoreIgnoresTheFirst) {
+  ForkStore store;
+  for (int generation = 0; generation < 3; ++generation) {
+    const auto outcomes = run_ranks(3, [&](int rank, Store&) {
+      Rank self(config_with({"tcp"}));
+      all_to_all(self, self.join(store, rank, 3), rank, 99);
+      return 0;
+    });
+    EXPECT_TRUE(all_ok(outcomes)) << "generation " << generation << ": " << to_string(outcomes);
+  }
+}
+
+TEST(Mesh, TalksToTheStoreAsOftenAsThereAreRanks) {
+  ForkStore store;
+  constexpr uint64_t kSize = 6;
+  const auto outcomes = run_ranks(kSize, [&](int rank, Store&) {
+    Rank self(config_with({"tcp"}));
+    self.mesh.exchange(store, rank, kSize, Deadline::after(seconds(20)));
+    return 0;
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << to_string(outcomes);
+  EXPECT_EQ(store.calls().sets, kSize);
+  EXPECT_EQ(store.calls().adds, kSize);
+  EXPECT_EQ(store.calls().gets, kSize * kSize);
+}
+
+TEST(Mesh, ASecondGroupUsesTheLinksThatExist) {
+  const auto outcomes = run_ranks(4, [](int rank, Store& store) {
+    Rank self(config_with({"shm", "tcp"}));
+    const auto first = self.join(store, rank, 4);
+    all_to_all(self, first, rank, 10);
+    const size_t descriptors = open_descriptors();
+    const auto second = self.join(store, rank, 4);
+    all_to_all(self, second, rank, 10);
+    if (first != second) return 3;
+    if (self.mesh.links().size() != 3) return 4;
+    return open_descriptors() == descriptors ? 0 : 5;
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << to_string(outcomes);
+}
+
+// A store that sees only what was put under its own prefix, as c10d's PrefixStore.
+class PrefixedStore final : public Store {
+ public:
+  PrefixedStore(Store& store, std::string prefix) : store_(store), prefix_(std::move(prefix)) {}
+  void set(const std::string& key, const std::string& value) override { store_.set(prefix_ + key, value); }
+  std::string get(const std::string& key, Deadline deadline) override { return store_.get(prefix_ + key, deadline); }
+  int64_t add(const std::string& key, int64_t amount) override { return store_.add(prefix_ + key, amount); }
+
+ private:
+  Store& store_;
+  const std::string prefix_;
+};
+
+TEST(Mesh, GroupsMayGrowAndOverlap) {
+  const auto outcomes = run_ranks(4, [](int rank, Store& store) {
+    Rank self(config_with({"shm", "tcp"}));
+    // Pairs {0,1} {2,3} first, then everybody: only the missing links are made.
+    PrefixedStore pair(store, "pair" + std::to_string(rank / 2) + "/");
+    const auto two = self.join(pair, rank % 2, 2);
+    all_to_all(self, two, rank % 2, 10);
+    if (self.mesh.links().size() != 1) return 3;
+    const auto four = self.join(store, rank, 4);
+    all_to_all(self, four, rank, 10);
+    if (self.mesh.links().size() != 3) return 4;
+    return four[static_cast<size_t>(rank ^ 1)] == two[static_cast<size_t>((rank % 2) ^ 1)] ? 0 : 5;
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << to_string(outcomes);
+}
+
+TEST(Mesh, NamesTheRanksThatNeverCome) {
+  const auto outcomes = run_ranks(4, [](int rank, Store& store) {
+    if (rank == 1 || rank == 3) return 0;
+    Rank self(config_with({"tcp"}));
+    const auto begin = Deadline::Clock::now();
+    try {
+      self.mesh.exchange(store, rank, 4, Deadline::after(milliseconds(700)));
+    } catch (const Exception& exception) {
+      const auto took = Deadline::Clock::now() - begin;
+      if (exception.code() != ErrorCode::kTimeout) return 3;
+      if (took < milliseconds(700) || took > milliseconds(2000)) return 4;
+      return std::string(exception.what()).find("ranks [1,3] of 4") != std::string::npos ? 0 : 5;
+    }
+    return 6;
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << to_string(outcomes);
+}
+
+TEST(Mesh, NamesARankThatDiedWhileTheOthersConnect) {
+  const auto outcomes = run_ranks(
+      4,
+      [](int rank, Store& store) {
+        Rank self(config_with({"shm", "tcp"}));
+        const Roster roster = self.mesh.exchange(store, rank, 4, Deadline::after(seconds(20)));
+        if (rank == 2) ::kill(::getpid(), SIGKILL);
+        const auto begin = Deadline::Clock::now();
+        try {
+          self.mesh.connect(roster.members, rank, Deadline::after(milliseconds(1500)), {});
+        } catch (const Exception& exception) {
+          if (Deadline::Clock::now() - begin > milliseconds(3000)) return 3;
+          const std::string text = exception.what();
+          if (exception.error().peer != 2) throw std::runtime_error(text);
+          const std::string process = "process " + std::to_string(roster.members[2].pid);
+          const bool named = text.find("rank 2 (") != std::string::npos && text.find(process) != std::string::npos;
+          const bool alone = text.find("1 of 3 peers") != std::string::npos;
+          if (!named || !alone) throw std::runtime_error(text);
+          return 0;
+        }
+        return 4;
+      },
+      {.kill_on_failure = false});
+  for (size_t rank = 0; rank < 4; ++rank)
+    EXPECT_EQ(outcomes[rank], rank == 2 ? (RankOutcome{-1, SIGKILL}) : (RankOutcome{0, 0})) << to_string(outcomes);
+}
+
+TEST(Mesh, SaysPerAddressWhatWentWrong) {
+  Rank self(config_with({"tcp"}));
+  ProcessRecord nobody = self.mesh.self();
+  nobody.id = std::string(32, '0');  // lower than ours, so we connect
+  nobody.addresses = {"127.0.0.1", "::1"};
+  nobody.port = 1;
+  try {
+    self.mesh.connect({self.mesh.self(), nobody}, 0, Deadline::after(milliseconds(200)), {});
+    FAIL();
+  } catch (const Exception& exception) {
+    const std::string text = exception.what();
+    EXPECT_EQ(exception.code(), ErrorCode::kTimeout);
+    EXPECT_NE(text.find("127.0.0.1:1: Connection refused"), std::string::npos) << text;
+    EXPECT_NE(text.find("[::1]:1: Connection refused"), std::string::npos) << text;
+  }
+}
+
+TEST(Mesh, CallsIdleWhileItWaits) {
+  Rank self(config_with({"tcp"}));
+  ProcessRecord nobody = self.mesh.self();
+  nobody.id = std::string(32, 'f');
+  int calls = 0;
+  EXPECT_THROW(self.mesh.connect({self.mesh.self(), nobody}, 0, Deadline::after(milliseconds(100)), [&] { ++calls; }),
+               Exception);
+  EXPECT_GE(calls, 2);
+}
+
+TEST(Mesh, SaysWhenTwoRanksShareNoTransport) {
+  Rank self(config_with({"tcp"}));
+  ProcessRecord other = self.mesh.self();
+  other.id = std::string(32, '0');
+  other.port = 0;
+  try {
+    self.mesh.connect({self.mesh.self(), other}, 0, Deadline::after(seconds(5)), {});
+    FAIL();
+  } catch (const Exception& exception) {
+    EXPECT_EQ(exception.code(), ErrorCode::kUnsupported);
+    EXPECT_NE(std::string(exception.what()).find("no transport in common"), std::string::npos) << exception.what();
+  }
+}
+
+TEST(Mesh, RefusesAGroupWithTheSameProcessTwice) {
+  Rank self(config_with({"tcp"}));
+  EXPECT_THROW(self.mesh.connect({self.mesh.self(), self.mesh.self()}, 0, Deadline::after(seconds(5)), {}), Exception);
+  EXPECT_THROW(self.mesh.connect({}, 0, Deadline::after(seconds(5)), {}), Exception);
+}
+
+TEST(Mesh, EndsInOrderWithoutLosingWhatThePeerHasNotRead) {
+  // Rank 0 sends a message that it has handed over and leaves at once; rank 1 reads it only after rank 0 is gone.
+  for (const auto& transport : built_transports()) {
+    const auto outcomes = run_ranks(2, [&](int rank, Store& store) {
+      constexpr size_t kCount = 2'000;  // fits the eager limit and every buffer
+      std::vector<uint32_t> data(kCount);
+      uint32_t pending = 1;
+      Rank self(config_with({transport}));
+      const auto links = self.join(store, rank, 2);
+      const Tag tag{.communicator = self.roster.communicator, .sequence = 5};
+      Send send;
+      Recv receive;
+      send.tag = receive.tag = tag;
+      send.pending = receive.pending = &pending;
+      send.bytes = receive.bytes = kCount * sizeof(uint32_t);
+      if (rank == 0) {
+        data = payload(0, 1, kCount);
+        send.from.add(reinterpret_cast<std::byte*>(data.data()), send.bytes);
+        links[1]->post(send);
+        self.drive([&] { return pending == 0; });
+        store.set("pid", std::to_string(::getpid()));
+        return 0;
+      }
+      const pid_t pid = static_cast<pid_t>(std::stol(store.get("pid", Deadline::after(seconds(20)))));
+      // The parent reaps it only when it is gone, sockets and all.
+      while (::kill(pid, 0) == 0) ::usleep(1000);
+      receive.into.add(reinterpret_cast<std::byte*>(data.data()), receive.bytes);
+      links[0]->post(receive);
+      const Deadline deadline = Deadline::after(seconds(20));
+      self.drive([&] {
+        if (deadline.expired()) throw std::runtime_error("the message was lost");
+        return pending == 0;
+      });
+      return data == payload(0, 1, kCount) ? 0 : 3;
+    });
+    EXPECT_TRUE(all_ok(outcomes)) << transport << ": " << to_string(outcomes);
+  }
+}
+
+TEST(Mesh, EndsInTimeThoughAPeerIsStopped) {
+  for (const auto& transport : built_transports()) {
+    const auto outcomes = run_ranks(
+        2,
+        [&](int rank, Store& store) {
+          auto self = std::make_unique<Rank>(config_with({transport}));
+          const auto links = self->join(store, rank, 2);
+          if (rank == 1) {
+            store.set("pid", std::to_string(::getpid()));
+            ::raise(SIGSTOP);
+            return 0;
+          }
+          const auto pid = static_cast<pid_t>(std::stol(store.get("pid", Deadline::after(seconds(20)))));
+          // Small messages are not held back until the peer asks for them: these fill every buffer on the way.
+          std::vector<std::byte> data(4096);
+          std::vector<Send> sends(10'000);
+          uint32_t pending = static_cast<uint32_t>(sends.size());
+          for (size_t i = 0; i < sends.size(); ++i) {
+            sends[i].tag = {.communicator = self->roster.communicator, .sequence = static_cast<uint32_t>(i)};
+            sends[i].pending = &pending;
+            sends[i].bytes = data.size();
+            sends[i].from.add(data.data(), data.size());
+            links[1]->post(sends[i]);
+          }
+          for (int idle = 0; idle < 1000; ++idle)
+            if (links[1]->progress()) idle = 0;
+          if (pending == 0) return 3;  // nothing was left to wait for
+          links[1]->cancel(self->roster.communicator);
+          const auto begin = Deadline::Clock::now();
+          self.reset();
+          const auto took = Deadline::Clock::now() - begin;
+          ::kill(pid, SIGKILL);
+          return took > milliseconds(900) && took < milliseconds(2500) ? 0 : 4;
+        },
+        {.timeout = seconds(20), .kill_on_failure = false});
+    EXPECT_TRUE(outcomes[0].ok()) << transport << ": " << to_string(outcomes);
+  }
+}
+
+TEST(Mesh, EndsAtOnceWhenAPeerIsDead) {
+  for (const auto& transport : built_transports()) {
+    const auto outcomes = run_ranks(
+        2,
+        [&](int rank, Store& store) {
+          auto self = std::make_unique<Rank>(config_with({transport}));
+          const auto links = self->join(store, rank, 2);
+          store.set("joined" + std::to_string(rank), "yes");
+          store.get("joined" + std::to_string(1 - rank), Deadline::after(seconds(20)));
+          if (rank == 1) ::kill(::getpid(), SIGKILL);
+          self->drive([&] { return links[1]->failure() != nullptr; });
+          if (links[1]->failure()->code != ErrorCode::kPeerLost) return 3;
+          const auto begin = Deadline::Clock::now();
+          self.reset();
+          return Deadline::Clock::now() - begin < milliseconds(300) ? 0 : 4;
+        },
+        {.timeout = seconds(20), .kill_on_failure = false});
+    EXPECT_TRUE(outcomes[0].ok()) << transport << ": " << to_string(outcomes);
+  }
+}
+
+TEST(Mesh, LeavesNothingBehind) {
+  LocalStore store;
+  const auto round = [&](uint64_t number) {
+    PrefixedStore own(store, std::to_string(number) + "/");
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < 3; ++rank)
+      threads.emplace_back([&, rank] {
+        Rank self(config_with({"shm", "tcp"}));
+        all_to_all(self, self.join(own, rank, 3), rank, 1000);
+      });
+    for (auto& thread : threads) thread.join();
+  };
+  round(0);
+  const size_t before = open_descriptors();
+  round(1);
+  round(2);
+  EXPECT_EQ(open_descriptors(), before);
+}
+
+TEST(Mesh, AForkedChildDoesNotDisturbItsParentsLinks) {
+  const auto outcomes = run_ranks(2, [](int rank, Store& store) {
+    auto self = std::make_unique<Rank>(config_with({"shm", "tcp"}));
+    const auto links = self->join(store, rank, 2);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      self.reset();  // a data loader's worker that cleans up
+      ::_exit(0);
+    }
+    siginfo_t info;
+    ::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED);
+    all_to_all(*self, links, rank, 54'321);
+    return 0;
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << to_string(outcomes);
+}
+
+TEST(ProcessRecord, SurvivesTheWayThroughTheStore) {
+  Rank self(config_with({"shm", "tcp"}));
+  const ProcessRecord& record = self.mesh.self();
+  const ProcessRecord copy = ProcessRecord::parse(record.serialize());
+  EXPECT_EQ(copy.serialize(), record.serialize());
+  EXPECT_EQ(copy.addresses, record.addresses);
+  EXPECT_EQ(copy.port, record.port);
+  EXPECT_EQ(copy.nonce, record.nonce);
+  EXPECT_EQ(copy.pid, ::getpid());
+}
+
+TEST(ProcessRecord, RefusesWhatIsMalformed) {
+  Rank self(config_with({"tcp"}));
+  const std::string good = self.mesh.self().serialize();
+  const auto with = [&](std::string_view from, std::string_view to) {
+    std::string text = good;
+    const size_t at = text.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    return text.replace(at, from.size(), to);
+  };
+  const std::string port = "\"port\":" + std::to_string(self.mesh.self().port);
+  EXPECT_NO_THROW(ProcessRecord::parse(good));
+  for (const std::string& bad :
+       {std::string(), std::string("[]"), std::string("null"), std::string(1 << 20, '['), good.substr(0, good.size() / 2),
+        with("\"id\":\"", "\"id\":\"x"), with("\"nonce\":\"", "\"nonce\":\"00"), with("\"addresses\":", "\"a\":"),
+        with(port, "\"port\":65536"), with(port, "\"port\":-1"), with(port, "\"port\":\"x\""),
+        with("\"protocol\":1", "\"protocol\":2"), with("\"hostname\":\"", "\"hostname\":\"" + std::string(300, 'h'))})
+    EXPECT_THROW(ProcessRecord::parse(bad), Exception) << bad.substr(0, 100);
+}
+
+}  // namespace
+}  // namespace hccl_like
