@@ -27,66 +27,45 @@ using enum Collective;
 
 // One block per collective, in the order of the enumeration.
 constexpr Algorithm kAlgorithms[] = {
-    {kAllReduce, "one_shot", rootless<allreduce_one_shot>, any,
-     cost_allreduce_one_shot},
-    {kAllReduce, "direct", rootless<allreduce_direct>, any,
-     cost_allreduce_direct},
+    {kAllReduce, "one_shot", rootless<allreduce_one_shot>, any, cost_allreduce_one_shot},
+    {kAllReduce, "direct", rootless<allreduce_direct>, any, cost_allreduce_direct},
     {kAllReduce, "recursive_doubling", rootless<allreduce_recursive_doubling>, any,
      cost_allreduce_recursive_doubling},
     {kAllReduce, "rabenseifner", rootless<allreduce_rabenseifner>, any,
      cost_allreduce_rabenseifner},
-    {kAllReduce, "ring", rootless<allreduce_ring>, any,
-     cost_allreduce_ring},
+    {kAllReduce, "ring", rootless<allreduce_ring>, any, cost_allreduce_ring},
 
-    {kReduceScatter, "direct", rootless<reduce_scatter_direct>, any,
-     cost_reduce_scatter_direct},
+    {kReduceScatter, "direct", rootless<reduce_scatter_direct>, any, cost_reduce_scatter_direct},
     {kReduceScatter, "recursive_halving", rootless<reduce_scatter_recursive_halving>, power_of_two,
      cost_reduce_scatter_recursive_halving},
-    {kReduceScatter, "ring", rootless<reduce_scatter_ring>, any,
-     cost_reduce_scatter_ring},
+    {kReduceScatter, "ring", rootless<reduce_scatter_ring>, any, cost_reduce_scatter_ring},
 
-    {kAllGather, "direct", rootless<allgather_direct>, any,
-     cost_allgather_direct},
-    {kAllGather, "bruck", rootless<allgather_bruck>, any,
-     cost_allgather_bruck},
-    {kAllGather, "ring", rootless<allgather_ring>, any,
-     cost_allgather_ring},
+    {kAllGather, "direct", rootless<allgather_direct>, any, cost_allgather_direct},
+    {kAllGather, "bruck", rootless<allgather_bruck>, any, cost_allgather_bruck},
+    {kAllGather, "ring", rootless<allgather_ring>, any, cost_allgather_ring},
 
-    {kBroadcast, "binomial", broadcast_binomial, any,
-     cost_broadcast_binomial},
+    {kBroadcast, "binomial", broadcast_binomial, any, cost_broadcast_binomial},
     {kBroadcast, "scatter_allgather", broadcast_scatter_allgather, any,
      cost_broadcast_scatter_allgather},
-    {kBroadcast, "chain", broadcast_chain, any,
-     cost_broadcast_chain},
+    {kBroadcast, "chain", broadcast_chain, any, cost_broadcast_chain},
 
-    {kReduce, "binomial", reduce_binomial, any,
-     cost_reduce_binomial},
-    {kReduce, "direct", reduce_direct, any,
-     cost_reduce_direct},
-    {kReduce, "chain", reduce_chain, any,
-     cost_reduce_chain},
+    {kReduce, "binomial", reduce_binomial, any, cost_reduce_binomial},
+    {kReduce, "direct", reduce_direct, any, cost_reduce_direct},
+    {kReduce, "chain", reduce_chain, any, cost_reduce_chain},
 
-    {kGather, "direct", gather_direct, any,
-     cost_linear},
+    {kGather, "direct", gather_direct, any, cost_linear},
 
-    {kScatter, "direct", scatter_direct, any,
-     cost_scatter_direct},
+    {kScatter, "direct", scatter_direct, any, cost_scatter_direct},
 
-    {kAllToAll, "direct", rootless<alltoall_direct>, few,
-     cost_linear},
-    {kAllToAll, "pairwise", rootless<alltoall_pairwise>, any,
-     cost_alltoall_pairwise},
-    {kAllToAll, "bruck", rootless<alltoall_bruck>, any,
-     cost_alltoall_bruck, /*equal_chunks=*/true},
+    {kAllToAll, "direct", rootless<alltoall_direct>, few, cost_linear},
+    {kAllToAll, "pairwise", rootless<alltoall_pairwise>, any, cost_alltoall_pairwise},
+    {kAllToAll, "bruck", rootless<alltoall_bruck>, any, cost_alltoall_bruck, /*equal_chunks=*/true},
 
-    {kBarrier, "dissemination", rootless<barrier_dissemination>, any,
-     cost_barrier_dissemination},
+    {kBarrier, "dissemination", rootless<barrier_dissemination>, any, cost_barrier_dissemination},
 
-    {kSend, "direct", send_schedule, any,
-     cost_message},
+    {kSend, "direct", send_schedule, any, cost_message},
 
-    {kRecv, "direct", recv_schedule, any,
-     cost_message},
+    {kRecv, "direct", recv_schedule, any, cost_message},
 };
 
 }  // namespace

@@ -31,7 +31,8 @@ class RankCheck {
   std::string run() {
     for (const Slot& like : schedule_.scratch_like()) {
       if (like.buffer == Buffer::kScratch || like.index >= schedule_.chunks()) {
-        return "rank " + std::to_string(rank_) + ": a scratch slot is like a chunk that does not exist";
+        return "rank " + std::to_string(rank_) +
+               ": a scratch slot is like a chunk that does not exist";
       }
     }
     for (round_ = 0; round_ < schedule_.rounds(); ++round_) {
@@ -52,8 +53,8 @@ class RankCheck {
   }
 
   bool exists(Slot slot, uint32_t count) const {
-    const size_t slots = slot.buffer == Buffer::kScratch ? schedule_.scratch_like().size()
-                                                         : schedule_.chunks();
+    const size_t slots =
+        slot.buffer == Buffer::kScratch ? schedule_.scratch_like().size() : schedule_.chunks();
     return size_t{slot.index} + count <= slots;
   }
 
@@ -117,9 +118,8 @@ class RankCheck {
       });
     }
     // Writes first within a cell: then a clash is one between the first access and any other.
-    std::ranges::sort(accesses_, {}, [](const Access& access) {
-      return std::pair(access.cell, !access.write);
-    });
+    std::ranges::sort(accesses_, {},
+                      [](const Access& access) { return std::pair(access.cell, !access.write); });
     for (size_t i = 0, begin = 0; i < accesses_.size(); ++i) {
       const Access& one = accesses_[i];
       if (one.cell != accesses_[begin].cell) begin = i;
@@ -127,11 +127,11 @@ class RankCheck {
       if (i == begin || !first.write) continue;
       // Within a step, dst = dst + incoming is fine, and so is a source of a reduction.
       if (one.step == first.step && one.offset == first.offset) continue;
-      return sentence(steps[first.step],
-                      std::string(one.write ? "writes what is also written by: "
-                                            : "writes what is read by: ") +
-                          schedule_.to_string(steps[one.step]) +
-                          (in_place ? " (input and output are the same memory)" : ""));
+      return sentence(
+          steps[first.step],
+          std::string(one.write ? "writes what is also written by: " : "writes what is read by: ") +
+              schedule_.to_string(steps[one.step]) +
+              (in_place ? " (input and output are the same memory)" : ""));
     }
     return "";
   }

@@ -13,8 +13,8 @@ namespace {
 // Laps must be the same on all ranks, so where only some ranks know the sizes there is one.
 bool may_have_laps(Collective collective, const ChooseOptions& options) {
   using enum Collective;
-  return !options.uneven && collective != kGather && collective != kScatter && collective != kSend &&
-         collective != kRecv && collective != kBarrier;
+  return !options.uneven && collective != kGather && collective != kScatter &&
+         collective != kSend && collective != kRecv && collective != kBarrier;
 }
 
 bool fits(const Algorithm& algorithm, int size, const ChooseOptions& options) {
@@ -69,8 +69,9 @@ const Algorithm& forced(Collective collective, int size, const ChooseOptions& op
 
 }  // namespace
 
-std::vector<Choice> candidates(Collective collective, int size, uint64_t bytes, size_t element_bytes,
-                               const Topology& topology, const ChooseOptions& options) {
+std::vector<Choice> candidates(Collective collective, int size, uint64_t bytes,
+                               size_t element_bytes, const Topology& topology,
+                               const ChooseOptions& options) {
   const Topology shared = topology.with_sharing();
   std::vector<Choice> result;
   for (const Algorithm& algorithm : algorithms(collective)) {
@@ -82,9 +83,8 @@ std::vector<Choice> candidates(Collective collective, int size, uint64_t bytes, 
   const auto chosen = std::ranges::find_if(
       result, [&](const Choice& choice) { return choice.estimate_ps <= best + best / 32; });
   std::rotate(result.begin(), chosen, chosen + 1);
-  std::stable_sort(result.begin() + 1, result.end(), [](const Choice& a, const Choice& b) {
-    return a.estimate_ps < b.estimate_ps;
-  });
+  std::stable_sort(result.begin() + 1, result.end(),
+                   [](const Choice& a, const Choice& b) { return a.estimate_ps < b.estimate_ps; });
   return result;
 }
 

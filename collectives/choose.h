@@ -22,7 +22,7 @@ struct ChooseOptions {
 struct Choice {
   const Algorithm* algorithm = nullptr;
   uint32_t laps = 1;
-  int size = 1;            // ranks
+  int size = 1;  // ranks
   uint64_t bytes = 0;
   uint64_t estimate_ps = 0;
 
@@ -36,8 +36,9 @@ Choice choose(Collective collective, int size, uint64_t bytes, size_t element_by
               const Topology& topology, const ChooseOptions& options = {});
 
 // All that could be chosen: the choice, then the others, fastest first.
-std::vector<Choice> candidates(Collective collective, int size, uint64_t bytes, size_t element_bytes,
-                               const Topology& topology, const ChooseOptions& options = {});
+std::vector<Choice> candidates(Collective collective, int size, uint64_t bytes,
+                               size_t element_bytes, const Topology& topology,
+                               const ChooseOptions& options = {});
 
 // "allreduce of 16777216 bytes on 4 ranks: ring in 16 laps, about 4.21 ms".
 std::string explain(const Choice& choice);

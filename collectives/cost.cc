@@ -62,7 +62,9 @@ uint64_t estimate_ps(const Cost& lap, uint64_t laps, uint64_t window, const Topo
   auto port = [&](const Load& load) {
     return load.messages * link.gap_ps + byte_time_ps(load.bytes, link.ps_per_kib);
   };
-  auto core = [&](const Load& load) { return byte_time_ps(load.reduced, topology.reduce_ps_per_kib); };
+  auto core = [&](const Load& load) {
+    return byte_time_ps(load.reduced, topology.reduce_ps_per_kib);
+  };
   const uint64_t one = lap.rounds * link.latency_ps + port(lap.path) + core(lap.path);
   if (laps == 1) return one;
 
@@ -129,8 +131,7 @@ Cost cost_allgather_direct(uint64_t n, uint64_t bytes) { return cost_linear(n, b
 Cost cost_allgather_bruck(uint64_t n, uint64_t bytes) {
   const uint64_t rounds = log2_ceil(n), moved = (n - 1) * chunk_of(bytes, n);
   // In every round but the first, the chunks of some ranks pass the end and are two messages.
-  return all_on_one_rank(rounds,
-                         {rounds > 1 ? 2 * rounds - 1 : rounds, moved, chunk_of(bytes, n)});
+  return all_on_one_rank(rounds, {rounds > 1 ? 2 * rounds - 1 : rounds, moved, chunk_of(bytes, n)});
 }
 
 Cost cost_allgather_ring(uint64_t n, uint64_t bytes) {
@@ -139,8 +140,8 @@ Cost cost_allgather_ring(uint64_t n, uint64_t bytes) {
 }
 
 Cost cost_broadcast_binomial(uint64_t n, uint64_t bytes) {
-  // The root sends to all its children one after the other, without waiting; no path has more hops than a number below
-  // n has bits set.
+  // The root sends to all its children one after the other, without waiting; no path has more hops than a number
+  // below n has bits set.
   const uint64_t children = log2_ceil(n);
   return all_on_one_rank(log2_floor(n), {children, children * bytes, 0});
 }

@@ -22,7 +22,8 @@ struct Cost {
   Load path;              // what adds up on the way from the first to the last of them
   Load busiest;           // all that the busiest rank does: laps can follow each other no faster
   uint64_t resident = 0;  // rounds from a rank's first to its last
-  bool neighbours = false;  // ranks talk to the next rank only, so each host has one message out and one in
+  bool neighbours =
+      false;  // ranks talk to the next rank only, so each host has one message out and one in
 
   friend bool operator==(const Cost&, const Cost&) = default;
 };

@@ -77,15 +77,15 @@ uint64_t pair(int sender, int receiver) {
 }
 
 // The messages of one round, in the order of their pair of ranks, and within a pair of their steps.
-void collect(const Job& job, size_t round, const std::vector<uint32_t>& first, std::vector<End>& sends,
-             std::vector<End>& receives) {
+void collect(const Job& job, size_t round, const std::vector<uint32_t>& first,
+             std::vector<End>& sends, std::vector<End>& receives) {
   sends.clear(), receives.clear();
   for (int rank = 0; rank < job.size(); ++rank) {
     const Schedule& schedule = job.ranks[static_cast<size_t>(rank)];
     if (round >= schedule.rounds()) continue;
     for (const Step& step : schedule.steps(round)) {
-      const auto number = first[static_cast<size_t>(rank)] +
-                          static_cast<uint32_t>(&step - schedule.steps().data());
+      const auto number =
+          first[static_cast<size_t>(rank)] + static_cast<uint32_t>(&step - schedule.steps().data());
       const auto me = static_cast<uint32_t>(rank);
       if (step.kind == Step::Kind::kSend) sends.push_back({pair(rank, step.peer), number, me});
       if (step.kind == Step::Kind::kRecv || step.kind == Step::Kind::kRecvReduce) {

@@ -75,8 +75,8 @@ class Machine {
           std::vector<Value>& message = messages_[matching_.partner[number(rank, step)]];
           for (uint32_t i = 0; i < step.count; ++i) {
             const bool adds = step.kind == Step::Kind::kRecvReduce;
-            writes_.push_back({after(step.dst, i),
-                               adds ? at(rank, after(step.a, i)) + message[i] : message[i]});
+            writes_.push_back(
+                {after(step.dst, i), adds ? at(rank, after(step.a, i)) + message[i] : message[i]});
           }
           message = {};
           break;
@@ -114,7 +114,8 @@ uint64_t number_of(uint64_t rank, uint64_t chunk) {
   return x ^ (x >> 31);
 }
 
-constexpr uint64_t kGarbage = uint64_t{1} << 31;  // added to the chunk: numbers that no rank contributes
+constexpr uint64_t kGarbage = uint64_t{1}
+                              << 31;  // added to the chunk: numbers that no rank contributes
 
 uint64_t garbage(size_t rank, size_t cell) { return number_of(rank, kGarbage + cell); }
 
@@ -205,8 +206,9 @@ std::string prove(const Job& job, Memory memory) {
       const uint64_t want = writes ? expected(job, rank, c, sums) : garbage(rank, chunks + c);
       if (machine.at(rank, out(c)) == want) continue;
       return "rank " + std::to_string(rank) + " of " + std::to_string(job.size()) + ": out[" +
-             std::to_string(c) + (writes ? "] does not hold what it should"
-                                         : "] was written and is not this rank's to write");
+             std::to_string(c) +
+             (writes ? "] does not hold what it should"
+                     : "] was written and is not this rank's to write");
     }
   }
   return "";

@@ -16,9 +16,9 @@ enum class Memory { kSeparate, kInPlace };  // of in(c) and out(c)
 // "" if nothing is. The job must have passed check(), so that the order of steps within a round cannot matter.
 std::string prove(const Job& job, Memory memory);
 
-// The outputs, by rank and chunk, of a job that adds float32 numbers; what a rank does not write stays 0. Shows in which
-// order an algorithm adds, and that its ranks agree to the last bit.
-std::vector<std::vector<float>> run_on_floats(const Job& job,
-                                              const std::function<float(int rank, int chunk)>& input);
+// The outputs, by rank and chunk, of a job that adds float32 numbers; what a rank does not write stays 0. Shows in
+// which order an algorithm adds, and that its ranks agree to the last bit.
+std::vector<std::vector<float>> run_on_floats(
+    const Job& job, const std::function<float(int rank, int chunk)>& input);
 
 }  // namespace hccl_like

@@ -60,14 +60,28 @@ TEST(Prove, EveryRootOfSevenRanks) {
   }
 }
 
-TEST(Prove, EveryAlgorithmForMoreThanAThousandRanks) {
-  for (const Algorithm* algorithm : all_algorithms()) {
-    for (const int size : {1021, 1024}) {
-      if (!algorithm->fits(size)) continue;
-      EXPECT_EQ(fault_of(make_job(*algorithm, size, 3)), "") << title(*algorithm, size, 3);
-    }
+// One test an algorithm, so that sanitizers have time for each.
+class ThousandRanks : public testing::TestWithParam<const Algorithm*> {};
+
+TEST_P(ThousandRanks, Prove) {
+  const Algorithm& algorithm = *GetParam();
+  for (const int size : {1021, 1024}) {
+    if (!algorithm.fits(size)) continue;
+    const Job job = make_job(algorithm, size, 3);
+    // A million messages take a second: algorithms that treat all sizes alike are proved for the prime.
+    if (size == 1024 && algorithm.fits(1021) && job.ranks[0].steps().size() > 1000) continue;
+    EXPECT_EQ(check(job), "") << title(algorithm, size, 3);
+    const bool in_place = may_run_in_place(job.collective);
+    EXPECT_EQ(prove(job, in_place ? Memory::kInPlace : Memory::kSeparate), "")
+        << title(algorithm, size, 3);
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Algorithms, ThousandRanks, testing::ValuesIn(all_algorithms()),
+                         [](const testing::TestParamInfo<const Algorithm*>& info) {
+                           return std::string(name(info.param->collective)) + '_' +
+                                  std::string(info.param->name);
+                         });
 
 TEST(Prove, AMessage) {
   for (const int size : {2, 3, 5}) {
@@ -113,15 +127,16 @@ TEST(Floats, DirectAlgorithmsAddInRankOrder) {
         EXPECT_EQ(outputs[0][static_cast<size_t>(c)], in_rank_order(size, c)) << name;
       }
     }
-    const auto scattered =
-        run_on_floats(make_job(*find_algorithm(Collective::kReduceScatter, "direct"), size), awkward);
+    const auto scattered = run_on_floats(
+        make_job(*find_algorithm(Collective::kReduceScatter, "direct"), size), awkward);
     for (int rank = 0; rank < size; ++rank) {
       const auto r = static_cast<size_t>(rank);
       EXPECT_EQ(scattered[r][r], in_rank_order(size, rank));
     }
     const auto reduced =
         run_on_floats(make_job(*find_algorithm(Collective::kReduce, "direct"), size, 1), awkward);
-    for (int c = 0; c < size; ++c) EXPECT_EQ(reduced[1][static_cast<size_t>(c)], in_rank_order(size, c));
+    for (int c = 0; c < size; ++c)
+      EXPECT_EQ(reduced[1][static_cast<size_t>(c)], in_rank_order(size, c));
   }
 }
 

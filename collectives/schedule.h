@@ -35,8 +35,9 @@ struct Step {
     kReduce,      // dst = sources[0] op sources[1] op ..., in this order, rounded once
   };
   Kind kind;
-  int32_t peer = -1;   // group rank; -1 for local steps
-  uint32_t count = 1;  // consecutive chunks, from a and dst upwards: one message, whatever the layout
+  int32_t peer = -1;  // group rank; -1 for local steps
+  uint32_t count =
+      1;  // consecutive chunks, from a and dst upwards: one message, whatever the layout
   Slot a{};
   Slot dst{};
   // kReduce only: where its sources begin in the schedule's list, and how many.

@@ -110,10 +110,10 @@ class Simulator {
     if (slot.buffer == Buffer::kScratch) slot = schedule(rank).scratch_like()[slot.index];
     const uint64_t elements = options_.bytes / options_.element_bytes;
     const uint32_t chunks = schedule(rank).chunks();
-    const uint64_t mine = even_begin(elements, slot.index + 1, chunks) -
-                          even_begin(elements, slot.index, chunks);
-    const Part part = lap_part(mine * options_.element_bytes, options_.element_bytes, lap,
-                               options_.laps);
+    const uint64_t mine =
+        even_begin(elements, slot.index + 1, chunks) - even_begin(elements, slot.index, chunks);
+    const Part part =
+        lap_part(mine * options_.element_bytes, options_.element_bytes, lap, options_.laps);
     return part.end - part.begin;
   }
 
@@ -174,7 +174,8 @@ class Simulator {
     result_.bytes += bytes;
     push(start + duration, Event::Kind::kDone, rank, lap, number);
     const uint32_t receive = matching_.partner[matching_.first[rank] + number];
-    push(start + link.latency_ps, Event::Kind::kArrives, peer, lap, receive - matching_.first[peer]);
+    push(start + link.latency_ps, Event::Kind::kArrives, peer, lap,
+         receive - matching_.first[peer]);
   }
 
   // The message passes the port as it comes: if the port is free, its last byte lands a latency after it was sent. If

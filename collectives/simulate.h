@@ -1,10 +1,10 @@
 #pragma once
 // How long a job takes: all ranks run on a virtual clock, message by message.
 //
-// The model is LogGP (Alexandrov, Ionescu, Schauser, Scheiman, SPAA 1995) with a port out and a port in for each rank, and
-// for each host a way out and a way in that its ranks share. A message occupies its sender's port, travels, and occupies
-// its receiver's port, and so do sums and copies, as the thread that takes messages in also adds them up. Laps overlap as
-// in the engine.
+// The model is LogGP (Alexandrov, Ionescu, Schauser, Scheiman, SPAA 1995) with a port out and a port in for each rank,
+// and for each host a way out and a way in that its ranks share. A message occupies its sender's port, travels, and
+// occupies its receiver's port, and so do sums and copies, as the thread that takes messages in also adds them up. Laps
+// overlap as in the engine.
 #include <cstdint>
 #include <vector>
 

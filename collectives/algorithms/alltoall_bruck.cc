@@ -9,7 +9,7 @@ namespace hccl_like {
 // J. Bruck, C.-T. Ho, S. Kipnis, E. Upfal, D. Weathersby: Efficient Algorithms for All-to-All
 // Communications in Multiport Message-Passing Systems, IEEE TPDS 8(11), 1997.
 //
-// Rank 0 of 4, where chunk 3 goes by way of rank 1 and what arrives in scratch[3] came from there:
+// Rank 0 of 4. Its chunk 3 goes by way of rank 1, and what arrives in scratch[3] is rank 3's on the way to rank 2:
 //   0: copy in[1] to scratch[0]  copy in[3] to scratch[1]
 //   1: send scratch[0..1]->1  recv scratch[2..3]<-3
 //   2: copy in[2] to scratch[0]  copy scratch[3] to scratch[1]
@@ -17,7 +17,8 @@ namespace hccl_like {
 //   4: copy in[0] to out[0]  copy scratch[2] to out[3]  copy scratch[4] to out[2]  copy scratch[5] to out[1]
 Schedule alltoall_bruck(int rank, int size) {
   Schedule s(/*chunks=*/size);
-  std::vector<Slot> chunk(size);  // where the chunk is that has (still, or all the way) gone i ranks
+  std::vector<Slot> chunk(
+      size);  // where the chunk is that has (still, or all the way) gone i ranks
   for (int i = 0; i < size; ++i) chunk[i] = in((rank + i) % size);
   const Slot packed = scratch(0);
   for (int i = 0; i < size / 2; ++i) s.add_scratch(in(0));

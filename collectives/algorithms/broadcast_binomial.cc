@@ -19,8 +19,8 @@ Schedule broadcast_binomial(int rank, int size, int root) {
   Schedule s(/*chunks=*/1);
   const int me = (rank - root + size) % size;  // number counted from the root
   auto peer = [&](int number) { return (number + root) % size; };
-  for (int distance = static_cast<int>(std::bit_ceil(static_cast<unsigned>(size))) / 2; distance > 0;
-       distance /= 2) {
+  for (int distance = static_cast<int>(std::bit_ceil(static_cast<unsigned>(size))) / 2;
+       distance > 0; distance /= 2) {
     s.begin_round();
     const int place = me % (2 * distance);
     if (place == distance) s.add(recv(peer(me - distance), out(0)));

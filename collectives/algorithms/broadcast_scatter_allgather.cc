@@ -28,8 +28,8 @@ Schedule broadcast_scatter_allgather(int rank, int size, int root) {
   auto has = [&](int number, int chunk) { return number <= chunk && chunk < subtree_end(number); };
 
   if (size == 1) s.begin_round();
-  for (int distance = static_cast<int>(std::bit_ceil(static_cast<unsigned>(size))) / 2; distance > 0;
-       distance /= 2) {
+  for (int distance = static_cast<int>(std::bit_ceil(static_cast<unsigned>(size))) / 2;
+       distance > 0; distance /= 2) {
     s.begin_round();
     const int place = me % (2 * distance);
     const int first = place == 0 ? me + distance : me;  // of the chunks that move

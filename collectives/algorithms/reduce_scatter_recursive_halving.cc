@@ -28,8 +28,9 @@ Schedule reduce_scatter_recursive_halving(int rank, int size) {
   for (int half = size / 2; half > 0; half /= 2) {
     const int keep = rank & half ? mine + half : mine;
     const int give = rank & half ? mine : mine + half;
-    s.round(send(rank ^ half, sum(give), half),
-            recv_reduce(rank ^ half, sum(keep), half == 1 ? out(rank) : scratch(keep - first), half));
+    s.round(
+        send(rank ^ half, sum(give), half),
+        recv_reduce(rank ^ half, sum(keep), half == 1 ? out(rank) : scratch(keep - first), half));
     fresh = false;
     mine = keep;
   }

@@ -1,0 +1,84 @@
+#include "collectives/algorithms.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+namespace hccl_like {
+namespace {
+
+TEST(Algorithms, EveryCollectiveHasOneThatAlwaysFits) {
+  for (int i = 0; i < kCollectives; ++i) {
+    const auto collective = static_cast<Collective>(i);
+    for (const int size : {1, 2, 3, 1000, 10'000}) {
+      bool found = false;
+      for (const Algorithm& algorithm : algorithms(collective)) {
+        EXPECT_EQ(algorithm.collective, collective);
+        found |= algorithm.fits(size) && !algorithm.equal_chunks;
+      }
+      EXPECT_TRUE(found) << name(collective) << ", " << size;
+    }
+  }
+}
+
+TEST(Algorithms, NamesAreUniqueAndFound) {
+  std::set<std::string_view> collectives;
+  for (int i = 0; i < kCollectives; ++i) {
+    const auto collective = static_cast<Collective>(i);
+    EXPECT_TRUE(collectives.insert(name(collective)).second);
+    for (const Algorithm& algorithm : algorithms(collective)) {
+      EXPECT_EQ(find_algorithm(collective, algorithm.name), &algorithm);
+    }
+  }
+  EXPECT_EQ(find_algorithm(Collective::kAllReduce, "quantum"), nullptr);
+  EXPECT_EQ(find_algorithm(Collective::kAllReduce, "bruck"), nullptr);
+}
+
+TEST(Algorithms, AreTheDeliveredSet) {
+  auto names = [](Collective collective) {
+    std::string result;
+    for (const Algorithm& algorithm : algorithms(collective))
+      result += std::string(algorithm.name) + ' ';
+    return result;
+  };
+  using enum Collective;
+  EXPECT_EQ(names(kAllReduce), "one_shot direct recursive_doubling rabenseifner ring ");
+  EXPECT_EQ(names(kReduceScatter), "direct recursive_halving ring ");
+  EXPECT_EQ(names(kAllGather), "direct bruck ring ");
+  EXPECT_EQ(names(kBroadcast), "binomial scatter_allgather chain ");
+  EXPECT_EQ(names(kReduce), "binomial direct chain ");
+  EXPECT_EQ(names(kGather), "direct ");
+  EXPECT_EQ(names(kScatter), "direct ");
+  EXPECT_EQ(names(kAllToAll), "direct pairwise bruck ");
+  EXPECT_EQ(names(kBarrier), "dissemination ");
+}
+
+TEST(Algorithms, MakeTheSameScheduleEveryTime) {
+  const Algorithm& ring = *find_algorithm(Collective::kAllReduce, "ring");
+  EXPECT_EQ(ring.make(2, 5, 0), ring.make(2, 5, 0));
+  EXPECT_NE(ring.make(2, 5, 0), ring.make(3, 5, 0));
+}
+
+TEST(Algorithms, RoundsAreThoseOfTheTextbook) {
+  auto rounds = [](Collective collective, const char* name, int size) {
+    return find_algorithm(collective, name)->make(0, size, 0).rounds();
+  };
+  EXPECT_EQ(rounds(Collective::kAllReduce, "ring", 8), 14u);
+  EXPECT_EQ(rounds(Collective::kAllReduce, "rabenseifner", 8), 6u);
+  EXPECT_EQ(rounds(Collective::kAllReduce, "recursive_doubling", 8), 3u);
+  EXPECT_EQ(rounds(Collective::kAllReduce, "direct", 8), 3u);
+  EXPECT_EQ(rounds(Collective::kAllGather, "bruck", 9), 4u);
+  EXPECT_EQ(rounds(Collective::kBarrier, "dissemination", 9), 4u);
+  EXPECT_EQ(rounds(Collective::kBarrier, "dissemination", 1), 0u);
+  EXPECT_EQ(rounds(Collective::kBroadcast, "binomial", 10'000), 14u);
+}
+
+TEST(Cost, AloneARankCopies) {
+  for (const Algorithm& algorithm : algorithms(Collective::kAllReduce)) {
+    const Load copied{.reduced = 4096};
+    EXPECT_EQ(cost_of(algorithm, 1, 4096), (Cost{.path = copied, .busiest = copied}));
+  }
+}
+
+}  // namespace
+}  // namespace hccl_like
