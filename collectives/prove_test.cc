@@ -77,11 +77,12 @@ TEST_P(ThousandRanks, Prove) {
   }
 }
 
+std::string underscored(const testing::TestParamInfo<const Algorithm*>& tested) {
+  return std::string(name(tested.param->collective)) + '_' + std::string(tested.param->name);
+}
+
 INSTANTIATE_TEST_SUITE_P(Algorithms, ThousandRanks, testing::ValuesIn(all_algorithms()),
-                         [](const testing::TestParamInfo<const Algorithm*>& info) {
-                           return std::string(name(info.param->collective)) + '_' +
-                                  std::string(info.param->name);
-                         });
+                         underscored);
 
 TEST(Prove, AMessage) {
   for (const int size : {2, 3, 5}) {

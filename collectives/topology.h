@@ -5,8 +5,8 @@
 
 namespace hccl_like {
 
-// One message of b bytes: `latency` on the way, and `gap` + b * `ps_per_kib` / 1024 during which it occupies the sender's
-// and the receiver's port (LogGP, Alexandrov et al. 1995).
+// One message of b bytes: `latency` on the way, and `gap` + b * `ps_per_kib` / 1024 during which it occupies the
+// sender's and the receiver's port (LogGP, Alexandrov et al. 1995).
 struct LinkCost {
   uint64_t latency_ps = 0;
   uint64_t gap_ps = 0;
