@@ -1,0 +1,81 @@
+#include "bench/cpp/collective.h"
+
+#include <gtest/gtest.h>
+
+#include "bench/cpp/options.h"
+#include "bench/cpp/table.h"
+
+namespace hccl_like::bench {
+namespace {
+
+TEST(Shape, GivesTheBusBandwidthFactorsOfNcclTests) {
+  EXPECT_DOUBLE_EQ(shape("all_reduce").factor(4), 1.5);
+  for (const char* name : {"all_gather", "reduce_scatter", "alltoall", "gather", "scatter"})
+    EXPECT_DOUBLE_EQ(shape(name).factor(4), 0.75) << name;
+  for (const char* name : {"broadcast", "reduce", "sendrecv"}) EXPECT_DOUBLE_EQ(shape(name).factor(4), 1.0) << name;
+}
+
+TEST(Buffers, InPlaceAreThePartsThatTorchUses) {
+  const Case row{.rank = 1, .ranks = 3, .count = 5, .type = DataType::kFloat32, .op = ReduceOp::kSum, .root = 1};
+  const Buffers gathered(shape("all_gather"), row, true);
+  EXPECT_EQ(gathered.send().data(), gathered.receive().data() + 20);
+  EXPECT_EQ(gathered.receive().size(), 60u);
+  const Buffers scattered(shape("scatter"), row, true);
+  EXPECT_EQ(scattered.receive().data(), scattered.send().data() + 20);
+  const Buffers reduced(shape("all_reduce"), row, true);
+  EXPECT_EQ(reduced.receive().data(), reduced.send().data());
+}
+
+TEST(Buffers, OutOfPlaceAreApart) {
+  const Case row{.rank = 0, .ranks = 2, .count = 7, .type = DataType::kInt8, .op = ReduceOp::kSum, .root = -1};
+  const Buffers buffers(shape("all_reduce"), row, false);
+  EXPECT_NE(buffers.receive().data(), buffers.send().data());
+}
+
+TEST(Buffers, NoticeAResultThatNeverCame) {
+  const Case row{.rank = 0, .ranks = 2, .count = 100, .type = DataType::kFloat32, .op = ReduceOp::kSum, .root = -1};
+  for (const char* name : {"all_reduce", "all_gather", "reduce_scatter", "alltoall", "sendrecv"}) {
+    Buffers buffers(shape(name), row, false);
+    buffers.prepare(0);
+    EXPECT_EQ(buffers.count_wrong(0), buffers.receive().size() / 4) << name;
+  }
+}
+
+TEST(Options, ReadSizesWithUnits) {
+  EXPECT_EQ(parse_size("8"), 8u);
+  EXPECT_EQ(parse_size("64k"), 65536u);
+  EXPECT_EQ(parse_size("16MiB"), 16u << 20);
+  EXPECT_EQ(parse_size("1GB"), 1u << 30);
+  EXPECT_THROW(parse_size("many"), std::invalid_argument);
+  EXPECT_THROW(parse_size(""), std::invalid_argument);
+}
+
+TEST(Options, StepByFactorOrByBytes) {
+  Options options{.collective = "all_reduce", .min_bytes = 8, .max_bytes = 600, .step_factor = 8};
+  EXPECT_EQ(sizes(options), (std::vector<uint64_t>{8, 64, 512}));
+  options.step_bytes = 300;
+  EXPECT_EQ(sizes(options), (std::vector<uint64_t>{8, 308}));
+  options.collective = "barrier";
+  EXPECT_EQ(sizes(options), std::vector<uint64_t>{0});
+}
+
+TEST(Table, NumbersKeepAsManyDecimalsAsFit) {
+  EXPECT_EQ(number(1.234, 7), "1.23");
+  EXPECT_EQ(number(123456.78, 7), "123457");
+  EXPECT_EQ(number(12345.67, 7), "12345.7");
+}
+
+TEST(Table, AlignsTheHeaderWithTheRows) {
+  const Block block{.time_us = 12.5, .p99_us = 20, .algbw = 1.5, .busbw = 1.5, .wrong = 0};
+  const std::string row = to_string(
+      Row{.size = 8, .count = 2, .type = "float", .op = "sum", .out_of_place = block, .in_place = block, .foreign = 0.25},
+      true);
+  const std::string header = table_header();
+  const std::string names = header.substr(header.find("#       size"));
+  EXPECT_EQ(row.size(), names.find('\n'));
+  EXPECT_EQ(row.find("float") + 5, names.find("type") + 4);
+  EXPECT_EQ(row.find("12.50") + 5, names.find("time") + 4);
+}
+
+}  // namespace
+}  // namespace hccl_like::bench

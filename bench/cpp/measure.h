@@ -1,0 +1,31 @@
+#pragma once
+// Runs one row on this rank: checks the results, then times the operation.
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "bench/cpp/collective.h"
+#include "bench/cpp/options.h"
+#include "collectives/communicator.h"
+
+namespace hccl_like::bench {
+
+// What one rank found for one form of a row.
+struct Timing {
+  double median_us = 0;
+  double p99_us = 0;
+  size_t wrong = 0;
+};
+
+Timing measure(Communicator& communicator, Buffers& buffers, const Options& options);
+
+// CPU seconds of the whole host and of this process.
+struct CpuTime {
+  double busy = 0;      // of all cores, by anyone
+  double capacity = 0;  // of all cores, idle or not
+  double own = 0;
+  static CpuTime now();
+  CpuTime operator-(const CpuTime& earlier) const;
+};
+
+}  // namespace hccl_like::bench
