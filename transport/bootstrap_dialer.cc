@@ -57,7 +57,7 @@ std::vector<Way> Dialer::tcp_ways() const {
 
 bool Dialer::step() {
   if (Deadline::Clock::now() < resume_at_) return false;
-  if (upgrade_) return step_upgrade();
+  if (shm_) return step_shm();
   if (connector_->step()) return on_connected();
   // The last resort is tried for as long as there is time; shared memory is given up once it is known not to work.
   if (stage_ + 1 < stages_.size() && connector_->hopeless()) next_stage(connector_->report());
@@ -67,8 +67,9 @@ bool Dialer::step() {
 bool Dialer::on_connected() {
   Fd socket = connector_->take();
   if (stages_[stage_] == "shm") {
-    upgrade_ = start_shm_upgrade(std::move(socket), Side::kConnector, local_.shm_ring_bytes, poller_);
-    return step_upgrade();
+    shm_ = std::make_unique<ShmHandshake>(std::move(socket), ShmHandshake::Side::kConnector, local_.shm_ring_bytes,
+                                          poller_);
+    return step_shm();
   }
   const std::string via = leaves_via(socket.get(), local_.addresses);
   dialed_.route = "tcp " + connector_->taken() + (via.empty() ? "" : " " + via);
@@ -77,12 +78,12 @@ bool Dialer::on_connected() {
   return true;
 }
 
-bool Dialer::step_upgrade() {
-  if (!upgrade_->step()) return false;
-  dialed_.wire = upgrade_->take();
+bool Dialer::step_shm() {
+  if (!shm_->step()) return false;
+  dialed_.wire = shm_->take();
   if (!dialed_.wire) {
-    const std::string cause = upgrade_->cause();
-    upgrade_.reset();
+    const std::string cause = shm_->cause();
+    shm_.reset();
     next_stage("shm: " + cause);
     return false;
   }
@@ -113,7 +114,7 @@ std::string Dialer::reason() const {
 }
 
 std::string Dialer::report() const {
-  std::string now = upgrade_ ? "shm: no answer" : connector_->report();
+  std::string now = shm_ ? "shm: no answer" : connector_->report();
   if (now.empty()) now = "none of its addresses can be reached from here";
   const std::string before = setbacks();
   return before.empty() ? now : before + "; " + now;
@@ -121,7 +122,7 @@ std::string Dialer::report() const {
 
 Deadline Dialer::next_timer() const {
   if (Deadline::Clock::now() < resume_at_) return Deadline::at(resume_at_);
-  return upgrade_ ? Deadline::never() : connector_->next_timer();
+  return shm_ ? Deadline::never() : connector_->next_timer();
 }
 
 }  // namespace hccl_like

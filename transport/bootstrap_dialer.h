@@ -7,8 +7,8 @@
 #include "transport/address.h"
 #include "transport/bootstrap_connector.h"
 #include "transport/bootstrap_greeting.h"
-#include "transport/bootstrap_upgrade.h"
 #include "transport/mesh.h"
+#include "transport/shm/handshake.h"
 #include "transport/tcp/tcp_wire.h"
 #include "transport/wire.h"
 
@@ -52,7 +52,7 @@ class Dialer {
  private:
   void begin_stage();
   void next_stage(const std::string& why);
-  bool step_upgrade();
+  bool step_shm();
   bool on_connected();
   std::vector<Way> tcp_ways() const;
   std::string reason() const;
@@ -67,7 +67,7 @@ class Dialer {
   std::vector<std::string> stages_;  // transports, best first
   size_t stage_ = 0;
   std::unique_ptr<Connector> connector_;
-  std::unique_ptr<Upgrade> upgrade_;
+  std::unique_ptr<ShmHandshake> shm_;
   std::vector<std::string> setbacks_;  // by stage: why it was given up, if it was
   Deadline::Clock::time_point resume_at_{};
   Dialed dialed_;

@@ -260,8 +260,13 @@ class Impostor : public Door {
 
 TEST_F(Impostor, IsFoundOutByTheConnector) {
   // Our acceptor answers for `self`; the connector wants `promised`, whose old address this is.
-  Connector connector(new_identity(), promised, {loopback()}, poller);
-  EXPECT_FALSE(step_until([&] { return connector.hopeless(); }, milliseconds(50)) && connector.step());
+  const Identity connecting = new_identity();
+  Connector connector(connecting, promised, {loopback()}, poller);
+  EXPECT_TRUE(step_until([&] {
+    EXPECT_FALSE(connector.step());
+    return connector.hopeless();
+  }));
+  EXPECT_NE(connector.report().find("closed by the other end"), std::string::npos) << connector.report();
   EXPECT_TRUE(accepted.empty());
 }
 

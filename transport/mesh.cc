@@ -18,9 +18,9 @@
 #include "transport/bootstrap_dialer.h"
 #include "transport/bootstrap_host.h"
 #include "transport/bootstrap_random.h"
-#include "transport/bootstrap_upgrade.h"
 #include "transport/listener.h"
 #include "transport/mesh_exchange.h"
+#include "transport/shm/handshake.h"
 
 namespace hccl_like {
 namespace {
@@ -52,8 +52,7 @@ LinkOptions link_options(const Config& config) {
 LocalEnd local_end(const Config& config) {
   LocalEnd local;
   local.identity = {random_hex(kIdDigits / 2), random_hex(kNonceDigits / 2)};
-  for (const auto& transport : config.transports)
-    if (transport != "shm" || has_shm()) local.transports.push_back(transport);
+  local.transports = config.transports;
   if (has(local.transports, "tcp")) {
     const auto filter =
         effective_filter(config.socket_ifname, std::getenv("GLOO_SOCKET_IFNAME"), std::getenv("NCCL_SOCKET_IFNAME"));
@@ -74,8 +73,11 @@ struct Mesh::State {
   };
   // A peer that came in over the UNIX socket and whose shared memory is being set up.
   struct Upgrading {
+    Upgrading(std::string id, Fd socket, size_t ring_bytes, Poller& poller)
+        : peer_id(std::move(id)),
+          handshake(std::move(socket), ShmHandshake::Side::kAcceptor, ring_bytes, poller) {}
     std::string peer_id;
-    std::unique_ptr<Upgrade> upgrade;
+    ShmHandshake handshake;
   };
 
   State(const Config& config, Poller& the_poller)
@@ -118,10 +120,11 @@ struct Mesh::State {
     known[id] = {links.back().get(), std::move(route), std::move(reason)};
   }
   void take_in(Accepted accepted);
-  void step_upgrades();
+  void step_handshakes();
   void accept() {
+    // Handshakes first: a peer whose shared memory has failed comes again over tcp.
+    step_handshakes();
     for (Accepted& one : acceptor.step([this](const std::string& id) { return wanted(id); })) take_in(std::move(one));
-    if (!upgrading.empty()) step_upgrades();
   }
 
   Poller& poller;
@@ -137,8 +140,7 @@ struct Mesh::State {
 
 void Mesh::State::take_in(Accepted accepted) {
   if (accepted.same_host) {
-    upgrading.push_back({std::move(accepted.peer_id), start_shm_upgrade(std::move(accepted.socket), Side::kAcceptor,
-                                                                        local.shm_ring_bytes, poller)});
+    upgrading.emplace_back(std::move(accepted.peer_id), std::move(accepted.socket), local.shm_ring_bytes, poller);
     return;
   }
   const std::string via = leaves_via(accepted.socket.get(), local.addresses);
@@ -146,16 +148,16 @@ void Mesh::State::take_in(Accepted accepted) {
   add(accepted.peer_id, std::move(wire), "tcp from " + accepted.from + (via.empty() ? "" : " " + via), "");
 }
 
-void Mesh::State::step_upgrades() {
+void Mesh::State::step_handshakes() {
   for (auto one = upgrading.begin(); one != upgrading.end();) {
-    if (!one->upgrade->step()) {
+    if (!one->handshake.step()) {
       ++one;
       continue;
     }
-    if (auto wire = one->upgrade->take())
+    if (auto wire = one->handshake.take())
       add(one->peer_id, std::move(wire), "shm", "");
     else
-      log_info("a peer on this host cannot be joined by shared memory: " + one->upgrade->cause());
+      log_info("a peer on this host cannot be joined by shared memory: " + one->handshake.cause());
     one = upgrading.erase(one);
   }
 }
