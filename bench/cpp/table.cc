@@ -59,10 +59,9 @@ std::string number(double value, size_t width) {
 
 std::string table_header() {
   const std::string names = "     time   algbw   busbw  #wrong", units = "     (us)  (GB/s)  (GB/s)        ";
-  const std::string gap(1, ' ');
-  return "#" + std::string(53, ' ') + "          out-of-place                      in-place\n" +
-         "#       size         count      type   redop    root" + names + gap + names + "      p99  load\n" +
-         "#        (B)    (elements)                          " + units + gap + units + "     (us)   (%)\n";
+  return "#" + std::string(53, ' ') + "          out-of-place                     in-place\n" +
+         "#       size         count      type   redop    root" + names + names + "      p99  load\n" +
+         "#        (B)    (elements)                          " + units + units + "     (us)   (%)\n";
 }
 
 std::string to_string(const Row& row, bool checked) {
