@@ -3,8 +3,8 @@
 //
 //   INSTANTIATE_TEST_SUITE_P(Sim, PluginContract, ::testing::Values(PluginUnderTest{...}), plugin_name);
 //
-// in a test executable that links GoogleTest. Everything goes through the table; optional entries that are null, or that
-// say HCD_UNSUPPORTED, skip their test.
+// in a test executable that links GoogleTest. Everything goes through the table; optional entries that are null, or
+// that say HCD_UNSUPPORTED, skip their test.
 #include <gtest/gtest.h>
 
 #include <atomic>
