@@ -73,6 +73,14 @@ TEST(Algorithms, RoundsAreThoseOfTheTextbook) {
   EXPECT_EQ(rounds(Collective::kBroadcast, "binomial", 10'000), 14u);
 }
 
+TEST(Algorithms, TwoRanksAddWhatArrivesWithoutKeepingIt) {
+  const Algorithm& direct = *find_algorithm(Collective::kAllReduce, "direct");
+  EXPECT_EQ(direct.make(1, 2, 0).to_string(),
+            "0: send in[0]->0  recv_reduce in[1]+<-0 to out[1]\n"
+            "1: send out[1]->0  recv out[0]<-0\n");
+  EXPECT_TRUE(direct.make(1, 2, 0).scratch_like().empty());
+}
+
 TEST(Cost, AloneARankCopies) {
   for (const Algorithm& algorithm : algorithms(Collective::kAllReduce)) {
     const Load copied{.reduced = 4096};

@@ -89,6 +89,14 @@ TEST(Layout, NeighboursInMemoryAreContiguous) {
   EXPECT_EQ(layout.contiguous(0, 4, 12).bytes, 8u);
 }
 
+TEST(Layout, RecutHasTheSameBytesInOtherChunks) {
+  const Layout layout = Layout::even(Region{fake(100), 40}, 1, 4).recut(3);
+  EXPECT_EQ(layout.total_bytes(), 40u);
+  EXPECT_EQ(layout.bytes(0), 12u);
+  EXPECT_EQ(layout.contiguous(2, 0, 16).data, fake(124));
+  EXPECT_EQ(Layout().recut(4).bytes(3), 0u);
+}
+
 TEST(Layout, ListTakesEachRegionAsAChunk) {
   const Layout layout = Layout::list({{fake(10), 3}, {nullptr, 0}, {fake(50), 7}});
   EXPECT_EQ(layout.bytes(0), 3u);

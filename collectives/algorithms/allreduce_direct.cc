@@ -1,4 +1,5 @@
 #include "collectives/algorithms/all.h"
+#include "collectives/algorithms/direct_reduction.h"
 
 namespace hccl_like {
 
@@ -18,15 +19,7 @@ namespace hccl_like {
 //   2: send out[1]->2  recv out[0]<-0  send out[1]->0  recv out[2]<-2
 Schedule allreduce_direct(int rank, int size) {
   Schedule s(/*chunks=*/size);
-  s.begin_round();
-  for (int i = 1; i < size; ++i) s.add(send((rank + i) % size, in((rank + i) % size)));
-  std::vector<Slot> inputs;
-  for (int peer = 0; peer < size; ++peer) {
-    inputs.push_back(peer == rank ? in(rank) : s.add_scratch(in(rank)));
-    if (peer != rank) s.add(recv(peer, inputs.back()));
-  }
-  s.begin_round();
-  s.add_reduce(out(rank), inputs);
+  append_direct_reduction(s, rank, size, out(rank));
   s.begin_round();
   for (int i = 1; i < size; ++i) {
     const int to = (rank + i) % size, from = (rank + size - i) % size;

@@ -1,4 +1,5 @@
 #include "collectives/algorithms/all.h"
+#include "collectives/algorithms/direct_reduction.h"
 
 namespace hccl_like {
 
@@ -12,21 +13,13 @@ namespace hccl_like {
 // Order of summation: rank 0, 1, 2, ... whatever the root, with one rounding for 8- and 16-bit floats.
 //
 // Rank 1 of 3, root 0:
-//   0: send in[2]->2  send in[0]->0  recv scratch[0]<-0  recv scratch[1]<-2
-//   1: reduce scratch[0]+in[1]+scratch[1] to scratch[2]
-//   2: send scratch[2]->0
+//   0: send in[2]->2  send in[0]->0  recv scratch[1]<-0  recv scratch[2]<-2
+//   1: reduce scratch[1]+in[1]+scratch[2] to scratch[0]
+//   2: send scratch[0]->0
 Schedule reduce_direct(int rank, int size, int root) {
   Schedule s(/*chunks=*/size);
-  s.begin_round();
-  for (int i = 1; i < size; ++i) s.add(send((rank + i) % size, in((rank + i) % size)));
-  std::vector<Slot> inputs;
-  for (int peer = 0; peer < size; ++peer) {
-    inputs.push_back(peer == rank ? in(rank) : s.add_scratch(in(rank)));
-    if (peer != rank) s.add(recv(peer, inputs.back()));
-  }
   const Slot sum = rank == root ? out(rank) : s.add_scratch(in(rank));
-  s.begin_round();
-  s.add_reduce(sum, inputs);
+  append_direct_reduction(s, rank, size, sum);
   s.begin_round();
   if (rank != root) s.add(send(root, sum));
   for (int peer = 0; peer < size && rank == root; ++peer) {

@@ -1,4 +1,5 @@
 #include "collectives/algorithms/all.h"
+#include "collectives/algorithms/direct_reduction.h"
 
 namespace hccl_like {
 
@@ -16,15 +17,7 @@ namespace hccl_like {
 //   1: reduce scratch[0]+in[1]+scratch[1] to out[1]
 Schedule reduce_scatter_direct(int rank, int size) {
   Schedule s(/*chunks=*/size);
-  s.begin_round();
-  for (int i = 1; i < size; ++i) s.add(send((rank + i) % size, in((rank + i) % size)));
-  std::vector<Slot> inputs;
-  for (int peer = 0; peer < size; ++peer) {
-    inputs.push_back(peer == rank ? in(rank) : s.add_scratch(in(rank)));
-    if (peer != rank) s.add(recv(peer, inputs.back()));
-  }
-  s.begin_round();
-  s.add_reduce(out(rank), inputs);
+  append_direct_reduction(s, rank, size, out(rank));
   return s;
 }
 
