@@ -71,10 +71,14 @@ void combine(std::byte* dst_bytes, const std::byte* a_bytes, const std::byte* b_
   size_t i = 0;
   for (; i + quad <= count; i += quad) combine_quad<Codec, Op>(dst + i, a + i, b + i);
   if (i == count) return;
-  Padded<Codec> last_a, last_b, last_dst;
-  combine_quad<Codec, Op>(last_dst.lanes, last_a.load(a + i, count - i),
-                          last_b.load(b + i, count - i));
-  std::memcpy(dst + i, last_dst.lanes, (count - i) * sizeof(*dst));
+  // As the one quad of a shorter array, so that the arithmetic is compiled once.
+  Padded<Codec> last_a, last_b;
+  last_a.load(a + i, count - i);
+  last_b.load(b + i, count - i);
+  const auto last = reinterpret_cast<std::byte*>(last_a.lanes);
+  combine<Codec, Op>(last, last, reinterpret_cast<const std::byte*>(last_b.lanes),
+                     quad / Codec::kLanesPerElement);
+  std::memcpy(dst + i, last, (count - i) * sizeof(*dst));
 }
 
 // Every source's lanes at `i` (`count` of them) go into the same four registers, so nothing is rounded or stored in
@@ -139,9 +143,11 @@ void scale(std::byte* dst_bytes, const std::byte* src_bytes, size_t elements,
   size_t i = 0;
   for (; i + quad <= count; i += quad) scale_quad<Codec>(dst + i, src + i, v);
   if (i == count) return;
-  Padded<Codec> last_src, last_dst;
-  scale_quad<Codec>(last_dst.lanes, last_src.load(src + i, count - i), v);
-  std::memcpy(dst + i, last_dst.lanes, (count - i) * sizeof(*dst));
+  Padded<Codec> padded;
+  padded.load(src + i, count - i);
+  const auto last = reinterpret_cast<std::byte*>(padded.lanes);
+  scale<Codec>(last, last, quad / Codec::kLanesPerElement, factor);
+  std::memcpy(dst + i, last, (count - i) * sizeof(*dst));
 }
 
 template <class Codec, class Op>
