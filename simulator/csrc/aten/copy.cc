@@ -106,5 +106,10 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("zero_", zero_);
 }
 
+// Conjugate and negative views are copied as what they mean, by the host's copy. Left to torch they would be cloned first,
+// which copies them, and so on.
+TORCH_LIBRARY_IMPL(aten, Conjugate, m) { m.impl("_copy_from", torch::CppFunction::makeFallthrough()); }
+TORCH_LIBRARY_IMPL(aten, Negative, m) { m.impl("_copy_from", torch::CppFunction::makeFallthrough()); }
+
 }  // namespace
 }  // namespace torch_sim

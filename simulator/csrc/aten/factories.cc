@@ -34,9 +34,26 @@ at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride, std::opti
   return at::detail::empty_strided_generic(size, stride, &device_allocator(), kKeys, c10::dtype_or_default(dtype));
 }
 
+// Memory that is not there, of a tensor that torch knows to be zero everywhere.
+class NoMemory final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(size_t) override { return {nullptr, device_at(current_device())}; }
+  void copy_data(void*, const void*, size_t) const override {}
+};
+
+at::Tensor zero_tensor(at::IntArrayRef size, std::optional<c10::ScalarType> dtype, std::optional<c10::Layout> layout,
+                       std::optional<c10::Device> device, std::optional<bool> pin_memory) {
+  static auto& no_memory = *new NoMemory();
+  check(layout, pin_memory);
+  const c10::DeviceGuard guard(c10::device_or_default(device));
+  return at::detail::empty_generic(size, &no_memory, kKeys.add(c10::DispatchKey::ZeroTensor),
+                                   c10::dtype_or_default(dtype), std::nullopt);
+}
+
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("empty.memory_format", empty);
   m.impl("empty_strided", empty_strided);
+  m.impl("_efficientzerotensor", zero_tensor);
 }
 
 }  // namespace

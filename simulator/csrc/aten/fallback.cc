@@ -1,7 +1,7 @@
 // Every operator that has no kernel of its own here: the host's kernel works on the device's memory in its stream's turn.
+#include "aten/fallback.h"
+
 #include <ATen/core/List.h>
-#include <ATen/core/dispatch/Dispatcher.h>
-#include <ATen/core/stack.h>
 #include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
 
@@ -72,6 +72,8 @@ bool may_mix_with_host(const std::string& name) {
   return false;
 }
 
+}  // namespace
+
 void run_on_host(const c10::OperatorHandle& op, Stack* stack) {
   const c10::FunctionSchema& schema = op.schema();
   Lending lending;
@@ -95,6 +97,8 @@ void run_on_host(const c10::OperatorHandle& op, Stack* stack) {
   else
     current_stream(device).run(kernel);
 }
+
+namespace {
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&run_on_host>()); }
 

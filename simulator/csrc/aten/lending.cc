@@ -117,7 +117,7 @@ c10::Storage Lending::take_storage(const c10::Storage& storage, int device) {
   c10::DataPtr data(nullptr, device_at(device));
   if (is_kernel_memory(from->data_ptr())) {
     data = to_device_memory(from->set_data_ptr(c10::DataPtr(nullptr, kHost)));
-  } else if (bytes > 0) {
+  } else if (from->data()) {
     data = allocate_on(device, bytes);
     std::memcpy(Runtime::get().space().to_kernel(data.get()), from->data(), bytes);
   }

@@ -54,6 +54,15 @@ CachingAllocator::CachingAllocator(const AddressSpace& space, int device, size_t
     : arenas_(space, device, limit) {}
 
 void* CachingAllocator::allocate(size_t requested, Stream& stream) {
+  try {
+    return try_allocate(requested, stream);
+  } catch (const OutOfMemory&) {
+    wait_for_cached();
+    return try_allocate(requested, stream);
+  }
+}
+
+void* CachingAllocator::try_allocate(size_t requested, Stream& stream) {
   const size_t bytes = round_up(std::max(requested, size_t{1}), kAlign);
   Pool& pool = bytes <= kSmall ? small_ : large_;
   std::lock_guard lock(mutex_);
@@ -192,8 +201,22 @@ void CachingAllocator::reap() {
   });
 }
 
-// Gives every whole unused segment back to the arenas, and unused arenas to the host. A cached segment can be in use by
-// nobody: its stream ran the host's kernels in order, and queued copies hold no freed memory once the device is idle.
+// Waits for the work that keeps freed memory from being given back. Not under the lock: that work may free memory.
+void CachingAllocator::wait_for_cached() {
+  std::set<Stream*> streams;
+  std::vector<RecordingPtr> recordings;
+  {
+    std::lock_guard lock(mutex_);
+    for (const Pool* pool : {&small_, &large_})
+      for (const Block* block : pool->free) streams.insert(block->stream);
+    for (const auto& item : pending_) recordings.push_back(item.first);
+  }
+  for (Stream* stream : streams) stream->synchronize();
+  for (const RecordingPtr& recording : recordings) recording->wait();
+}
+
+// Gives whole unused segments back to the arenas, and unused arenas to the host. Freed memory may still be used by queued
+// work of its stream, so the segments of a busy stream stay.
 void CachingAllocator::release_cache() {
   reap();
   for (Pool* pool : {&small_, &large_}) {

@@ -39,8 +39,7 @@ struct AllocatorStats {
 // block that other streams used as well (`record_use`) is only reused when they have passed the point of its freeing.
 // Small blocks (up to 1 MiB) live in segments of their own, so that they do not cut up the large ones.
 //
-// Thread-safe. Never waits for a stream, except in `empty_cache`. When memory has run out, the caches of idle streams
-// are given back first.
+// Thread-safe. Waits for streams only in `empty_cache`, and when memory has run out.
 class CachingAllocator {
  public:
   CachingAllocator(const AddressSpace& space, int device, size_t limit);
@@ -100,6 +99,9 @@ class CachingAllocator {
     int index;  // in Counters: 1 small, 2 large
     std::set<Block*, ByStreamThenSize> free;
   };
+
+  void* try_allocate(size_t bytes, Stream& stream);
+  void wait_for_cached();
 
   // All with the lock held.
   Block* find_free(Pool& pool, size_t bytes, Stream& stream);

@@ -54,4 +54,11 @@ from torch_sim.sim.streams import (
     _sleep,
 )
 
+
+def __getattr__(name: str):
+    if name == "_initialized":  # activation checkpointing asks for it before it saves the random state
+        return is_initialized()
+    raise AttributeError(f"module 'torch.sim' has no attribute '{name}'")
+
+
 __all__ = [name for name in dir() if not name.startswith("_")]

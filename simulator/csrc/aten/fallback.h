@@ -1,0 +1,12 @@
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+
+namespace torch_sim {
+
+// Runs the host's kernel of an operator on the device's memory, in the turn of the device's current stream, on the calling
+// thread. A boxed kernel for any operator.
+void run_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack);
+
+}  // namespace torch_sim

@@ -1,0 +1,40 @@
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+import torch
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "slow: takes more than half a minute")
+
+
+@pytest.fixture(autouse=True)
+def clean_device():
+    """Each test begins on device 0 and its default stream, with nothing queued, and a known seed."""
+    torch.manual_seed(1234)
+    yield
+    for index in range(torch.sim.device_count()):
+        torch.sim.synchronize(index)
+        torch.sim.set_stream(torch.sim.default_stream(index))
+    torch.sim.set_device(0)
+
+
+@pytest.fixture
+def python():
+    """Run a program in a fresh interpreter: python(code, returncode=0, **environment) -> its output."""
+
+    def run(code, returncode=0, timeout=120, **environment):
+        done = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(code)],
+            env={**os.environ, **environment},
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+        )
+        assert done.returncode == returncode, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    return run
