@@ -1,0 +1,252 @@
+#include "process_group/backend.h"
+
+#include <algorithm>
+
+#include "collectives/runtime.h"
+#include "core/log.h"
+#include "process_group/errors.h"
+#include "process_group/monitored_barrier.h"
+
+namespace hccl_like {
+namespace {
+
+// A group that goes without shutdown() gives its running calls this long.
+constexpr std::chrono::milliseconds kPatience{1000};
+
+c10::intrusive_ptr<Options> ours(const c10::intrusive_ptr<c10d::Backend::Options>& options) {
+  if (auto same = c10::dynamic_intrusive_pointer_cast<Options>(options)) return same;
+  return options ? c10::make_intrusive<Options>(*options) : c10::make_intrusive<Options>();
+}
+
+std::shared_ptr<Communicator> require(std::shared_ptr<Communicator> communicator) {
+  if (!communicator) throw_misuse("this process group was destroyed; make a new one");
+  return communicator;
+}
+
+}  // namespace
+
+c10::intrusive_ptr<Backend> Backend::create(const std::shared_ptr<Session>& session,
+                                            const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+                                            const c10::intrusive_ptr<hccl_like::Options>& options) {
+  const std::string& name = options->group_name;
+  try {
+    C10dStore bootstrap(store);
+    auto communicator = session->runtime().create(bootstrap, rank, size, name.empty() ? "0" : name, options->timeout,
+                                                  Deadline::after(options->timeout));
+    return c10::make_intrusive<Backend>(session, std::move(communicator), store, options);
+  } catch (const Exception& exception) {
+    throw_torch_setup_error(exception.error(),
+                            "hccl-like could not make process group '" + name + "' on rank " + std::to_string(rank));
+  }
+}
+
+Backend::Backend(const std::shared_ptr<Session>& session, std::shared_ptr<Communicator> communicator,
+                 c10::intrusive_ptr<c10d::Store> store, c10::intrusive_ptr<hccl_like::Options> options)
+    : c10d::Backend(communicator->rank(), communicator->size()),
+      store_(std::move(store)),
+      options_(std::move(options)),
+      issuer_(session, communicator),
+      store_prefix_("hccl-like/" + std::to_string(communicator->id()) + "/") {
+  init();
+  session->add(*this);
+}
+
+Backend::~Backend() {
+  if (const auto session = issuer_.session()) session->remove(*this);
+  issuer_.close(kPatience);
+}
+
+template <class Make>
+Backend::WorkPtr Backend::issue(const char* name, Make&& make) {
+  return issuer_.issue(translated(std::string("hccl-like ") + name, std::forward<Make>(make)));
+}
+
+// --------------------------------------------------------------------------------------------------------- calls
+
+Backend::WorkPtr Backend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
+  return issue("broadcast", [&] { return hccl_like::broadcast(tensors, options); });
+}
+
+Backend::WorkPtr Backend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
+  return issue("all_reduce", [&] { return all_reduce(tensors, options); });
+}
+
+Backend::WorkPtr Backend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) {
+  return allreduce(tensors, options);  // which says what to do with sparse tensors
+}
+
+Backend::WorkPtr Backend::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) {
+  return issue("all_reduce_coalesced", [&] { return all_reduce_coalesced(tensors, options); });
+}
+
+Backend::WorkPtr Backend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
+  return issue("reduce", [&] { return hccl_like::reduce(tensors, options, place()); });
+}
+
+Backend::WorkPtr Backend::allgather(NestedTensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
+  return issue("all_gather", [&] { return all_gather(outputs, inputs, options, place()); });
+}
+
+Backend::WorkPtr Backend::_allgather_base(at::Tensor& output, at::Tensor& input,
+                                          const c10d::AllgatherOptions& options) {
+  return issue("all_gather_into_tensor", [&] { return all_gather_single(output, input, options, place()); });
+}
+
+Backend::WorkPtr Backend::allgather_coalesced(NestedTensors& outputs, Tensors& inputs,
+                                              const c10d::AllgatherOptions& options) {
+  return issue("all_gather_coalesced", [&] { return all_gather_lists(outputs, inputs, options, place()); });
+}
+
+Backend::WorkPtr Backend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                          const c10d::AllgatherOptions& options) {
+  return issue("all_gather_into_tensor", [&] { return all_gather_coalesced(outputs, inputs, options, place()); });
+}
+
+Backend::WorkPtr Backend::gather(NestedTensors& outputs, Tensors& inputs, const c10d::GatherOptions& options) {
+  return issue("gather", [&] { return hccl_like::gather(outputs, inputs, options, place()); });
+}
+
+Backend::WorkPtr Backend::scatter(Tensors& outputs, NestedTensors& inputs, const c10d::ScatterOptions& options) {
+  return issue("scatter", [&] { return hccl_like::scatter(outputs, inputs, options, place()); });
+}
+
+Backend::WorkPtr Backend::reduce_scatter(Tensors& outputs, NestedTensors& inputs,
+                                         const c10d::ReduceScatterOptions& options) {
+  return issue("reduce_scatter", [&] { return hccl_like::reduce_scatter(outputs, inputs, options, place()); });
+}
+
+Backend::WorkPtr Backend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                                               const c10d::ReduceScatterOptions& options) {
+  return issue("reduce_scatter_tensor", [&] { return reduce_scatter_single(output, input, options, place()); });
+}
+
+Backend::WorkPtr Backend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                          const c10d::ReduceScatterOptions& options) {
+  return issue("reduce_scatter_tensor", [&] { return reduce_scatter_coalesced(outputs, inputs, options, place()); });
+}
+
+Backend::WorkPtr Backend::alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
+                                        std::vector<int64_t>& input_splits, const c10d::AllToAllOptions& options) {
+  return issue("all_to_all_single",
+               [&] { return all_to_all_single(output, input, output_splits, input_splits, options, place()); });
+}
+
+Backend::WorkPtr Backend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) {
+  return issue("all_to_all", [&] { return all_to_all(outputs, inputs, options, place()); });
+}
+
+Backend::WorkPtr Backend::send(Tensors& tensors, int to, int tag) {
+  return issue("send", [&] { return hccl_like::send(tensors, to, tag, place()); });
+}
+
+Backend::WorkPtr Backend::recv(Tensors& tensors, int from, int tag) {
+  return issue("recv", [&] { return receive(tensors, from, tag, place()); });
+}
+
+Backend::WorkPtr Backend::recvAnysource(Tensors& tensors, int tag) {
+  return issue("recv", [&] { return receive(tensors, kAnySource, tag, place()); });
+}
+
+Backend::WorkPtr Backend::barrier(const c10d::BarrierOptions& options) {
+  return issue("barrier", [&] { return hccl_like::barrier(options); });
+}
+
+void Backend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
+  translated("hccl-like monitored_barrier", [&] {
+    C10dStore store(store_, store_prefix_);
+    const auto timeout = options.timeout == c10d::kUnsetTimeout ? options_->timeout : options.timeout;
+    const std::string name = "monitored_barrier/" + std::to_string(monitored_barriers_++);
+    monitored_barrier(store, name, rank_, size_, timeout, wait_all_ranks);
+  });
+}
+
+// -------------------------------------------------------------------------------------------------------- groups
+
+// Neither the store nor the name is trusted to be the same on all ranks: the new group meets over this one's links.
+c10::intrusive_ptr<c10d::Backend> Backend::split(const c10::intrusive_ptr<c10d::Store>& store,
+                                                 const std::vector<int>& ranks,
+                                                 const c10::intrusive_ptr<c10d_Options>& options) {
+  return translated("hccl-like split", [&]() -> c10::intrusive_ptr<c10d::Backend> {
+    const std::lock_guard lock(split_mutex_);
+    auto child_options = c10::make_intrusive<hccl_like::Options>(*ours(options));
+    child_options->global_ranks_in_group.clear();
+    for (const int rank : ranks) {
+      const auto index = static_cast<size_t>(rank);
+      const bool identity = options_->global_ranks_in_group.empty();
+      child_options->global_ranks_in_group.push_back(identity ? index : options_->global_ranks_in_group.at(index));
+    }
+    if (last_split_ && last_split_->store == store && last_split_->ranks == ranks &&
+        last_split_->name == child_options->group_name) {
+      if (auto backend = last_split_->backend.lock()) return backend;
+    }
+    const bool member = std::ranges::find(ranks, rank_) != ranks.end();
+    const auto communicator = require(issuer_.communicator());
+    const auto child = communicator->split(member ? std::span(ranks) : std::span<const int>(), child_options->group_name);
+    ++splits_;
+    last_split_.reset();
+    if (!child) return nullptr;
+    child->set_timeout(child_options->timeout);
+    const auto session = issuer_.session();
+    if (!session) throw_misuse("this process group was destroyed; make a new one");
+    // The parent's store: the one that was passed may have another prefix on other ranks.
+    c10::intrusive_ptr<c10d::Backend> backend = c10::make_intrusive<Backend>(session, child, store_, child_options);
+    last_split_ = Split{store, ranks, child_options->group_name, c10::weak_intrusive_ptr<c10d::Backend>(backend)};
+    return backend;
+  });
+}
+
+c10::intrusive_ptr<c10d::Backend> Backend::merge(const c10::intrusive_ptr<c10d::Store>& store,
+                                                 const c10::intrusive_ptr<c10d_Options>& options, const int& rank,
+                                                 const int& size) {
+  const auto session = issuer_.session();
+  if (!session) throw_torch_error({ErrorCode::kMisuse, "this process group was destroyed; make a new one"}, "merge");
+  return create(session, store, rank, size, ours(options));
+}
+
+void Backend::setTimeout(std::chrono::milliseconds timeout) {
+  options_->timeout = timeout;
+  if (const auto communicator = issuer_.communicator()) communicator->set_timeout(timeout);
+}
+
+uint64_t Backend::getSequenceNumberForGroup() {
+  const auto communicator = issuer_.communicator();
+  return communicator ? communicator->sequence() : 0;
+}
+
+// The links are there already; what can be done early is to find out how the device is reached.
+void Backend::eagerConnectSingleDevice(at::Device device) {
+  translated("hccl-like", [&] {
+    if (const auto session = issuer_.session()) session->devices().access(device);
+  });
+}
+
+c10d::ErrorType Backend::getError() {
+  const auto communicator = issuer_.communicator();
+  const auto failure = communicator ? communicator->failure() : std::nullopt;
+  if (!failure) return c10d::ErrorType::SUCCESS;
+  switch (failure->code) {
+    case ErrorCode::kTimeout:
+      return c10d::ErrorType::TIMEOUT;
+    case ErrorCode::kPeerLost:
+    case ErrorCode::kAborted:
+      return c10d::ErrorType::REMOTE_ERROR;
+    default:
+      return c10d::ErrorType::COMM_ERROR;
+  }
+}
+
+void Backend::abort() {
+  const auto session = issuer_.session();
+  const auto communicator = issuer_.communicator();
+  if (communicator && session && !session->forked()) communicator->abort("abort() was called");
+}
+
+void Backend::shutdown() {
+  const auto session = issuer_.session();
+  issuer_.close(std::nullopt);
+  if (session) session->remove(*this);
+}
+
+void Backend::close_at_exit() { issuer_.close(kPatience); }
+
+}  // namespace hccl_like

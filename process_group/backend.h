@@ -1,0 +1,114 @@
+#pragma once
+// c10d's Backend: one object serves the accelerator and the CPU. Every method is a line or two; the work is done by the
+// Issuer (calls) and the collectives layer (everything else).
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include "process_group/issuer.h"
+#include "process_group/options.h"
+
+namespace hccl_like {
+
+// Any thread, never with the GIL held. shutdown() or the destructor leaves the group.
+class Backend final : public c10d::Backend {
+ public:
+  using c10d_Options = c10d::Backend::Options;
+
+  // Meets the other ranks; blocks until all are there, or throws naming those that did not come in options->timeout.
+  static c10::intrusive_ptr<Backend> create(const std::shared_ptr<Session>& session,
+                                            const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+                                            const c10::intrusive_ptr<hccl_like::Options>& options);
+  // For create() and split().
+  Backend(const std::shared_ptr<Session>& session, std::shared_ptr<Communicator> communicator,
+          c10::intrusive_ptr<c10d::Store> store, c10::intrusive_ptr<hccl_like::Options> options);
+  ~Backend() override;
+
+  const std::string getBackendName() const override { return kBackendName; }
+  c10::intrusive_ptr<c10d_Options> getBackendOptions() override { return options_; }
+  const c10::intrusive_ptr<hccl_like::Options>& options() const { return options_; }
+  bool supportsSplitting() const override { return true; }
+  bool supportsCoalescing() const override { return true; }
+
+  using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+  WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
+  WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
+  WorkPtr allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) override;
+  WorkPtr allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) override;
+  WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;
+  WorkPtr allgather(NestedTensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override;
+  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options) override;
+  WorkPtr allgather_coalesced(NestedTensors& outputs, Tensors& inputs,
+                              const c10d::AllgatherOptions& options) override;
+  WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::AllgatherOptions& options) override;
+  WorkPtr gather(NestedTensors& outputs, Tensors& inputs, const c10d::GatherOptions& options) override;
+  WorkPtr scatter(Tensors& outputs, NestedTensors& inputs, const c10d::ScatterOptions& options) override;
+  WorkPtr reduce_scatter(Tensors& outputs, NestedTensors& inputs, const c10d::ReduceScatterOptions& options) override;
+  WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                               const c10d::ReduceScatterOptions& options) override;
+  WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::ReduceScatterOptions& options) override;
+  WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
+                        std::vector<int64_t>& input_splits, const c10d::AllToAllOptions& options) override;
+  WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) override;
+  WorkPtr send(Tensors& tensors, int to, int tag) override;
+  WorkPtr recv(Tensors& tensors, int from, int tag) override;
+  WorkPtr recvAnysource(Tensors& tensors, int tag) override;
+  WorkPtr barrier(const c10d::BarrierOptions& options) override;
+  void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override;
+
+  void startCoalescing() override { issuer_.begin_block(); }
+  WorkPtr endCoalescing() override { return issuer_.end_block(); }
+
+  c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
+                                          const c10::intrusive_ptr<c10d_Options>& options) override;
+  c10::intrusive_ptr<c10d::Backend> merge(const c10::intrusive_ptr<c10d::Store>& store,
+                                          const c10::intrusive_ptr<c10d_Options>& options, const int& rank,
+                                          const int& size) override;
+  uint64_t splits() const { return splits_; }
+
+  void setTimeout(std::chrono::milliseconds timeout) override;
+  // The calls are numbered from the beginning, alike on all ranks, so there is nothing to agree on.
+  void setSequenceNumberForGroup() override {}
+  uint64_t getSequenceNumberForGroup() override;
+  void eagerConnectSingleDevice(at::Device device) override;
+  c10d::ErrorType getError() override;
+  // Ends all running calls, here and on the other ranks, with an error; they raise it within a moment. Does not block.
+  void abort() override;
+  // Waits for the calls that run and leaves the group.
+  void shutdown() override;
+  // The same without waiting long for anybody.
+  void close_at_exit();
+
+  // The group as the collectives layer knows it; null after shutdown().
+  std::shared_ptr<Communicator> communicator() const { return issuer_.communicator(); }
+
+ private:
+  Place place() const { return {rank_, size_}; }
+  // Makes the call and issues it; its errors become torch's.
+  template <class Make>
+  WorkPtr issue(const char* name, Make&& make);
+
+  const c10::intrusive_ptr<c10d::Store> store_;
+  const c10::intrusive_ptr<hccl_like::Options> options_;
+  Issuer issuer_;
+  std::string store_prefix_;  // of this group's own keys
+  std::atomic<uint64_t> monitored_barriers_{0};
+
+  // split() is called once for each device type, with the same store, and all must get the same backend.
+  struct Split {
+    c10::intrusive_ptr<c10d::Store> store;
+    std::vector<int> ranks;
+    std::string name;
+    c10::weak_intrusive_ptr<c10d::Backend> backend;
+  };
+  std::mutex split_mutex_;
+  std::optional<Split> last_split_;
+  std::atomic<uint64_t> splits_{0};
+};
+
+}  // namespace hccl_like

@@ -1,0 +1,151 @@
+#include "process_group/buffers.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+
+namespace hccl_like {
+namespace {
+
+// Whether the bytes at the tensor's address are its elements in logical order.
+bool is_plain(const at::Tensor& tensor) {
+  return tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg();
+}
+
+bool overlap(const std::vector<Region>& some, const std::vector<Region>& others) {
+  for (const Region& a : some) {
+    for (const Region& b : others) {
+      if (a.bytes > 0 && b.bytes > 0 && a.data < b.data + b.bytes && b.data < a.data + a.bytes) return true;
+    }
+  }
+  return false;
+}
+
+std::vector<Region> cut_rows(const Side& side, Region whole) {
+  const at::Tensor& tensor = side.tensors.front();
+  const auto rows = static_cast<size_t>(tensor.dim() == 0 ? 1 : tensor.size(0));
+  const size_t row_bytes = rows == 0 ? 0 : whole.bytes / rows;
+  std::vector<Region> chunks;
+  chunks.reserve(side.splits.size());
+  for (const int64_t split : side.splits) {
+    const size_t bytes = static_cast<size_t>(split) * row_bytes;
+    chunks.push_back({whole.data, bytes});
+    whole.data += bytes;
+  }
+  return chunks;
+}
+
+}  // namespace
+
+void copy_all(const Copies& copies, bool non_blocking) {
+  if (copies.empty()) return;
+  const at::AutoDispatchBelowADInplaceOrView unseen;
+  for (const auto& [to, from] : copies) to.copy_(from, non_blocking);
+}
+
+Call Buffers::call(const Request& request) {
+  Call call{.collective = request.collective,
+            .type = request.type,
+            .op = request.op,
+            .factor = request.factor,
+            .root = request.root,
+            .tag = request.tag,
+            .uneven = request.uneven};
+  const size_t element = size_of(request.type);
+  const Regions inputs = reach_all(request.input, /*written=*/false);
+  const Regions outputs = reach_all(request.output, /*written=*/true);
+  call.input = layout(request.input, inputs, element);
+  call.output = layout(request.output, outputs, element);
+  if (!overlap(inputs, outputs) || runs_in_place(request, call)) return call;
+  // Input and output overlap in a way that an algorithm may not expect.
+  Regions copies;
+  for (const at::Tensor& tensor : request.input.tensors) copies.push_back(private_copy(tensor));
+  call.input = layout(request.input, copies, element);
+  return call;
+}
+
+// The one way in which input and output may share memory: every chunk that this rank both reads and writes is in the
+// same place.
+bool Buffers::runs_in_place(const Request& request, const Call& call) const {
+  if (request.collective == Collective::kAllToAll) return false;
+  const auto chunk =
+      request.input.arrangement == Arrangement::kWhole ? size_t{0} : static_cast<size_t>(rank_);
+  const Region in = call.input.contiguous(chunk, 0, call.input.bytes(chunk));
+  const Region out = call.output.contiguous(chunk, 0, call.output.bytes(chunk));
+  if (in.data != nullptr) return in.data == out.data && in.bytes == out.bytes;
+  // Several tensors: in place if each is the very same tensor.
+  const auto& tensors = request.input.tensors;
+  if (tensors.size() != request.output.tensors.size()) return false;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (!tensors[i].is_same(request.output.tensors[i])) return false;
+  }
+  return true;
+}
+
+Buffers::Regions Buffers::reach_all(const Side& side, bool written) {
+  Regions regions;
+  if (side.arrangement == Arrangement::kNone) return regions;
+  regions.reserve(side.tensors.size());
+  for (const at::Tensor& tensor : side.tensors) regions.push_back(reach(tensor, written));
+  return regions;
+}
+
+Region Buffers::reach(const at::Tensor& tensor, bool written) {
+  if (tensor.numel() == 0) return {};
+  for (Known& known : known_) {
+    if (!known.tensor->is_same(tensor)) continue;
+    if (written && known.temporary.defined() && !known.copied_back) {
+      copies_back_.emplace_back(tensor, known.temporary);
+      known.copied_back = true;
+    }
+    return known.region;
+  }
+  if (access_.direct() && is_plain(tensor)) {
+    const Region region = map(tensor);
+    known_.push_back({&tensor, region, {}, false});
+    return region;
+  }
+  const at::Tensor temporary = access_.temporary(tensor);
+  if (written) {
+    copies_back_.emplace_back(tensor, temporary);
+  } else {
+    copy_all({{temporary, tensor}}, access_.stream_ordered());
+    temporaries_.push_back(temporary);
+  }
+  const Region region = map(temporary);
+  known_.push_back({&tensor, region, temporary, written});
+  return region;
+}
+
+Region Buffers::private_copy(const at::Tensor& tensor) {
+  if (tensor.numel() == 0) return {};
+  const at::Tensor temporary = access_.temporary(tensor);
+  copy_all({{temporary, tensor}}, access_.stream_ordered());
+  temporaries_.push_back(temporary);
+  return map(temporary);
+}
+
+Region Buffers::map(const at::Tensor& tensor) {
+  aliases_.push_back(tensor.is_cpu() ? Alias(static_cast<std::byte*>(tensor.data_ptr())) : access_.alias(tensor));
+  return {aliases_.back().address(), tensor.nbytes()};
+}
+
+Layout Buffers::layout(const Side& side, const Regions& regions, size_t element_bytes) const {
+  switch (side.arrangement) {
+    case Arrangement::kNone:
+      return {};
+    case Arrangement::kWhole:
+      return Layout::even(regions, 1, element_bytes);
+    case Arrangement::kOwn:
+      return Layout::single(regions, static_cast<size_t>(rank_), element_bytes);
+    case Arrangement::kPerRank:
+      return Layout::list(regions, element_bytes);
+    case Arrangement::kCut:
+      return regions.size() == 1 ? Layout::even(regions.front(), static_cast<size_t>(ranks_), element_bytes)
+                                 : Layout::interleaved(regions, static_cast<size_t>(ranks_), element_bytes);
+    case Arrangement::kSplits:
+      return Layout::list(cut_rows(side, regions.front()), element_bytes);
+  }
+  return {};
+}
+
+}  // namespace hccl_like

@@ -1,0 +1,63 @@
+#pragma once
+// Finds, for every tensor of a request, contiguous memory that host code can address.
+#include <utility>
+#include <vector>
+
+#include "collectives/operation.h"
+#include "process_group/device_access.h"
+#include "process_group/request.h"
+
+namespace hccl_like {
+
+// What must be copied (first = second) once the operations are done.
+using Copies = std::vector<std::pair<at::Tensor, at::Tensor>>;
+
+// A tensor that is contiguous and directly reachable is used as it is. Any other goes through a temporary: a strided
+// view, a lazily conjugated one, memory of a device that host code cannot address. Memory order is never taken for
+// logical order, though a dense permuted tensor would be cheaper that way: other ranks may have other strides, and
+// nobody could tell that the result is wrong.
+//
+// Everything here happens in the order of the current stream: to be made and used under its guard. The tensors of the
+// requests must outlive this object.
+class Buffers {
+ public:
+  Buffers(const DeviceAccess& access, int rank, int ranks) : access_(access), rank_(rank), ranks_(ranks) {}
+
+  // The call for `request`, all but its time-out. Copies inputs into temporaries where needed.
+  Call call(const Request& request);
+
+  Copies take_copies_back() { return std::move(copies_back_); }
+  // Temporaries that are only read; they must live as long as the operation runs.
+  std::vector<at::Tensor> take_temporaries() { return std::move(temporaries_); }
+  // Views of the tensors' memory, which end when destroyed.
+  std::vector<Alias> take_aliases() { return std::move(aliases_); }
+
+ private:
+  struct Known {
+    const at::Tensor* tensor;
+    Region region;
+    at::Tensor temporary;  // undefined if the tensor is used as it is
+    bool copied_back;
+  };
+  using Regions = std::vector<Region>;
+
+  Regions reach_all(const Side& side, bool written);
+  Region reach(const at::Tensor& tensor, bool written);
+  Region private_copy(const at::Tensor& tensor);
+  Region map(const at::Tensor& tensor);
+  Layout layout(const Side& side, const Regions& regions, size_t element_bytes) const;
+  bool runs_in_place(const Request& request, const Call& call) const;
+
+  const DeviceAccess& access_;
+  int rank_;
+  int ranks_;
+  std::vector<Known> known_;
+  Copies copies_back_;
+  std::vector<at::Tensor> temporaries_;
+  std::vector<Alias> aliases_;
+};
+
+// Copies tensors in the order of the current stream, unseen by autograd.
+void copy_all(const Copies& copies, bool non_blocking);
+
+}  // namespace hccl_like

@@ -1,0 +1,68 @@
+#pragma once
+// Every c10d call as a value that the Issuer can issue. Pure: checks the arguments, touches no memory.
+#include <chrono>
+#include <vector>
+
+#include <c10/core/Device.h>
+#include <torch/csrc/distributed/c10d/Types.hpp>
+
+#include "process_group/request.h"
+#include "process_group/tensors.h"
+#include "process_group/work.h"
+
+namespace hccl_like {
+
+struct Issue {
+  Description description;
+  c10::Device device = c10::kCPU;
+  std::vector<Request> requests;  // run at the same time
+  std::chrono::milliseconds timeout = c10d::kUnsetTimeout;
+  bool async = true;
+  bool blocking = false;  // wait() blocks the host
+};
+
+// This rank and how many there are.
+struct Place {
+  int rank = 0;
+  int size = 1;
+};
+
+using NestedTensors = std::vector<Tensors>;
+
+// Each throws an Exception of kMisuse or kUnsupported.
+Issue all_reduce(const Tensors& tensors, const c10d::AllreduceOptions& options);
+Issue all_reduce_coalesced(const Tensors& tensors, const c10d::AllreduceCoalescedOptions& options);
+Issue reduce(const Tensors& tensors, const c10d::ReduceOptions& options, Place place);
+Issue broadcast(const Tensors& tensors, const c10d::BroadcastOptions& options);
+
+Issue reduce_scatter(const Tensors& outputs, const NestedTensors& inputs, const c10d::ReduceScatterOptions& options,
+                     Place place);
+Issue reduce_scatter_single(const at::Tensor& output, const at::Tensor& input,
+                            const c10d::ReduceScatterOptions& options, Place place);
+Issue reduce_scatter_coalesced(const Tensors& outputs, const Tensors& inputs,
+                               const c10d::ReduceScatterOptions& options, Place place);
+
+Issue all_gather(const NestedTensors& outputs, const Tensors& inputs, const c10d::AllgatherOptions& options,
+                 Place place);
+Issue all_gather_single(const at::Tensor& output, const at::Tensor& input, const c10d::AllgatherOptions& options,
+                        Place place);
+// outputs[rank][tensor]
+Issue all_gather_lists(const NestedTensors& outputs, const Tensors& inputs, const c10d::AllgatherOptions& options,
+                       Place place);
+Issue all_gather_coalesced(const Tensors& outputs, const Tensors& inputs, const c10d::AllgatherOptions& options,
+                           Place place);
+
+Issue gather(const NestedTensors& outputs, const Tensors& inputs, const c10d::GatherOptions& options, Place place);
+Issue scatter(const Tensors& outputs, const NestedTensors& inputs, const c10d::ScatterOptions& options, Place place);
+
+Issue all_to_all(const Tensors& outputs, const Tensors& inputs, const c10d::AllToAllOptions& options, Place place);
+// Empty splits: equal parts.
+Issue all_to_all_single(const at::Tensor& output, const at::Tensor& input, std::vector<int64_t> output_splits,
+                        std::vector<int64_t> input_splits, const c10d::AllToAllOptions& options, Place place);
+
+Issue send(const Tensors& tensors, int to, int tag, Place place);
+// `from` may be kAnySource.
+Issue receive(const Tensors& tensors, int from, int tag, Place place);
+Issue barrier(const c10d::BarrierOptions& options);
+
+}  // namespace hccl_like

@@ -1,0 +1,86 @@
+#include "process_group/completer.h"
+
+#include <chrono>
+#include <condition_variable>
+#include <iterator>
+#include <list>
+#include <mutex>
+#include <utility>
+
+namespace hccl_like {
+namespace {
+
+// Calls may end in another order than they were asked about, so no single one is waited for longer than this.
+constexpr std::chrono::milliseconds kSlice{1};
+
+struct Entry {
+  std::shared_ptr<Pending> pending;
+  std::function<void()> complete;
+};
+
+// Completes those that are over; true if there were any.
+bool complete_some(std::list<Entry>& entries) {
+  std::list<Entry> over;
+  for (auto entry = entries.begin(); entry != entries.end();) {
+    const auto next = std::next(entry);
+    if (entry->pending->over()) over.splice(over.end(), entries, entry);
+    entry = next;
+  }
+  for (Entry& entry : over) entry.complete();
+  return !over.empty();
+}
+
+}  // namespace
+
+struct Completer::State {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::list<Entry> added;
+  bool stopping = false;
+
+  void work() {
+    std::list<Entry> waiting;
+    while (true) {
+      {
+        std::unique_lock lock(mutex);
+        changed.wait(lock, [&] { return stopping || !added.empty() || !waiting.empty(); });
+        waiting.splice(waiting.end(), added);
+        if (stopping) break;
+      }
+      if (!complete_some(waiting)) waiting.front().pending->wait(Deadline::after(kSlice));
+    }
+    complete_some(waiting);
+  }
+};
+
+Completer::Completer() : state_(std::make_shared<State>()) {}
+
+Completer::~Completer() {
+  {
+    std::lock_guard lock(state_->mutex);
+    state_->stopping = true;
+  }
+  state_->changed.notify_one();
+  if (!thread_.joinable()) return;
+  if (thread_.get_id() == std::this_thread::get_id()) {
+    thread_.detach();
+  } else {
+    thread_.join();
+  }
+}
+
+void Completer::when_over(std::shared_ptr<Pending> pending, std::function<void()> complete) {
+  {
+    std::lock_guard lock(state_->mutex);
+    if (thread_.get_id() != std::this_thread::get_id()) {
+      state_->added.push_back({std::move(pending), std::move(complete)});
+      if (!thread_.joinable()) thread_ = std::thread([state = state_] { state->work(); });
+      state_->changed.notify_one();
+      return;
+    }
+  }
+  pending->wait(Deadline::never());
+  complete();
+}
+
+}  // namespace hccl_like

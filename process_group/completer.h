@@ -1,0 +1,30 @@
+#pragma once
+// Completes the Futures of calls that run on the host.
+#include <functional>
+#include <memory>
+#include <thread>
+
+#include "process_group/pending.h"
+
+namespace hccl_like {
+
+// A Future cannot be told to drive the engine while somebody waits for it, so a thread waits in his place. It starts
+// with the first Future asked for before its call is over, and runs whatever users hang on Futures. The engine is free
+// meanwhile: such a callback may issue calls and wait for them.
+class Completer {
+ public:
+  Completer();
+  // Completes what is over, leaves the rest incomplete, and joins the thread.
+  ~Completer();
+
+  // Any thread. Calls `complete` once the call is over, in the order in which calls get there. On the completer's own
+  // thread (a callback asks for a Future, and will wait for it) it waits here and now instead.
+  void when_over(std::shared_ptr<Pending> pending, std::function<void()> complete);
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;  // the thread's too: a callback may let the last group go, and this object with it
+  std::thread thread_;
+};
+
+}  // namespace hccl_like

@@ -1,0 +1,97 @@
+#include "process_group/device_access.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/Event.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include "core/error.h"
+#include "core/log.h"
+
+namespace hccl_like {
+namespace {
+
+c10::impl::VirtualGuardImpl guard_of(c10::Device device) { return c10::impl::VirtualGuardImpl(device.type()); }
+
+// Whether `attempt` works on this device; c10's default for a missing feature is to throw.
+template <class Attempt>
+bool works(Attempt&& attempt) {
+  try {
+    attempt();
+    return true;
+  } catch (const std::exception& error) {
+    log_info([&] { return std::string("a feature of the device is not used: ") + error.what(); });
+    return false;
+  }
+}
+
+hcd_ref ref_of(const at::Tensor& tensor) {
+  const auto offset = static_cast<uint64_t>(tensor.storage_offset()) * tensor.itemsize();
+  return {tensor.storage().unsafeGetStorageImpl()->mutable_data(), offset};
+}
+
+hcd_stream translate(const Device& plugin, const c10::Stream& stream, bool native_handles) {
+  void* native = native_handles ? guard_of(stream.device()).getStreamNativeHandle(stream) : nullptr;
+  return plugin.stream_from_torch(stream.device_index(), stream.id(), native).value();
+}
+
+}  // namespace
+
+DeviceAccess::DeviceAccess(c10::Device device, const Device* plugin) : device_(device), plugin_(plugin) {
+  if (is_host()) {
+    direct_ = true;
+    return;
+  }
+  const auto guard = guard_of(device);
+  has_events_ = works([&] {
+    c10::Event event(device.type());
+    event.record(guard.getStream(device));
+  });
+  pins_memory_ = works([&] { at::empty({1}, at::TensorOptions().pinned_memory(true)); });
+  if (plugin_ == nullptr) return;
+  DeviceInfo known;
+  works([&] { known = plugin_->info(device.index()).value(); });
+  addresses_ = known.has(HCD_CAP_HOST_DEREF);
+  direct_ = addresses_ || (plugin_->can_map() && known.has(HCD_CAP_COHERENT_MAP));
+  native_handles_ = works([&] { guard.getStreamNativeHandle(guard.getStream(device)); });
+  stream_ordered_ = has_events_ && plugin_->can_queue_functions() && plugin_->can_translate_streams() &&
+                    works([&] { translate(*plugin_, guard.getStream(device), native_handles_); });
+}
+
+std::string DeviceAccess::describe() const {
+  if (is_host()) return "host memory";
+  return std::string(direct_ ? "memory mapped by its plugin" : "memory copied to and from the host") +
+         (stream_ordered_ ? ", calls in stream order" : ", calls wait on the host");
+}
+
+Alias DeviceAccess::alias(const at::Tensor& tensor) const {
+  if (is_host() || addresses_) return Alias(static_cast<std::byte*>(tensor.data_ptr()));
+  return Alias(plugin_->map(device_.index(), ref_of(tensor), tensor.nbytes()).value());
+}
+
+at::Tensor DeviceAccess::temporary(const at::Tensor& tensor) const {
+  const at::AutoDispatchBelowADInplaceOrView unseen;
+  const auto options = at::TensorOptions().dtype(tensor.dtype());
+  if (direct_) return at::empty(tensor.sizes(), options.device(device_));
+  if (pins_memory_) return at::empty(tensor.sizes(), options.device(c10::kCPU).pinned_memory(true));
+  return at::empty(tensor.sizes(), options.device(c10::kCPU));
+}
+
+c10::Stream DeviceAccess::current_stream() const { return guard_of(device_).getStream(device_); }
+
+void DeviceAccess::synchronize_current_stream() const {
+  if (is_host()) return;
+  guard_of(device_).synchronizeStream(current_stream());
+}
+
+c10::Stream DeviceAccess::make_stream() const {
+  std::optional<c10::Stream> made;
+  if (works([&] { made = guard_of(device_).getNewStream(device_); })) return *made;
+  return guard_of(device_).getStreamFromGlobalPool(device_);
+}
+
+void DeviceAccess::host_function(const c10::Stream& stream, void (*fn)(void*), void* arg) const {
+  throw_if(plugin_->host_function(device_.index(), translate(*plugin_, stream, native_handles_), fn, arg));
+}
+
+}  // namespace hccl_like

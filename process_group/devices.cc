@@ -1,0 +1,55 @@
+#include "process_group/devices.h"
+
+#include <c10/core/DeviceType.h>
+
+#include "core/log.h"
+
+namespace hccl_like {
+
+Devices::Devices() : host_(c10::Device(c10::kCPU), nullptr) {}
+
+void Devices::register_plugin(std::string name, std::string library_path) {
+  std::lock_guard lock(mutex_);
+  paths_[std::move(name)] = std::move(library_path);
+}
+
+std::map<std::string, std::string> Devices::plugins() const {
+  std::lock_guard lock(mutex_);
+  return paths_;
+}
+
+const DeviceAccess& Devices::access(c10::Device device) {
+  if (device.is_cpu()) return host_;
+  std::lock_guard lock(mutex_);
+  auto& access = accelerators_[device.index()];
+  if (!access) {
+    access = std::make_unique<DeviceAccess>(device, plugin());
+    log_info([&] { return device.str() + ": " + access->describe(); });
+  }
+  return *access;
+}
+
+// Null if nobody registered one for what PrivateUse1 is called by now.
+const Device* Devices::plugin() {
+  if (plugin_) return plugin_.get();
+  const auto found = paths_.find(c10::get_privateuse1_backend());
+  if (found == paths_.end()) return nullptr;
+  plugin_ = Device::load(found->second);
+  return plugin_.get();
+}
+
+c10::Stream Devices::take_stream(const DeviceAccess& access) {
+  std::lock_guard lock(mutex_);
+  auto& spare = spare_[access.device().index()];
+  if (spare.empty()) return access.make_stream();
+  const c10::Stream stream = spare.back();
+  spare.pop_back();
+  return stream;
+}
+
+void Devices::give_back(c10::Stream stream) {
+  std::lock_guard lock(mutex_);
+  spare_[stream.device_index()].push_back(stream);
+}
+
+}  // namespace hccl_like

@@ -1,0 +1,42 @@
+#pragma once
+// Every device that this process has used, the plugins known for them, and the streams kept for them.
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "process_group/device_access.h"
+
+namespace hccl_like {
+
+// Lives as long as the process: streams cannot be given back to torch, so they are used again. Any thread.
+class Devices {
+ public:
+  Devices();
+
+  // From now on devices of type `name` (what PrivateUse1 is called) are served by the plugin in `library_path`. It is
+  // loaded when the first tensor of such a device comes along.
+  void register_plugin(std::string name, std::string library_path);
+  std::map<std::string, std::string> plugins() const;
+
+  // `device` has an index. Throws an Exception if its plugin cannot be loaded.
+  const DeviceAccess& access(c10::Device device);
+
+  // A stream for the caller alone, until he gives it back with nothing queued on it.
+  c10::Stream take_stream(const DeviceAccess& access);
+  void give_back(c10::Stream stream);
+
+ private:
+  const Device* plugin();
+
+  mutable std::mutex mutex_;
+  std::map<std::string, std::string> paths_;
+  std::unique_ptr<Device> plugin_;  // there is one type of PrivateUse1 device in a process
+  DeviceAccess host_;
+  std::map<c10::DeviceIndex, std::unique_ptr<DeviceAccess>> accelerators_;
+  std::map<c10::DeviceIndex, std::vector<c10::Stream>> spare_;
+};
+
+}  // namespace hccl_like

@@ -1,0 +1,29 @@
+#pragma once
+// The border at which our errors become torch's.
+#include <string>
+#include <utility>
+
+#include "core/error.h"
+
+namespace hccl_like {
+
+// Throws the c10 error that a torch user expects for `error`: ValueError for misuse, TypeError for a combination that
+// does not exist, DistBackendError for whatever befell a communicator. `where` comes first in the sentence: "rank 1 of
+// group 'default_pg'".
+[[noreturn]] void throw_torch_error(const Error& error, const std::string& where);
+
+// The same while a group is being made, when nothing but the way to the others can have failed: DistStoreError if they
+// never came, DistNetworkError if they could not be reached.
+[[noreturn]] void throw_torch_setup_error(const Error& error, const std::string& where);
+
+// Runs `body`; what it throws of ours reaches the caller as torch's.
+template <class Body>
+decltype(auto) translated(const std::string& where, Body&& body) {
+  try {
+    return std::forward<Body>(body)();
+  } catch (const Exception& exception) {
+    throw_torch_error(exception.error(), where);
+  }
+}
+
+}  // namespace hccl_like

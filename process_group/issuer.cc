@@ -1,0 +1,288 @@
+#include "process_group/issuer.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include "core/log.h"
+#include "process_group/errors.h"
+
+namespace hccl_like {
+namespace {
+
+constexpr const char* kBlockTitle = "hccl-like:coalesced";
+
+std::string where(const Issue& issue) {
+  std::string text = issue.description.title;
+  text[text.find(':')] = ' ';
+  return text;
+}
+
+bool is_message(const Request& request) {
+  return request.collective == Collective::kSend || request.collective == Collective::kRecv;
+}
+
+// A device without an index means the current one.
+c10::Device with_index(c10::Device device) {
+  if (device.is_cpu() || device.has_index()) return device;
+  return c10::impl::VirtualGuardImpl(device.type()).getDevice();
+}
+
+std::chrono::milliseconds call_timeout(std::chrono::milliseconds timeout) {
+  return std::max(timeout, std::chrono::milliseconds(0));  // c10d's "not set" is negative, ours is 0
+}
+
+void order(const c10::Stream& first, const c10::Stream& then) {
+  if (first == then) return;
+  // An event is used once: not every device keeps apart what is recorded twice.
+  c10::Event event(first.device_type());
+  event.record(first);
+  event.block(then);
+}
+
+}  // namespace
+
+Issuer::Issuer(std::shared_ptr<Session> session, std::shared_ptr<Communicator> communicator)
+    : session_(std::move(session)), communicator_(std::move(communicator)) {}
+
+Issuer::~Issuer() = default;
+
+std::shared_ptr<Communicator> Issuer::communicator() const {
+  std::lock_guard lock(mutex_);
+  return communicator_;
+}
+
+std::shared_ptr<Session> Issuer::session() const {
+  std::lock_guard lock(mutex_);
+  return session_;
+}
+
+Issuer::Group Issuer::group() const {
+  std::lock_guard lock(mutex_);
+  if (!session_) throw_misuse("this process group was destroyed; make a new one");
+  if (session_->forked()) {
+    throw_misuse(
+        "this process was forked from one that uses the process group, whose connections cannot be shared; start it "
+        "with the 'spawn' method, or call init_process_group in it");
+  }
+  return {session_, communicator_};
+}
+
+c10::intrusive_ptr<Work> Issuer::make_work(const Issue& issue, const Group& group) const {
+  return c10::make_intrusive<Work>(issue.description, where(issue), group.session, group.communicator->rank());
+}
+
+c10::intrusive_ptr<Work> Issuer::issue(Issue issue) {
+  return translated(where(issue), [&]() -> c10::intrusive_ptr<Work> {
+    c10::intrusive_ptr<Work> work;
+    if (collect(issue, work)) return work;
+    return start(std::move(issue), nullptr);
+  });
+}
+
+c10::intrusive_ptr<Work> Issuer::start(Issue issue, c10::intrusive_ptr<Work> work) {
+  const Group group = this->group();
+  reap();
+  issue.device = with_index(issue.device);
+  const DeviceAccess& access = group.session->devices().access(issue.device);
+  if (!work) work = make_work(issue, group);
+  if (issue.blocking) work->set_blocking();
+  if (access.stream_ordered()) {
+    in_stream(issue, group, access, *work);
+  } else {
+    on_host(issue, group, access, *work);
+  }
+  return work;
+}
+
+void Issuer::prepare(const Issue& issue, const Group& group, Buffers& buffers, Pending& pending) const {
+  std::vector<Call> calls;
+  calls.reserve(issue.requests.size());
+  for (const Request& request : issue.requests) {
+    calls.push_back(buffers.call(request));
+    calls.back().timeout = call_timeout(issue.timeout);
+    pending.hold(request.input.tensors);
+    pending.hold(request.output.tensors);
+  }
+  pending.hold(buffers);
+  for (Call& call : calls) pending.add(group.communicator->prepare(std::move(call)));
+}
+
+void Issuer::on_host(Issue& issue, const Group& group, const DeviceAccess& access, Work& work) {
+  access.synchronize_current_stream();
+  const auto pending = std::make_shared<Pending>(Pending::Kind::kHost, group.session, group.communicator);
+  {
+    Buffers buffers(access, group.communicator->rank(), group.communicator->size());
+    prepare(issue, group, buffers, *pending);
+  }
+  work.set_pending(pending, pending->operations().empty() ? 0 : pending->operations().front()->sequence());
+  if (issue.async) {
+    std::lock_guard lock(mutex_);
+    pending_.push_back(pending);
+  }
+  pending->launch(/*waited_for=*/!issue.async);
+  if (!issue.async) work.wait();
+}
+
+void Issuer::in_stream(Issue& issue, const Group& group, const DeviceAccess& access, Work& work) {
+  const c10::DeviceGuard device_guard(access.device());
+  const auto pending = std::make_shared<Pending>(Pending::Kind::kStream, group.session, group.communicator);
+  std::lock_guard lock(mutex_);
+  const c10::Stream current = access.current_stream();
+  const Route route = this->route(issue, group, access);
+  order(current, route.begin);
+  {
+    const c10::StreamGuard guard(route.begin);
+    Buffers buffers(access, group.communicator->rank(), group.communicator->size());
+    prepare(issue, group, buffers, *pending);
+  }
+  pending_.push_back(pending);
+  try {
+    if (route.begin == route.end) {
+      access.host_function(route.begin, Pending::run, pending.get());
+    } else {
+      access.host_function(route.begin, Pending::start, pending.get());
+      order(route.begin, route.end);
+      access.host_function(route.end, Pending::join, pending.get());
+    }
+  } catch (const std::exception& error) {
+    // The other ranks count on a call that has its number but will not run.
+    group.communicator->abort(std::string("the device did not take a call: ") + error.what());
+    throw;
+  }
+  std::shared_ptr<c10::Event> end;
+  {
+    const c10::StreamGuard guard(route.end);
+    copy_all(pending->copies_back(), /*non_blocking=*/true);
+  }
+  if (route.end != current || !pending->copies_back().empty()) {
+    end = std::make_shared<c10::Event>(current.device_type());
+    end->record(route.end);
+    pending->set_end(end);
+  }
+  work.set_pending(pending, pending->operations().empty() ? 0 : pending->operations().front()->sequence());
+  work.set_stream(route.end, route.end == current ? nullptr : std::move(end), access.has_events());
+  work.end_record();
+}
+
+// Under the lock.
+Issuer::Route Issuer::route(const Issue& issue, const Group& group, const DeviceAccess& access) {
+  if (!issue.async && !issue.blocking) return {access.current_stream(), access.current_stream()};
+  Devices& devices = group.session->devices();
+  Streams& streams = streams_[access.device().index()];
+  if (issue.requests.size() != 1 || !is_message(issue.requests.front())) {
+    if (!streams.collectives) streams.collectives = devices.take_stream(access);
+    return {*streams.collectives, *streams.collectives};
+  }
+  const Request& message = issue.requests.front();
+  if (!streams.messages) streams.messages = devices.take_stream(access);
+  auto lane = streams.lanes.find({message.root, message.collective});
+  if (lane == streams.lanes.end()) {
+    lane = streams.lanes.emplace(std::pair(message.root, message.collective), devices.take_stream(access)).first;
+  }
+  return {*streams.messages, lane->second};
+}
+
+void Issuer::begin_block() {
+  translated("hccl-like coalescing", [&] {
+    group();
+    std::lock_guard lock(mutex_);
+    if (block_) throw_misuse("a coalescing block is open already; end it first, blocks do not nest");
+    block_.emplace();
+  });
+}
+
+// True if a block is open and has taken the call.
+bool Issuer::collect(Issue& issue, c10::intrusive_ptr<Work>& work) {
+  std::lock_guard lock(mutex_);
+  if (!block_) return false;
+  if (!block_->issue) {
+    block_->issue = Issue{.description = {.title = kBlockTitle, .type = c10d::OpType::COALESCED},
+                          .device = issue.device,
+                          .timeout = issue.timeout};
+    block_->work = make_work(*block_->issue, {session_, communicator_});
+  }
+  Issue& all = *block_->issue;
+  if (all.device != issue.device) {
+    throw_misuse("the calls of a coalescing block must be on one device, got " + all.device.str() + " and " +
+                 issue.device.str());
+  }
+  for (Request& request : issue.requests) all.requests.push_back(std::move(request));
+  all.timeout = std::max(all.timeout, issue.timeout);
+  all.blocking = all.blocking || issue.blocking;
+  if (issue.async) work = block_->work;
+  return true;
+}
+
+c10::intrusive_ptr<Work> Issuer::end_block() {
+  return translated("hccl-like coalescing", [&] {
+    std::optional<Block> block;
+    {
+      std::lock_guard lock(mutex_);
+      block.swap(block_);
+    }
+    if (!block) throw_misuse("no coalescing block is open; begin one first");
+    if (!block->issue) block->issue = Issue{.description = {.title = kBlockTitle, .type = c10d::OpType::COALESCED}};
+    return start(std::move(*block->issue), std::move(block->work));
+  });
+}
+
+// Lets go of what finished calls held. Outside the lock: freeing memory may take a while.
+void Issuer::reap() {
+  std::list<std::shared_ptr<Pending>> over;
+  {
+    std::lock_guard lock(mutex_);
+    for (auto pending = pending_.begin(); pending != pending_.end();) {
+      const auto next = std::next(pending);
+      if ((*pending)->over()) over.splice(over.end(), pending_, pending);
+      pending = next;
+    }
+  }
+  for (const auto& pending : over) pending->finish();
+}
+
+bool Issuer::drain(const std::list<std::shared_ptr<Pending>>& pending, Deadline deadline) {
+  for (const auto& one : pending) {
+    if (!one->wait(deadline)) return false;
+  }
+  return true;
+}
+
+void Issuer::close(std::optional<std::chrono::milliseconds> patience) {
+  std::list<std::shared_ptr<Pending>> pending;
+  std::shared_ptr<Session> session;
+  std::shared_ptr<Communicator> communicator;
+  std::map<c10::DeviceIndex, Streams> streams;
+  {
+    std::lock_guard lock(mutex_);
+    block_.reset();
+    pending.swap(pending_);
+    streams.swap(streams_);
+    session.swap(session_);
+    communicator.swap(communicator_);
+  }
+  if (!session) return;
+  const auto leak = [&] {
+    // Somebody may still use all this: a stream that has not come to our function, or, in a forked child, the parent.
+    new std::tuple(std::move(pending), std::move(session), std::move(communicator));
+  };
+  if (session->forked()) return leak();
+  if (!drain(pending, patience ? Deadline::after(*patience) : Deadline::never())) {
+    communicator->abort("the group was closed while calls were running");
+    if (!drain(pending, Deadline::after(*patience))) {
+      log_warn("a device does not come to the end of its work; what it uses of a closed group stays allocated");
+      return leak();
+    }
+  }
+  for (const auto& one : pending) one->end();
+  for (const auto& [device, taken] : streams) {
+    if (taken.collectives) session->devices().give_back(*taken.collectives);
+    if (taken.messages) session->devices().give_back(*taken.messages);
+    for (const auto& [lane, stream] : taken.lanes) session->devices().give_back(stream);
+  }
+  pending.clear();
+  communicator.reset();  // before the session, which holds the engine
+}
+
+}  // namespace hccl_like

@@ -1,0 +1,87 @@
+#pragma once
+// Issues calls on one group: on the host or in the order of a device's streams, one by one or in a coalescing block.
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "process_group/calls.h"
+#include "process_group/session.h"
+#include "process_group/work.h"
+
+namespace hccl_like {
+
+// Any thread. The calls of a group are numbered in the order in which issue() gets to them, which must be the same on
+// all ranks.
+//
+// On a device that keeps stream order (DeviceAccess):
+//   a synchronous call    runs on the caller's current stream;
+//   an asynchronous one   runs on a stream that the group keeps for the device, so calls are in order with each other and
+//                         overlap with the caller's work;
+//   send and receive      start on one stream and are waited for on another, one for each peer and direction: a message
+//                         that waits for its other end holds up no other message.
+// On all others the call waits, on the host, for the caller's current stream, and runs from there.
+class Issuer {
+ public:
+  Issuer(std::shared_ptr<Session> session, std::shared_ptr<Communicator> communicator);
+  // close() must have been called.
+  ~Issuer();
+
+  // Throws what torch throws. A synchronous call on the host is over when this returns. Null for a synchronous call
+  // inside a block.
+  c10::intrusive_ptr<Work> issue(Issue issue);
+
+  // Between the two, issue() only collects; end_block() issues everything at once and returns the Work of it all.
+  void begin_block();
+  c10::intrusive_ptr<Work> end_block();
+
+  // Null after close().
+  std::shared_ptr<Communicator> communicator() const;
+  std::shared_ptr<Session> session() const;
+
+  // How the last of a group goes. Waits until all calls are over, and lets go of the session; later calls are refused.
+  // With a patience, calls that are not over by then are given up. Idempotent.
+  void close(std::optional<std::chrono::milliseconds> patience);
+
+ private:
+  // The streams of the group on one device, taken when first needed.
+  struct Streams {
+    std::optional<c10::Stream> collectives;
+    std::optional<c10::Stream> messages;
+    std::map<std::pair<int, Collective>, c10::Stream> lanes;
+  };
+  // Where a call begins and where it is over.
+  struct Route {
+    c10::Stream begin;
+    c10::Stream end;
+  };
+  struct Block {
+    std::optional<Issue> issue;
+    c10::intrusive_ptr<Work> work;
+  };
+  struct Group {
+    std::shared_ptr<Session> session;
+    std::shared_ptr<Communicator> communicator;
+  };
+
+  Group group() const;
+  c10::intrusive_ptr<Work> start(Issue issue, c10::intrusive_ptr<Work> work);
+  c10::intrusive_ptr<Work> make_work(const Issue& issue, const Group& group) const;
+  void on_host(Issue& issue, const Group& group, const DeviceAccess& access, Work& work);
+  void in_stream(Issue& issue, const Group& group, const DeviceAccess& access, Work& work);
+  void prepare(const Issue& issue, const Group& group, Buffers& buffers, Pending& pending) const;
+  Route route(const Issue& issue, const Group& group, const DeviceAccess& access);
+  bool collect(Issue& issue, c10::intrusive_ptr<Work>& work);
+  void reap();
+  static bool drain(const std::list<std::shared_ptr<Pending>>& pending, Deadline deadline);
+
+  mutable std::mutex mutex_;  // held while a call is numbered and queued, so that streams see the order of the numbers
+  std::shared_ptr<Session> session_;
+  std::shared_ptr<Communicator> communicator_;
+  std::list<std::shared_ptr<Pending>> pending_;  // asynchronous calls that may not be over
+  std::map<c10::DeviceIndex, Streams> streams_;
+  std::optional<Block> block_;
+};
+
+}  // namespace hccl_like

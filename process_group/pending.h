@@ -1,0 +1,99 @@
+#pragma once
+// What has to stay alive until a call is over: its operations, the tensors they use, and the copies still to be made.
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Event.h>
+
+#include "collectives/communicator.h"
+#include "core/deadline.h"
+#include "process_group/buffers.h"
+
+namespace hccl_like {
+
+class Session;
+
+// Shared by the Work that the user holds (and may drop at any time) and by the Backend, which keeps it until it is over.
+// Any thread.
+//
+// On the host the operations are launched by whoever issued them. In stream order they are launched and waited for by
+// run(), on a thread of the device. That thread frees nothing, because a device may not like memory to be freed there:
+// what is held is let go by finish(), which the Backend calls when it next comes by.
+class Pending {
+ public:
+  enum class Kind : uint8_t { kHost, kStream };
+
+  Pending(Kind kind, const std::shared_ptr<Session>& session, std::shared_ptr<Communicator> communicator);
+
+  // --- by the thread that issues the call, before anybody else sees this object ---
+  void add(std::shared_ptr<Operation> operation) { operations_.push_back(std::move(operation)); }
+  void hold(const std::vector<at::Tensor>& tensors) { held_.insert(held_.end(), tensors.begin(), tensors.end()); }
+  void hold(Buffers& buffers);
+  std::span<const std::shared_ptr<Operation>> operations() const { return operations_; }
+  // kStream: copies back go on the stream, and `end` marks the point where they are done.
+  const Copies& copies_back() const { return copies_back_; }
+  void set_end(std::shared_ptr<c10::Event> end) { end_ = std::move(end); }
+  // ---
+
+  // Starts the operations. With `waited_for`, the caller is about to wait().
+  void launch(bool waited_for);
+
+  // kStream: host functions for the device's streams; `self` is a Pending, which the Backend keeps until join() returned.
+  // start() launches, join() waits, run() does both.
+  static void start(void* self);
+  static void join(void* self);
+  static void run(void* self);
+
+  // Blocks until the operations are done; drives the engine itself if they run on the host. False if `deadline` came
+  // first.
+  bool wait(Deadline deadline);
+  // Whether the operations are done, and the device's copies too.
+  bool over();
+  // Once over: makes the copies back (kHost), keeps the outcome and lets go of everything else. Idempotent.
+  void finish();
+  bool finished() const { return finished_.load(std::memory_order_acquire); }
+
+  // After wait(): blocks until the device's copies are done too, and finishes.
+  void end();
+  // Gives up the communicator of a call that is not over.
+  void abort(const std::string& reason);
+
+  Kind kind() const { return kind_; }
+  // Why the call failed or, if it is not over, why it will.
+  std::optional<Error> failure() const;
+  // The rank that a recv from any source heard from, once finished.
+  int source() const { return source_; }
+  std::chrono::steady_clock::duration duration() const { return duration_; }
+
+ private:
+  std::vector<std::shared_ptr<Operation>> copy_operations() const;
+
+  const Kind kind_;
+  std::weak_ptr<Session> session_;
+  std::shared_ptr<Communicator> communicator_;
+  std::vector<std::shared_ptr<Operation>> operations_;
+  std::vector<at::Tensor> held_;
+  std::vector<Alias> aliases_;
+  Copies copies_back_;
+  std::shared_ptr<c10::Event> end_;
+
+  std::mutex joined_mutex_;
+  std::condition_variable joined_changed_;
+  bool joined_ = false;  // kStream: the device's thread is done with this object
+
+  mutable std::mutex finish_mutex_;
+  std::atomic<bool> finished_{false};
+  std::optional<Error> error_;
+  int source_ = kAnySource;
+  std::chrono::steady_clock::duration duration_{};
+};
+
+}  // namespace hccl_like

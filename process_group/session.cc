@@ -1,0 +1,51 @@
+#include "process_group/session.h"
+
+#include <vector>
+
+#include "core/log.h"
+#include "process_group/backend.h"
+
+namespace hccl_like {
+
+Session::Session(Devices& devices) : devices_(devices) {
+  Config config = Config::from_environment();
+  configure_log(config.debug, config.debug_file);
+  runtime_ = std::make_unique<Runtime>(std::move(config));
+  completer_ = std::make_unique<Completer>();
+}
+
+Session::~Session() {
+  if (!forked()) return;
+  // The threads stayed with the parent, and saying goodbye to its peers would end their groups.
+  (void)completer_.release();
+  (void)runtime_.release();
+}
+
+std::shared_ptr<Session> Session::join(std::weak_ptr<Session>& current, Devices& devices) {
+  auto session = current.lock();
+  if (session && !session->forked()) return session;
+  session = std::make_shared<Session>(devices);
+  current = session;
+  return session;
+}
+
+void Session::add(Backend& backend) {
+  std::lock_guard lock(mutex_);
+  backends_.insert(&backend);
+}
+
+void Session::remove(Backend& backend) {
+  std::lock_guard lock(mutex_);
+  backends_.erase(&backend);
+}
+
+void Session::close_all() {
+  std::set<Backend*> open;
+  {
+    std::lock_guard lock(mutex_);
+    open.swap(backends_);
+  }
+  for (Backend* backend : open) backend->close_at_exit();
+}
+
+}  // namespace hccl_like

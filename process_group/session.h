@@ -1,0 +1,51 @@
+#pragma once
+// What all process groups of this process share.
+#include <unistd.h>
+
+#include <memory>
+#include <mutex>
+#include <set>
+
+#include "collectives/runtime.h"
+#include "process_group/completer.h"
+#include "process_group/devices.h"
+
+namespace hccl_like {
+
+class Backend;
+
+// Held by shared_ptr by every Backend that is open, so it goes with the last group: no thread, descriptor or mapping is
+// left then. Any thread.
+class Session {
+ public:
+  // `devices` outlives every session. Reads the settings from the environment.
+  explicit Session(Devices& devices);
+  // Not with the GIL held: joins threads that may want it.
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  // The session that `current` remembers if it lives, else a new one, which it remembers from then on.
+  static std::shared_ptr<Session> join(std::weak_ptr<Session>& current, Devices& devices);
+
+  Runtime& runtime() { return *runtime_; }
+  Devices& devices() { return devices_; }
+  Completer& completer() { return *completer_; }
+  // True in a child process made by fork(): its parent's connections are not its own, so nothing here may be used.
+  bool forked() const { return getpid() != pid_; }
+
+  void add(Backend& backend);
+  void remove(Backend& backend);
+  // For the end of the program: every backend leaves its group, without waiting long for the others.
+  void close_all();
+
+ private:
+  Devices& devices_;
+  const pid_t pid_ = getpid();
+  std::unique_ptr<Runtime> runtime_;
+  std::unique_ptr<Completer> completer_;  // stopped before the engine goes
+  std::mutex mutex_;
+  std::set<Backend*> backends_;
+};
+
+}  // namespace hccl_like

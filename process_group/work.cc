@@ -1,0 +1,208 @@
+#include "process_group/work.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/ivalue.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include "collectives/engine.h"
+#include "process_group/errors.h"
+#include "process_group/session.h"
+
+namespace hccl_like {
+namespace {
+
+using c10::ivalue::Future;
+
+c10::intrusive_ptr<Future> make_future(c10::TypePtr type, std::vector<c10::Device> devices = {}) {
+  return c10::make_intrusive<Future>(std::move(type), std::move(devices));
+}
+
+c10d::WorkResult result_of(const std::optional<Error>& error) {
+  if (!error) return c10d::WorkResult::SUCCESS;
+  return error->code == ErrorCode::kTimeout ? c10d::WorkResult::TIMEOUT : c10d::WorkResult::COMM_ERROR;
+}
+
+}  // namespace
+
+Work::Work(Description description, std::string where, const std::shared_ptr<Session>& session, int rank)
+    : c10d::Work(rank, description.type, description.title, description.inputs),
+      where_(std::move(where)),
+      session_(session),
+      outputs_(std::move(description.outputs)) {}
+
+void Work::set_pending(std::shared_ptr<Pending> pending, uint64_t sequence) {
+  pending_ = std::move(pending);
+  sequence_ = sequence;
+}
+
+void Work::set_stream(c10::Stream stream, std::shared_ptr<c10::Event> end, bool has_events) {
+  stream_ = stream;
+  end_ = std::move(end);
+  has_events_ = has_events;
+}
+
+void Work::end_record() {
+  if (!recordFunctionEndCallback_) return;
+  std::call_once(recorded_, [this] { recordFunctionEndCallback_(); });
+}
+
+void Work::require_issued() const {
+  if (!pending_) {
+    throw_torch_error({ErrorCode::kMisuse,
+                       "this call waits for its coalescing block to end; leave the block (end_coalescing) and use the "
+                       "work that it returns"},
+                      where_);
+  }
+}
+
+bool Work::isCompleted() {
+  require_issued();
+  if (!pending_->over()) return false;
+  pending_->finish();
+  end_record();
+  complete_future();
+  return true;
+}
+
+bool Work::isSuccess() const {
+  if (!pending_ || !pending_->over()) return false;
+  pending_->finish();
+  return !pending_->failure();
+}
+
+std::exception_ptr Work::exception() const { return failure(); }
+
+std::exception_ptr Work::failure() const {
+  const auto error = pending_ ? pending_->failure() : std::nullopt;
+  if (!error) return nullptr;
+  try {
+    throw_torch_error(*error, where_);
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
+void Work::throw_if_failed() const {
+  if (const auto error = failure()) std::rethrow_exception(error);
+}
+
+int Work::sourceRank() const {
+  require_issued();
+  // The interface says const; the wait changes nothing that can be seen.
+  const_cast<Work*>(this)->wait_on_host(kNoTimeout);
+  return pending_->source();
+}
+
+std::vector<at::Tensor> Work::result() { return outputs_; }
+
+void Work::synchronize() {
+  require_issued();
+  throw_if_failed();
+  if (!in_stream()) return wait_on_host(kNoTimeout);
+  const c10::impl::VirtualGuardImpl guard(stream_->device_type());
+  const c10::Stream current = guard.getStream(stream_->device());
+  if (end_) {
+    end_->block(current);
+  } else if (current != *stream_ && has_events_) {
+    c10::Event end(stream_->device_type());
+    end.record(*stream_);
+    end.block(current);
+  }
+}
+
+bool Work::wait(std::chrono::milliseconds timeout) {
+  require_issued();
+  if (!in_stream() || blocking_ || timeout > kNoTimeout) wait_on_host(timeout);
+  if (in_stream()) synchronize();
+  return true;
+}
+
+// Until everything is done, the device's part too.
+void Work::wait_on_host(std::chrono::milliseconds timeout) {
+  const bool limited = timeout > kNoTimeout;
+  if (!pending_->wait(limited ? Deadline::after(timeout) : Deadline::never())) {
+    throw_torch_error({ErrorCode::kTimeout, "the call is not over after the " + std::to_string(timeout.count()) +
+                                                " ms that wait() was given; it goes on"},
+                      where_);
+  }
+  pending_->end();
+  end_record();
+  complete_future();
+  throw_if_failed();
+}
+
+void Work::abort() {
+  require_issued();
+  pending_->abort("abort() was called on the work of one of its calls");
+}
+
+c10::intrusive_ptr<Future> Work::getFuture() {
+  require_issued();
+  c10::intrusive_ptr<Future> future;
+  {
+    std::lock_guard lock(future_mutex_);
+    if (future_) return future_;
+    const bool with_device = in_stream() && has_events_;
+    future_ = make_future(c10::ListType::create(c10::TensorType::get()),
+                          with_device ? std::vector<c10::Device>{stream_->device()} : std::vector<c10::Device>{});
+    future = future_;
+  }
+  if (in_stream()) {
+    // Whoever uses the value waits, on his own stream, for what is queued on ours.
+    const c10::StreamGuard guard(*stream_);
+    future->markCompleted(c10::IValue(outputs_));
+    return future;
+  }
+  const auto session = session_.lock();
+  if (!session || pending_->over()) {
+    isCompleted();
+    return future;
+  }
+  auto self = c10::intrusive_ptr<Work>::reclaim_copy(this);
+  session->completer().when_over(pending_, [self] { self->isCompleted(); });
+  return future;
+}
+
+// On the host: hands the outcome to the Future, if anybody asked for it. Callbacks run here.
+void Work::complete_future() {
+  if (in_stream()) return;
+  c10::intrusive_ptr<Future> future;
+  {
+    std::lock_guard lock(future_mutex_);
+    if (!future_ || std::exchange(future_completed_, true)) return;
+    future = future_;
+  }
+  if (const auto error = failure()) {
+    future->setError(error);
+  } else {
+    future->markCompleted(c10::IValue(outputs_));
+  }
+}
+
+c10::intrusive_ptr<Future> Work::getFutureResult() {
+  require_issued();
+  auto future = make_future(c10::IntType::get());
+  const auto complete = [future, pending = pending_] {
+    pending->finish();
+    future->markCompleted(c10::IValue(static_cast<int64_t>(result_of(pending->failure()))));
+  };
+  const auto session = session_.lock();
+  if (!session || pending_->over()) {
+    complete();
+  } else {
+    session->completer().when_over(pending_, complete);
+  }
+  return future;
+}
+
+float Work::getDuration() const {
+  require_issued();
+  if (!pending_->over()) {
+    throw_torch_error({ErrorCode::kMisuse, "the duration is known once the call is over; wait for it first"}, where_);
+  }
+  pending_->finish();
+  return std::chrono::duration<float, std::milli>(pending_->duration()).count();
+}
+
+}  // namespace hccl_like

@@ -1,0 +1,84 @@
+#pragma once
+// The handle by which torch follows one call.
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <c10/core/Event.h>
+#include <c10/core/Stream.h>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+
+#include "process_group/pending.h"
+
+namespace hccl_like {
+
+// What a Work says about its call.
+struct Description {
+  const char* title = "";  // "hccl-like:all_reduce", a literal
+  c10d::OpType type = c10d::OpType::UNKNOWN;
+  std::vector<at::Tensor> inputs;   // for profilers
+  std::vector<at::Tensor> outputs;  // result(), and the value of the Future
+};
+
+// In stream order (see DeviceAccess) wait() makes the caller's current stream wait and returns at once, and the Future is
+// completed from the start; only barrier(), a receive from any source and a wait with a time-out block the host. Without,
+// wait() blocks the host, and the Future is completed when the call is over.
+//
+// A call that fails makes every wait() raise. In stream order wait() usually returns before that can be known; then the
+// next call of the group raises.
+class Work final : public c10d::Work {
+ public:
+  Work(Description description, std::string where, const std::shared_ptr<Session>& session, int rank);
+
+  // --- by the issuing thread, before the user sees this object ---
+  void set_pending(std::shared_ptr<Pending> pending, uint64_t sequence);
+  // The stream on which the call is over when `end` is; `end` is null if the stream is the caller's own.
+  void set_stream(c10::Stream stream, std::shared_ptr<c10::Event> end, bool has_events);
+  // wait() blocks the host also in stream order.
+  void set_blocking() { blocking_ = true; }
+  // Tells a profiler that the call is over; in stream order, that it is queued.
+  void end_record();
+  // ---
+  const std::shared_ptr<Pending>& pending() const { return pending_; }
+
+  bool isCompleted() override;
+  bool isSuccess() const override;
+  std::exception_ptr exception() const override;
+  int sourceRank() const override;
+  std::vector<at::Tensor> result() override;
+  void synchronize() override;
+  bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
+  void blockCurrentStream() override { synchronize(); }
+  void abort() override;
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
+  c10::intrusive_ptr<c10::ivalue::Future> getFutureResult() override;
+  float getDuration() const override;
+  uint64_t getSequencenumber() const override { return sequence_; }
+
+ private:
+  bool in_stream() const { return stream_.has_value(); }
+  void require_issued() const;
+  void wait_on_host(std::chrono::milliseconds timeout);
+  void throw_if_failed() const;
+  std::exception_ptr failure() const;
+  void complete_future();
+
+  const std::string where_;
+  const std::weak_ptr<Session> session_;
+  std::vector<at::Tensor> outputs_;
+  std::shared_ptr<Pending> pending_;  // null while a coalescing block is open
+  uint64_t sequence_ = 0;
+  bool blocking_ = false;
+  std::optional<c10::Stream> stream_;
+  std::shared_ptr<c10::Event> end_;
+  bool has_events_ = false;
+
+  std::mutex future_mutex_;
+  c10::intrusive_ptr<c10::ivalue::Future> future_;
+  bool future_completed_ = false;  // on the host
+  std::once_flag recorded_;
+};
+
+}  // namespace hccl_like

@@ -1,0 +1,73 @@
+#include <pybind11/chrono.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include "process_group/backend.h"
+#include "python/bindings/bindings.h"
+#include "python/bindings/holder.h"
+#include "python/bindings/process.h"
+
+namespace hccl_like {
+namespace {
+
+namespace py = pybind11;
+using gil_free = py::call_guard<py::gil_scoped_release>;
+
+GilFreePointer<Backend> create(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+                               const c10::intrusive_ptr<Options>& options) {
+  return Backend::create(join_session(), store, rank, size, options);
+}
+
+// Threads that a group may have started can only be joined while the interpreter lives.
+void close_at_exit() {
+  static const bool registered [[maybe_unused]] = [] {
+    py::module_::import("atexit").attr("register")(
+        py::module_::import("hccl_like._C").attr("_close_all_groups"));
+    return true;
+  }();
+}
+
+py::dict info(const Backend& backend) {
+  py::dict all;
+  const auto communicator = backend.communicator();
+  all["open"] = communicator != nullptr;
+  if (!communicator) return all;
+  py::list members;
+  for (const ProcessRecord& member : communicator->members()) members.append(py::make_tuple(member.hostname, member.pid));
+  const auto failure = communicator->failure();
+  all["name"] = communicator->name();
+  all["id"] = communicator->id();
+  all["members"] = members;
+  all["sequence"] = communicator->sequence();
+  all["failure"] = failure ? py::object(py::str(to_string(*failure))) : py::object(py::none());
+  return all;
+}
+
+std::string repr(const Backend& backend) {
+  return "<hccl_like.ProcessGroupHcclLike rank " + std::to_string(backend.getRank()) + " of " +
+         std::to_string(backend.getSize()) + ", group '" + backend.options()->group_name + "'>";
+}
+
+}  // namespace
+
+void bind_backend(py::module_& module) {
+  py::class_<Backend, GilFreePointer<Backend>, c10d::Backend>(
+      module, "ProcessGroupHcclLike", "The backend of one process group, for CPU tensors and the accelerator's.")
+      .def(py::init([](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+                       const c10::intrusive_ptr<Options>& options) {
+             close_at_exit();
+             py::gil_scoped_release release;
+             return create(store, rank, size, options);
+           }),
+           py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("options"),
+           "Meets the other ranks through the store; blocks until all are there.")
+      .def_property_readonly("options", &Backend::options)
+      .def("get_error", &Backend::getError, gil_free(), "How the group is: SUCCESS, or the kind of its first failure.")
+      .def("_set_default_timeout", &Backend::setTimeout, py::arg("timeout"), gil_free())
+      .def("comm_split_count", &Backend::splits, "How many groups were split off this one.")
+      .def("perform_nocolor_split", [](const Backend&, const std::optional<c10::Device>&) {}, py::arg("device"),
+           "Nothing to do: a group is split off by its members alone.")
+      .def("_info", &info, "What is known about the group, as a dict.")
+      .def("__repr__", &repr);
+}
+
+}  // namespace hccl_like

@@ -1,0 +1,12 @@
+#pragma once
+// The topics of the module `_C`, one file each.
+#include <torch/csrc/utils/pybind.h>
+
+namespace hccl_like {
+
+void bind_options(pybind11::module_& module);
+void bind_backend(pybind11::module_& module);   // after bind_options
+void bind_settings(pybind11::module_& module);
+void bind_devices(pybind11::module_& module);
+
+}  // namespace hccl_like

@@ -1,0 +1,27 @@
+#include <torch/csrc/utils/pybind.h>
+
+#include "process_group/devices.h"
+#include "python/bindings/bindings.h"
+#include "python/bindings/process.h"
+
+namespace hccl_like {
+
+namespace py = pybind11;
+
+void bind_devices(py::module_& module) {
+  module.def(
+      "register_device_plugin",
+      [](std::string name, std::string library_path) {
+        process().devices.register_plugin(std::move(name), std::move(library_path));
+      },
+      py::arg("name"), py::arg("library_path"),
+      "Devices that torch calls `name` are served by this shared library from now on. It is loaded when the first "
+      "tensor of such a device is communicated.");
+  module.def("device_plugins", [] { return process().devices.plugins(); }, "The plugins known: {name: library path}.");
+  module.def(
+      "describe_device", [](c10::Device device) { return process().devices.access(device).describe(); },
+      py::arg("device"), py::call_guard<py::gil_scoped_release>(),
+      "How tensors of a device (with an index) are reached and how calls on them are ordered.");
+}
+
+}  // namespace hccl_like

@@ -1,0 +1,17 @@
+// The Python module hccl_like._C.
+#include <torch/csrc/utils/pybind.h>
+
+#include "python/bindings/bindings.h"
+#include "python/bindings/process.h"
+
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
+  module.doc() = "The native part of hccl-like.";
+  // The base classes live in torch's module; pybind11 must have seen them.
+  pybind11::module_::import("torch._C._distributed_c10d");
+  hccl_like::bind_options(module);
+  hccl_like::bind_backend(module);
+  hccl_like::bind_settings(module);
+  hccl_like::bind_devices(module);
+  module.def("_close_all_groups", &hccl_like::close_all_groups, pybind11::call_guard<pybind11::gil_scoped_release>(),
+             "Leaves every process group that is still open, without waiting long. Runs at the interpreter's exit.");
+}

@@ -1,0 +1,34 @@
+#include <pybind11/chrono.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include "process_group/options.h"
+#include "python/bindings/bindings.h"
+
+namespace hccl_like {
+namespace {
+
+namespace py = pybind11;
+using OptionsPtr = c10::intrusive_ptr<Options>;
+
+OptionsPtr copy(const Options& options) { return c10::make_intrusive<Options>(options); }
+
+std::string repr(const Options& options) {
+  return "hccl_like.Options(timeout=" + std::to_string(options.timeout.count()) + " ms, group_name='" +
+         options.group_name + "', group_desc='" + options.group_desc + "')";
+}
+
+}  // namespace
+
+void bind_options(py::module_& module) {
+  py::class_<Options, OptionsPtr, c10d::Backend::Options>(
+      module, "Options", "What a process group may be told when it is made (`pg_options=`).")
+      .def(py::init([](std::chrono::milliseconds timeout) { return c10::make_intrusive<Options>(timeout); }),
+           py::arg("timeout") = kBackendDefaultTimeout)
+      .def_readwrite("group_desc", &Options::group_desc)
+      .def_readwrite("timeout", &Options::timeout, "How long a call may take, as a timedelta.")
+      .def("__copy__", &copy)
+      .def("__deepcopy__", [](const Options& options, const py::object&) { return copy(options); }, py::arg("memo"))
+      .def("__repr__", &repr);
+}
+
+}  // namespace hccl_like
