@@ -1,0 +1,170 @@
+"""examples/train_digits.py: that its batches do not depend on the ranks, and the whole job itself."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+sys.path.insert(0, str(EXAMPLES))
+
+pytest.importorskip("sklearn")
+import train_digits  # noqa: E402
+from digits import data  # noqa: E402
+from digits.checkpoint import Checkpoints, Progress  # noqa: E402
+from digits.model import VisionTransformer  # noqa: E402
+
+
+def test_the_split_holds_a_fifth_out_and_knows_every_digit():
+    digits = data.load()
+    assert len(digits.train_labels) == data.TRAINED_ON and len(digits.test_labels) == data.HELD_OUT
+    assert digits.train_images.shape[1:] == (8, 8)
+    assert digits.test_labels.unique().tolist() == list(range(10))
+    assert digits.train_images.min() == -1 and digits.train_images.max() == 1
+
+
+@pytest.mark.parametrize("world", [1, 2, 3, 4, 8])
+def test_the_slices_of_all_ranks_are_the_global_batch(world):
+    batch = data.Sampler(data.TRAINED_ON, 96, seed=3).indices(20)
+    assert torch.equal(torch.cat([data.slice_of(batch, rank, world) for rank in range(world)]), batch)
+
+
+def test_a_sampler_that_begins_in_the_middle_goes_on_as_the_first_would_have():
+    first, second = (data.Sampler(data.TRAINED_ON, 96, seed=5) for _ in range(2))
+    batches = [first.indices(step) for step in range(40)]
+    assert torch.equal(second.indices(37), batches[37])
+    assert torch.equal(second.indices(2), batches[2])
+
+
+def test_an_epoch_shows_no_image_twice_and_the_next_one_is_shuffled_anew():
+    sampler = data.Sampler(data.TRAINED_ON, 96, seed=0)
+    assert sampler.steps_per_epoch == 14
+    epochs = [torch.cat([sampler.indices(14 * epoch + step) for step in range(14)]) for epoch in (0, 1)]
+    assert len(epochs[0].unique()) == 14 * 96
+    assert not torch.equal(epochs[0], epochs[1])
+
+
+def test_a_batch_larger_than_the_data_is_refused():
+    with pytest.raises(ValueError, match="take 1..1437"):
+        data.Sampler(1437, 2000, seed=0)
+
+
+def test_moves_shift_an_image_by_a_pixel_and_fill_with_background():
+    image = torch.arange(64.0).view(1, 8, 8)
+    for which, (rows, columns) in enumerate(data.MOVES.tolist()):
+        moved = data.move(image, torch.tensor([which]))[0]
+        assert moved[3, 3] == image[0, 3 + rows, 3 + columns]
+        assert (moved == -1).sum() == 8 * (abs(rows) + abs(columns))
+
+
+def test_the_model_gives_ten_logits():
+    assert VisionTransformer()(torch.zeros(3, 8, 8)).shape == (3, 10)
+
+
+def test_histories_are_compared_by_step_and_by_mean():
+    told, good = train_digits.compare([1.0, 0.5], [1.0, 0.5004], "float32")
+    assert not good and "at step 2" in told  # each step is near, but the mean difference is 2e-4
+    assert train_digits.compare([1.0, 0.5], [1.0, 0.50004], "float32")[1]
+    assert not train_digits.compare([1.0, 0.5], [1.2, 0.3], "bfloat16")[1]
+
+
+def test_the_learning_rate_warms_up_and_ends_at_zero():
+    assert train_digits.learning_rate(0, 400) == pytest.approx(train_digits.LEARNING_RATE / train_digits.WARM_UP)
+    assert train_digits.learning_rate(400, 400) == pytest.approx(0)
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_checkpoint_brings_everything_back(tmp_path, asynchronous):
+    def fresh(seed):
+        torch.manual_seed(seed)
+        model = VisionTransformer(width=8, depth=1, heads=2)
+        optimizer = torch.optim.AdamW(model.parameters())
+        model(torch.randn(4, 8, 8)).sum().backward()
+        optimizer.step()
+        return model, optimizer
+
+    model, optimizer = fresh(1)
+    progress = Progress(7, [2.5, 2.25], {7: 0.5}, torch.Generator().manual_seed(9))
+    checkpoints = Checkpoints(str(tmp_path), asynchronous)
+    checkpoints.save(model, optimizer, progress)
+    checkpoints.finish()
+
+    other, other_optimizer = fresh(2)
+    found = Progress()
+    Checkpoints(str(tmp_path)).load(other, other_optimizer, found)
+    assert (found.step, found.losses, found.accuracies) == (7, [2.5, 2.25], {7: 0.5})
+    assert torch.equal(found.rng.get_state(), progress.rng.get_state())
+    for mine, theirs in zip(model.parameters(), other.parameters()):
+        assert torch.equal(mine, theirs)
+        assert torch.equal(optimizer.state[mine]["exp_avg"], other_optimizer.state[theirs]["exp_avg"])
+
+
+def test_resuming_from_nothing_says_what_to_do(tmp_path):
+    with pytest.raises(SystemExit, match="Train with --checkpoint"):
+        Checkpoints(str(tmp_path)).latest()
+
+
+# The whole job. Where our backend is not installed, gloo shows at least that the example itself is right.
+def ways():
+    if not dist.is_backend_available("hccl-like"):
+        return [("gloo", "cpu")]
+    sim = getattr(torch, "sim", None)
+    return [("hccl-like", "cpu")] + ([("hccl-like", "sim")] if sim is not None and sim.is_available() else [])
+
+
+def train(folder, ranks, *arguments):
+    """Runs the example on so many ranks; 0 means one process without torchrun."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
+    done = subprocess.run((command if ranks else [sys.executable]) + [str(EXAMPLES / "train_digits.py"), *map(str, arguments)],
+                          cwd=folder, capture_output=True, text=True, timeout=400,
+                          env={**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "120"})
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend, device", ways())
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp2"])
+def test_two_ranks_learn_the_digits_as_one_process_does(tmp_path, parallel, backend, device):
+    told = train(tmp_path, 2, "--parallel", parallel, "--backend", backend, "--device", device, "--verify-single",
+                 "--history", "losses.json")
+    assert f"2 x {device}, backend {backend}" in told
+    accuracy = float(told.split("held-out accuracy")[1].split()[1])
+    assert accuracy >= 97
+    losses = json.loads((tmp_path / "losses.json").read_text())["losses"]
+    assert len(losses) == 30 * 14
+    assert 2.0 < losses[0] < 2.8 and sum(losses[-14:]) / 14 < 0.1
+    assert (tmp_path / "train_digits.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend, device", ways())
+def test_a_run_repeats_itself_and_is_resumed_on_one_two_and_three_ranks(tmp_path, backend, device):
+    where = ("--backend", backend, "--device", device, "--min-accuracy", 0)
+    train(tmp_path, 2, *where, "--stop-after", 90, "--history", "whole.json")
+    whole = json.loads((tmp_path / "whole.json").read_text())["losses"]
+
+    begin = (*where, "--stop-after", 50, "--save-every", 20)
+    train(tmp_path, 2, *begin, "--parallel", "ddp", "--checkpoint", "a", "--history", "half.json")
+    assert json.loads((tmp_path / "half.json").read_text())["losses"] == whole[:50], "the run does not repeat itself"
+    assert sorted(p.name for p in (tmp_path / "a").iterdir()) == ["latest", "step-000020", "step-000040", "step-000050"]
+    train(tmp_path, 2, *begin, "--parallel", "fsdp2", "--checkpoint", "b", "--async-checkpoint")
+
+    def resumed(folder, ranks, parallel):
+        name = f"{folder}-{ranks}.json"
+        told = train(tmp_path, ranks, *where, "--parallel", parallel, "--checkpoint", folder, "--resume", "--save-every",
+                     1000, "--stop-after", 90, "--compare", "whole.json", "--history", name)
+        assert f"resumed at step 50 from {folder}/step-000050" in told
+        (tmp_path / folder / "latest").write_text("step-000050\n")  # for the next one
+        return json.loads((tmp_path / name).read_text())["losses"]
+
+    # On the same ranks bit for bit; elsewhere within the tolerance that --compare knows.
+    assert resumed("a", 2, "ddp") == whole
+    resumed("a", 3, "fsdp2")
+    resumed("b", 3, "ddp")
+    assert len(resumed("b", 0, "none")) == 90
