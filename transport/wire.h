@@ -13,8 +13,9 @@ struct ConstRegion {
   size_t bytes = 0;
 };
 
-// One peer, both directions. Used by one thread at a time (whoever holds the engine). No method blocks, and none
-// allocates once the wire is made. A wire knows nothing of messages, tags or collectives.
+// One peer, both directions. Used by one thread at a time (whoever holds the engine). No method
+// blocks, and none allocates once the wire is made. A wire knows nothing of messages, tags or
+// collectives. wire_contract.h says the same as tests.
 class Wire {
  public:
   virtual ~Wire() = default;
@@ -22,29 +23,33 @@ class Wire {
   Wire(const Wire&) = delete;
   Wire& operator=(const Wire&) = delete;
 
-  // Takes as many of the pieces' bytes as fit now, in order, and returns how many; 0 means "not now". The memory is
-  // free again on return. Bytes taken become visible to the peer without a further call.
+  // Takes as many of the pieces' bytes as fit now, in order, and returns how many; 0 means "not
+  // now". The memory is free again on return. Bytes taken become visible to the peer without a
+  // further call.
   virtual size_t write(std::span<const ConstRegion> pieces) = 0;
 
-  // A contiguous view of bytes that have arrived, empty if there are none. At least `want` bytes long if so many have
-  // arrived (want <= 4096). Valid until the next call of peek, release or read.
+  // A contiguous view of bytes that have arrived, empty if there are none. At least `want` bytes
+  // long if so many have arrived (want <= 4096). Valid until the next call of peek, release or
+  // read.
   virtual std::span<const std::byte> peek(size_t want = 1) = 0;
-  // Drops the first `bytes` of what peek showed.
+  // Drops the first `bytes` of what peek showed; may be called several times on one view.
   virtual void release(size_t bytes) = 0;
   // Moves arrived bytes straight to `into`, in order; returns how many, 0 if none are there.
   virtual size_t read(std::span<std::byte> into) = 0;
 
-  // Null while healthy. After the peer has gone: an Error of code kPeerLost, but only once every byte that had arrived
-  // was read. Sticky.
+  // Null while healthy. After the peer has gone: an Error of code kPeerLost, but only once every
+  // byte that had arrived was read, or fewer are left than the last peek wanted (a peer may die in
+  // the middle of a header). Sticky.
   virtual const Error* failure() const = 0;
 
-  // The peer closed in order (after a goodbye), so no further byte is coming: half of a clean end. Writes that wait in
-  // this process's own buffers are handed to the kernel or the shared memory by flush(), which returns true when none
-  // are left.
+  // Hands writes that wait in this process's own buffers to the kernel or the shared memory; true
+  // when none are left.
   virtual bool flush() = 0;
 
-  // Going to sleep: prepare_sleep() makes sure that the process's Poller wakes when bytes arrive or, if `for_space`,
-  // when write() may take bytes again. Returns false if that is so already (then don't sleep). end_sleep() after waking.
+  // Going to sleep: prepare_sleep() makes sure that the process's Poller wakes when bytes arrive
+  // or, if `for_space`, when write() may take bytes again. Returns false if that is so already
+  // (then don't sleep): the last peek would now show what it wanted. end_sleep() after waking, also
+  // after false.
   virtual bool prepare_sleep(bool for_space) = 0;
   virtual void end_sleep() = 0;
 

@@ -7,7 +7,7 @@
 //   };
 //   INSTANTIATE_TYPED_TEST_SUITE_P(Tcp, WireContract, TcpWires);
 //
-// and has them all.
+// and has them all. A wire must hold 16 KiB under way.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -51,9 +51,6 @@ template <class Wires>
 class WireContract : public testing::Test {
  protected:
   static constexpr size_t kMany = 5'000'003;
-  // Rounds of patience in loops that must end: a bug is a failed test, not one that hangs.
-  static constexpr int kPatience = 100'000'000;
-
   WireContract() : pair(Wires::make()) {}
 
   Wire& a() { return *pair.ends[0]; }
@@ -61,6 +58,18 @@ class WireContract : public testing::Test {
   void poll() {
     for (auto& poller : pair.pollers)
       if (poller != nullptr) poller->poll();
+  }
+
+  // Tries again until `attempt` is true. A bug is a failed test, not one that hangs.
+  template <class Attempt>
+  void patiently(Attempt attempt) {
+    const Deadline deadline = Deadline::after(std::chrono::seconds(20));
+    while (!attempt()) {
+      poll();
+      if (!deadline.expired()) continue;
+      ADD_FAILURE() << "nothing happens any more";
+      return;
+    }
   }
 
   static size_t write(Wire& wire, std::span<const std::byte> bytes) {
@@ -71,30 +80,30 @@ class WireContract : public testing::Test {
   void write_all(Wire& wire, uint64_t begin, size_t bytes) {
     const std::vector<std::byte> data = stream_bytes(begin, bytes);
     size_t done = 0;
-    for (int i = 0; i < kPatience && done < bytes; ++i) {
+    patiently([&] {
       done += write(wire, std::span(data).subspan(done));
-      poll();
-    }
+      return done == bytes;
+    });
     ASSERT_EQ(done, bytes);
   }
   // Reads until `bytes` have come, and checks each.
   void read_all(Wire& wire, uint64_t begin, size_t bytes) {
     std::vector<std::byte> data(bytes);
     size_t done = 0;
-    for (int i = 0; i < kPatience && done < bytes; ++i) {
+    patiently([&] {
       done += wire.read(std::span(data).subspan(done));
-      poll();
-    }
+      return done == bytes;
+    });
     ASSERT_EQ(done, bytes);
     ASSERT_TRUE(data == stream_bytes(begin, bytes));
   }
   std::span<const std::byte> peek_until(Wire& wire, size_t want) {
-    for (int i = 0; i < kPatience; ++i) {
-      const auto view = wire.peek(want);
-      if (view.size() >= want) return view;
-      poll();
-    }
-    return {};
+    std::span<const std::byte> view;
+    patiently([&] {
+      view = wire.peek(want);
+      return view.size() >= want;
+    });
+    return view;
   }
 
   WirePair pair;
@@ -191,13 +200,15 @@ TYPED_TEST_P(WireContract, AFullWireTakesNothingAndLosesNothing) {
   ASSERT_GT(written, 0u);
   std::vector<std::byte> buffer(100'000);
   uint64_t read = 0;
-  for (int i = 0; i < this->kPatience && read < written; ++i) {
+  bool right = true;
+  this->patiently([&] {
     const size_t part = this->b().read(buffer);
-    for (size_t k = 0; k < part; ++k) ASSERT_EQ(buffer[k], data[(read + k) % data.size()]);
+    for (size_t k = 0; k < part; ++k) right = right && buffer[k] == data[(read + k) % data.size()];
     read += part;
     this->a().flush();
-    this->poll();
-  }
+    return read == written;
+  });
+  EXPECT_TRUE(right);
   ASSERT_EQ(read, written);
   EXPECT_EQ(this->b().read(buffer), 0u);
   this->write_all(this->a(), 7, 9);
@@ -209,7 +220,7 @@ TYPED_TEST_P(WireContract, KeepsALongRandomStreamInOneThread) {
   const std::vector<std::byte> data = stream_bytes(0, this->kMany);
   std::vector<std::byte> got(this->kMany);
   size_t written = 0, read = 0;
-  for (int i = 0; i < this->kPatience && read < this->kMany; ++i) {
+  this->patiently([&] {
     const size_t most = size_t{1} << (random() % 18);
     if (random() % 2 == 0) {
       written += this->write(
@@ -223,28 +234,54 @@ TYPED_TEST_P(WireContract, KeepsALongRandomStreamInOneThread) {
       this->b().release(part);
       read += part;
     }
-    if (i % 16 == 0) this->poll();
-  }
+    return read == this->kMany;
+  });
   ASSERT_EQ(read, this->kMany);
   EXPECT_TRUE(got == data);
 }
 
 TYPED_TEST_P(WireContract, TellsTheEndOnlyAfterTheLastByte) {
   this->write_all(this->a(), 0, 12'345);
-  for (int i = 0; i < this->kPatience && !this->a().flush(); ++i) this->poll();
+  this->patiently([&] { return this->a().flush(); });
   this->pair.ends[0].reset();
   this->pair.pollers[0].reset();
   for (int i = 0; i < 10; ++i) this->poll();
   EXPECT_EQ(this->b().failure(), nullptr);
   this->read_all(this->b(), 0, 12'345);
-  for (int i = 0; i < this->kPatience && this->b().failure() == nullptr; ++i) {
-    this->poll();
+  this->patiently([&] {
     EXPECT_EQ(this->b().peek().size(), 0u);
-  }
+    return this->b().failure() != nullptr;
+  });
   ASSERT_NE(this->b().failure(), nullptr);
   EXPECT_EQ(this->b().failure()->code, ErrorCode::kPeerLost);
   EXPECT_EQ(this->b().peek().size(), 0u);
   EXPECT_NE(this->b().failure(), nullptr) << "sticky";
+}
+
+TYPED_TEST_P(WireContract, TellsTheEndWhenTheRestIsShorterThanWanted) {
+  this->write_all(this->a(), 0, 20);
+  this->patiently([&] { return this->a().flush(); });
+  ASSERT_GE(this->peek_until(this->b(), 20).size(), 20u);
+  this->pair.ends[0].reset();
+  this->pair.pollers[0].reset();
+  this->patiently([&] {
+    EXPECT_LE(this->b().peek(48).size(), 20u);
+    return this->b().failure() != nullptr;
+  });
+  ASSERT_NE(this->b().failure(), nullptr);
+  EXPECT_EQ(this->b().failure()->code, ErrorCode::kPeerLost);
+}
+
+TYPED_TEST_P(WireContract, SleepsOnARestThatIsShorterThanWanted) {
+  this->write_all(this->a(), 0, 20);
+  ASSERT_GE(this->peek_until(this->b(), 20).size(), 20u);
+  EXPECT_LE(this->b().peek(48).size(), 20u);
+  EXPECT_TRUE(this->b().prepare_sleep(false));
+  this->b().end_sleep();
+  this->write_all(this->a(), 20, 28);
+  ASSERT_GE(this->peek_until(this->b(), 48).size(), 48u);
+  EXPECT_FALSE(this->b().prepare_sleep(false));
+  this->b().end_sleep();
 }
 
 TYPED_TEST_P(WireContract, DoesNotSleepWhenBytesAreThere) {
@@ -347,15 +384,14 @@ TYPED_TEST_P(WireContract, ASleeperWakesWhenThePeerGoes) {
   ASSERT_NE(this->b().failure(), nullptr);
 }
 
-REGISTER_TYPED_TEST_SUITE_P(WireContract, IsEmptyAndHealthyAtFirst, CarriesBothDirectionsInOrder,
-                            WritesSeveralPiecesInOrder, TheMemoryIsFreeOnceWriteReturns,
-                            PeekShowsWhatIsWantedInOnePiece, PeekDoesNotConsume,
-                            PeekMoreThanThereIsShowsWhatThereIs,
-                            AFullWireTakesNothingAndLosesNothing, KeepsALongRandomStreamInOneThread,
-                            TellsTheEndOnlyAfterTheLastByte, DoesNotSleepWhenBytesAreThere,
-                            SleepsOnlyForSpaceWhenFull,
-                            KeepsALongRandomStreamBetweenSleepingThreads,
-                            PingPongBetweenSleepingThreadsLosesNoWakeUp,
-                            ASleeperWakesWhenThePeerGoes);
+REGISTER_TYPED_TEST_SUITE_P(
+    WireContract, IsEmptyAndHealthyAtFirst, CarriesBothDirectionsInOrder,
+    WritesSeveralPiecesInOrder, TheMemoryIsFreeOnceWriteReturns, PeekShowsWhatIsWantedInOnePiece,
+    PeekDoesNotConsume, PeekMoreThanThereIsShowsWhatThereIs, AFullWireTakesNothingAndLosesNothing,
+    KeepsALongRandomStreamInOneThread, TellsTheEndOnlyAfterTheLastByte,
+    TellsTheEndWhenTheRestIsShorterThanWanted, SleepsOnARestThatIsShorterThanWanted,
+    DoesNotSleepWhenBytesAreThere, SleepsOnlyForSpaceWhenFull,
+    KeepsALongRandomStreamBetweenSleepingThreads, PingPongBetweenSleepingThreadsLosesNoWakeUp,
+    ASleeperWakesWhenThePeerGoes);
 
 }  // namespace hccl_like

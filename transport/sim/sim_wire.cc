@@ -62,6 +62,7 @@ class SimWire final : public Wire {
 
   std::span<const std::byte> peek(size_t want) override {
     tick();
+    want_ = want;
     size_t shown = clock_->cut ? 0 : in_->arrived;
     if (options_.chunk > 0) shown = std::min(shown, want - 1 + clock_->up_to(options_.chunk));
     shown_ = shown;
@@ -84,7 +85,7 @@ class SimWire final : public Wire {
   }
 
   const Error* failure() const override {
-    if (!failure_ && (clock_->cut || (in_->closed && in_->bytes.empty())))
+    if (!failure_ && (clock_->cut || (in_->closed && in_->bytes.size() < want_)))
       failure_ = Error{.code = ErrorCode::kPeerLost,
                        .message = clock_->cut ? "the simulated connection was cut"
                                               : "the peer closed the simulated connection"};
@@ -96,7 +97,7 @@ class SimWire final : public Wire {
   bool prepare_sleep(bool for_space) override {
     tick();
     const bool space = for_space && !out_->abandoned && out_->bytes.size() < options_.capacity;
-    return in_->arrived == 0 && !space && failure() == nullptr;
+    return in_->arrived < want_ && !space && failure() == nullptr;
   }
   void end_sleep() override {}
   std::string_view transport() const override { return "sim"; }
@@ -115,6 +116,7 @@ class SimWire final : public Wire {
   const std::shared_ptr<Channel> in_;
   const std::shared_ptr<Channel> out_;
   size_t shown_ = 0;
+  size_t want_ = 1;  // of the last peek
   mutable std::optional<Error> failure_;
 };
 

@@ -1,0 +1,129 @@
+#pragma once
+// A ring of bytes in memory that two processes share: one writes, the other reads.
+//
+// Indices count bytes since the beginning and never wrap; each is written by one side. The data
+// lies in the address space twice in a row, so every part of it is contiguous. What is read from
+// shared memory is copied first and then checked: a peer gone mad is an error, not a crash.
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+#include "transport/shm/sleeper.h"
+
+namespace hccl_like {
+
+// Two cache lines: processors fetch them in pairs.
+inline constexpr size_t kLineBytes = 128;
+
+// Lies in shared memory; starts out as zeros.
+struct RingIndices {
+  alignas(kLineBytes) std::atomic<uint64_t> written{0};
+  alignas(kLineBytes) std::atomic<uint64_t> read{0};
+  alignas(kLineBytes) Sleeper reader;
+  alignas(kLineBytes) Sleeper writer;
+};
+static_assert(sizeof(RingIndices) == 4 * kLineBytes);
+static_assert(std::atomic<uint64_t>::is_always_lock_free);
+
+// The writer publishes, and the reader gives back, in parts of at most this size, so that the other
+// side works on what is still in the cache.
+inline constexpr size_t kRingPart = 32 << 10;
+
+class RingWriter {
+ public:
+  // `size`: a power of two; `data`: 2 * size bytes, the second half the same memory as the first.
+  RingWriter(RingIndices& indices, std::byte* data, size_t size)
+      : indices_(indices), data_(data), size_(size) {}
+
+  // How much write() takes. Looks at the reader's index only if less than `want` is known to be
+  // free.
+  size_t space(size_t want = 1) {
+    if (size_ - (written_ - read_) < want) {
+      const uint64_t read = indices_.read.load(std::memory_order_acquire);
+      if (written_ - read > size_)
+        damaged_ = true;
+      else
+        read_ = read;
+    }
+    return damaged_ ? 0 : size_ - (written_ - read_);
+  }
+  // Copies without publishing; at most space().
+  void put(const std::byte* from, size_t bytes) {
+    std::memcpy(data_ + (written_ & (size_ - 1)), from, bytes);
+    written_ += bytes;
+  }
+  // True if the reader sleeps: ring its doorbell.
+  bool publish() {
+    published_ = written_;
+    indices_.written.store(written_, std::memory_order_release);
+    return indices_.reader.must_wake();
+  }
+  size_t unpublished() const { return written_ - published_; }
+
+  // True if it may sleep until the reader has made room.
+  bool prepare_sleep() {
+    indices_.writer.arm();
+    return space(1) == 0 && !damaged_;
+  }
+  void end_sleep() { indices_.writer.disarm(); }
+  bool damaged() const { return damaged_; }
+
+ private:
+  RingIndices& indices_;
+  std::byte* const data_;
+  const size_t size_;
+  uint64_t written_ = 0;
+  uint64_t published_ = 0;
+  uint64_t read_ = 0;  // as last seen
+  bool damaged_ = false;
+};
+
+class RingReader {
+ public:
+  RingReader(RingIndices& indices, const std::byte* data, size_t size)
+      : indices_(indices), data_(data), size_(size) {}
+
+  // Bytes that can be seen. Looks at the writer's index only if fewer than `want` are known.
+  size_t available(size_t want = 1) {
+    if (written_ - read_ < want) {
+      const uint64_t written = indices_.written.load(std::memory_order_acquire);
+      if (written - read_ > size_)
+        damaged_ = true;
+      else
+        written_ = written;
+    }
+    return damaged_ ? 0 : written_ - read_;
+  }
+  // available() bytes.
+  const std::byte* data() const { return data_ + (read_ & (size_ - 1)); }
+  // Drops bytes without telling the writer yet.
+  void drop(size_t bytes) { read_ += bytes; }
+  size_t unpublished() const { return read_ - published_; }
+  // Gives the space back. True if the writer sleeps: ring its doorbell.
+  bool publish() {
+    published_ = read_;
+    indices_.read.store(read_, std::memory_order_release);
+    return indices_.writer.must_wake();
+  }
+
+  // True if it may sleep until `want` bytes are there. The writer must have been told of all space.
+  bool prepare_sleep(size_t want) {
+    indices_.reader.arm();
+    return available(want) < want && !damaged_;
+  }
+  void end_sleep() { indices_.reader.disarm(); }
+  bool damaged() const { return damaged_; }
+
+ private:
+  RingIndices& indices_;
+  const std::byte* const data_;
+  const size_t size_;
+  uint64_t read_ = 0;
+  uint64_t published_ = 0;
+  uint64_t written_ = 0;  // as last seen
+  bool damaged_ = false;
+};
+
+}  // namespace hccl_like

@@ -1,0 +1,47 @@
+#pragma once
+// The memory behind a shm wire: a sealed memfd with two rings, one per direction.
+#include <cstddef>
+
+#include "core/fd.h"
+#include "core/mapping.h"
+#include "transport/shm/ring.h"
+
+namespace hccl_like {
+
+// The smallest ring that holds `bytes`: a power of two and whole pages, at most 1 GiB.
+size_t round_ring_bytes(size_t bytes);
+
+// Nameless, so nothing is left behind whoever dies when. Its space is reserved up front and its
+// size sealed, so that touching it can't fail later, whatever the peer does to it.
+class ShmSegment {
+ public:
+  // `ring_bytes` as round_ring_bytes() gives it. Throws kSystem if the memory is not there.
+  static ShmSegment create(size_t ring_bytes);
+  // Takes a memfd from a peer. Throws kPeerLost if it is not what create() makes, kSystem if it
+  // can't be mapped.
+  static ShmSegment open(Fd memory, size_t ring_bytes);
+
+  int fd() const noexcept { return memory_.get(); }
+  size_t ring_bytes() const noexcept { return ring_bytes_; }
+  // The descriptor isn't needed once both ends have mapped it.
+  void close_fd() noexcept { memory_.reset(); }
+
+  // Direction 0 is written by the connector, 1 by the acceptor.
+  RingWriter writer(int direction) const {
+    return {indices(direction), data(direction), ring_bytes_};
+  }
+  RingReader reader(int direction) const {
+    return {indices(direction), data(direction), ring_bytes_};
+  }
+
+ private:
+  ShmSegment(Fd memory, size_t ring_bytes);
+  RingIndices& indices(int direction) const;
+  std::byte* data(int direction) const;
+
+  Fd memory_;
+  size_t ring_bytes_;
+  Mapping mapping_;  // indices, then each ring twice
+};
+
+}  // namespace hccl_like

@@ -1,0 +1,46 @@
+#pragma once
+// For tests and benchmarks: two ends of a shm wire, in one process or across a fork.
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <memory>
+#include <utility>
+
+#include "transport/shm/handshake.h"
+#include "transport/wire_contract.h"
+
+namespace hccl_like {
+
+inline std::array<Fd, 2> make_socket_pair() {
+  std::array<int, 2> fds{-1, -1};
+  EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds.data()), 0);
+  return {Fd(fds[0]), Fd(fds[1])};
+}
+
+inline WirePair make_shm_pair(size_t ring_bytes) {
+  WirePair pair;
+  auto sockets = make_socket_pair();
+  ShmHandshake connector(std::move(sockets[0]), ShmHandshake::Side::kConnector, ring_bytes,
+                         *pair.pollers[0]);
+  ShmHandshake acceptor(std::move(sockets[1]), ShmHandshake::Side::kAcceptor, 0, *pair.pollers[1]);
+  EXPECT_FALSE(acceptor.step());
+  EXPECT_FALSE(connector.step());
+  EXPECT_TRUE(acceptor.step()) << acceptor.cause();
+  EXPECT_TRUE(connector.step()) << connector.cause();
+  pair.ends = {connector.take(), acceptor.take()};
+  return pair;
+}
+
+// One end, made by the process that calls it; the other process does the same with the other
+// socket.
+inline std::unique_ptr<Wire> make_shm_end(Fd socket, bool connector, size_t ring_bytes,
+                                          Poller& poller) {
+  ShmHandshake handshake(std::move(socket),
+                         connector ? ShmHandshake::Side::kConnector : ShmHandshake::Side::kAcceptor,
+                         ring_bytes, poller);
+  while (!handshake.step()) poller.sleep(Deadline::never());
+  return handshake.take();
+}
+
+}  // namespace hccl_like

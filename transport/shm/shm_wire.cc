@@ -1,0 +1,127 @@
+#include "transport/shm/shm_wire.h"
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace hccl_like {
+
+ShmWire::ShmWire(ShmEnd end, Poller& poller)
+    : poller_(poller),
+      socket_(std::move(end.socket)),
+      doorbell_(std::move(end.doorbell)),
+      segment_(std::move(end.segment)),
+      writer_(segment_.writer(end.side)),
+      reader_(segment_.reader(1 - end.side)) {
+  segment_.close_fd();
+  poller_.watch(socket_.get(), EPOLLIN | EPOLLRDHUP, lifeline_);
+  watch_process();
+}
+
+ShmWire::~ShmWire() {
+  poller_.forget(socket_.get());
+  poller_.forget(process_.get());
+}
+
+void ShmWire::watch_process() {
+  ucred peer{};
+  socklen_t length = sizeof peer;
+  if (::getsockopt(socket_.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0 || peer.pid <= 0)
+    return;
+  process_.reset(static_cast<int>(::syscall(SYS_pidfd_open, peer.pid, 0)));
+  if (process_.valid()) poller_.watch(process_.get(), EPOLLIN, lifeline_);
+}
+
+size_t ShmWire::write(std::span<const ConstRegion> pieces) {
+  if (gone_) return 0;
+  size_t total = 0;
+  for (ConstRegion piece : pieces) {
+    while (piece.bytes > 0) {
+      const size_t most = kRingPart - writer_.unpublished();
+      const size_t part = std::min({piece.bytes, most, writer_.space(std::min(piece.bytes, most))});
+      if (part == 0) {
+        // Full; or a part is complete and goes first.
+        if (writer_.unpublished() == 0) return total;
+        publish_written();
+        continue;
+      }
+      writer_.put(piece.data, part);
+      piece.data += part;
+      piece.bytes -= part;
+      total += part;
+    }
+  }
+  if (writer_.unpublished() > 0) publish_written();
+  return total;
+}
+
+void ShmWire::publish_written() {
+  if (writer_.publish()) Poller::ring(doorbell_.get());
+}
+
+void ShmWire::publish_read() {
+  if (reader_.publish()) Poller::ring(doorbell_.get());
+}
+
+std::span<const std::byte> ShmWire::peek(size_t want) {
+  want_ = want;
+  const size_t shown = reader_.available(want);
+  // The writer learns of free space now and then, and whenever this side has to wait.
+  if (shown < want && reader_.unpublished() > 0) publish_read();
+  return {reader_.data(), shown};
+}
+
+void ShmWire::release(size_t bytes) {
+  reader_.drop(bytes);
+  if (reader_.unpublished() >= std::min(kRingPart, segment_.ring_bytes() / 4)) publish_read();
+}
+
+size_t ShmWire::read(std::span<std::byte> into) {
+  size_t total = 0;
+  while (total < into.size()) {
+    const std::span<const std::byte> view = peek(1);
+    const size_t part = std::min({view.size(), into.size() - total, kRingPart});
+    if (part == 0) break;
+    std::memcpy(into.data() + total, view.data(), part);
+    release(part);
+    total += part;
+  }
+  return total;
+}
+
+const Error* ShmWire::failure() const {
+  if (reader_.damaged() || writer_.damaged()) {
+    static const Error damaged{.code = ErrorCode::kPeerLost,
+                               .message =
+                                   "the peer damaged the memory that it shares with this "
+                                   "process"};
+    return &damaged;
+  }
+  return gone_ && reader_.available(want_) < want_ ? &*gone_ : nullptr;
+}
+
+bool ShmWire::prepare_sleep(bool for_space) {
+  if (reader_.unpublished() > 0) publish_read();
+  const bool nothing_to_read = reader_.prepare_sleep(want_);
+  const bool no_space = !for_space || writer_.prepare_sleep();
+  return nothing_to_read && no_space && failure() == nullptr;
+}
+
+void ShmWire::end_sleep() {
+  reader_.end_sleep();
+  writer_.end_sleep();
+}
+
+void ShmWire::lose() {
+  poller_.forget(socket_.get());
+  poller_.forget(process_.get());
+  gone_ = Error{.code = ErrorCode::kPeerLost,
+                .message = "the peer's process ended or closed its end of the connection"};
+}
+
+}  // namespace hccl_like

@@ -1,0 +1,63 @@
+#pragma once
+// A wire to a process on the same host, over shared memory.
+#include <optional>
+
+#include "core/fd.h"
+#include "transport/poller.h"
+#include "transport/shm/segment.h"
+#include "transport/wire.h"
+
+namespace hccl_like {
+
+// What a ShmHandshake agreed on.
+struct ShmEnd {
+  int side;   // 0: connector, 1: acceptor
+  Fd socket;  // stays open: its end tells that the peer is gone
+  ShmSegment segment;
+  Fd doorbell;  // of the peer's poller
+};
+
+// Data never goes through the kernel. A sleeping peer is woken through its doorbell. The peer's
+// death is noticed, by the poller, as the end of the socket, or of the process itself: a forked
+// child of the peer may hold the socket open.
+class ShmWire final : public Wire {
+ public:
+  ShmWire(ShmEnd end, Poller& poller);
+  ~ShmWire() override;
+
+  size_t write(std::span<const ConstRegion> pieces) override;
+  std::span<const std::byte> peek(size_t want) override;
+  void release(size_t bytes) override;
+  size_t read(std::span<std::byte> into) override;
+  const Error* failure() const override;
+  bool flush() override { return true; }
+  bool prepare_sleep(bool for_space) override;
+  void end_sleep() override;
+  std::string_view transport() const override { return "shm"; }
+
+ private:
+  // Whatever happens to what it watches, the peer is gone: nothing is sent on the socket.
+  struct Lifeline final : Pollable {
+    explicit Lifeline(ShmWire& of) : wire(of) {}
+    void ready(unsigned) override { wire.lose(); }
+    ShmWire& wire;
+  };
+
+  void watch_process();
+  void lose();
+  void publish_written();
+  void publish_read();
+
+  Poller& poller_;
+  Fd socket_;
+  Fd process_;  // a pidfd, if the peer's process can be seen from here
+  Fd doorbell_;
+  ShmSegment segment_;
+  RingWriter writer_;
+  mutable RingReader reader_;
+  size_t want_ = 1;  // of the last peek
+  Lifeline lifeline_{*this};
+  std::optional<Error> gone_;
+};
+
+}  // namespace hccl_like
