@@ -7,8 +7,6 @@
 #include <cstdlib>
 #include <list>
 #include <map>
-#include <optional>
-#include <set>
 #include <utility>
 
 #include "core/error.h"
@@ -30,6 +28,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kFarewell{1000};
 constexpr milliseconds kNap{20};       // between two looks while nothing else is going on
 constexpr milliseconds kShortNap{1};   // while other communicators need their turn
+constexpr milliseconds kProgressEvery{10'000};
 constexpr size_t kDialersAtOnce = 128;
 
 bool has(const std::vector<std::string>& list, std::string_view what) {
@@ -38,6 +37,10 @@ bool has(const std::vector<std::string>& list, std::string_view what) {
 
 std::string person(int rank, const ProcessRecord& record) {
   return "rank " + std::to_string(rank) + " (" + record.hostname + ", process " + std::to_string(record.pid) + ")";
+}
+
+std::string seconds_since(Deadline::Clock::time_point start) {
+  return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(Deadline::Clock::now() - start).count());
 }
 
 // The lower id listens, the higher one connects: exactly one of any two, without asking.
@@ -168,6 +171,7 @@ namespace {
 struct Missing {
   int rank;
   const ProcessRecord* record;
+  bool we_connect;
   std::unique_ptr<Dialer> dialer;  // null: the peer connects to us, or it is not this one's turn yet
 };
 
@@ -181,6 +185,31 @@ void check_members(const std::vector<ProcessRecord>& members, int rank, const Pr
       throw_misuse("ranks " + std::to_string(first->second) + " and " + std::to_string(i) +
                    " of the new group are the same process; each rank needs its own");
   }
+}
+
+void check_common_transport(const Missing& peer, const ProcessRecord& self, const LocalEnd& local) {
+  if (!common_transports(local.transports, self, *peer.record).empty()) return;
+  throw Exception({ErrorCode::kUnsupported,
+                   person(peer.rank, *peer.record) + " and this rank have no transport in common; " +
+                       "HCCL_LIKE_TRANSPORTS is " + join(local.transports) +
+                       " here, and shm joins processes of one host only",
+                   peer.rank});
+}
+
+// Why a peer is not there yet, as far as this end can know.
+std::string explain(const Missing& peer, const ProcessRecord& self) {
+  const std::string who = person(peer.rank, *peer.record) + ": ";
+  if (peer.dialer) return who + peer.dialer->report();
+  if (peer.we_connect) return who + "not tried yet, others came first";
+  const std::string door =
+      self.port == 0 ? "" : " at port " + std::to_string(self.port) + " of " + join(self.addresses);
+  return who + "it connects to this rank, and has not come" + door;
+}
+
+std::string explain(const std::list<Missing>& missing, const ProcessRecord& self) {
+  std::string text;
+  for (const Missing& peer : missing) text += (text.empty() ? "" : " | ") + explain(peer, self);
+  return text;
 }
 
 }  // namespace
@@ -241,77 +270,60 @@ std::vector<Link*> Mesh::connect(const std::vector<ProcessRecord>& members, int 
   check_members(members, rank, state.self);
 
   std::list<Missing> missing;
-  for (size_t i = 0; i < members.size(); ++i) {
+  for (size_t i = 1; i < members.size(); ++i) {
     // Everybody begins with its own neighbours, so that a thousand ranks do not knock at one door first.
     const size_t peer = (static_cast<size_t>(rank) + i) % members.size();
-    const ProcessRecord& record = members[peer];
-    if (record.id == state.self.id) continue;
-    if (const auto* one = state.find(record.id); one != nullptr && one->link->failure() != nullptr) {
-      throw Exception({ErrorCode::kPeerLost, person(static_cast<int>(peer), record) + " was lost before: " +
-                                                 one->link->failure()->message,
-                       static_cast<int>(peer)});
-    }
-    if (!state.has_healthy(record.id)) missing.push_back({static_cast<int>(peer), &record, nullptr});
+    if (state.has_healthy(members[peer].id)) continue;
+    missing.push_back({static_cast<int>(peer), &members[peer], connects_to(state.self, members[peer]), nullptr});
+    check_common_transport(missing.back(), state.self, state.local);
   }
-  for (const Missing& one : missing)
-    if (common_transports(state.local.transports, state.self, *one.record).empty())
-      throw Exception({ErrorCode::kUnsupported,
-                       person(one.rank, *one.record) + " and this rank have no transport in common; "
-                       "HCCL_LIKE_TRANSPORTS is " + join(state.local.transports) +
-                       " here, and shm joins processes of one host only", one.rank});
 
   const milliseconds nap = state.links.empty() ? kNap : kShortNap;
+  const auto start = Deadline::Clock::now();
+  Deadline progress = Deadline::after(kProgressEvery);
   size_t dialing = 0;
-  std::vector<Link*> links(members.size(), nullptr);
+  // True once the peer has a link.
+  const auto reached = [&](Missing& peer) {
+    if (peer.we_connect && !peer.dialer && dialing < kDialersAtOnce) {
+      peer.dialer = std::make_unique<Dialer>(state.local, state.self, *peer.record, state.poller);
+      ++dialing;
+    }
+    if (peer.dialer && peer.dialer->step()) {
+      Dialed dialed = peer.dialer->take();
+      state.add(peer.record->id, std::move(dialed.wire), std::move(dialed.route), std::move(dialed.reason));
+    }
+    if (!state.has_healthy(peer.record->id)) return false;
+    State::Known& known = *state.find(peer.record->id);
+    if (known.reason.empty()) known.reason = state.self.host == peer.record->host ? "same host" : "other host";
+    log_info([&] { return person(peer.rank, *peer.record) + ": " + describe(*known.link); });
+    if (peer.dialer) --dialing;
+    return true;
+  };
+
   for (;;) {
     state.poller.poll();
     state.accept();
-    bool moved = false;
-    Deadline timer = state.acceptor.next_timer();
-    for (auto one = missing.begin(); one != missing.end();) {
-      const bool ours = connects_to(state.self, *one->record);
-      if (ours && !one->dialer && dialing < kDialersAtOnce) {
-        one->dialer = std::make_unique<Dialer>(state.local, state.self, *one->record, state.poller);
-        ++dialing;
-      }
-      if (one->dialer && one->dialer->step()) {
-        Dialed dialed = one->dialer->take();
-        state.add(one->record->id, std::move(dialed.wire), dialed.route, dialed.reason);
-      }
-      if (!state.has_healthy(one->record->id)) {
-        if (one->dialer) timer = earliest(timer, one->dialer->next_timer());
-        ++one;
-        continue;
-      }
-      State::Known& known = *state.find(one->record->id);
-      if (known.reason.empty()) known.reason = state.self.host == one->record->host ? "same host" : "other host";
-      log_info([&] { return person(one->rank, *one->record) + ": " + describe(*known.link); });
-      if (one->dialer) --dialing;
-      one = missing.erase(one);
-      moved = true;
-    }
+    const size_t before = missing.size();
+    missing.remove_if(reached);
     if (missing.empty()) break;
-    if (deadline.expired()) {
-      std::string text = "timed out connecting to " + std::to_string(missing.size()) + " of " +
-                         std::to_string(members.size() - 1) + " peers: ";
-      for (const Missing& one : missing) {
-        if (&one != &missing.front()) text += " | ";
-        text += person(one.rank, *one.record) + ": ";
-        if (one.dialer)
-          text += one.dialer->report();
-        else if (connects_to(state.self, *one.record))
-          text += "not tried yet, the others came first";
-        else
-          text += "it connects to this rank, and nothing has come from it" +
-                  (state.self.port != 0 ? " to port " + std::to_string(state.self.port) + " of " +
-                                              join(state.self.addresses)
-                                        : std::string());
-      }
-      throw Exception({ErrorCode::kTimeout, text, missing.front().rank});
+    if (deadline.expired())
+      throw Exception({ErrorCode::kTimeout,
+                       "timed out connecting to " + std::to_string(missing.size()) + " of " +
+                           std::to_string(members.size() - 1) + " peers: " + explain(missing, state.self),
+                       missing.front().rank});
+    if (progress.expired()) {
+      log_info([&] { return "still connecting after " + seconds_since(start) + " s: " + explain(missing, state.self); });
+      progress = Deadline::after(kProgressEvery);
     }
     if (idle) idle();
-    if (!moved) state.poller.sleep(earliest(earliest(deadline, timer), Deadline::after(nap)));
+    if (missing.size() != before) continue;
+    Deadline wake = earliest(earliest(deadline, state.acceptor.next_timer()), Deadline::after(nap));
+    for (const Missing& peer : missing)
+      if (peer.dialer) wake = earliest(wake, peer.dialer->next_timer());
+    state.poller.sleep(wake);
   }
+
+  std::vector<Link*> links(members.size(), nullptr);
   for (size_t i = 0; i < members.size(); ++i)
     if (const auto* known = state.find(members[i].id)) links[i] = known->link;
   return links;

@@ -37,7 +37,9 @@ struct Roster {
 class Mesh {
  public:
   Mesh(const Config& config, Poller& poller);
-  ~Mesh();  // says goodbye on every link, waits a moment for what is still in the buffers, closes everything
+  // Says goodbye on every link, waits at most a second for what is still in the buffers, closes everything. In a forked
+  // child of the process that made it, it leaves everything alone.
+  ~Mesh();
 
   const ProcessRecord& self() const;
 
@@ -47,16 +49,19 @@ class Mesh {
   // TORCHELASTIC_RESTART_COUNT. On time-out it throws an Exception that names the ranks that never came.
   Roster exchange(Store& store, int rank, int size, Deadline deadline) const;
 
-  // Connects to every member that has no link yet, and returns the links by rank (null for this process itself).
-  // Only one thread at a time, together with the links' own rule; calls `idle` while it waits so that other
-  // communicators go on. Throws an Exception naming the ranks that could not be reached and what was tried.
+  // Connects to every member that has no healthy link yet, and returns the links by rank (null for this process itself).
+  // Only one thread at a time, together with the links' own rule; calls `idle` (which may be empty) while it waits so
+  // that other communicators go on. Throws an Exception naming the ranks that could not be reached and what was tried,
+  // at the deadline or, if two ranks have no transport in common, at once. What was connected by then stays.
   std::vector<Link*> connect(const std::vector<ProcessRecord>& members, int rank, Deadline deadline,
                              const std::function<void()>& idle);
 
-  // Accepts peers that connect on their own account, and looks at liveness. Called by whoever drives, now and then.
+  // Accepts peers that connect on their own account. Called by whoever drives, after the poller's poll() or sleep();
+  // without a system call unless the poller reported something.
   void poll();
 
-  // Every live link, for the driver's loop.
+  // Every link, failed ones included, for the driver's loop. Links never move or go away while the mesh lives, but poll()
+  // and connect() may add some, so neither may be called inside a loop over this list.
   const std::vector<std::unique_ptr<Link>>& links() const;
   // How a peer is reached and why, for logs: "shm (same host)", "tcp 10.0.0.5:41234 via eth0 (other host)".
   std::string describe(const Link& link) const;

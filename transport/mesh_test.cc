@@ -2,20 +2,18 @@
 
 #include <dirent.h>
 #include <gtest/gtest.h>
-#include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <csignal>
 #include <numeric>
 #include <set>
-#include <sstream>
+#include <stdexcept>
 #include <thread>
 
 #include "core/error.h"
-#include "transport/address.h"
 #include "transport/testing/local_store.h"
 #include "transport/testing/run_ranks.h"
 
@@ -229,6 +227,69 @@ class PrefixedStore final : public Store {
   Store& store_;
   const std::string prefix_;
 };
+
+TEST(Mesh, ReplacesAConnectionThatBrokeWhenTheProcessesMeetAgain) {
+  const auto outcomes = run_ranks(3, [](int rank, Store& store) {
+    Rank self(config_with({"tcp"}));
+    const auto first = self.join(store, rank, 3);
+    all_to_all(self, first, rank, 10);
+    store.set("done" + std::to_string(rank), "yes");
+    for (int peer = 0; peer < 3; ++peer) store.get("done" + std::to_string(peer), Deadline::after(seconds(20)));
+    // The network breaks every connection there is.
+    for (int fd = 3; fd < 256; ++fd) {
+      sockaddr_storage peer;
+      socklen_t length = sizeof peer;
+      if (::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &length) == 0) ::shutdown(fd, SHUT_RDWR);
+    }
+    self.drive([&] {
+      for (const Link* link : first)
+        if (link != nullptr && link->failure() == nullptr) return false;
+      return true;
+    });
+    const auto second = self.join(store, rank, 3);
+    all_to_all(self, second, rank, 1000);
+    return self.mesh.links().size() == 4 ? 0 : 3;
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << to_string(outcomes);
+}
+
+// Two processes that take each other for neighbours, wrongly (cloned virtual machines), or for which shared memory fails.
+void expect_fall_back_to_tcp(const Config& config, const std::string& unix_name, const std::string& reason) {
+  const auto outcomes = run_ranks(2, [&](int rank, Store& store) {
+    Rank self(config);
+    const Deadline deadline = Deadline::after(seconds(20));
+    self.roster = self.mesh.exchange(store, rank, 2, deadline);
+    auto members = self.roster.members;
+    if (!unix_name.empty()) members[static_cast<size_t>(1 - rank)].unix_name = unix_name;
+    const auto links = self.mesh.connect(members, rank, deadline, {});
+    expect_all_transports(links, "tcp");
+    all_to_all(self, links, rank, 4321);
+    const bool connector = members[static_cast<size_t>(rank)].id > members[static_cast<size_t>(1 - rank)].id;
+    const std::string text = self.mesh.describe(*links[static_cast<size_t>(1 - rank)]);
+    if (connector && text.find(reason) == std::string::npos) throw std::runtime_error(text);
+    return 0;
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << to_string(outcomes);
+}
+
+TEST(Mesh, FallsBackToTcpWhenTheHostsOnlyLookTheSame) {
+  expect_fall_back_to_tcp(config_with({"shm", "tcp"}), "hccl-like-nobody", "(same host; shm: Connection refused");
+}
+
+TEST(Mesh, FallsBackToTcpWhenThereIsNoMemoryToShare) {
+  // Memory for sharing counts as a file, and none may be larger than a page. The limit ends with the ranks' parent.
+  const pid_t parent = ::fork();
+  if (parent == 0) {
+    const rlimit page{4096, 4096};
+    ::setrlimit(RLIMIT_FSIZE, &page);
+    std::signal(SIGXFSZ, SIG_IGN);
+    expect_fall_back_to_tcp(config_with({"shm", "tcp"}), "", "(same host; shm: ");
+    ::_exit(HasFailure() ? 1 : 0);
+  }
+  int status = -1;
+  ::waitpid(parent, &status, 0);
+  EXPECT_EQ(status, 0);
+}
 
 TEST(Mesh, GroupsMayGrowAndOverlap) {
   const auto outcomes = run_ranks(4, [](int rank, Store& store) {
