@@ -49,6 +49,9 @@ function(hccl_like_target_options target)
     target_compile_options(${target} PUBLIC -fsanitize=${HCCL_LIKE_SANITIZE} -fno-omit-frame-pointer
                                             -fno-sanitize-recover=all)
     target_link_options(${target} PUBLIC -fsanitize=${HCCL_LIKE_SANITIZE})
+    # One instruction set instead of six: a sanitized build of all the kernels takes longer than the rest together, and
+    # the ordinary build tests every one of them against the reference.
+    target_compile_definitions(${target} PRIVATE HWY_COMPILE_ONLY_STATIC)
   endif()
 endfunction()
 
