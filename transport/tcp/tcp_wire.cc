@@ -56,9 +56,9 @@ TcpWire::~TcpWire() {
     poller_.forget(socket_.get());
     poller_.count_sockets(-1);
     // Bytes that were never read make close() reset the connection, and a reset drops what still waits to be sent. They
-    // are thrown away first (MSG_TRUNC: without copying them), but not for ever if the peer keeps sending.
+    // are thrown away first, but not for ever if the peer keeps sending.
     for (int i = 0; i < 256; ++i)
-      if (::recv(socket_.get(), nullptr, 1 << 20, MSG_DONTWAIT | MSG_TRUNC) <= 0) break;
+      if (::recv(socket_.get(), buffer_.get(), capacity_, MSG_DONTWAIT) <= 0) break;
   }
 }
 
