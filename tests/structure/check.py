@@ -29,8 +29,12 @@ VENDOR_NAME = re.compile(
 MARKER = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"CK)\b")
 MAX_LINES = 400
 # Longer files, and why they are better off in one piece.
-LONG_FILES = {}
-MAX_COLUMNS = 120
+LONG_FILES = {
+    "transport/link_contract.h": "one contract suite, instantiated as a whole for each wire",
+    "transport/mesh_test.cc": "forked ranks share their helpers",
+    "collectives/engine.cc": "the driving rule is one argument",
+}
+MAX_COLUMNS = 140
 
 
 def tracked(*suffixes):

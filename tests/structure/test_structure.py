@@ -13,6 +13,7 @@ def test_rule_holds(rule):
 def tree(tmp_path, monkeypatch):
     """Writes files into an empty tree that the checks then look at."""
     monkeypatch.setattr(check, "ROOT", tmp_path)
+    monkeypatch.setattr(check, "LONG_FILES", {})
 
     def write(**files):
         for name, text in files.items():
