@@ -59,6 +59,31 @@ TEST(Choose, PrefersFewRoundsForLittleAndFewBytesForMuch) {
   EXPECT_EQ(chosen(kAllToAll, 1000, 1'000'000'000, Topology::one_rank_a_host(1000)), "pairwise");
 }
 
+// The table of docs/algorithms.md.
+TEST(Choose, IsAsDocumented) {
+  auto row = [](const Topology& topology) {
+    std::string result;
+    for (const uint64_t bytes : {8, 1 << 10, 16 << 10, 64 << 10, 1 << 20, 16 << 20}) {
+      result += std::string(chosen(kAllReduce, topology.size(), bytes, topology)) + ' ';
+    }
+    return result;
+  };
+  EXPECT_EQ(row(Topology::one_host(2)), "one_shot one_shot one_shot direct direct direct ");
+  EXPECT_EQ(row(Topology::one_host(4)), "one_shot one_shot direct direct direct direct ");
+  EXPECT_EQ(row(Topology::one_host(8)), "one_shot recursive_doubling direct direct direct direct ");
+  EXPECT_EQ(row(Topology::one_host(64)),
+            "recursive_doubling recursive_doubling rabenseifner rabenseifner direct rabenseifner ");
+  EXPECT_EQ(row(Topology::one_rank_a_host(2)),
+            "one_shot one_shot one_shot one_shot direct direct ");
+  EXPECT_EQ(row(Topology::one_rank_a_host(4)),
+            "one_shot one_shot recursive_doubling direct direct direct ");
+  EXPECT_EQ(row(Topology::one_rank_a_host(8)),
+            "one_shot one_shot recursive_doubling direct direct direct ");
+  EXPECT_EQ(row(Topology::one_rank_a_host(64)),
+            "recursive_doubling recursive_doubling recursive_doubling rabenseifner rabenseifner "
+            "rabenseifner ");
+}
+
 TEST(Choose, IsTheFirstCandidateAndWithinThreePercentOfTheFastest) {
   for (int i = 0; i < kCollectives; ++i) {
     for (const int size : {1, 2, 3, 8, 33, 1000}) {

@@ -5,8 +5,9 @@ namespace hccl_like {
 // Everybody sends its chunk to everybody, in one round. Each rank starts with its right neighbour, so
 // that not all of them send to rank 0 first.
 //
-// E. Chan, M. Heimlich, A. Purkayastha, R. van de Geijn: Collective Communication: Theory, Practice, and
-// Experience, CCPE 19(13), 2007.
+// J. Bruck, C.-T. Ho, S. Kipnis, E. Upfal, D. Weathersby: Efficient Algorithms for All-to-All
+// Communications in Multiport Message-Passing Systems, IEEE TPDS 8(11), 1997 (the case of as many ports
+// as peers).
 //
 // Rank 1 of 3:
 //   0: send in[1]->2  recv out[0]<-0  send in[1]->0  recv out[2]<-2  copy in[1] to out[1]

@@ -6,7 +6,7 @@ namespace hccl_like {
 // chunks, which a tree would ask for.
 //
 // E. Chan, M. Heimlich, A. Purkayastha, R. van de Geijn: Collective Communication: Theory, Practice, and
-// Experience, CCPE 19(13), 2007.
+// Experience, CCPE 19(13), 2007, has the tree.
 //
 // 3 ranks, root 1:
 //   rank 0              rank 1                                                   rank 2
