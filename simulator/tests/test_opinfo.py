@@ -10,16 +10,16 @@ from torch.utils._pytree import tree_flatten, tree_map
 # Their results are random, or not determined by their arguments (uninitialised memory).
 NOT_DETERMINED = {
     "bernoulli", "cauchy", "empty", "empty_like", "empty_permuted", "empty_strided", "exponential", "geometric", "log_normal",
-    "multinomial", "new_empty", "new_empty_strided", "nn.functional.alpha_dropout", "nn.functional.dropout",
+    "multinomial", "new_empty", "new_empty_strided", "nn.functional.multi_head_attention_forward", "nn.functional.alpha_dropout", "nn.functional.dropout",
     "nn.functional.dropout2d", "nn.functional.dropout3d", "nn.functional.feature_alpha_dropout",
     "nn.functional.fractional_max_pool2d", "nn.functional.fractional_max_pool3d", "nn.functional.rrelu",
     "nn.functional.scaled_dot_product_attention", "normal", "pca_lowrank", "rand_like", "randint", "randint_like", "randn",
     "randn_like", "svd_lowrank", "torch.ops.aten._safe_softmax.default", "uniform",
 }  # fmt: skip
 
-# Python code that does something else for each device; operators that name their device; arguments that are views of a
+# Python code that does something else for each device; operators that name their device, or take host tensors; arguments that are views of a
 # larger storage, which is not moved along.
-NOT_COMPARABLE = {"nn.functional.linear_cross_entropy", "to", "as_strided.partial_views"}
+NOT_COMPARABLE = {"tensor_split", "nn.functional.linear_cross_entropy", "to", "as_strided.partial_views"}
 
 DTYPES = [torch.float32, torch.complex64, torch.int64, torch.bool, torch.bfloat16]
 SAMPLES = int(os.environ.get("TORCH_SIM_TEST_SAMPLES", "3"))

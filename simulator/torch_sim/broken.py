@@ -36,6 +36,8 @@ def install(error: Exception) -> None:
     try:
         import torch
 
+        if torch._C._get_privateuse1_backend_name() == "privateuseone":
+            torch.utils.rename_privateuse1_backend("sim")
         if not hasattr(torch, "sim"):
             torch._register_device_module("sim", _Broken(error))
     except Exception:

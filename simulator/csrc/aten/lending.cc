@@ -83,6 +83,8 @@ void Lending::settle() {
     c10::TensorImpl *from = loan.lent.unsafeGetTensorImpl(), *to = loan.original.unsafeGetTensorImpl();
     if (const Store* store = find_lent(from->storage()); !store)
       to->set_storage_keep_dtype(take_storage(from->storage(), device_));
+    if (from->is_conj() != to->is_conj()) to->_set_conj(from->is_conj());
+    if (from->is_neg() != to->is_neg()) to->_set_neg(from->is_neg());
     const bool same_place = from->storage_offset() == to->storage_offset();
     if (same_place && from->sizes() == to->sizes() && from->strides() == to->strides()) continue;
     to->set_sizes_and_strides(from->sizes(), from->strides(), from->storage_offset());

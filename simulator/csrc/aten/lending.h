@@ -11,7 +11,7 @@ c10::Storage host_storage(const at::Tensor& tensor);
 
 // Device tensors lent to a host kernel for the length of one call. The kernel gets host tensors over the same memory:
 // nothing is copied, tensors that share memory still do, and one tensor given twice is still one. Afterwards `settle`
-// brings home what the kernel changed of the tensors themselves (sizes, strides, a storage it had to enlarge), and
+// brings home what the kernel changed of the tensors themselves (sizes, strides, a conjugate bit, a storage it had to enlarge), and
 // `take` turns its results into device tensors: an argument into the original, a view of one into a view of the
 // original, and new memory, which was device memory all along, into a tensor that owns it.
 class Lending {

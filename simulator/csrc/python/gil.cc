@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "runtime/blocking.h"
+#include "runtime/runtime.h"
 
 namespace torch_sim {
 namespace {
@@ -52,11 +53,17 @@ Stream::Work in_interpreter(py::function function) {
   };
 }
 
+// torch's own autograd threads, one for each device, let go of their last task a little after backward() has returned.
+// They need the interpreter's lock for that, and the process is aborted if they get to it too late. They cannot be asked
+// whether they have; where the device has been used they are given the time.
+constexpr auto kAutogradNeeds = std::chrono::milliseconds(20);
+
 void stop_streams_at_exit() {
   Stream::stop_all();
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(2);
   while (functions_running > 0 && std::chrono::steady_clock::now() < deadline)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  if (Runtime::initialised()) std::this_thread::sleep_for(kAutogradNeeds);
   interpreter_ends = true;
 }
 
