@@ -31,6 +31,24 @@ def _autoload() -> None:
         _registration.register()
     except Exception as error:  # whatever it is: torch must still import
         _autoload_error = error
+        _register_the_error(error)
+
+
+def _register_the_error(error: Exception) -> None:
+    """Lets ``init_process_group("hccl-like")`` say why there is no such backend, where torch takes a registration at all."""
+
+    def tell(*_):
+        raise RuntimeError(
+            f"hccl-like could not be loaded when torch was imported ({type(error).__name__}: {error}); "
+            "'hccl-like info' tells more"
+        ) from error
+
+    try:
+        import torch.distributed
+
+        torch.distributed.Backend.register_backend("hccl-like", tell, extended_api=True, devices=["cpu"])
+    except Exception:
+        pass  # the error is kept for hccl_like.is_available() and the command line
 
 
 def is_available() -> bool:
@@ -48,10 +66,21 @@ def version() -> dict[str, str]:
 
 
 def settings() -> list[tuple[str, str, str, str]]:
-    """Every setting as (name, value in force, default, what it means). Names are those of environment variables."""
+    """Every setting as (name, value in force, default, what it means). Names are those of environment variables.
+
+    A value that equals the default, however it was written (``64K``, ``65536``), is shown as the default is.
+    """
     from hccl_like import _extension
 
-    return _extension.load().settings()
+    extension = _extension.load()
+    values = {}
+    for line in extension.config().splitlines():
+        name, value = line[2:].split("=", 1)
+        values[name.strip()] = value.strip() if line.startswith("*") else None
+    return [
+        (name, default if values[name] is None else values[name], default, meaning)
+        for name, default, meaning in extension.settings()
+    ]
 
 
 def plugins() -> dict[str, str]:

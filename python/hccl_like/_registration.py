@@ -75,10 +75,14 @@ class _DefaultBackends(dict):
         return super().values()
 
 
+def is_registered() -> bool:
+    return NAME.upper() in dist.Backend._plugins
+
+
 def register() -> None:
     """Registers the backend under ``hccl-like`` and its alias ``hccl_like``. Harmless when called again."""
     backend = dist.Backend
-    if NAME.upper() in backend._plugins:
+    if is_registered():
         return
     if not isinstance(backend.default_device_backend_map, _DefaultBackends):
         backend.default_device_backend_map = _DefaultBackends(backend.default_device_backend_map)
@@ -92,6 +96,7 @@ def create(options, group_options=None):
     from hccl_like import _extension, _plugins
 
     extension = _extension.load()
+    _refuse_companions(sys._getframe(1))
     if group_options is None:
         group_options = extension.Options()
     elif not isinstance(group_options, extension.Options):
@@ -106,3 +111,24 @@ def create(options, group_options=None):
     return extension.ProcessGroupHcclLike(
         options.store, options.group_rank, options.group_size, group_options
     )
+
+
+def _refuse_companions(caller) -> None:
+    """Raises if the group has another out-of-tree backend beside this one.
+
+    torch keeps one backend of type CUSTOM for a group: with ``cpu:other,npu:hccl-like`` one of the two would serve both
+    devices, without a word. Which backends a group gets is known only to torch's function that asks for them, so its
+    variable is looked at; if a later torch names it otherwise, nothing is refused.
+    """
+    config = caller.f_locals.get("backend_config")
+    if not isinstance(config, dist.distributed_c10d.BackendConfig):
+        return
+    devices = config.get_device_backend_map()
+    custom = dist.ProcessGroup.BackendType.CUSTOM
+    others = {name for name in devices.values() if name != NAME and dist.Backend.backend_type_map.get(name) == custom}
+    if others:
+        asked = ",".join(f"{device}:{name}" for device, name in devices.items())
+        raise ValueError(
+            f"the backend '{asked}' names two backends that are not torch's own, hccl-like and {min(others)}: torch would "
+            f"let one of them serve both devices. Use '{NAME}' alone, which serves CPU tensors too, or make two groups"
+        )

@@ -1,0 +1,126 @@
+"""The command ``hccl-like``.
+
+Every command is a function that takes its arguments and returns the exit code. torch is imported only by those that need
+it, so that help and mistakes are answered at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+
+from hccl_like import _tables
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs one command; returns the exit code."""
+    argv = sys.argv[1:] if argv is None else argv
+    parser = argparse.ArgumentParser(
+        prog="hccl-like",
+        description="Collective communication for PyTorch on any accelerator.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="commands:\n" + "\n".join(f"  {name:<10}{_summary(run)}" for name, run in _COMMANDS.items())
+        + "\n\nhccl-like COMMAND --help tells a command's options.",
+    )
+    parser.add_argument("command", choices=_COMMANDS, metavar="COMMAND", help="one of those below")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="its options")
+    if not argv:
+        parser.print_help()
+        return 2
+    parsed = parser.parse_args(argv)
+    try:
+        return _COMMANDS[parsed.command](parsed.arguments)
+    except BrokenPipeError:  # `hccl-like settings | head` is no error
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def demo(argv: list[str]) -> int:
+    """a first all_reduce between processes of this machine"""
+    from hccl_like import demo
+
+    return demo.main(argv)
+
+
+def info(argv: list[str]) -> int:
+    """versions, devices, and what keeps the backend from being used, if anything does"""
+    _parse("info", info, argv)
+    import hccl_like
+    from hccl_like import _extension
+
+    problems = []
+    if hccl_like._autoload_error is not None:
+        error = hccl_like._autoload_error
+        problems.append(f"torch could not be told about the backend: {type(error).__name__}: {error}")
+    if problem := _extension.problem():
+        problems.append(problem)
+    _tables.show("versions", ("", ""), list(hccl_like.version().items()))
+    _tables.show("backend", ("", ""), list(_backend(usable=not problems)))
+    plugins = hccl_like.plugins()
+    if plugins:
+        _tables.show("device plugins", ("device", "library"), list(plugins.items()))
+    if not problems:
+        try:
+            changed = [(name, value, default) for name, value, default, _ in hccl_like.settings() if value != default]
+        except RuntimeError as error:
+            problems.append(str(error))
+        else:
+            if changed:
+                _tables.show("settings that are not the default", ("setting", "value", "default"), changed)
+    for problem in problems:
+        print(f"cannot be used: {problem}", file=sys.stderr)
+    return 1 if problems else 0
+
+
+def settings(argv: list[str]) -> int:
+    """every setting, its value now, its default and what it does"""
+    _parse("settings", settings, argv)
+    import hccl_like
+
+    try:
+        rows = hccl_like.settings()
+    except (ImportError, RuntimeError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    _tables.show("settings", ("setting", "value", "default", "what it does"), rows)
+    return 0
+
+
+def _backend(usable: bool):
+    """(what, how it is) of the parts that work together in this process."""
+    import torch
+    from hccl_like import _extension, _registration
+
+    yield "registered", "as " + _registration.NAME if usable and _registration.is_registered() else f"no; {_why_not_registered()}"
+    yield "accelerator", _registration.accelerator_name() or "none: CPU tensors only"
+    if torch.accelerator.is_available():
+        yield "accelerators here", str(torch.accelerator.device_count())
+    if usable:
+        extension = _extension.load()
+        yield "extension", extension.__file__
+        yield "reductions use", extension.reduction_target()
+    yield "cores", str(len(os.sched_getaffinity(0)))
+
+
+def _why_not_registered() -> str:
+    if os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD") == "0":
+        return "TORCH_DEVICE_BACKEND_AUTOLOAD=0 keeps torch from loading backends"
+    return "torch finds it once hccl-like is installed with pip"
+
+
+def _parse(name: str, command: Callable, argv: list[str]) -> None:
+    """For a command without options: answers --help, refuses the rest."""
+    argparse.ArgumentParser(prog=f"hccl-like {name}", description=_summary(command)).parse_args(argv)
+
+
+def _summary(command: Callable) -> str:
+    return (command.__doc__ or "").splitlines()[0]
+
+
+_COMMANDS = {"demo": demo, "info": info, "settings": settings}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
