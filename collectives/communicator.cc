@@ -90,16 +90,18 @@ void Communicator::check(const Call& call) const {
   const bool any = call.collective == Collective::kRecv && call.root == kAnySource;
   const bool peer_matters = has_root(call.collective) || is_point_to_point(call.collective);
   if (peer_matters && !any && (call.root < 0 || call.root >= size()))
-    throw_misuse(std::string(hccl_like::name(call.collective)) + ": rank " + std::to_string(call.root) +
-                 " is not in group " + identity_.name + ", which has ranks 0 to " +
-                 std::to_string(size() - 1));
+    throw_misuse(std::string(hccl_like::name(call.collective)) + ": rank " +
+                 std::to_string(call.root) + " is not in group " + identity_.name +
+                 ", which has ranks 0 to " + std::to_string(size() - 1));
   if (reduces(call.collective) && !reduction(call.type, call.op).valid())
-    throw_error(ErrorCode::kUnsupported,
-                std::string(hccl_like::name(call.collective)) + ": " + std::string(hccl_like::name(call.op)) +
-                    " is not defined for " + std::string(hccl_like::name(call.type)) +
-                    "; convert the tensor to another type first");
+    throw_error(ErrorCode::kUnsupported, std::string(hccl_like::name(call.collective)) + ": " +
+                                             std::string(hccl_like::name(call.op)) +
+                                             " is not defined for " +
+                                             std::string(hccl_like::name(call.type)) +
+                                             "; convert the tensor to another type first");
   if (is_point_to_point(call.collective) && call.root == rank())
-    throw_misuse(std::string(hccl_like::name(call.collective)) + ": rank " + std::to_string(rank()) +
+    throw_misuse(std::string(hccl_like::name(call.collective)) + ": rank " +
+                 std::to_string(rank()) +
                  " cannot exchange a message with itself; copy the tensor instead");
 }
 
@@ -118,7 +120,8 @@ std::shared_ptr<Operation> Communicator::prepare(Call call) {
     plan.program = &program(*algorithms(call.collective).data(), call.root);
   } else {
     const Layout& chunks = call.collective == Collective::kAllGather ? call.output : call.input;
-    const bool uneven = call.uneven || (!cuts_payload(call.collective) && !chunks_are_equal(chunks, size()));
+    const bool uneven =
+        call.uneven || (!cuts_payload(call.collective) && !chunks_are_equal(chunks, size()));
     choice = &this->choice(call.collective, bytes, element, uneven);
     plan.program = &program(*choice->algorithm, call.root);
     plan.laps = choice->laps;
@@ -230,7 +233,8 @@ int Communicator::answered(uint32_t channel, uint32_t* sequence) {
     if (link == nullptr) continue;
     uint32_t& next = received_[key(peer, channel)];
     size_t bytes = 0;
-    if (!link->arrived({.communicator = identity_.id, .channel = channel, .sequence = next}, &bytes))
+    if (!link->arrived({.communicator = identity_.id, .channel = channel, .sequence = next},
+                       &bytes))
       continue;
     *sequence = next++;
     return peer;
@@ -238,7 +242,8 @@ int Communicator::answered(uint32_t channel, uint32_t* sequence) {
   return -1;
 }
 
-const Choice& Communicator::choice(Collective collective, size_t bytes, size_t element, bool uneven) {
+const Choice& Communicator::choice(Collective collective, size_t bytes, size_t element,
+                                   bool uneven) {
   const uint64_t index = mix(mix(bytes, element), static_cast<uint64_t>(collective) * 2 + uneven);
   const auto found = choices_.find(index);
   if (found != choices_.end()) return found->second;
@@ -253,7 +258,8 @@ const Choice& Communicator::choice(Collective collective, size_t bytes, size_t e
 }
 
 const Program& Communicator::program(const Algorithm& algorithm, int root) {
-  auto& slot = programs_[mix(reinterpret_cast<uintptr_t>(&algorithm), static_cast<uint64_t>(root + 1))];
+  auto& slot =
+      programs_[mix(reinterpret_cast<uintptr_t>(&algorithm), static_cast<uint64_t>(root + 1))];
   if (!slot) slot = std::make_unique<Program>(algorithm.make(rank(), size(), root));
   return *slot;
 }

@@ -31,11 +31,15 @@ class Collectives : public ::testing::TestWithParam<Case> {
     config.lap_bytes = GetParam().lap_bytes;
     return config;
   }
-  void run(const std::function<void(Rank)>& body) const { on_ranks(GetParam().ranks, config(), body); }
+  void run(const std::function<void(Rank)>& body) const {
+    on_ranks(GetParam().ranks, config(), body);
+  }
 };
 
 // Element i of rank r's input: small whole numbers, so every order of summation is exact.
-float value(int rank, size_t i) { return static_cast<float>((i * 7 + static_cast<size_t>(rank) * 3) % 61); }
+float value(int rank, size_t i) {
+  return static_cast<float>((i * 7 + static_cast<size_t>(rank) * 3) % 61);
+}
 
 std::vector<float> input(int rank, size_t count, size_t first = 0) {
   std::vector<float> values(count);
@@ -111,7 +115,8 @@ TEST_P(Collectives, BroadcastFromEveryRoot) {
   run([](Rank me) {
     for (const size_t count : kCounts)
       for (int root = 0; root < me.size; ++root) {
-        std::vector<float> data = me.rank == root ? input(root, count) : std::vector<float>(count, -1.0f);
+        std::vector<float> data =
+            me.rank == root ? input(root, count) : std::vector<float>(count, -1.0f);
         me.communicator.run({.collective = Collective::kBroadcast,
                              .type = DataType::kFloat32,
                              .root = root,
@@ -192,7 +197,8 @@ TEST_P(Collectives, GatherAndScatterForEveryRoot) {
     const auto n = static_cast<size_t>(me.size), r = static_cast<size_t>(me.rank);
     for (const size_t count : {size_t{0}, size_t{1}, size_t{1003}, size_t{20'001}})
       for (int root = 0; root < me.size; ++root) {
-        std::vector<float> mine = input(me.rank, count), all(me.rank == root ? count * n : 0, -1.0f);
+        std::vector<float> mine = input(me.rank, count),
+                           all(me.rank == root ? count * n : 0, -1.0f);
         const Region own = region(mine);
         Call gather{.collective = Collective::kGather,
                     .type = DataType::kFloat32,
@@ -227,7 +233,8 @@ TEST_P(Collectives, AllToAllTransposesWithEqualAndUnevenChunks) {
     for (const size_t count : {size_t{0}, size_t{1}, size_t{5}, size_t{3001}}) {
       std::vector<float> from, to(count * n, -1.0f), expected;
       for (int p = 0; p < me.size; ++p) {
-        const auto chunk = input(me.rank * 100 + p, count), arriving = input(p * 100 + me.rank, count);
+        const auto chunk = input(me.rank * 100 + p, count),
+                   arriving = input(p * 100 + me.rank, count);
         from.insert(from.end(), chunk.begin(), chunk.end());
         expected.insert(expected.end(), arriving.begin(), arriving.end());
       }
@@ -296,11 +303,12 @@ TEST_P(Collectives, AReceiveFromAnyRankTellsWhoseItWas) {
     std::vector<bool> heard(static_cast<size_t>(me.size), false);
     for (int i = 1; i < me.size; ++i) {
       std::vector<float> in(100, -1.0f);
-      const auto operation = me.communicator.prepare({.collective = Collective::kRecv,
-                                                      .type = DataType::kFloat32,
-                                                      .root = kAnySource,
-                                                      .tag = 5,
-                                                      .output = Layout::even(region(in), 1, kFloat)});
+      const auto operation =
+          me.communicator.prepare({.collective = Collective::kRecv,
+                                   .type = DataType::kFloat32,
+                                   .root = kAnySource,
+                                   .tag = 5,
+                                   .output = Layout::even(region(in), 1, kFloat)});
       me.communicator.launch({&operation, 1}, true);
       ASSERT_TRUE(me.communicator.engine().wait(*operation, Deadline::never()));
       ASSERT_EQ(operation->error(), nullptr);
@@ -331,12 +339,15 @@ TEST_P(Collectives, SixteenOutstandingInTwoGroupsInterleaved) {
     };
     // The order within a group is the same everywhere, the order between the groups is not.
     for (size_t i = 0; i < kEach; ++i) {
-      if (me.rank % 2 == 0) start(me.communicator, i), start(*other, kEach + i);
-      else start(*other, kEach + i), start(me.communicator, i);
+      if (me.rank % 2 == 0)
+        start(me.communicator, i), start(*other, kEach + i);
+      else
+        start(*other, kEach + i), start(me.communicator, i);
     }
     for (size_t k = 0; k < 2 * kEach; ++k) {
       const size_t i = me.rank % 2 == 0 ? k : 2 * kEach - 1 - k;
-      ASSERT_TRUE(me.communicator.engine().wait(*operations[i], Deadline::after(std::chrono::seconds(20))));
+      ASSERT_TRUE(
+          me.communicator.engine().wait(*operations[i], Deadline::after(std::chrono::seconds(20))));
       ASSERT_EQ(operations[i]->error(), nullptr) << operations[i]->error()->message;
     }
     for (size_t i = 0; i < 2 * kEach; ++i) {

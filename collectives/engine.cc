@@ -4,7 +4,6 @@
 #include <functional>
 
 #include "collectives/communicator.h"
-#include "collectives/fingerprint.h"
 
 namespace hccl_like {
 namespace {
@@ -87,16 +86,16 @@ bool Engine::wait(const Operation& operation, Deadline deadline) {
     // and finishes this operation along with its own.
     if (sleeping_ && background_drives_) poller_.ring();
     std::unique_lock lock(turn_mutex_);
-    turn_.wait_until(lock, earliest(deadline, Deadline::after(std::chrono::milliseconds(100))).time_point(),
-                     [&] { return operation.done() || turn_epoch_ != epoch; });
+    turn_.wait_until(
+        lock, earliest(deadline, Deadline::after(std::chrono::milliseconds(100))).time_point(),
+        [&] { return operation.done() || turn_epoch_ != epoch; });
   }
   // The driver that left may have counted on this thread to go on.
   if (wanted_.fetch_sub(1) == 1 && running_ > 0) wake_background();
   return operation.done();
 }
 
-void Engine::with_mesh(
-    const std::function<void(Mesh&, const std::function<void()>&)>& work) {
+void Engine::with_mesh(const std::function<void(Mesh&, const std::function<void()>&)>& work) {
   wanted_.fetch_add(1);
   std::unique_lock driver(driver_, std::try_to_lock);
   while (!driver) {
@@ -240,8 +239,7 @@ void Engine::start(std::shared_ptr<Operation> operation) {
   }
   execution->begin(std::move(operation), scratch_);
   active_.push_back(std::move(execution));
-  if (auto failure = communicator.failure())
-    return finish(active_.size() - 1, std::move(failure));
+  if (auto failure = communicator.failure()) return finish(active_.size() - 1, std::move(failure));
   for (int peer = 0; peer < communicator.size(); ++peer) {
     const Link* link = communicator.identity_.links[static_cast<size_t>(peer)];
     if (link != nullptr && link->failure() != nullptr && !link->peer_said_goodbye())
@@ -263,129 +261,6 @@ void Engine::finish(size_t index, std::optional<Error> error) {
   if (wanted_ > 0) {
     std::lock_guard lock(turn_mutex_);
     turn_.notify_all();
-  }
-}
-
-void Engine::fail(Communicator& communicator, const Error& error, bool tell_peers) {
-  const auto keep = communicator.shared_from_this();  // the last operation may be its last owner
-  const bool first = communicator.remember(error);
-  for (Link* link : communicator.identity_.links) {
-    if (link == nullptr) continue;
-    link->cancel(communicator.id());
-    if (first && tell_peers && link->failure() == nullptr)
-      link->send_abort(communicator.id(), to_string(error));
-  }
-  for (size_t i = 0; i < active_.size();) {
-    if (&active_[i]->operation().communicator() == &communicator)
-      finish(i, error);
-    else
-      ++i;
-  }
-}
-
-void Engine::lost(Communicator& communicator, int peer, const Error& why) {
-  std::string message = "rank " + std::to_string(communicator.rank()) + " of group " +
-                        communicator.name() + " lost rank " + std::to_string(peer) + " (" +
-                        communicator.members()[static_cast<size_t>(peer)].hostname + ")";
-  for (const auto& execution : active_)
-    if (&execution->operation().communicator() == &communicator) {
-      message += " during " + execution->operation().describe() + ", " + execution->whereabouts();
-      break;
-    }
-  message += ": " + why.message;
-  fail(communicator, Error{why.code, std::move(message), peer}, /*tell_peers=*/true);
-}
-
-// The communicators of running operations are all that a failure can concern now; the others notice when they start
-// their next operation.
-void Engine::look_at_links(bool idle) {
-  for (const auto& owned : mesh_.links()) {
-    Link& link = *owned;
-    while (auto notice = link.take_abort()) on_abort(link, *notice);
-    while (auto mismatch = link.take_mismatch()) on_mismatch(link, *mismatch);
-    // What a peer sent before it left in order may still be on its way through this process: only when nothing moves any
-    // more is it certain that something is missing.
-    if (link.failure() != nullptr && (idle || !link.peer_said_goodbye())) on_failure(link);
-  }
-}
-
-void Engine::on_abort(Link& link, const AbortNotice& notice) {
-  const auto communicator = find(notice.communicator);
-  if (!communicator) return;
-  const int peer = communicator->rank_of(link);
-  fail(*communicator,
-       Error{ErrorCode::kAborted,
-             "rank " + std::to_string(peer) + " gave up group " + communicator->name() + ": " + notice.reason,
-             peer},
-       /*tell_peers=*/false);
-}
-
-void Engine::on_mismatch(Link& link, const Link::Mismatch& mismatch) {
-  const auto communicator = find(mismatch.tag.communicator);
-  if (!communicator) return;
-  const int peer = communicator->rank_of(link);
-  std::string mine = "another call";
-  for (const auto& execution : active_)
-    if (&execution->operation().communicator() == communicator.get() &&
-        execution->operation().sequence() == mismatch.tag.sequence &&
-        execution->channel() == mismatch.tag.channel)
-      mine = execution->operation().describe();
-  fail(*communicator,
-       Error{ErrorCode::kMismatch,
-             "ranks disagree about call #" + std::to_string(mismatch.tag.sequence) + " of group " +
-                 communicator->name() + ": rank " + std::to_string(communicator->rank()) + " makes " + mine +
-                 " and expects " + std::to_string(mismatch.expected_bytes) + " bytes of " +
-                 describe_fingerprint(mismatch.expected) + "; rank " + std::to_string(peer) + " sent " +
-                 std::to_string(mismatch.received_bytes) + " bytes of " +
-                 describe_fingerprint(mismatch.received) +
-                 ". Every rank must make the same calls in the same order, with the same sizes",
-             peer},
-       /*tell_peers=*/true);
-}
-
-void Engine::on_failure(Link& link) {
-  for (size_t i = 0; i < active_.size(); ++i) {
-    Communicator& communicator = active_[i]->operation().communicator();
-    const int peer = communicator.rank_of(link);
-    if (peer < 0) continue;
-    // A peer that left in order is missed only by those who still want something from it.
-    if (link.peer_said_goodbye() && !active_[i]->waits_for(peer)) continue;
-    lost(communicator, peer, *link.failure());
-    i = static_cast<size_t>(-1);  // the list has changed
-  }
-}
-
-std::shared_ptr<Communicator> Engine::find(uint64_t id) const {
-  std::lock_guard lock(registry_mutex_);
-  const auto found = registry_.find(id);
-  return found == registry_.end() ? nullptr : found->second.lock();
-}
-
-void Engine::add(const std::shared_ptr<Communicator>& communicator) {
-  std::lock_guard lock(registry_mutex_);
-  registry_[communicator->id()] = communicator;
-}
-
-void Engine::remove(uint64_t id) {
-  std::lock_guard lock(registry_mutex_);
-  registry_.erase(id);
-}
-
-void Engine::look_at_deadlines() {
-  const auto now = Deadline::Clock::now();
-  for (size_t i = 0; i < active_.size(); ++i) {
-    Execution& execution = *active_[i];
-    if (execution.deadline().is_never() || execution.deadline().time_point() > now) continue;
-    Communicator& communicator = execution.operation().communicator();
-    const auto after = std::chrono::duration_cast<std::chrono::milliseconds>(execution.age(now)).count();
-    fail(communicator,
-         Error{ErrorCode::kTimeout,
-               "rank " + std::to_string(communicator.rank()) + " of group " + communicator.name() + ": " +
-                   execution.operation().describe() + " ran into its timeout after " +
-                   std::to_string(after) + " ms, " + execution.whereabouts() +
-                   ". Did every rank make this call, and is every rank alive"},
-         /*tell_peers=*/true);
-    i = static_cast<size_t>(-1);
   }
 }
 

@@ -11,10 +11,10 @@
 #include <unordered_map>
 #include <vector>
 
-#include "core/config.h"
-#include "core/deadline.h"
 #include "collectives/execution.h"
 #include "collectives/operation.h"
+#include "core/config.h"
+#include "core/deadline.h"
 #include "transport/mesh.h"
 #include "transport/poller.h"
 
@@ -87,11 +87,11 @@ class Engine {
 
   std::mutex inbox_mutex_;
   std::vector<Submission> inbox_;
-  std::vector<Submission> taken_;            // the driver's half of a double buffer
-  std::atomic<bool> inbox_full_{false};      // something is in inbox_
-  std::atomic<bool> sleeping_{false};        // the driver is about to sleep: ring after submitting
+  std::vector<Submission> taken_;        // the driver's half of a double buffer
+  std::atomic<bool> inbox_full_{false};  // something is in inbox_
+  std::atomic<bool> sleeping_{false};    // the driver is about to sleep: ring after submitting
   std::atomic<bool> background_drives_{false};
-  std::atomic<size_t> running_{0};           // submitted or active
+  std::atomic<size_t> running_{0};  // submitted or active
 
   std::atomic<int> wanted_{0};  // threads in wait() or with_mesh()
   std::mutex turn_mutex_;

@@ -125,7 +125,8 @@ TEST(Engine, ManyThreadsWaitForTheirOwnOperations) {
   on_ranks(2, Config{}, [](Rank me) {
     constexpr int kThreads = 6;
     std::vector<std::shared_ptr<Communicator>> groups;
-    for (int i = 0; i < kThreads; ++i) groups.push_back(me.communicator.split(std::vector<int>{0, 1}, "g"));
+    for (int i = 0; i < kThreads; ++i)
+      groups.push_back(me.communicator.split(std::vector<int>{0, 1}, "g"));
     std::vector<std::thread> threads;
     for (int i = 0; i < kThreads; ++i)
       threads.emplace_back([&, i] {

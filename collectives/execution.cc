@@ -28,7 +28,8 @@ void Execution::begin(std::shared_ptr<Operation> operation, ScratchPool& pool) {
   input_ = std::move(call.input);
   output_ = std::move(call.output);
   operation_->started_ = Deadline::Clock::now();
-  const auto timeout = call.timeout.count() > 0 ? call.timeout : operation_->communicator().timeout();
+  const auto timeout =
+      call.timeout.count() > 0 ? call.timeout : operation_->communicator().timeout();
   deadline_ = Deadline::after(timeout);
   laps_started_ = laps_done_ = 0;
   unbound_ = call.collective == Collective::kRecv && call.root == kAnySource;
@@ -267,7 +268,8 @@ std::vector<int> Execution::waiting_for() const {
     size_t sends = 0, recvs = 0;
     for (const Step& step : plan_->program->schedule.steps(lap.round)) {
       const bool is_send = step.kind == Step::Kind::kSend;
-      if (!is_send && step.kind != Step::Kind::kRecv && step.kind != Step::Kind::kRecvReduce) continue;
+      if (!is_send && step.kind != Step::Kind::kRecv && step.kind != Step::Kind::kRecvReduce)
+        continue;
       const Message& message = is_send ? static_cast<const Message&>(lap.sends[sends++])
                                        : static_cast<const Message&>(lap.recvs[recvs++]);
       if (message.moved < message.bytes || message.bytes == 0)

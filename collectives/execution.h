@@ -26,7 +26,9 @@ class Execution {
 
   Operation& operation() const { return *operation_; }
   Deadline deadline() const { return deadline_; }
-  Deadline::Clock::duration age(Deadline::Clock::time_point now) const { return now - operation_->started_; }
+  Deadline::Clock::duration age(Deadline::Clock::time_point now) const {
+    return now - operation_->started_;
+  }
   uint32_t channel() const { return plan_->channel; }
   // "in round 2 of 6, waiting for ranks 3, 5"
   std::string whereabouts() const;
@@ -67,12 +69,12 @@ class Execution {
   std::vector<Lap> laps_;  // the first `window` are used
   uint32_t laps_started_ = 0;
   uint32_t laps_done_ = 0;
-  bool unbound_ = false;             // a receive from any source that nobody has answered yet
-  std::byte* scratch_ = nullptr;     // `window` times the schedule's slots
-  std::byte* scaled_ = nullptr;      // the scaled input of a premul-sum
+  bool unbound_ = false;          // a receive from any source that nobody has answered yet
+  std::byte* scratch_ = nullptr;  // `window` times the schedule's slots
+  std::byte* scaled_ = nullptr;   // the scaled input of a premul-sum
   std::vector<size_t> scratch_offsets_;
-  size_t scratch_stride_ = 0;        // bytes of one lap's slots
-  std::vector<Pieces> operands_;     // of a kReduce step; kept to be reused
+  size_t scratch_stride_ = 0;     // bytes of one lap's slots
+  std::vector<Pieces> operands_;  // of a kReduce step; kept to be reused
   std::vector<const std::byte*> sources_;
 };
 

@@ -29,7 +29,8 @@ std::string describe_fingerprint(uint64_t encoded) {
   const auto op = static_cast<uint32_t>(encoded >> kOpAt & 15);
   const int root = static_cast<int>(encoded >> kRootAt & 0xffff) - 1;
   // It came over a wire: any bits are possible.
-  if (collective >= kCollectives || type >= kDataTypes || op >= kReduceOps) return "an unknown call";
+  if (collective >= kCollectives || type >= kDataTypes || op >= kReduceOps)
+    return "an unknown call";
   std::string text(name(static_cast<Collective>(collective)));
   if (static_cast<Collective>(collective) == Collective::kBarrier) return text;
   text += " of " + std::string(name(static_cast<DataType>(type)));

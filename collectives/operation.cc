@@ -20,7 +20,8 @@ std::string Operation::describe() const {
   text += ", " + std::to_string(bytes_) + " bytes";
   if (call_.collective == Collective::kSend) text += ", to rank " + std::to_string(call_.root);
   if (call_.collective == Collective::kRecv)
-    text += call_.root == kAnySource ? ", from any rank" : ", from rank " + std::to_string(call_.root);
+    text +=
+        call_.root == kAnySource ? ", from any rank" : ", from rank " + std::to_string(call_.root);
   return text + ")";
 }
 

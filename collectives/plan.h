@@ -29,10 +29,10 @@ struct Program {
 struct Plan {
   const Program* program = nullptr;  // owned by the communicator
   uint32_t laps = 1;
-  uint32_t window = 1;     // laps under way at once
-  Reduction reduction{};   // null members if the call reduces nothing
+  uint32_t window = 1;    // laps under way at once
+  Reduction reduction{};  // null members if the call reduces nothing
   uint64_t fingerprint = 0;
-  uint32_t channel = 0;    // see Tag
+  uint32_t channel = 0;  // see Tag
 };
 
 }  // namespace hccl_like

@@ -28,8 +28,8 @@ enum class DataType : uint8_t {
 inline constexpr int kDataTypes = 17;
 
 enum class ReduceOp : uint8_t {
-  kSum,      // bool: logical or
-  kAvg,      // the sum, divided once by the number of ranks at the end (integers: truncated towards zero)
+  kSum,  // bool: logical or
+  kAvg,  // the sum, divided once by the number of ranks at the end (integers: truncated towards zero)
   kProduct,  // bool: logical and
   kMin,      // NaN spreads, as in torch
   kMax,

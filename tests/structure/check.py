@@ -32,7 +32,7 @@ MAX_LINES = 400
 LONG_FILES = {
     "transport/link_contract.h": "one contract suite, instantiated as a whole for each wire",
     "transport/mesh_test.cc": "forked ranks share their helpers",
-    "collectives/engine.cc": "the driving rule is one argument",
+    "collectives/communicator_test.cc": "one suite, instantiated for every transport and number of ranks",
 }
 MAX_COLUMNS = 140
 
