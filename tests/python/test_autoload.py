@@ -1,0 +1,237 @@
+"""What `import torch` does with an installed hccl-like: it becomes known, costs little, and can break nothing."""
+
+import os
+import statistics
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+
+import hccl_like
+from hccl_like import _extension
+
+# The accelerator's package: it names PrivateUse1, as a vendor's does.
+VENDOR = """
+import torch
+
+def autoload():
+    torch.utils.rename_privateuse1_backend("npux")
+"""
+# The same, with a backend of its own.
+VENDOR_WITH_BACKEND = VENDOR + """
+    torch.distributed.Backend.register_backend("vccl", lambda *_: None, devices=["npux"])
+"""
+# What torch makes of an installed hccl-like and this vendor.
+DEFAULTS = """
+from torch.distributed import Backend
+from torch.distributed.distributed_c10d import BackendConfig
+print(torch._C._get_privateuse1_backend_name())
+print(list(Backend.backend_capability["hccl-like"]))
+print(Backend.default_device_backend_map["npux"], Backend.default_device_backend_map.get("npux"))
+print(BackendConfig(Backend("hccl-like")).get_device_backend_map())
+print(dict(Backend.default_device_backend_map.items())["npux"])
+print(sorted(set(Backend.default_device_backend_map.items()) & {("cpu", "gloo"), ("cuda", "nccl")}))
+"""
+
+
+def python(code, *, path=None, **environment):
+    """The output of a program run by a fresh interpreter, which finds what lies in `path` before anything else."""
+    search = [str(path)] if path else []
+    search += filter(None, [os.environ.get("PYTHONPATH")])
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        env={**os.environ, "TORCH_SIM": "0", **environment, "PYTHONPATH": os.pathsep.join(search)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def install(folder: Path, module: str, source: str) -> Path:
+    """A folder that looks as if pip had installed a package with an entry point for torch."""
+    metadata = folder / f"{module}-1.0.dist-info"
+    metadata.mkdir(parents=True)
+    (folder / f"{module}.py").write_text(source)
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text(f"[torch.backends]\n{module} = {module}:autoload\n")
+    return folder
+
+
+@pytest.fixture
+def group():
+    """Makes groups of one rank in this process."""
+
+    def make(backend, **kwargs):
+        dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1, **kwargs)
+
+    yield make
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def test_it_takes_less_than_50_ms_and_starts_nothing():
+    # An interpreter that has imported torch already: the difference of two imports of seconds would drown in noise.
+    program = """
+        import os, sys, time
+        import torch
+        threads, modules, descriptors = len(os.listdir("/proc/self/task")), set(sys.modules), os.listdir("/proc/self/fd")
+        begin = time.perf_counter()
+        import hccl_like
+        hccl_like._autoload()
+        spent = time.perf_counter() - begin
+        assert hccl_like._autoload_error is None
+        assert len(os.listdir("/proc/self/task")) == threads
+        assert os.listdir("/proc/self/fd") == descriptors
+        assert {m for m in set(sys.modules) - modules if not m.startswith("hccl_like")} == set()
+        assert "hccl_like._C" not in sys.modules
+        print(spent)
+    """
+    spent = [float(python(program, TORCH_DEVICE_BACKEND_AUTOLOAD="0")) for _ in range(3)]
+    assert statistics.median(spent) < 0.050
+
+
+def test_torch_alone_is_imported_and_the_backend_works():
+    out = python("""
+        import torch
+        torch.distributed.init_process_group("hccl-like", store=torch.distributed.HashStore(), rank=0, world_size=1)
+        tensor = torch.tensor([1.5, -2.0])
+        torch.distributed.all_reduce(tensor)
+        print(tensor.tolist(), torch.distributed.get_backend())
+        torch.distributed.destroy_process_group()
+    """)
+    assert out == "[1.5, -2.0] hccl-like\n"
+
+
+def test_an_error_inside_does_not_break_import_torch_and_is_told_when_a_group_is_made():
+    out = python("""
+        import sys
+        sys.modules["hccl_like._registration"] = None  # importing it raises ImportError
+        import torch, hccl_like
+        print(torch.ones(2).sum().item())
+        print(type(hccl_like._autoload_error).__name__, hccl_like.is_available())
+        try:
+            torch.distributed.init_process_group("hccl-like", store=torch.distributed.HashStore(), rank=0, world_size=1)
+        except RuntimeError as error:
+            print(error)
+    """)
+    works, kept, told = out.splitlines()
+    assert works == "2.0"
+    assert kept == "ModuleNotFoundError False"
+    assert told.startswith("hccl-like could not be loaded when torch was imported (ModuleNotFoundError: import of hccl_like")
+
+
+def test_torch_without_the_classes_we_need_does_not_break_import_torch(tmp_path):
+    # A vendor that comes first has removed what we register with.
+    install(tmp_path, "aa_vandal", "def autoload():\n    import torch\n    del torch.distributed.Backend\n")
+    out = python("import torch, hccl_like; print(repr(hccl_like._autoload_error))", path=tmp_path)
+    assert out.startswith("AttributeError(")
+
+
+def test_it_can_be_switched_off():
+    out = python("""
+        import torch
+        try:
+            torch.distributed.init_process_group("hccl-like", store=torch.distributed.HashStore(), rank=0, world_size=1)
+        except (AssertionError, ValueError) as error:
+            print(error)
+        import hccl_like
+        hccl_like._autoload()
+        hccl_like._autoload()
+        print(torch.distributed.is_backend_available("hccl-like"), torch.distributed.Backend.backend_list.count("hccl-like"))
+    """, TORCH_DEVICE_BACKEND_AUTOLOAD="0")
+    refused, registered = out.splitlines()
+    assert refused == "Unknown backend type hccl-like"
+    assert registered == "True 1"
+
+
+@pytest.mark.parametrize("order", ["before", "after"])
+def test_the_accelerator_is_served_whether_it_is_named_before_or_after_us(tmp_path, order):
+    install(tmp_path, "some_vendor", VENDOR)
+    out = run_with_vendor(tmp_path, order)
+    assert out == [
+        "npux",
+        "['cpu', 'npux']",
+        "hccl-like hccl-like",
+        "{'cpu': 'hccl-like', 'npux': 'hccl-like'}",
+        "hccl-like",
+        "[('cpu', 'gloo'), ('cuda', 'nccl')]",
+    ]
+
+
+@pytest.mark.parametrize("order", ["before", "after"])
+def test_a_vendors_own_backend_stays_the_default_of_its_device(tmp_path, order):
+    install(tmp_path, "some_vendor", VENDOR_WITH_BACKEND)
+    out = run_with_vendor(tmp_path, order)
+    assert out == [
+        "npux",
+        "['cpu', 'npux']",
+        "vccl vccl",
+        "{'cpu': 'hccl-like', 'npux': 'hccl-like'}",
+        "vccl",
+        "[('cpu', 'gloo'), ('cuda', 'nccl')]",
+    ]
+
+
+def run_with_vendor(folder, order):
+    """torch calls entry points in the order in which sys.path has their packages."""
+    if order == "before":
+        return python("import torch\n" + DEFAULTS, path=folder).splitlines()
+    return python(f"import sys\nsys.path.append({str(folder)!r})\nimport torch\n" + DEFAULTS).splitlines()
+
+
+def test_the_underscore_is_an_alias(group):
+    assert dist.Backend.HCCL_LIKE == dist.Backend("hccl_like") == "hccl-like"
+    group("hccl_like")
+    assert dist.get_backend() == "hccl-like"
+    values = [None]
+    dist.all_gather_object(values, {"rank": 0})
+    assert values == [{"rank": 0}]
+
+
+def test_cpu_keeps_the_default_backend_that_it_had():
+    assert dist.Backend.default_device_backend_map["cpu"] == "gloo"
+
+
+def test_another_torch_than_it_was_built_for_is_refused_with_the_way_out(group, monkeypatch):
+    monkeypatch.setattr(torch, "__version__", "2.14.1+cpu")
+    _extension.load.cache_clear()
+    try:
+        with pytest.raises(ImportError) as raised:
+            group("hccl-like")
+        assert "hccl-like was built for torch 2.13 and this is torch 2.14.1+cpu" in str(raised.value)
+        assert 'pip install "torch==2.13.*"' in str(raised.value)
+        assert not hccl_like.is_available()
+    finally:
+        _extension.load.cache_clear()
+
+
+def test_options_of_another_backend_are_refused(group):
+    with pytest.raises(TypeError, match=r"the backend hccl-like takes hccl_like.Options\(\)"):
+        group("hccl-like", pg_options=dist.ProcessGroupGloo._Options())
+
+
+@pytest.mark.parametrize("backend", ["cpu:fake,{}:hccl-like", "cpu:hccl-like,{}:fake"])
+def test_a_second_backend_that_torch_would_confuse_with_ours_is_refused(group, backend):
+    import torch.testing._internal.distributed.fake_pg  # noqa: F401  registers the backend fake
+
+    device = torch._C._get_privateuse1_backend_name()
+    if device == "privateuseone":
+        pytest.skip("needs an accelerator")
+    with pytest.raises(ValueError, match="names two backends that are not torch's own, hccl-like and fake"):
+        group(backend.format(device))
+
+
+def test_gloo_beside_ours_is_allowed(group):
+    device = torch._C._get_privateuse1_backend_name()
+    if device == "privateuseone":
+        pytest.skip("needs an accelerator")
+    group(f"cpu:gloo,{device}:hccl-like")
+    tensor = torch.ones(3, device=device)
+    dist.all_reduce(tensor)
+    assert tensor.tolist() == [1, 1, 1]
