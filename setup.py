@@ -46,13 +46,19 @@ class CMakeBuild(build_ext):
             *shlex.split(os.environ.get("CMAKE_ARGS", "")),
         ]  # fmt: skip
         ninja = find_tool("ninja")
-        if ninja and not (build / "CMakeCache.txt").exists():
+        if ninja:
             configure += ["-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={ninja}"]
+        if self.run_tool(configure) != 0:
+            # What an earlier build left may be of another checkout or another CMake.
+            shutil.rmtree(build, ignore_errors=True)
+            if self.run_tool(configure) != 0:
+                sys.exit("hccl-like could not be configured; the lines above say why")
         jobs = os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL") or str(os.cpu_count() or 1)
-        for command in configure, [cmake, "--build", build, "--target", "_C", "--parallel", jobs]:
-            result = subprocess.run([str(part) for part in command])
-            if result.returncode:
-                sys.exit(f"the build failed: {shlex.join(map(str, command))}")
+        if self.run_tool([cmake, "--build", build, "--target", "_C", "--parallel", jobs]) != 0:
+            sys.exit("hccl-like could not be built; the lines above say why")
+
+    def run_tool(self, command):
+        return subprocess.run([str(part) for part in command]).returncode
 
 
 setup(

@@ -58,6 +58,7 @@ apt() { DEBIAN_FRONTEND=noninteractive apt-get -qq -o Acquire::Retries=3 -o DPkg
 
 system_packages() {
   local missing
+  if [ -n "${PYTHON:-}" ] && [ -z "$(base_python)" ]; then die "PYTHON=$PYTHON is not there"; fi
   missing=$(missing_packages | tr ' ' '\n' | sort -u | tr '\n' ' ')
   missing=${missing% }
   if [ -n "$missing" ]; then
@@ -90,7 +91,9 @@ system_packages() {
 virtual_environment() {
   local python
   python=$(base_python)
-  if "$VENV/bin/python" -m pip --version >/dev/null 2>&1 && python_is_new_enough "$VENV/bin/python"; then return; fi
+  # One that was interrupted, lost its Python, or was moved with its folder (its scripts hold the path) is made anew.
+  if "$VENV/bin/python" -m pip --version >/dev/null 2>&1 && python_is_new_enough "$VENV/bin/python" &&
+     grep -qF "$VENV/bin/python" "$VENV/bin/pip"; then return; fi
   rm -rf "$VENV"
   "$python" -m venv "$VENV" || return 1
 }

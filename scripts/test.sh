@@ -32,7 +32,10 @@ part() {
 
 cpp() {
   local preset=$1
-  cmake --preset "$preset" >"$LOGS/$preset-configure.log" 2>&1 || { cat "$LOGS/$preset-configure.log"; return 1; }
+  if ! cmake --preset "$preset" >"$LOGS/$preset-configure.log" 2>&1; then
+    rm -rf "build/$preset"  # it may be of another checkout or another CMake
+    cmake --preset "$preset" || return 1
+  fi
   cmake --build --preset "$preset" || return 1
   # Two at a time at least: many tests wait more than they compute.
   ctest --preset "$preset" --parallel "$CMAKE_BUILD_PARALLEL_LEVEL" --timeout 300 --no-tests=error --progress
