@@ -16,7 +16,7 @@ _LISTENER = "HCCL_LIKE_DEMO_LISTENER"  # the descriptor of the store's socket, w
 _LIMIT = 60.0  # seconds after which something must be wrong
 _SIZES = (8, 1 << 10, 64 << 10, 1 << 20, 16 << 20)
 _NEXT = (
-    ("look at this machine", "hccl-like doctor"),
+    ("see what is installed", "hccl-like info"),
     ("compare with gloo", "python bench/all_reduce_perf.py --compare gloo"),
     ("train a model", "torchrun --nproc-per-node=2 examples/train_digits.py --parallel ddp"),
 )
@@ -76,7 +76,7 @@ def _spawn(ranks: int, device: str) -> int:
         rank, why = failed
         with open(f"{folder}/{rank}", errors="replace") as told:
             sys.stderr.write(told.read())
-        print(f"the demo failed: rank {rank} {why}. `hccl-like doctor` looks for the cause.", file=sys.stderr)
+        print(f"the demo failed: rank {rank} {why}. `hccl-like info` shows what is installed.", file=sys.stderr)
         return 1
 
 

@@ -1,0 +1,48 @@
+"""``hccl-like demo``: that it works on this machine, and says what is missing where it can't."""
+
+import importlib.util
+import subprocess
+import sys
+
+import pytest
+
+demo = pytest.importorskip("hccl_like.demo")
+
+
+@pytest.mark.parametrize("absent, told", [
+    ("torch", "pip install 'torch"), ("hccl_like._C", "extension of hccl-like is not built"),
+    ("torch_sim", "--device cpu")])
+def test_what_is_missing_is_told_with_the_way_to_get_it(monkeypatch, absent, told):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == absent else object())
+    assert told in demo._missing("sim")
+
+
+def test_nothing_is_missing_where_all_is_there(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
+    assert demo._missing("sim") is None
+
+
+@pytest.mark.parametrize("ranks", ["0", "65"])
+def test_a_senseless_number_of_ranks_is_refused(ranks, capsys):
+    with pytest.raises(SystemExit):
+        demo.main(["-n", ranks])
+    assert "1 to 64 ranks" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_every_rank_gets_the_sum(ranks):
+    if importlib.util.find_spec("hccl_like._C") is None:
+        pytest.skip("the extension is not built")
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys, hccl_like.demo as d; sys.exit(d.main(['-n', '{ranks}', '--device', 'cpu']))"],
+        capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    total = ranks * (ranks + 1) / 2
+    assert f"everybody gets {[total] * 4}: right" in done.stdout
+    assert "16 MiB" in done.stdout and "it works. Next:" in done.stdout
+
+
+def test_a_rank_that_fails_ends_the_demo_and_is_named(monkeypatch, capfd):
+    monkeypatch.setattr(demo.sys, "executable", "/bin/false")
+    assert demo._spawn(2, "cpu") == 1
+    assert "ended with code 1" in capfd.readouterr().err
