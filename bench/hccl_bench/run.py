@@ -18,8 +18,8 @@ def pick_device(kind: str) -> torch.device:
         return torch.device("cpu")
     module = getattr(torch, kind, None)
     if module is None or not module.is_available():
-        raise SystemExit(f"no device '{kind}' here: install its package (for sim: pip install ./simulator) or use "
-                         "--device cpu")
+        raise SystemExit(f"no device '{kind}' here: install its package (for sim: pip install "
+                         "--no-build-isolation ./simulator) or use --device cpu")
     index = int(os.environ.get("LOCAL_RANK", 0)) % module.device_count()
     torch.accelerator.set_device_index(index)
     return torch.device(kind, index)
@@ -47,6 +47,10 @@ class Benchmark:
             os.sched_setaffinity(0, {cores[int(os.environ.get("LOCAL_RANK", 0)) % len(cores)]})
         torch.set_num_threads(1)  # the ranks share the cores
         device = pick_device(args.device)
+        for backend in (args.backend, args.compare or "gloo"):
+            if not dist.is_backend_available(backend):
+                raise SystemExit(f"torch knows no backend '{backend}': install its package in this environment (for "
+                                 "hccl-like: pip install --no-build-isolation .), or take another")
         store = launch.store()
         rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         dist.init_process_group(args.backend, timeout=TIMEOUT, **(

@@ -29,8 +29,8 @@ def pick_device(kind: str, local_rank: int) -> torch.device:
         return torch.device("cpu")
     module = getattr(torch, kind, None)
     if module is None or not module.is_available():
-        raise SystemExit(f"no device '{kind}' here: install its package (for sim: pip install ./simulator) or "
-                         "use --device cpu")
+        raise SystemExit(f"no device '{kind}' here: install its package (for sim: pip install --no-build-isolation "
+                         "./simulator) or use --device cpu")
     device = torch.device(kind, local_rank % module.device_count())
     torch.accelerator.set_device_index(device.index)
     return device
@@ -49,6 +49,9 @@ def start(parallel: str, backend: str, kind: str) -> Ranks:
     device = pick_device(kind, local_rank)
     for name, value in {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}.items():
         os.environ.setdefault(name, value)  # so that `python train_digits.py` works without torchrun, too
+    if ":" not in backend and not dist.is_backend_available(backend):
+        raise SystemExit(f"torch knows no backend '{backend}': install its package in this environment (for hccl-like: "
+                         "pip install --no-build-isolation .), or name another with --backend")
     dist.init_process_group(backend)
     return Ranks(dist.get_rank(), dist.get_world_size(), device)
 
