@@ -96,6 +96,7 @@ size_t TcpWire::write(std::span<const ConstRegion> pieces) {
 }
 
 std::span<const std::byte> TcpWire::peek(size_t want) {
+  want_ = want;
   if (buffered() < want && readable_) {
     make_room(want);
     if (tail_ < capacity_) receive({});
@@ -111,6 +112,7 @@ void TcpWire::release(size_t bytes) {
 // What was buffered goes first. The rest comes straight into the caller's memory, and what follows it (the next
 // message's header, mostly) into the buffer by the same system call.
 size_t TcpWire::read(std::span<std::byte> into) {
+  want_ = 1;
   const size_t ready_bytes = std::min(buffered(), into.size());
   if (ready_bytes > 0) {
     std::memcpy(into.data(), buffer_.get() + head_, ready_bytes);
@@ -165,7 +167,7 @@ void TcpWire::make_room(size_t want) {
   head_ = 0;
 }
 
-const Error* TcpWire::failure() const { return ended_ && buffered() == 0 ? &*ended_ : nullptr; }
+const Error* TcpWire::failure() const { return ended_ && buffered() < want_ ? &*ended_ : nullptr; }
 
 // Nothing waits in this process: write() hands bytes to the kernel or does not take them. But the kernel drops what it
 // has not delivered if the connection is reset, and close() resets when the peer's last bytes were not read here. So
@@ -181,7 +183,7 @@ bool TcpWire::flush() {
 bool TcpWire::prepare_sleep(bool for_space) {
   if (ended_) return true;
   const unsigned space = for_space ? static_cast<unsigned>(EPOLLOUT) : 0u;
-  if (buffered() > 0) {
+  if (buffered() >= want_) {
     // An owner that leaves a full buffer as it is (it waits for its own caller) may sleep nevertheless; further bytes in
     // the kernel are then no reason to wake.
     if (buffered() == capacity_) set_interest(space);
