@@ -13,6 +13,7 @@ import torch.distributed as dist
 
 import hccl_like
 from hccl_like import _extension
+from ranks import run_ranks
 
 # The accelerator's package: it names PrivateUse1, as a vendor's does.
 VENDOR = """
@@ -61,18 +62,6 @@ def install(folder: Path, module: str, source: str) -> Path:
     (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
     (metadata / "entry_points.txt").write_text(f"[torch.backends]\n{module} = {module}:autoload\n")
     return folder
-
-
-@pytest.fixture
-def group():
-    """Makes groups of one rank in this process."""
-
-    def make(backend, **kwargs):
-        dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1, **kwargs)
-
-    yield make
-    if dist.is_initialized():
-        dist.destroy_process_group()
 
 
 def test_it_takes_less_than_50_ms_and_starts_nothing():
@@ -185,53 +174,80 @@ def run_with_vendor(folder, order):
     return python(f"import sys\nsys.path.append({str(folder)!r})\nimport torch\n" + DEFAULTS).splitlines()
 
 
-def test_the_underscore_is_an_alias(group):
-    assert dist.Backend.HCCL_LIKE == dist.Backend("hccl_like") == "hccl-like"
+# What follows makes groups of one rank, each in a process of its own: this one must stay as `import torch` left it.
+
+
+def group(backend, **options):
+    dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1, **options)
+
+
+def alone(function, *arguments):
+    """The result of `function(*arguments)` in a process forked from this one."""
+    return run_ranks(lambda rank, size, listener: function(*arguments), 1, group=False)[0]
+
+
+def names():
     group("hccl_like")
-    assert dist.get_backend() == "hccl-like"
     values = [None]
     dist.all_gather_object(values, {"rank": 0})
-    assert values == [{"rank": 0}]
+    return dist.get_backend(), values
+
+
+def test_the_underscore_is_an_alias():
+    assert dist.Backend.HCCL_LIKE == dist.Backend("hccl_like") == "hccl-like"
+    assert alone(names) == ("hccl-like", [{"rank": 0}])
 
 
 def test_cpu_keeps_the_default_backend_that_it_had():
     assert dist.Backend.default_device_backend_map["cpu"] == "gloo"
 
 
-def test_another_torch_than_it_was_built_for_is_refused_with_the_way_out(group, monkeypatch):
-    monkeypatch.setattr(torch, "__version__", "2.14.1+cpu")
+def with_torch_2_14():
+    torch.__version__ = "2.14.1+cpu"
     _extension.load.cache_clear()
-    try:
-        with pytest.raises(ImportError) as raised:
-            group("hccl-like")
-        assert "hccl-like was built for torch 2.13 and this is torch 2.14.1+cpu" in str(raised.value)
-        assert 'pip install "torch==2.13.*"' in str(raised.value)
-        assert not hccl_like.is_available()
-    finally:
-        _extension.load.cache_clear()
+    assert not hccl_like.is_available()
+    with pytest.raises(ImportError) as raised:
+        group("hccl-like")
+    return str(raised.value)
 
 
-def test_options_of_another_backend_are_refused(group):
-    with pytest.raises(TypeError, match=r"the backend hccl-like takes hccl_like.Options\(\)"):
+def test_another_torch_than_it_was_built_for_is_refused_with_the_way_out():
+    told = alone(with_torch_2_14)
+    assert "hccl-like was built for torch 2.13 and this is torch 2.14.1+cpu" in told
+    assert 'pip install "torch==2.13.*"' in told
+
+
+def with_options_of_gloo():
+    with pytest.raises(TypeError) as raised:
         group("hccl-like", pg_options=dist.ProcessGroupGloo._Options())
+    return str(raised.value)
 
 
-@pytest.mark.parametrize("backend", ["cpu:fake,{}:hccl-like", "cpu:hccl-like,{}:fake"])
-def test_a_second_backend_that_torch_would_confuse_with_ours_is_refused(group, backend):
+def test_options_of_another_backend_are_refused():
+    assert "the backend hccl-like takes hccl_like.Options()" in alone(with_options_of_gloo)
+
+
+def with_two_out_of_tree_backends(backend):
     import torch.testing._internal.distributed.fake_pg  # noqa: F401  registers the backend fake
 
-    device = torch._C._get_privateuse1_backend_name()
-    if device == "privateuseone":
-        pytest.skip("needs an accelerator")
-    with pytest.raises(ValueError, match="names two backends that are not torch's own, hccl-like and fake"):
-        group(backend.format(device))
+    with pytest.raises(ValueError) as raised:
+        group(backend)
+    return str(raised.value)
 
 
-def test_gloo_beside_ours_is_allowed(group):
-    device = torch._C._get_privateuse1_backend_name()
-    if device == "privateuseone":
-        pytest.skip("needs an accelerator")
-    group(f"cpu:gloo,{device}:hccl-like")
-    tensor = torch.ones(3, device=device)
-    dist.all_reduce(tensor)
-    assert tensor.tolist() == [1, 1, 1]
+@pytest.mark.parametrize("backend", ["cpu:fake,sim:hccl-like", "cpu:hccl-like,sim:fake"])
+def test_a_second_backend_that_torch_would_confuse_with_ours_is_refused(sim, backend):
+    told = alone(with_two_out_of_tree_backends, backend)
+    assert "names two backends that are not torch's own, hccl-like and fake" in told
+
+
+def beside_gloo():
+    group("cpu:gloo,sim:hccl-like")
+    tensors = [torch.ones(3, device=device) for device in ("cpu", "sim")]
+    for tensor in tensors:
+        dist.all_reduce(tensor)
+    return [tensor.tolist() for tensor in tensors]
+
+
+def test_gloo_beside_ours_is_allowed(sim):
+    assert alone(beside_gloo) == [[1, 1, 1], [1, 1, 1]]
