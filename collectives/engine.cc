@@ -181,6 +181,7 @@ void Engine::drive(Stop stop, Deadline deadline, bool background) {
     if (background && wanted_ > 0) return;
     ++idle;
     if (idle % kIdleTicks == 0) {
+      poller_.poll();  // sockets whose only news is that the peer is gone
       mesh_.poll();
       look_at_deadlines();
       if (deadline.expired()) return;
