@@ -2,6 +2,7 @@
 
 #include <c10/core/DeviceType.h>
 
+#include "core/error.h"
 #include "core/log.h"
 
 namespace hccl_like {
@@ -11,6 +12,11 @@ Devices::Devices() : host_(c10::Device(c10::kCPU), nullptr) {}
 void Devices::register_plugin(std::string name, std::string library_path) {
   std::lock_guard lock(mutex_);
   paths_[std::move(name)] = std::move(library_path);
+}
+
+void Devices::register_broken_plugin(std::string name, std::string reason) {
+  std::lock_guard lock(mutex_);
+  broken_[std::move(name)] = std::move(reason);
 }
 
 std::map<std::string, std::string> Devices::plugins() const {
@@ -32,7 +38,11 @@ const DeviceAccess& Devices::access(c10::Device device) {
 // Null if nobody registered one for what PrivateUse1 is called by now.
 const Device* Devices::plugin() {
   if (plugin_) return plugin_.get();
-  const auto found = paths_.find(c10::get_privateuse1_backend());
+  const std::string name = c10::get_privateuse1_backend();
+  if (const auto broken = broken_.find(name); broken != broken_.end()) {
+    throw_error(ErrorCode::kDevice, "the plugin for device '" + name + "' cannot be used: " + broken->second);
+  }
+  const auto found = paths_.find(name);
   if (found == paths_.end()) return nullptr;
   plugin_ = Device::load(found->second);
   return plugin_.get();

@@ -19,6 +19,8 @@ class Devices {
   // From now on devices of type `name` (what PrivateUse1 is called) are served by the plugin in `library_path`. It is
   // loaded when the first tensor of such a device comes along.
   void register_plugin(std::string name, std::string library_path);
+  // There is one for them, but it cannot be used: access() throws `reason`.
+  void register_broken_plugin(std::string name, std::string reason);
   std::map<std::string, std::string> plugins() const;
 
   // `device` has an index. Throws an Exception if its plugin cannot be loaded.
@@ -33,6 +35,7 @@ class Devices {
 
   mutable std::mutex mutex_;
   std::map<std::string, std::string> paths_;
+  std::map<std::string, std::string> broken_;  // name to reason
   std::unique_ptr<Device> plugin_;  // there is one type of PrivateUse1 device in a process
   DeviceAccess host_;
   std::map<c10::DeviceIndex, std::unique_ptr<DeviceAccess>> accelerators_;

@@ -17,6 +17,13 @@ void bind_devices(py::module_& module) {
       py::arg("name"), py::arg("library_path"),
       "Devices that torch calls `name` are served by this shared library from now on. It is loaded when the first "
       "tensor of such a device is communicated.");
+  module.def(
+      "register_broken_device_plugin",
+      [](std::string name, std::string reason) {
+        process().devices.register_broken_plugin(std::move(name), std::move(reason));
+      },
+      py::arg("name"), py::arg("reason"),
+      "Devices that torch calls `name` have a plugin that cannot be used; whoever uses them is told why.");
   module.def("device_plugins", [] { return process().devices.plugins(); }, "The plugins known: {name: library path}.");
   module.def(
       "describe_device", [](c10::Device device) { return process().devices.access(device).describe(); },
