@@ -8,6 +8,7 @@ import os
 from datetime import timedelta
 
 import torch
+import torch._dynamo  # an optimiser's step imports it, which takes seconds: once here, not in every rank
 import torch.distributed as dist
 from torch import nn
 
