@@ -194,3 +194,36 @@ def test_inference_mode():
         x = torch.ones(4, device="sim")
         x.view(2, 2).add_(1)
         assert x.tolist() == [2] * 4
+
+
+def test_deterministic_mode_shows_no_old_memory():
+    torch.use_deterministic_algorithms(True)
+    try:
+        assert torch.empty(3, device="sim").isnan().all()
+        assert torch.empty(2, dtype=torch.int32, device="sim").resize_(5)[2:].tolist() == [2**31 - 1] * 3
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.parametrize("device", ["sim:0", "sim:1"])
+def test_copies_on_write_are_made_when_written(device):
+    x = torch.arange(4.0, device=device)
+    y = torch._lazy_clone(x)
+    y.add_(1)
+    assert x.tolist() == [0, 1, 2, 3] and y.tolist() == [1, 2, 3, 4]
+    assert y.untyped_storage().device == torch.device(device)
+
+
+def test_function_transforms():
+    from torch.func import grad, jacrev, vmap
+
+    x = torch.arange(6.0, device="sim").view(2, 3)
+    assert torch.equal(vmap(grad(lambda t: (t**2).sum()))(x), 2 * x)
+    assert torch.equal(jacrev(lambda t: 3 * t)(x[0]), 3 * torch.eye(3, device="sim"))
+
+
+def test_ahead_of_time_compilation():
+    f = torch.compile(lambda x: (x @ x.t()).relu().sum(), backend="aot_eager")
+    x = torch.arange(6.0, device="sim").view(2, 3).requires_grad_()
+    f(x).backward()
+    assert x.grad.tolist() == [[6, 10, 14], [6, 10, 14]]

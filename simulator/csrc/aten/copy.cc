@@ -61,11 +61,13 @@ void copy_with_host(const at::Tensor& from, const at::Tensor& to, bool non_block
 }
 
 at::Tensor copy_from(const at::Tensor& self, const at::Tensor& to, bool non_blocking) {
-  TORCH_CHECK(self.layout() == at::kStrided && to.layout() == at::kStrided, "sim: only strided tensors can be copied");
+  TORCH_CHECK(self.layout() == at::kStrided && to.layout() == at::kStrided,
+              "sim: only strided tensors can be copied");
   const at::Tensor from = self.sizes() == to.sizes() ? self : self.expand(to.sizes());
   if (to.numel() == 0) return to;
   const bool both = from.is_privateuseone() && to.is_privateuseone();
-  TORCH_CHECK(both || from.is_cpu() || to.is_cpu(), "sim: cannot copy from ", from.device(), " to ", to.device());
+  TORCH_CHECK(both || from.is_cpu() || to.is_cpu(), "sim: cannot copy from ", from.device(), " to ",
+              to.device());
   if (both && from.device() == to.device())
     submit(current_stream(to.device().index()), to.nbytes(),
            [source = as_host(from), target = as_host(to)] { copy_values(target, source); });
@@ -89,8 +91,8 @@ at::Tensor& fill_with_scalar(at::Tensor& self, const at::Scalar& value) {
 }
 
 at::Tensor& fill_with_tensor(at::Tensor& self, const at::Tensor& value) {
-  TORCH_CHECK(value.dim() == 0, "fill_ only supports 0-dimension value tensor but got tensor with ", value.dim(),
-              " dimensions.");
+  TORCH_CHECK(value.dim() == 0, "fill_ only supports 0-dimension value tensor but got tensor with ",
+              value.dim(), " dimensions.");
   if (value.is_cpu()) return fill_with_scalar(self, value.item());
   if (self.numel() > 0) copy_from(value, self, true);
   return self;
@@ -108,8 +110,12 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 
 // Conjugate and negative views are copied as what they mean, by the host's copy. Left to torch they would be cloned first,
 // which copies them, and so on.
-TORCH_LIBRARY_IMPL(aten, Conjugate, m) { m.impl("_copy_from", torch::CppFunction::makeFallthrough()); }
-TORCH_LIBRARY_IMPL(aten, Negative, m) { m.impl("_copy_from", torch::CppFunction::makeFallthrough()); }
+TORCH_LIBRARY_IMPL(aten, Conjugate, m) {
+  m.impl("_copy_from", torch::CppFunction::makeFallthrough());
+}
+TORCH_LIBRARY_IMPL(aten, Negative, m) {
+  m.impl("_copy_from", torch::CppFunction::makeFallthrough());
+}
 
 }  // namespace
 }  // namespace torch_sim

@@ -11,7 +11,9 @@ namespace {
 constexpr int kHost = -1;
 thread_local int kernel_device = kHost;
 
-bool in_kernel_range(const void* at) { return Runtime::initialised() && Runtime::get().space().holds_kernel(at); }
+bool in_kernel_range(const void* at) {
+  return Runtime::initialised() && Runtime::get().space().holds_kernel(at);
+}
 
 void free_kernel_memory(void* at) {
   if (Runtime::forked_away()) return;
@@ -25,12 +27,17 @@ class HostAllocator final : public c10::Allocator {
 
   c10::DataPtr allocate(size_t bytes) override {
     if (kernel_device == kHost || bytes == 0) return host_.allocate(bytes);
-    void* at = Runtime::get().space().to_kernel(allocate_on(kernel_device, bytes).release_context());
+    void* at =
+        Runtime::get().space().to_kernel(allocate_on(kernel_device, bytes).release_context());
     return {at, at, free_kernel_memory, c10::Device(c10::DeviceType::CPU)};
   }
   c10::DeleterFnPtr raw_deleter() const override { return free_any; }
-  void copy_data(void* to, const void* from, size_t bytes) const override { default_copy_data(to, from, bytes); }
-  bool is_simple_data_ptr(const c10::DataPtr& data) const override { return data.get() == data.get_context(); }
+  void copy_data(void* to, const void* from, size_t bytes) const override {
+    default_copy_data(to, from, bytes);
+  }
+  bool is_simple_data_ptr(const c10::DataPtr& data) const override {
+    return data.get() == data.get_context();
+  }
 
  private:
   static void free_any(void* at);
@@ -40,7 +47,9 @@ class HostAllocator final : public c10::Allocator {
 
 c10::DeleterFnPtr host_deleter = nullptr;
 
-void HostAllocator::free_any(void* at) { (in_kernel_range(at) ? free_kernel_memory : host_deleter)(at); }
+void HostAllocator::free_any(void* at) {
+  (in_kernel_range(at) ? free_kernel_memory : host_deleter)(at);
+}
 
 void install() {
   c10::Allocator& host = *c10::GetCPUAllocator();

@@ -1,6 +1,8 @@
 // Making tensors.
+#include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/native/TensorFactories.h>
 #include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
 
@@ -13,25 +15,35 @@ namespace {
 constexpr c10::DispatchKeySet kKeys(c10::DispatchKey::PrivateUse1);
 
 void check(std::optional<c10::Layout> layout, std::optional<bool> pin_memory) {
-  TORCH_CHECK(c10::layout_or_default(layout) == c10::Layout::Strided, "sim: only strided tensors are supported, not ",
-              c10::layout_or_default(layout));
+  TORCH_CHECK(c10::layout_or_default(layout) == c10::Layout::Strided,
+              "sim: only strided tensors are supported, not ", c10::layout_or_default(layout));
   TORCH_CHECK(!c10::pinned_memory_or_default(pin_memory), "Only dense CPU tensors can be pinned");
 }
 
-at::Tensor empty(at::IntArrayRef size, std::optional<c10::ScalarType> dtype, std::optional<c10::Layout> layout,
-                 std::optional<c10::Device> device, std::optional<bool> pin_memory,
-                 std::optional<c10::MemoryFormat> format) {
-  check(layout, pin_memory);
-  const c10::DeviceGuard guard(c10::device_or_default(device));
-  return at::detail::empty_generic(size, &device_allocator(), kKeys, c10::dtype_or_default(dtype), format);
+// torch's promise for torch.use_deterministic_algorithms: nobody sees what was in the memory before.
+at::Tensor filled_if_asked(at::Tensor tensor) {
+  if (at::globalContext().deterministicAlgorithms() &&
+      at::globalContext().deterministicFillUninitializedMemory())
+    at::native::fill_empty_deterministic_(tensor);
+  return tensor;
 }
 
-at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride, std::optional<c10::ScalarType> dtype,
-                         std::optional<c10::Layout> layout, std::optional<c10::Device> device,
-                         std::optional<bool> pin_memory) {
+at::Tensor empty(at::IntArrayRef size, std::optional<c10::ScalarType> dtype,
+                 std::optional<c10::Layout> layout, std::optional<c10::Device> device,
+                 std::optional<bool> pin_memory, std::optional<c10::MemoryFormat> format) {
   check(layout, pin_memory);
   const c10::DeviceGuard guard(c10::device_or_default(device));
-  return at::detail::empty_strided_generic(size, stride, &device_allocator(), kKeys, c10::dtype_or_default(dtype));
+  return filled_if_asked(at::detail::empty_generic(size, &device_allocator(), kKeys,
+                                                   c10::dtype_or_default(dtype), format));
+}
+
+at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride,
+                         std::optional<c10::ScalarType> dtype, std::optional<c10::Layout> layout,
+                         std::optional<c10::Device> device, std::optional<bool> pin_memory) {
+  check(layout, pin_memory);
+  const c10::DeviceGuard guard(c10::device_or_default(device));
+  return filled_if_asked(at::detail::empty_strided_generic(size, stride, &device_allocator(), kKeys,
+                                                           c10::dtype_or_default(dtype)));
 }
 
 // Memory that is not there, of a tensor that torch knows to be zero everywhere.
@@ -41,8 +53,9 @@ class NoMemory final : public c10::Allocator {
   void copy_data(void*, const void*, size_t) const override {}
 };
 
-at::Tensor zero_tensor(at::IntArrayRef size, std::optional<c10::ScalarType> dtype, std::optional<c10::Layout> layout,
-                       std::optional<c10::Device> device, std::optional<bool> pin_memory) {
+at::Tensor zero_tensor(at::IntArrayRef size, std::optional<c10::ScalarType> dtype,
+                       std::optional<c10::Layout> layout, std::optional<c10::Device> device,
+                       std::optional<bool> pin_memory) {
   static auto& no_memory = *new NoMemory();
   check(layout, pin_memory);
   const c10::DeviceGuard guard(c10::device_or_default(device));

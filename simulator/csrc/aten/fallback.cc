@@ -18,7 +18,8 @@ namespace {
 using Stack = torch::jit::Stack;
 
 // Lends all tensors among the arguments and replaces devices by the host. Returns the device asked for, if any was.
-std::optional<c10::Device> lend_arguments(c10::ArrayRef<c10::IValue> arguments, Stack& stack, Lending& lending) {
+std::optional<c10::Device> lend_arguments(c10::ArrayRef<c10::IValue> arguments, Stack& stack,
+                                          Lending& lending) {
   std::optional<c10::Device> asked;
   const size_t first = stack.size() - arguments.size();
   for (size_t i = 0; i < arguments.size(); ++i) {
@@ -49,7 +50,8 @@ void take_results(size_t count, Stack& stack, Lending& lending, int device) {
       value = lending.take(value.toTensor(), device);
     } else if (value.isTensorList()) {
       c10::List<at::Tensor> taken;
-      for (const at::Tensor& tensor : value.toTensorVector()) taken.push_back(lending.take(tensor, device));
+      for (const at::Tensor& tensor : value.toTensorVector())
+        taken.push_back(lending.take(tensor, device));
       value = std::move(taken);
     }
   }
@@ -63,9 +65,10 @@ bool is_view_operator(const c10::FunctionSchema& schema) {
 
 // Operators that take host tensors beside the device's on real accelerators as well: indices, step counts, lengths.
 bool may_mix_with_host(const std::string& name) {
-  constexpr std::string_view kPrefixes[] = {"aten::index",   "aten::_index_put_impl_", "aten::_unsafe_index",
-                                            "aten::_foreach", "aten::_fused",           "aten::_pack_padded",
-                                            "aten::_pad_packed", "aten::tensor_split",   "aten::_amp"};
+  constexpr std::string_view kPrefixes[] = {
+      "aten::index",       "aten::_index_put_impl_", "aten::_unsafe_index",
+      "aten::_foreach",    "aten::_fused",           "aten::_pack_padded",
+      "aten::_pad_packed", "aten::tensor_split",     "aten::_amp"};
   if (name.rfind("aten::", 0) != 0) return true;
   for (const std::string_view prefix : kPrefixes)
     if (name.compare(0, prefix.size(), prefix) == 0) return true;
@@ -79,10 +82,12 @@ void run_on_host(const c10::OperatorHandle& op, Stack* stack) {
   Lending lending;
   const auto arguments = torch::jit::last(*stack, schema.arguments().size());
   const std::optional<c10::Device> asked = lend_arguments(arguments, *stack, lending);
-  const int device = lending.device() >= 0 ? lending.device() : asked ? index_of(*asked) : current_device();
+  const int device = lending.device() >= 0 ? lending.device()
+                     : asked               ? index_of(*asked)
+                                           : current_device();
   TORCH_CHECK(!lending.saw_host_tensor() || may_mix_with_host(schema.name()),
-              "Expected all tensors to be on the same device, but found at least two devices, sim:", device,
-              " and cpu! (", schema.name(), ")");
+              "Expected all tensors to be on the same device, but found at least two devices, sim:",
+              device, " and cpu! (", schema.name(), ")");
   const c10::DeviceGuard guard(device_at(device));
   const auto kernel = [&] {
     const KernelMemory memory(device);
@@ -100,7 +105,9 @@ void run_on_host(const c10::OperatorHandle& op, Stack* stack) {
 
 namespace {
 
-TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&run_on_host>()); }
+TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&run_on_host>());
+}
 
 }  // namespace
 }  // namespace torch_sim

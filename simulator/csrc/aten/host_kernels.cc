@@ -12,7 +12,9 @@
 namespace torch_sim {
 namespace {
 
-c10::OperatorHandle find(const char* name) { return c10::Dispatcher::singleton().findSchemaOrThrow(name, ""); }
+c10::OperatorHandle find(const char* name) {
+  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "");
+}
 
 // Takes the arguments of `convolution`, and means the same.
 void convolution(const c10::OperatorHandle&, torch::jit::Stack* stack) {
@@ -29,16 +31,19 @@ void convolution_backward(const c10::OperatorHandle& self, torch::jit::Stack* st
   const bool transposed = (*stack)[first + 6].toBool();
   const int64_t groups = (*stack)[first + 8].toInt();
   const int64_t channels = transposed ? weight.size(1) * groups : weight.size(0);
-  stack->insert(stack->begin() + static_cast<ptrdiff_t>(first) + 3, c10::IValue(std::vector<int64_t>{channels}));
+  stack->insert(stack->begin() + static_cast<ptrdiff_t>(first) + 3,
+                c10::IValue(std::vector<int64_t>{channels}));
   run_on_host(op, stack);
 }
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  for (const char* name : {"native_layer_norm", "native_group_norm", "native_channel_shuffle", "silu_backward",
-                           "mish_backward", "_stack", "_stack.out", "addr", "addr.out", "linalg__powsum"})
+  for (const char* name :
+       {"native_layer_norm", "native_group_norm", "native_channel_shuffle", "silu_backward",
+        "mish_backward", "_stack", "_stack.out", "addr", "addr.out", "linalg__powsum"})
     m.impl(name, torch::CppFunction::makeFromBoxedFunction<&run_on_host>());
   m.impl("convolution_overrideable", torch::CppFunction::makeFromBoxedFunction<&convolution>());
-  m.impl("convolution_backward_overrideable", torch::CppFunction::makeFromBoxedFunction<&convolution_backward>());
+  m.impl("convolution_backward_overrideable",
+         torch::CppFunction::makeFromBoxedFunction<&convolution_backward>());
 }
 
 // Attention takes the way it would take on the host; its kernels then come to the fall-back.
@@ -48,8 +53,8 @@ int64_t attention_choice(const at::Tensor& query, const at::Tensor& key, const a
   if (mask && mask->requires_grad()) return static_cast<int64_t>(sdp::SDPBackend::math);
   Lending lending;
   return at::_fused_sdp_choice(lending.lend(query), lending.lend(key), lending.lend(value),
-                               mask ? std::optional(lending.lend(*mask)) : std::nullopt, dropout, is_causal, scale,
-                               enable_gqa);
+                               mask ? std::optional(lending.lend(*mask)) : std::nullopt, dropout,
+                               is_causal, scale, enable_gqa);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "aten/lending.h"
 
 #include <c10/core/CPUAllocator.h>
+#include <c10/core/DeviceGuard.h>
 
 #include <cstring>
 
@@ -14,11 +15,13 @@ namespace {
 const c10::Device kHost(c10::DeviceType::CPU);
 
 // A tensor with everything of `like` but another storage.
-at::Tensor over(const c10::Storage& storage, const at::Tensor& like, c10::DispatchKey key, bool is_view) {
-  at::Tensor tensor =
-      is_view ? at::detail::make_tensor<c10::TensorImpl>(c10::TensorImpl::VIEW, c10::Storage(storage),
-                                                         c10::DispatchKeySet(key), like.dtype())
-              : at::detail::make_tensor<c10::TensorImpl>(c10::Storage(storage), c10::DispatchKeySet(key), like.dtype());
+at::Tensor over(const c10::Storage& storage, const at::Tensor& like, c10::DispatchKey key,
+                bool is_view) {
+  at::Tensor tensor = is_view ? at::detail::make_tensor<c10::TensorImpl>(
+                                    c10::TensorImpl::VIEW, c10::Storage(storage),
+                                    c10::DispatchKeySet(key), like.dtype())
+                              : at::detail::make_tensor<c10::TensorImpl>(
+                                    c10::Storage(storage), c10::DispatchKeySet(key), like.dtype());
   c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
   impl->set_sizes_and_strides(like.sizes(), like.strides(), like.storage_offset());
   if (like.is_conj()) impl->_set_conj(true);
@@ -35,7 +38,9 @@ at::Tensor host_view(const at::Tensor& tensor, const c10::Storage& storage) {
 
 c10::Storage host_storage(const at::Tensor& tensor) {
   c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
-  void* at = storage->mutable_data();
+  const c10::OptionalDeviceGuard guard(tensor.is_privateuseone() ? std::optional(tensor.device())
+                                                                 : std::nullopt);
+  void* at = storage->mutable_data();  // a copy on write allocates on the current device
   if (tensor.is_privateuseone()) at = Runtime::get().space().to_kernel(at);
   return c10::Storage(c10::Storage::use_byte_size_t(), storage->nbytes(), c10::DataPtr(at, kHost),
                       c10::GetCPUAllocator(), storage->resizable());
@@ -51,8 +56,10 @@ at::Tensor Lending::lend(const at::Tensor& tensor) {
   for (const Loan& loan : loans_)
     if (loan.original.is_same(tensor)) return loan.lent;
   const int device = tensor.device().index();
-  TORCH_CHECK(device_ < 0 || device == device_, "Expected all tensors to be on the same device, but found at least two "
-              "devices, sim:", device_, " and sim:", device, "!");
+  TORCH_CHECK(device_ < 0 || device == device_,
+              "Expected all tensors to be on the same device, but found at least two "
+              "devices, sim:",
+              device_, " and sim:", device, "!");
   device_ = device;
   at::Tensor lent = host_view(tensor, lend_storage(tensor));
   loans_.push_back({tensor, lent});
@@ -80,7 +87,8 @@ void Lending::settle() {
     store.original.set_nbytes(bytes);
   }
   for (Loan& loan : loans_) {
-    c10::TensorImpl *from = loan.lent.unsafeGetTensorImpl(), *to = loan.original.unsafeGetTensorImpl();
+    c10::TensorImpl *from = loan.lent.unsafeGetTensorImpl(),
+                    *to = loan.original.unsafeGetTensorImpl();
     if (const Store* store = find_lent(from->storage()); !store)
       to->set_storage_keep_dtype(take_storage(from->storage(), device_));
     if (from->is_conj() != to->is_conj()) to->_set_conj(from->is_conj());
@@ -97,7 +105,8 @@ at::Tensor Lending::take(const at::Tensor& result, int device) {
     if (loan.lent.is_same(result)) return loan.original;
   for (const at::Tensor& bystander : bystanders_)
     if (bystander.is_same(result)) return result;
-  TORCH_CHECK(result.layout() == at::kStrided, "sim: only strided tensors are supported, and this operator's result is ",
+  TORCH_CHECK(result.layout() == at::kStrided,
+              "sim: only strided tensors are supported, and this operator's result is ",
               result.layout());
   if (const Store* store = find_lent(result.storage()))
     return over(store->original, result, c10::DispatchKey::PrivateUse1, true);
@@ -123,7 +132,8 @@ c10::Storage Lending::take_storage(const c10::Storage& storage, int device) {
     data = allocate_on(device, bytes);
     std::memcpy(Runtime::get().space().to_kernel(data.get()), from->data(), bytes);
   }
-  return c10::Storage(c10::Storage::use_byte_size_t(), bytes, std::move(data), &device_allocator(), true);
+  return c10::Storage(c10::Storage::use_byte_size_t(), bytes, std::move(data), &device_allocator(),
+                      true);
 }
 
 }  // namespace torch_sim

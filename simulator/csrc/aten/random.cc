@@ -1,8 +1,8 @@
 #include "aten/random.h"
 
 #include <ATen/CPUGeneratorImpl.h>
-#include <ATen/core/enum_tag.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/core/enum_tag.h>
 
 #include <mutex>
 
@@ -28,7 +28,8 @@ std::recursive_mutex& host_default_mutex() {
 }
 
 uint64_t elements_drawn(const torch::jit::Stack& stack) {
-  if (!stack.empty() && stack.back().isTensor()) return static_cast<uint64_t>(stack.back().toTensor().numel());
+  if (!stack.empty() && stack.back().isTensor())
+    return static_cast<uint64_t>(stack.back().toTensor().numel());
   return 1;
 }
 
@@ -38,7 +39,8 @@ RandomNumbers::RandomNumbers(const c10::OperatorHandle& op, torch::jit::Stack& s
   const int position = generator_position(op.schema());
   const bool is_random = op.hasTag(at::Tag::nondeterministic_seeded);
   if (position < 0 && !is_random) return;
-  c10::IValue* argument = position < 0 ? nullptr : &stack[stack.size() - op.schema().arguments().size() + position];
+  c10::IValue* argument =
+      position < 0 ? nullptr : &stack[stack.size() - op.schema().arguments().size() + position];
   if (argument && argument->isGenerator()) {
     source_ = argument->toGenerator();
     if (!source_.device().is_privateuseone()) {  // the user's choice of a host generator

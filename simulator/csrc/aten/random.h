@@ -23,8 +23,8 @@ class RandomNumbers {
   void finish(const torch::jit::Stack& stack);
 
  private:
-  at::Generator source_;                    // of the device; undefined if the operator is not random
-  std::optional<at::Generator> saved_;      // the host's default generator, to be put back
+  at::Generator source_;                // of the device; undefined if the operator is not random
+  std::optional<at::Generator> saved_;  // the host's default generator, to be put back
 };
 
 }  // namespace torch_sim

@@ -25,7 +25,10 @@ bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& 
 void record_stream(at::Tensor& self, at::Stream stream) {
   const c10::DataPtr& data = self.storage().data_ptr();
   if (data.get())
-    Runtime::get().device(self.device().index()).memory().record_use(data.get_context(), from_c10(stream));
+    Runtime::get()
+        .device(self.device().index())
+        .memory()
+        .record_use(data.get_context(), from_c10(stream));
 }
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {

@@ -7,9 +7,11 @@ namespace {
 
 using namespace at;  // the lists of the header name their types without it
 
-at::Tensor refuse_binary_cross_entropy(const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&, int64_t) {
+at::Tensor refuse_binary_cross_entropy(const at::Tensor&, const at::Tensor&,
+                                       const std::optional<at::Tensor>&, int64_t) {
   TORCH_CHECK(false,
-              "sim: binary_cross_entropy is unsafe under autocast; use binary_cross_entropy_with_logits, or turn autocast "
+              "sim: binary_cross_entropy is unsafe under autocast; use "
+              "binary_cross_entropy_with_logits, or turn autocast "
               "off around it and give it float32 inputs");
 }
 

@@ -19,6 +19,8 @@ inline c10::Stream to_c10(const Stream& stream) {
 Stream& from_c10(const c10::Stream& stream);
 
 // The index of a device whose index may be left out.
-inline int index_of(c10::Device device) { return device.has_index() ? device.index() : current_device(); }
+inline int index_of(c10::Device device) {
+  return device.has_index() ? device.index() : current_device();
+}
 
 }  // namespace torch_sim

@@ -2,8 +2,8 @@
 
 #include <cstring>
 
-#include "runtime/error.h"
 #include "glue/convert.h"
+#include "runtime/error.h"
 
 namespace torch_sim {
 namespace {
@@ -62,7 +62,9 @@ class Allocator final : public c10::DeviceAllocator {
   }
   void resetAccumulatedStats(c10::DeviceIndex index) override { memory(index).reset_accumulated(); }
   void resetPeakStats(c10::DeviceIndex index) override { memory(index).reset_peaks(); }
-  std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex index) override { return memory(index).memory_info(); }
+  std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex index) override {
+    return memory(index).memory_info();
+  }
 
  private:
   static CachingAllocator& memory(int index) { return Runtime::get().device(index).memory(); }

@@ -36,14 +36,15 @@ uint64_t Generator::seed() {
 }
 
 void Generator::set_offset(uint64_t offset) {
-  TORCH_CHECK(offset % 4 == 0, "sim: the offset of a generator must be a multiple of 4, not ", offset);
+  TORCH_CHECK(offset % 4 == 0, "sim: the offset of a generator must be a multiple of 4, not ",
+              offset);
   offset_ = offset;
 }
 
 void Generator::set_state(const c10::TensorImpl& state) {
   at::detail::check_rng_state(state);
-  TORCH_CHECK(state.numel() == kStateBytes, "sim: a generator's state is ", kStateBytes, " bytes (seed and offset), not ",
-              state.numel());
+  TORCH_CHECK(state.numel() == kStateBytes, "sim: a generator's state is ", kStateBytes,
+              " bytes (seed and offset), not ", state.numel());
   uint64_t words[2];
   std::memcpy(words, static_cast<const char*>(state.data()), sizeof words);
   seed_ = words[0];
@@ -51,7 +52,8 @@ void Generator::set_state(const c10::TensorImpl& state) {
 }
 
 c10::intrusive_ptr<c10::TensorImpl> Generator::get_state() const {
-  at::Tensor state = at::empty({kStateBytes}, at::TensorOptions().dtype(at::kByte).device(at::kCPU));
+  at::Tensor state =
+      at::empty({kStateBytes}, at::TensorOptions().dtype(at::kByte).device(at::kCPU));
   const uint64_t words[2] = {seed_, offset_};
   std::memcpy(state.mutable_data_ptr(), words, sizeof words);
   return state.getIntrusivePtr();

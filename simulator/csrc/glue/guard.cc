@@ -2,8 +2,8 @@
 #include <c10/core/Allocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
-#include "runtime/event.h"
 #include "glue/convert.h"
+#include "runtime/event.h"
 
 namespace torch_sim {
 namespace {
@@ -34,8 +34,12 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
   }
   c10::DeviceCapability getDeviceCapability(c10::Device) const override { return {}; }
 
-  c10::Stream getStream(c10::Device device) const override { return to_c10(current_stream(index_of(device))); }
-  c10::Stream getDefaultStream(c10::Device device) const override { return to_c10(owner(device).default_stream()); }
+  c10::Stream getStream(c10::Device device) const override {
+    return to_c10(current_stream(index_of(device)));
+  }
+  c10::Stream getDefaultStream(c10::Device device) const override {
+    return to_c10(owner(device).default_stream());
+  }
   c10::Stream getStreamFromGlobalPool(c10::Device device, bool high_priority) const override {
     return to_c10(owner(device).pooled_stream(high_priority));
   }
@@ -50,37 +54,50 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
   }
   void* getStreamNativeHandle(const c10::Stream stream) const override { return &from_c10(stream); }
   bool queryStream(const c10::Stream& stream) const override { return from_c10(stream).idle(); }
-  void synchronizeStream(const c10::Stream& stream) const override { from_c10(stream).synchronize(); }
+  void synchronizeStream(const c10::Stream& stream) const override {
+    from_c10(stream).synchronize();
+  }
   bool isStreamCapturing(const c10::Stream&) const override { return false; }
   void synchronizeDevice(const c10::DeviceIndex index) const override {
     Runtime::get().device(index < 0 ? current_device() : index).synchronize();
   }
   void recordDataPtrOnStream(const c10::DataPtr& data, const c10::Stream& stream) const override {
-    if (data.get()) Runtime::get().device(data.device().index()).memory().record_use(data.get_context(), from_c10(stream));
+    if (data.get())
+      Runtime::get()
+          .device(data.device().index())
+          .memory()
+          .record_use(data.get_context(), from_c10(stream));
   }
 
   void record(void** event, const c10::Stream& stream, const c10::DeviceIndex index,
               const c10::EventFlag) const override {
     Stream& on = from_c10(stream);
-    TORCH_CHECK(index < 0 || index == on.device(), "sim: an event of device ", static_cast<int>(index),
-                " cannot be recorded on ", stream);
+    TORCH_CHECK(index < 0 || index == on.device(), "sim: an event of device ",
+                static_cast<int>(index), " cannot be recorded on ", stream);
     if (!*event) *event = new Event(on.device());
     static_cast<Event*>(*event)->record(on);
   }
   void block(void* event, const c10::Stream& stream) const override {
     if (event) make_wait(from_c10(stream), static_cast<Event*>(event)->latest());
   }
-  bool queryEvent(void* event) const override { return !event || static_cast<Event*>(event)->latest()->ready(); }
+  bool queryEvent(void* event) const override {
+    return !event || static_cast<Event*>(event)->latest()->ready();
+  }
   void synchronizeEvent(void* event) const override {
     if (event) static_cast<Event*>(event)->latest()->wait();
   }
   // Work that waits for a recording holds on to it, so the event may go at any time.
-  void destroyEvent(void* event, const c10::DeviceIndex) const noexcept override { delete static_cast<Event*>(event); }
+  void destroyEvent(void* event, const c10::DeviceIndex) const noexcept override {
+    delete static_cast<Event*>(event);
+  }
   double elapsedTime(void* from, void* to, const c10::DeviceIndex) const override {
-    TORCH_CHECK(from && to, "sim: both events must have been recorded before their time can be compared");
-    const RecordingPtr first = static_cast<Event*>(from)->latest(), last = static_cast<Event*>(to)->latest();
+    TORCH_CHECK(from && to,
+                "sim: both events must have been recorded before their time can be compared");
+    const RecordingPtr first = static_cast<Event*>(from)->latest(),
+                       last = static_cast<Event*>(to)->latest();
     TORCH_CHECK(first->ready() && last->ready(),
-                "sim: both events must be done before their time can be compared: synchronize() them first");
+                "sim: both events must be done before their time can be compared: synchronize() "
+                "them first");
     return static_cast<double>(last->time_ns() - first->time_ns()) / 1e6;
   }
 

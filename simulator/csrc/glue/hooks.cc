@@ -23,7 +23,9 @@ class Hooks final : public at::PrivateUse1HooksInterface {
       return 0;
     }
   }
-  c10::DeviceIndex getCurrentDevice() const override { return static_cast<c10::DeviceIndex>(current_device()); }
+  c10::DeviceIndex getCurrentDevice() const override {
+    return static_cast<c10::DeviceIndex>(current_device());
+  }
   void setCurrentDevice(c10::DeviceIndex index) const override { set_current_device(index); }
   c10::DeviceIndex exchangeDevice(c10::DeviceIndex index) const override {
     const c10::DeviceIndex before = getCurrentDevice();
@@ -42,7 +44,9 @@ class Hooks final : public at::PrivateUse1HooksInterface {
     return device_at(space.device_of(at));
   }
 
-  const at::Generator& getDefaultGenerator(c10::DeviceIndex index) const override { return default_generator(index); }
+  const at::Generator& getDefaultGenerator(c10::DeviceIndex index) const override {
+    return default_generator(index);
+  }
   at::Generator getNewGenerator(c10::DeviceIndex index) const override {
     return at::make_generator<Generator>(index < 0 ? getCurrentDevice() : index);
   }

@@ -2,9 +2,9 @@
 
 #include <cstring>
 
+#include "glue/convert.h"
 #include "runtime/error.h"
 #include "runtime/pinned.h"
-#include "glue/convert.h"
 
 namespace torch_sim {
 namespace {
@@ -31,9 +31,13 @@ class Allocator final : public at::HostAllocator {
     }
   }
   c10::DeleterFnPtr raw_deleter() const override { return free_pinned; }
-  void copy_data(void* to, const void* from, size_t bytes) const override { std::memcpy(to, from, bytes); }
+  void copy_data(void* to, const void* from, size_t bytes) const override {
+    std::memcpy(to, from, bytes);
+  }
 
-  bool record_event(void* at, void*, c10::Stream stream) override { return record_pinned_use(at, stream); }
+  bool record_event(void* at, void*, c10::Stream stream) override {
+    return record_pinned_use(at, stream);
+  }
   void empty_cache() override { pinned().empty_cache(); }
   at::HostStats get_stats() override {
     const PinnedMemory::Stats from = pinned().stats();
@@ -50,7 +54,9 @@ class Allocator final : public at::HostAllocator {
 };
 
 struct Register {
-  Register() { at::setHostAllocator(c10::DeviceType::PrivateUse1, &host_allocator(), /*priority=*/0); }
+  Register() {
+    at::setHostAllocator(c10::DeviceType::PrivateUse1, &host_allocator(), /*priority=*/0);
+  }
 } at_load;
 
 }  // namespace

@@ -1,8 +1,8 @@
 // The stop-watch by which DDP measures its forward, backward and communication times on this device.
 #include <torch/csrc/distributed/c10d/reducer_timer.hpp>
 
-#include "runtime/event.h"
 #include "glue/convert.h"
+#include "runtime/event.h"
 
 namespace torch_sim {
 namespace {
@@ -18,7 +18,8 @@ class Timer final : public c10d::Timer {
 
   // In nanoseconds. Waits for both points; a negative time means that they are of different iterations.
   std::optional<int64_t> measureDifference(Event start, Event end) override {
-    const RecordingPtr first = recordings_[static_cast<size_t>(start)], last = recordings_[static_cast<size_t>(end)];
+    const RecordingPtr first = recordings_[static_cast<size_t>(start)],
+                       last = recordings_[static_cast<size_t>(end)];
     if (!first || !last) return std::nullopt;
     first->wait();
     last->wait();

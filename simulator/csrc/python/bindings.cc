@@ -17,12 +17,15 @@ namespace py = pybind11;
 
 Stream& stream_by_id(int device, int64_t id) {
   Stream* found = Runtime::get().device(device).stream(id);
-  if (!found) throw py::value_error("sim:" + std::to_string(device) + " has no stream " + std::to_string(id));
+  if (!found)
+    throw py::value_error("sim:" + std::to_string(device) + " has no stream " + std::to_string(id));
   return *found;
 }
 
 void sleep_on(int device, int64_t id, double milliseconds) {
-  stream_by_id(device, id).enqueue([=] { std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(milliseconds)); });
+  stream_by_id(device, id).enqueue([=] {
+    std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(milliseconds));
+  });
 }
 
 }  // namespace
@@ -39,7 +42,8 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("current_device", &current_device);
   m.def("current_stream", [](int device) { return current_stream(device).id(); });
   m.def("set_stream", [](int device, int64_t id) { set_current_stream(stream_by_id(device, id)); });
-  m.def("stream_priority", [](int device, int64_t id) { return stream_by_id(device, id).priority(); });
+  m.def("stream_priority",
+        [](int device, int64_t id) { return stream_by_id(device, id).priority(); });
   m.def("sleep_on", &sleep_on);
   m.def("launch_host_func", [](int device, int64_t id, py::function function) {
     stream_by_id(device, id).enqueue(in_interpreter(std::move(function)));

@@ -26,7 +26,8 @@ AddressSpace::AddressSpace(int devices) {
     distance_ = static_cast<ptrdiff_t>(total_);
     return;
   }
-  throw OutOfMemory(system_error("sim: no addresses left to reserve for device memory (see ulimit -v)"));
+  throw OutOfMemory(
+      system_error("sim: no addresses left to reserve for device memory (see ulimit -v)"));
 }
 
 }  // namespace torch_sim

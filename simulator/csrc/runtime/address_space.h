@@ -25,7 +25,8 @@ class AddressSpace {
   bool holds_kernel(const void* pointer) const { return within(pointer, base_ + distance_); }
   // Which device a pointer of the device range belongs to.
   int device_of(const void* pointer) const {
-    return static_cast<int>((static_cast<const std::byte*>(pointer) - base_) / static_cast<ptrdiff_t>(span_));
+    return static_cast<int>((static_cast<const std::byte*>(pointer) - base_) /
+                            static_cast<ptrdiff_t>(span_));
   }
 
   // From a device pointer to the kernel's and back. Null stays null.

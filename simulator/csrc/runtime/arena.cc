@@ -28,10 +28,12 @@ void give_back_addresses(void* at, size_t bytes) {
 Arena::Arena(const AddressSpace& space, std::byte* at, size_t bytes)
     : at_(at), kernel_(static_cast<std::byte*>(space.to_kernel(at))), bytes_(bytes) {
   if (const size_t available = available_host_memory(); bytes + kHeadroom > available)
-    throw OutOfMemory("sim: " + std::to_string(bytes / kMiB) + " MiB more device memory do not fit: the host has " +
+    throw OutOfMemory("sim: " + std::to_string(bytes / kMiB) +
+                      " MiB more device memory do not fit: the host has " +
                       std::to_string(available / kMiB) + " MiB left");
   fd_ = memfd_create("torch_sim", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  if (fd_ < 0) throw OutOfMemory(system_error("sim: cannot create a memory file for device memory"));
+  if (fd_ < 0)
+    throw OutOfMemory(system_error("sim: cannot create a memory file for device memory"));
   try {
     reserve_pages();
     write_trailer();
@@ -54,7 +56,8 @@ void Arena::reserve_pages() {
   while (result == EINTR);
   if (result == 0) return;
   errno = result;
-  throw OutOfMemory(system_error("sim: cannot reserve " + std::to_string(bytes_ / kMiB) + " MiB of device memory"));
+  throw OutOfMemory(system_error("sim: cannot reserve " + std::to_string(bytes_ / kMiB) +
+                                 " MiB of device memory"));
 }
 
 void Arena::write_trailer() {

@@ -25,7 +25,8 @@ std::byte* ArenaPool::take(size_t bytes) {
 }
 
 std::byte* ArenaPool::take_from(Entry& entry, size_t bytes) {
-  const auto hole = std::find_if(entry.free.begin(), entry.free.end(), [&](auto& h) { return h.second >= bytes; });
+  const auto hole = std::find_if(entry.free.begin(), entry.free.end(),
+                                 [&](auto& h) { return h.second >= bytes; });
   if (hole == entry.free.end()) return nullptr;
   const auto [offset, size] = *hole;
   entry.free.erase(hole);
@@ -36,7 +37,8 @@ std::byte* ArenaPool::take_from(Entry& entry, size_t bytes) {
 void ArenaPool::give_back(std::byte* at, size_t bytes) {
   Entry& entry = std::prev(arenas_.upper_bound(at))->second;
   auto hole = entry.free.emplace(at - entry.arena->begin(), bytes).first;
-  if (const auto next = std::next(hole); next != entry.free.end() && hole->first + hole->second == next->first) {
+  if (const auto next = std::next(hole);
+      next != entry.free.end() && hole->first + hole->second == next->first) {
     hole->second += next->second;
     entry.free.erase(next);
   }
@@ -50,7 +52,8 @@ void ArenaPool::give_back(std::byte* at, size_t bytes) {
 void ArenaPool::trim() {
   std::erase_if(arenas_, [&](auto& item) {
     const Entry& entry = item.second;
-    const bool unused = entry.free.size() == 1 && entry.free.begin()->second == entry.arena->bytes();
+    const bool unused =
+        entry.free.size() == 1 && entry.free.begin()->second == entry.arena->bytes();
     if (unused) reserved_ -= entry.arena->bytes();
     return unused;
   });
@@ -69,13 +72,15 @@ const Arena* ArenaPool::find(const void* at, size_t bytes) const {
 ArenaPool::Entry& ArenaPool::grow(size_t bytes) {
   const size_t left = limit_ - reserved_;
   if (bytes > left)
-    throw OutOfMemory("sim: device " + std::to_string(device_) + " has " + std::to_string(left >> 20) + " of " +
-                      std::to_string(limit_ >> 20) + " MiB left, " + std::to_string(bytes >> 20) +
+    throw OutOfMemory("sim: device " + std::to_string(device_) + " has " +
+                      std::to_string(left >> 20) + " of " + std::to_string(limit_ >> 20) +
+                      " MiB left, " + std::to_string(bytes >> 20) +
                       " MiB are asked for (TORCH_SIM_MEMORY sets the size of a device)");
   const size_t step = std::clamp(round_up(reserved_ / 4, kSegment), kSmallestArena, kLargestStep);
   const auto make = [&](size_t size) -> Entry& {
     std::byte* at = place(size);
-    Entry& entry = arenas_.emplace(at, Entry{std::make_unique<Arena>(space_, at, size), {}}).first->second;
+    Entry& entry =
+        arenas_.emplace(at, Entry{std::make_unique<Arena>(space_, at, size), {}}).first->second;
     entry.free.emplace(0, size);
     reserved_ += size;
     return entry;

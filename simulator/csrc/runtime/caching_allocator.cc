@@ -28,8 +28,9 @@ size_t segment_bytes(size_t bytes) {
 template <typename Fn>
 void for_each_counter(AllocatorStats& stats, Fn fn) {
   for (Counters* counters :
-       {&stats.allocations, &stats.segments, &stats.active, &stats.inactive_split, &stats.allocated_bytes,
-        &stats.reserved_bytes, &stats.active_bytes, &stats.inactive_split_bytes, &stats.requested_bytes})
+       {&stats.allocations, &stats.segments, &stats.active, &stats.inactive_split,
+        &stats.allocated_bytes, &stats.reserved_bytes, &stats.active_bytes,
+        &stats.inactive_split_bytes, &stats.requested_bytes})
     for (Counter& counter : *counters) fn(counter);
 }
 
@@ -47,7 +48,8 @@ void Counter::remove(int64_t amount) {
 }
 
 bool CachingAllocator::ByStreamThenSize::operator()(const Block* a, const Block* b) const {
-  return std::tuple(a->stream->id(), a->bytes, a->at) < std::tuple(b->stream->id(), b->bytes, b->at);
+  return std::tuple(a->stream->id(), a->bytes, a->at) <
+         std::tuple(b->stream->id(), b->bytes, b->at);
 }
 
 CachingAllocator::CachingAllocator(const AddressSpace& space, int device, size_t limit)
@@ -104,7 +106,8 @@ void CachingAllocator::free(void* at) {
 void CachingAllocator::record_use(void* at, Stream& stream) {
   std::lock_guard lock(mutex_);
   const auto found = allocated_.find(at);
-  if (found != allocated_.end() && found->second->stream != &stream) found->second->other_uses.insert(&stream);
+  if (found != allocated_.end() && found->second->stream != &stream)
+    found->second->other_uses.insert(&stream);
 }
 
 // The smallest free block of the stream that is large enough. A block that owns a large segment is not given to a

@@ -84,7 +84,7 @@ class CachingAllocator {
     Block* after = nullptr;
     size_t requested = 0;
     bool allocated = false;
-    int pending = 0;              // recordings that must pass before it can be reused
+    int pending = 0;  // recordings that must pass before it can be reused
     std::set<Stream*> other_uses{};
 
     bool is_split() const { return before || after; }

@@ -26,7 +26,8 @@ RecordingPtr record_on(Stream& stream) {
 }
 
 void make_wait(Stream& stream, RecordingPtr recording) {
-  if (recording && !recording->ready()) stream.enqueue([recording = std::move(recording)] { recording->wait(); });
+  if (recording && !recording->ready())
+    stream.enqueue([recording = std::move(recording)] { recording->wait(); });
 }
 
 void Event::record(Stream& stream) {

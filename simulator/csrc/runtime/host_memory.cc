@@ -35,13 +35,16 @@ size_t control_group_value(const std::string& name) {
 
 }  // namespace
 
-size_t total_host_memory() { return std::min(meminfo("MemTotal"), control_group_value("memory.max")); }
+size_t total_host_memory() {
+  return std::min(meminfo("MemTotal"), control_group_value("memory.max"));
+}
 
 size_t available_host_memory() {
   size_t available = meminfo("MemAvailable");
   const size_t limit = control_group_value("memory.max");
   const size_t used = control_group_value("memory.current");
-  if (limit != kUnlimited && used != kUnlimited) available = std::min(available, limit > used ? limit - used : 0);
+  if (limit != kUnlimited && used != kUnlimited)
+    available = std::min(available, limit > used ? limit - used : 0);
   return available;
 }
 

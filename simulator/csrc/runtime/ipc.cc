@@ -33,12 +33,15 @@ int open_descriptor_of(const ArenaToken& token) {
       "/proc/" + std::to_string(token.process) + "/fd/" + std::to_string(token.descriptor);
   struct stat status {};
   if (stat(path.c_str(), &status) != 0)
-    throw PeerUnreachable(system_error("sim: cannot look at the memory of process " + std::to_string(token.process) +
-                                       " (both processes must be of one user and see each other in /proc)"));
+    throw PeerUnreachable(
+        system_error("sim: cannot look at the memory of process " + std::to_string(token.process) +
+                     " (both processes must be of one user and see each other in /proc)"));
   if (!S_ISREG(status.st_mode) || status.st_uid != geteuid())
     throw std::invalid_argument("sim: the handle does not name device memory of this user");
   const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) throw PeerUnreachable(system_error("sim: cannot open the memory of process " + std::to_string(token.process)));
+  if (fd < 0)
+    throw PeerUnreachable(
+        system_error("sim: cannot open the memory of process " + std::to_string(token.process)));
   return fd;
 }
 
@@ -47,22 +50,28 @@ void check(int fd, const ArenaToken& token) {
   const int seals = fcntl(fd, F_GET_SEALS);
   struct stat status {};
   ArenaTrailer trailer{.magic = 0};
-  const bool right = seals >= 0 && (seals & kNeeded) == kNeeded && fstat(fd, &status) == 0 &&
-                     static_cast<uint64_t>(status.st_size) == token.bytes + kTrailerBytes &&
-                     pread(fd, &trailer, sizeof trailer, static_cast<off_t>(token.bytes)) == sizeof trailer &&
-                     trailer.magic == ArenaTrailer::kMagic && trailer.bytes == token.bytes &&
-                     trailer.nonce == token.nonce;
-  if (!right) throw std::invalid_argument("sim: what the handle names is not the memory it was made for");
+  const bool right =
+      seals >= 0 && (seals & kNeeded) == kNeeded && fstat(fd, &status) == 0 &&
+      static_cast<uint64_t>(status.st_size) == token.bytes + kTrailerBytes &&
+      pread(fd, &trailer, sizeof trailer, static_cast<off_t>(token.bytes)) == sizeof trailer &&
+      trailer.magic == ArenaTrailer::kMagic && trailer.bytes == token.bytes &&
+      trailer.nonce == token.nonce;
+  if (!right)
+    throw std::invalid_argument("sim: what the handle names is not the memory it was made for");
 }
 
 }  // namespace
 
 ArenaToken export_arena(const Arena& arena) {
-  return {.process = getpid(), .descriptor = arena.fd(), .bytes = arena.bytes(), .nonce = arena.nonce()};
+  return {.process = getpid(),
+          .descriptor = arena.fd(),
+          .bytes = arena.bytes(),
+          .nonce = arena.nonce()};
 }
 
 Mapping open_arena(const ArenaToken& token) {
-  if (token.magic != ArenaTrailer::kMagic) throw std::invalid_argument("sim: this handle was not made by a sim device");
+  if (token.magic != ArenaTrailer::kMagic)
+    throw std::invalid_argument("sim: this handle was not made by a sim device");
   const Descriptor fd(open_descriptor_of(token));
   check(fd.get(), token);
   void* at = mmap(nullptr, token.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);

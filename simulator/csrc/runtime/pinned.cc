@@ -25,7 +25,9 @@ void* PinnedMemory::allocate(size_t requested) {
     cached.pop_back();
   } else {
     at = std::aligned_alloc(kSmallest, bytes);
-    if (!at) throw OutOfMemory("sim: the host has no " + std::to_string(bytes) + " bytes left for pinned memory");
+    if (!at)
+      throw OutOfMemory("sim: the host has no " + std::to_string(bytes) +
+                        " bytes left for pinned memory");
     ++stats_.blocks;
     stats_.bytes += bytes;
   }

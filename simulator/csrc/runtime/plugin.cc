@@ -43,17 +43,20 @@ int guarded(Body body) {
 void* kernel_address(int device, hcd_ref ref, size_t bytes) {
   Runtime& runtime = Runtime::get();
   const auto* at = static_cast<const std::byte*>(ref.base) + ref.offset;
-  const bool held = bytes == 0 || runtime.device(device).memory().with_arena(
-                                      at, bytes, [](const Arena* arena) { return arena != nullptr; });
-  if (!held) throw std::invalid_argument("sim: the range is not memory of device " + std::to_string(device));
+  const bool held =
+      bytes == 0 || runtime.device(device).memory().with_arena(
+                        at, bytes, [](const Arena* arena) { return arena != nullptr; });
+  if (!held)
+    throw std::invalid_argument("sim: the range is not memory of device " + std::to_string(device));
   return runtime.space().to_kernel(at);
 }
 
 Stream* stream_of(int device, hcd_stream stream) {
   auto* found = reinterpret_cast<Stream*>(stream);
   if (found && found->device() != device)
-    throw std::invalid_argument("sim: the stream belongs to device " + std::to_string(found->device()) +
-                                ", not to device " + std::to_string(device));
+    throw std::invalid_argument("sim: the stream belongs to device " +
+                                std::to_string(found->device()) + ", not to device " +
+                                std::to_string(device));
   return found;
 }
 
@@ -105,7 +108,8 @@ int device_info(int device, hcd_device_info* out) {
 
 int stream_from_torch(int device, int64_t stream_id, void* native, hcd_stream* out) {
   return guarded([&] {
-    Stream* found = native ? static_cast<Stream*>(native) : Runtime::get().device(device).stream(stream_id);
+    Stream* found =
+        native ? static_cast<Stream*>(native) : Runtime::get().device(device).stream(stream_id);
     if (!found)
       throw std::invalid_argument("sim: device " + std::to_string(device) + " has no stream " +
                                   std::to_string(stream_id));
@@ -125,11 +129,13 @@ int stream_sync(int device, hcd_stream stream) {
 }
 
 int copy_d2h(int device, void* host, hcd_ref from, size_t bytes, hcd_stream stream) {
-  return guarded([&] { return copy(device, stream, host, kernel_address(device, from, bytes), bytes); });
+  return guarded(
+      [&] { return copy(device, stream, host, kernel_address(device, from, bytes), bytes); });
 }
 
 int copy_h2d(int device, hcd_ref to, const void* host, size_t bytes, hcd_stream stream) {
-  return guarded([&] { return copy(device, stream, kernel_address(device, to, bytes), host, bytes); });
+  return guarded(
+      [&] { return copy(device, stream, kernel_address(device, to, bytes), host, bytes); });
 }
 
 int map(int device, hcd_ref ref, size_t bytes, void** host) {
@@ -153,15 +159,19 @@ void wait_until_at_least(const volatile uint64_t* word, uint64_t value) {
   }
 }
 
-int stream_wait_value(int device, hcd_stream stream, const volatile uint64_t* word, uint64_t value) {
+int stream_wait_value(int device, hcd_stream stream, const volatile uint64_t* word,
+                      uint64_t value) {
   return guarded([&] {
-    return stream_or_throw(device, stream).enqueue([=] { wait_until_at_least(word, value); }), HCD_OK;
+    return stream_or_throw(device, stream).enqueue([=] { wait_until_at_least(word, value); }),
+           HCD_OK;
   });
 }
 
 int stream_write_value(int device, hcd_stream stream, volatile uint64_t* word, uint64_t value) {
   return guarded([&] {
-    const auto store = [=] { __atomic_store_n(const_cast<uint64_t*>(word), value, __ATOMIC_RELEASE); };
+    const auto store = [=] {
+      __atomic_store_n(const_cast<uint64_t*>(word), value, __ATOMIC_RELEASE);
+    };
     return stream_or_throw(device, stream).enqueue_or_run(store), HCD_OK;
   });
 }
@@ -172,7 +182,9 @@ int ipc_export(int device, hcd_ref ref, size_t bytes, hcd_ipc_handle* handle, ui
   return guarded([&] {
     const auto* at = static_cast<const std::byte*>(ref.base) + ref.offset;
     return Runtime::get().device(device).memory().with_arena(at, bytes, [&](const Arena* arena) {
-      if (!arena) throw std::invalid_argument("sim: the range is not memory of device " + std::to_string(device));
+      if (!arena)
+        throw std::invalid_argument("sim: the range is not memory of device " +
+                                    std::to_string(device));
       const ArenaToken token = export_arena(*arena);
       *handle = {};
       std::memcpy(handle->bytes, &token, sizeof token);
@@ -205,7 +217,8 @@ int ipc_close(int, void* host) {
   return guarded([&] {
     std::lock_guard lock(opened_mutex);
     const auto found = opened().find(host);
-    if (found == opened().end()) throw std::invalid_argument("sim: this is no open mapping of a peer's memory");
+    if (found == opened().end())
+      throw std::invalid_argument("sim: this is no open mapping of a peer's memory");
     close_arena({found->first, found->second});
     opened().erase(found);
     return HCD_OK;

@@ -26,8 +26,8 @@ size_t number_from_environment(const char* name, size_t fallback, size_t most) {
   char* end = nullptr;
   const unsigned long long value = std::strtoull(text, &end, 10);
   if (*end || value < 1 || value > most)
-    throw std::invalid_argument(std::string(name) + "=" + text + " must be a whole number from 1 to " +
-                                std::to_string(most));
+    throw std::invalid_argument(std::string(name) + "=" + text +
+                                " must be a whole number from 1 to " + std::to_string(most));
   return value;
 }
 
@@ -46,7 +46,8 @@ bool Runtime::forked_away() { return is_forked_away; }
 Runtime& Runtime::get() {
   if (is_forked_away)
     throw ForkedAway(
-        "sim: this process was forked after its parent had used a sim device, which cannot be used here. Use the "
+        "sim: this process was forked after its parent had used a sim device, which cannot be used "
+        "here. Use the "
         "'spawn' start method, or fork before the first use");
   static Runtime& runtime = *new Runtime();
   return runtime;
@@ -62,8 +63,9 @@ Runtime::Runtime() : space_(device_count()) {
 
 Device& Runtime::device(int index) {
   if (index < 0 || index >= static_cast<int>(devices_.size()))
-    throw std::invalid_argument("sim: there is no device " + std::to_string(index) + ", only 0 to " +
-                                std::to_string(devices_.size() - 1) + " (TORCH_SIM_DEVICES sets how many)");
+    throw std::invalid_argument("sim: there is no device " + std::to_string(index) +
+                                ", only 0 to " + std::to_string(devices_.size() - 1) +
+                                " (TORCH_SIM_DEVICES sets how many)");
   return *devices_[index];
 }
 
@@ -71,8 +73,9 @@ int current_device() { return this_device; }
 
 void set_current_device(int index) {
   if (index < 0 || index >= Runtime::device_count())
-    throw std::invalid_argument("sim: there is no device " + std::to_string(index) + ", only 0 to " +
-                                std::to_string(Runtime::device_count() - 1) + " (TORCH_SIM_DEVICES sets how many)");
+    throw std::invalid_argument("sim: there is no device " + std::to_string(index) +
+                                ", only 0 to " + std::to_string(Runtime::device_count() - 1) +
+                                " (TORCH_SIM_DEVICES sets how many)");
   this_device = index;
 }
 

@@ -48,8 +48,8 @@ void Stream::stop_all() { stopped = true; }
 
 void Stream::enqueue(Work work) {
   std::lock_guard lock(mutex_);
-  queue_.push_back({tickets_++, std::move(work)});
   if (!has_worker_) start_worker();
+  queue_.push_back({tickets_++, std::move(work)});
   worker_wakes_.notify_one();
 }
 
@@ -130,7 +130,8 @@ void Stream::start_worker() {
 }
 
 void Stream::work_until_idle() {
-  pthread_setname_np(pthread_self(), ("sim" + std::to_string(device_) + "." + std::to_string(id_)).c_str());
+  pthread_setname_np(pthread_self(),
+                     ("sim" + std::to_string(device_) + "." + std::to_string(id_)).c_str());
   MarkDoing mark(this);
   std::unique_lock lock(mutex_);
   for (;;) {
@@ -138,7 +139,9 @@ void Stream::work_until_idle() {
       lock.unlock();
       for (int look = 0; look < kLooks && idle(); ++look) sched_yield();
       lock.lock();
-      if (!worker_wakes_.wait_for(lock, kWorkerStays, [&] { return next_is_queued(); }) && queue_.empty()) break;
+      if (!worker_wakes_.wait_for(lock, kWorkerStays, [&] { return next_is_queued(); }) &&
+          queue_.empty())
+        break;
       if (!next_is_queued()) continue;
     }
     if (stopped) worker_wakes_.wait(lock, [] { return false; });

@@ -38,7 +38,9 @@ class Stream {
   void run(const Work& work);
 
   // True if everything queued so far is done.
-  bool idle() const { return turn_.load(std::memory_order_acquire) == tickets_.load(std::memory_order_relaxed); }
+  bool idle() const {
+    return turn_.load(std::memory_order_acquire) == tickets_.load(std::memory_order_relaxed);
+  }
   // Blocks until everything queued so far is done. Throws the first error of queued work that nobody was told of yet.
   void synchronize();
 
