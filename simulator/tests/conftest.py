@@ -2,6 +2,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import threading
 
 import pytest
 import torch
@@ -20,6 +21,33 @@ def clean_device():
         torch.sim.synchronize(index)
         torch.sim.set_stream(torch.sim.default_stream(index))
     torch.sim.set_device(0)
+
+
+class Gate:
+    """Work that holds up a stream until the test lets it go. What returns while the gate is closed has not waited for it."""
+
+    def __init__(self):
+        self._opened = threading.Event()
+
+    def close(self, stream=None):
+        torch.sim.launch_host_func(stream or torch.sim.current_stream(), self._opened.wait)
+
+    def open(self):
+        self._opened.set()
+
+
+@pytest.fixture
+def gate():
+    made = Gate()
+    yield made
+    made.open()
+
+
+@pytest.fixture
+def second_gate():
+    made = Gate()
+    yield made
+    made.open()
 
 
 @pytest.fixture
