@@ -38,7 +38,7 @@ cpp() {
   fi
   cmake --build --preset "$preset" || return 1
   # Two at a time at least: many tests wait more than they compute.
-  ctest --preset "$preset" --parallel "$CMAKE_BUILD_PARALLEL_LEVEL" --timeout 300 --no-tests=error --progress
+  ctest --preset "$preset" --parallel "$CMAKE_BUILD_PARALLEL_LEVEL" --no-tests=error
 }
 
 # One run for each folder: two of them may have files of the same name.
