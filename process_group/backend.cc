@@ -148,7 +148,17 @@ Backend::WorkPtr Backend::recvAnysource(Tensors& tensors, int tag) {
 }
 
 Backend::WorkPtr Backend::barrier(const c10d::BarrierOptions& options) {
-  return issue("barrier", [&] { return hccl_like::barrier(options); });
+  return issue("barrier", [&] { return hccl_like::barrier(options, barrier_device(options)); });
+}
+
+// torch does not always say which device a barrier is about. It is about one that the user named or this group has
+// used, never about one that would have to be guessed and opened.
+c10::Device Backend::barrier_device(const c10d::BarrierOptions& options) const {
+  if (options.device) return *options.device;
+  if (!options.device_ids.empty()) {
+    return {c10::kPrivateUse1, static_cast<c10::DeviceIndex>(options.device_ids.front())};
+  }
+  return issuer_.accelerator().value_or(c10::Device(c10::kCPU));
 }
 
 void Backend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {

@@ -88,6 +88,7 @@ class Backend final : public c10d::Backend {
   std::shared_ptr<Communicator> communicator() const { return issuer_.communicator(); }
 
  private:
+  c10::Device barrier_device(const c10d::BarrierOptions& options) const;
   Place place() const { return {rank_, size_}; }
   // Makes the call and issues it; its errors become torch's.
   template <class Make>

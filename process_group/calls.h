@@ -63,6 +63,7 @@ Issue all_to_all_single(const at::Tensor& output, const at::Tensor& input, std::
 Issue send(const Tensors& tensors, int to, int tag, Place place);
 // `from` may be kAnySource.
 Issue receive(const Tensors& tensors, int from, int tag, Place place);
-Issue barrier(const c10d::BarrierOptions& options);
+// Waits for what is queued on `device` too.
+Issue barrier(const c10d::BarrierOptions& options, c10::Device device);
 
 }  // namespace hccl_like

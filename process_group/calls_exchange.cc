@@ -105,9 +105,9 @@ Issue receive(const Tensors& tensors, int from, int tag, Place place) {
   return message(Collective::kRecv, "hccl-like:recv", c10d::OpType::RECV, tensors, from, tag, place);
 }
 
-Issue barrier(const c10d::BarrierOptions& options) {
+Issue barrier(const c10d::BarrierOptions& options, c10::Device device) {
   return {.description = {"hccl-like:barrier", c10d::OpType::BARRIER, {}, {}},
-          .device = options.device.value_or(c10::Device(c10::kCPU)),
+          .device = device,
           .requests = {Request{.collective = Collective::kBarrier}},
           .timeout = options.timeout,
           .async = options.asyncOp,

@@ -58,6 +58,11 @@ std::shared_ptr<Session> Issuer::session() const {
   return session_;
 }
 
+std::optional<c10::Device> Issuer::accelerator() const {
+  std::lock_guard lock(mutex_);
+  return accelerator_;
+}
+
 Issuer::Group Issuer::group() const {
   std::lock_guard lock(mutex_);
   if (!session_) throw_misuse("this process group was destroyed; make a new one");
@@ -86,6 +91,10 @@ c10::intrusive_ptr<Work> Issuer::start(Issue issue, c10::intrusive_ptr<Work> wor
   reap();
   issue.device = with_index(issue.device);
   const DeviceAccess& access = group.session->devices().access(issue.device);
+  if (!access.is_host()) {
+    std::lock_guard lock(mutex_);
+    accelerator_ = issue.device;
+  }
   if (!work) work = make_work(issue, group);
   if (issue.blocking) work->set_blocking();
   if (access.stream_ordered()) {

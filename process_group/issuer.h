@@ -36,6 +36,9 @@ class Issuer {
   void begin_block();
   c10::intrusive_ptr<Work> end_block();
 
+  // The accelerator that the last call on one was about, if there was any.
+  std::optional<c10::Device> accelerator() const;
+
   // Null after close().
   std::shared_ptr<Communicator> communicator() const;
   std::shared_ptr<Session> session() const;
@@ -82,6 +85,7 @@ class Issuer {
   std::list<std::shared_ptr<Pending>> pending_;  // asynchronous calls that may not be over
   std::map<c10::DeviceIndex, Streams> streams_;
   std::optional<Block> block_;
+  std::optional<c10::Device> accelerator_;
 };
 
 }  // namespace hccl_like
