@@ -105,9 +105,9 @@ at::Tensor Lending::take(const at::Tensor& result, int device) {
     if (loan.lent.is_same(result)) return loan.original;
   for (const at::Tensor& bystander : bystanders_)
     if (bystander.is_same(result)) return result;
-  TORCH_CHECK(result.layout() == at::kStrided,
-              "sim: only strided tensors are supported, and this operator's result is ",
-              result.layout());
+  TORCH_CHECK(result.layout() == at::kStrided && !result.is_quantized(),
+              "sim: sparse and quantised tensors are not supported, and this operator's result is ",
+              result.toString());
   if (const Store* store = find_lent(result.storage()))
     return over(store->original, result, c10::DispatchKey::PrivateUse1, true);
   c10::Storage owned = take_storage(result.storage(), device);

@@ -59,6 +59,7 @@ Stream::Work in_interpreter(py::function function) {
 constexpr auto kAutogradNeeds = std::chrono::milliseconds(20);
 
 void stop_streams_at_exit() {
+  if (Runtime::forked_away()) return;  // nothing runs here
   Stream::stop_all();
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(2);
   while (functions_running > 0 && std::chrono::steady_clock::now() < deadline)
