@@ -32,10 +32,10 @@ EVALUATE_EVERY = 2  # epochs
 
 # How far the losses of a run may lie from those of one process. Two ranks add up a gradient in another order than one:
 # each sums its half of the batch, then the halves are added. In float32 that changes the last bits; training magnifies
-# them, to some 1e-5 at the end. With bf16 autocast every rank rounds its own part of a weight's gradient to 8 bits before
-# the parts are added in float32, so single gradients differ by about 2^-9 of their size and the losses of single steps
-# by a few hundredths. That is noise, and noise has no preferred sign, so the mean over all steps is held to less: a wrong
-# scale of the gradient or a wrong batch shows there. The bounds leave room for other processors' kernels.
+# them, to some 1e-5 at the end. With bf16 autocast every rank rounds its own part of a weight's gradient to 8 bits
+# before the parts are added in float32, so single gradients differ by about 2^-9 of their size and the losses of single
+# steps by a few hundredths. That is noise, and noise has no preferred sign, so the mean over all steps is held to less:
+# a wrong scale of the gradient or a wrong batch shows there. The bounds leave room for other processors' kernels.
 TOLERANCE = {"float32": 1e-3, "bfloat16": 0.1}
 MEAN_TOLERANCE = {"float32": 1e-4, "bfloat16": 0.01}
 

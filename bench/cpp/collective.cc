@@ -72,20 +72,28 @@ std::vector<Call> Buffers::calls() const {
   const auto ranks = static_cast<size_t>(row_.ranks);
   const auto me = static_cast<size_t>(row_.rank);
   const bool root = row_.rank == row_.root;
-  Call call{.collective = shape_.collective, .type = row_.type, .op = row_.op, .factor = kFactor,
+  Call call{.collective = shape_.collective,
+            .type = row_.type,
+            .op = row_.op,
+            .factor = kFactor,
             .root = std::max(row_.root, 0)};
   const Region send = region(send_), receive = region(receive_);
-  const auto single = [&](Region part) { return Layout::single(std::span(&part, 1), me, element_); };
+  const auto single = [&](Region part) {
+    return Layout::single(std::span(&part, 1), me, element_);
+  };
   switch (shape_.collective) {
-    case Collective::kBarrier: return {call};
+    case Collective::kBarrier:
+      return {call};
     case Collective::kAllGather:
     case Collective::kGather:
       call.input = single(send);
-      if (shape_.collective == Collective::kAllGather || root) call.output = Layout::even(receive, ranks, element_);
+      if (shape_.collective == Collective::kAllGather || root)
+        call.output = Layout::even(receive, ranks, element_);
       return {call};
     case Collective::kReduceScatter:
     case Collective::kScatter:
-      if (shape_.collective == Collective::kReduceScatter || root) call.input = Layout::even(send, ranks, element_);
+      if (shape_.collective == Collective::kReduceScatter || root)
+        call.input = Layout::even(send, ranks, element_);
       call.output = single(receive);
       return {call};
     case Collective::kAllToAll:
@@ -118,14 +126,17 @@ void Buffers::prepare(int salt) {
 size_t Buffers::count_wrong(int salt) const {
   if (shape_.collective == Collective::kBarrier) return 0;
   const auto& [rank, ranks, count, type, op, root] = row_;
-  const bool at_root_only = shape_.collective == Collective::kReduce || shape_.collective == Collective::kGather;
+  const bool at_root_only =
+      shape_.collective == Collective::kReduce || shape_.collective == Collective::kGather;
   if (at_root_only && rank != root) return 0;
   std::vector<std::byte> expected(receive_.size());
-  const size_t first = shape_.send_shares ? static_cast<size_t>(rank) * count : 0;  // my share of each sender's buffer
+  const size_t first = shape_.send_shares ? static_cast<size_t>(rank) * count
+                                          : 0;  // my share of each sender's buffer
   if (shape_.reduces) {
     fill_reduced(expected, type, op, ranks, salt, first);
   } else if (shape_.receive_shares) {
-    for (int from = 0; from < ranks; ++from) fill_from(share(expected, from), type, op, from, ranks, salt, first);
+    for (int from = 0; from < ranks; ++from)
+      fill_from(share(expected, from), type, op, from, ranks, salt, first);
   } else {
     const int from = shape_.rooted ? root : (rank + ranks - 1) % ranks;
     fill_from(expected, type, op, from, ranks, salt, first);

@@ -22,7 +22,7 @@ struct Shape {
   bool receive_shares;
   bool reduces;
   bool rooted;
-  bool in_place;                 // has that form besides the one out of place
+  bool in_place;  // has that form besides the one out of place
   double (*factor)(int ranks);
 
   bool shared() const { return send_shares || receive_shares; }

@@ -12,11 +12,17 @@ TEST(Shape, GivesTheBusBandwidthFactorsOfNcclTests) {
   EXPECT_DOUBLE_EQ(shape("all_reduce").factor(4), 1.5);
   for (const char* name : {"all_gather", "reduce_scatter", "alltoall", "gather", "scatter"})
     EXPECT_DOUBLE_EQ(shape(name).factor(4), 0.75) << name;
-  for (const char* name : {"broadcast", "reduce", "sendrecv"}) EXPECT_DOUBLE_EQ(shape(name).factor(4), 1.0) << name;
+  for (const char* name : {"broadcast", "reduce", "sendrecv"})
+    EXPECT_DOUBLE_EQ(shape(name).factor(4), 1.0) << name;
 }
 
 TEST(Buffers, InPlaceAreThePartsThatTorchUses) {
-  const Case row{.rank = 1, .ranks = 3, .count = 5, .type = DataType::kFloat32, .op = ReduceOp::kSum, .root = 1};
+  const Case row{.rank = 1,
+                 .ranks = 3,
+                 .count = 5,
+                 .type = DataType::kFloat32,
+                 .op = ReduceOp::kSum,
+                 .root = 1};
   const Buffers gathered(shape("all_gather"), row, true);
   EXPECT_EQ(gathered.send().data(), gathered.receive().data() + 20);
   EXPECT_EQ(gathered.receive().size(), 60u);
@@ -27,13 +33,19 @@ TEST(Buffers, InPlaceAreThePartsThatTorchUses) {
 }
 
 TEST(Buffers, OutOfPlaceAreApart) {
-  const Case row{.rank = 0, .ranks = 2, .count = 7, .type = DataType::kInt8, .op = ReduceOp::kSum, .root = -1};
+  const Case row{
+      .rank = 0, .ranks = 2, .count = 7, .type = DataType::kInt8, .op = ReduceOp::kSum, .root = -1};
   const Buffers buffers(shape("all_reduce"), row, false);
   EXPECT_NE(buffers.receive().data(), buffers.send().data());
 }
 
 TEST(Buffers, NoticeAResultThatNeverCame) {
-  const Case row{.rank = 0, .ranks = 2, .count = 100, .type = DataType::kFloat32, .op = ReduceOp::kSum, .root = -1};
+  const Case row{.rank = 0,
+                 .ranks = 2,
+                 .count = 100,
+                 .type = DataType::kFloat32,
+                 .op = ReduceOp::kSum,
+                 .root = -1};
   for (const char* name : {"all_reduce", "all_gather", "reduce_scatter", "alltoall", "sendrecv"}) {
     Buffers buffers(shape(name), row, false);
     buffers.prepare(0);
@@ -67,9 +79,14 @@ TEST(Table, NumbersKeepAsManyDecimalsAsFit) {
 
 TEST(Table, AlignsTheHeaderWithTheRows) {
   const Block block{.time_us = 12.5, .p99_us = 20, .algbw = 1.5, .busbw = 1.5, .wrong = 0};
-  const std::string row = to_string(
-      Row{.size = 8, .count = 2, .type = "float", .op = "sum", .out_of_place = block, .in_place = block, .foreign = 0.25},
-      true);
+  const std::string row = to_string(Row{.size = 8,
+                                        .count = 2,
+                                        .type = "float",
+                                        .op = "sum",
+                                        .out_of_place = block,
+                                        .in_place = block,
+                                        .foreign = 0.25},
+                                    true);
   const std::string header = table_header();
   const std::string names = header.substr(header.find("#       size"));
   EXPECT_EQ(row.size(), names.find('\n'));

@@ -1,8 +1,8 @@
 #pragma once
 // Inputs whose reduction is exact in every order of summation, so that a result is either right or wrong.
 //
-// A value depends on the rank, the position and a salt. It repeats with a prime period, so that a chunk put in the wrong
-// place is noticed, and another salt gives other values, so that a stale result is noticed.
+// A value depends on the rank, the position and a salt. It repeats with a prime period, so that a chunk put in the
+// wrong place is noticed, and another salt gives other values, so that a stale result is noticed.
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -17,12 +17,15 @@ inline constexpr double kFactor = 2.0;  // of mulsum
 void fill(std::span<std::byte> into, DataType type, ReduceOp op, int rank, int ranks, int salt);
 
 // Fills `into` with elements [first, ...) of what all ranks' contributions reduce to.
-void fill_reduced(std::span<std::byte> into, DataType type, ReduceOp op, int ranks, int salt, size_t first = 0);
+void fill_reduced(std::span<std::byte> into, DataType type, ReduceOp op, int ranks, int salt,
+                  size_t first = 0);
 // The same for elements [first, ...) of one rank's contribution.
-void fill_from(std::span<std::byte> into, DataType type, ReduceOp op, int rank, int ranks, int salt, size_t first);
+void fill_from(std::span<std::byte> into, DataType type, ReduceOp op, int rank, int ranks, int salt,
+               size_t first);
 
 // How many elements differ. `averaged`: floats may be one rounding off, because an average over a number of ranks that
 // is no power of two may be a multiplication by 1/ranks.
-size_t count_wrong(std::span<const std::byte> got, std::span<const std::byte> expected, DataType type, bool averaged);
+size_t count_wrong(std::span<const std::byte> got, std::span<const std::byte> expected,
+                   DataType type, bool averaged);
 
 }  // namespace hccl_like::bench

@@ -50,16 +50,18 @@ TEST(Inputs, AreReducedExactlyInEitherOrderForEveryTypeAndOperation) {
         if (!reduction(type.type, op.op).valid()) continue;
         const bool averaged = op.op == ReduceOp::kAvg && (ranks & (ranks - 1)) != 0;
         for (const bool backwards : {false, true})
-          EXPECT_EQ(count_wrong(reduce(type.type, op.op, ranks, backwards), expected(type.type, op.op, ranks),
-                                type.type, averaged),
+          EXPECT_EQ(count_wrong(reduce(type.type, op.op, ranks, backwards),
+                                expected(type.type, op.op, ranks), type.type, averaged),
                     0u)
               << type.name << " " << op.name << " on " << ranks << (backwards ? " backwards" : "");
       }
 }
 
 TEST(Inputs, DifferBetweenRanksAndBetweenSalts) {
-  EXPECT_NE(input(DataType::kFloat32, ReduceOp::kSum, 0, 2), input(DataType::kFloat32, ReduceOp::kSum, 1, 2));
-  EXPECT_NE(input(DataType::kFloat32, ReduceOp::kSum, 0, 2, 0), input(DataType::kFloat32, ReduceOp::kSum, 0, 2, 1));
+  EXPECT_NE(input(DataType::kFloat32, ReduceOp::kSum, 0, 2),
+            input(DataType::kFloat32, ReduceOp::kSum, 1, 2));
+  EXPECT_NE(input(DataType::kFloat32, ReduceOp::kSum, 0, 2, 0),
+            input(DataType::kFloat32, ReduceOp::kSum, 0, 2, 1));
 }
 
 TEST(Inputs, AreSmallWholeNumbers) {

@@ -19,7 +19,10 @@ using Clock = std::chrono::steady_clock;
 class Runner {
  public:
   Runner(Communicator& communicator, Buffers& buffers, const Options& options)
-      : communicator_(communicator), buffers_(buffers), options_(options), calls_(buffers.calls()) {}
+      : communicator_(communicator),
+        buffers_(buffers),
+        options_(options),
+        calls_(buffers.calls()) {}
 
   void run(int times) {
     // The common case is the one that a blocking caller takes: nothing is kept, nobody else is woken.
@@ -38,7 +41,8 @@ class Runner {
   double time(int iterations) {
     if (options_.dirty) {
       buffers_.rewrite();
-      communicator_.run({.collective = Collective::kBarrier});  // or the slower writer's time would count, too
+      communicator_.run(
+          {.collective = Collective::kBarrier});  // or the slower writer's time would count, too
     }
     const auto begin = Clock::now();
     run(iterations * options_.aggregated);
@@ -71,7 +75,8 @@ Timing measure(Communicator& communicator, Buffers& buffers, const Options& opti
 
   std::vector<double> times;
   if (options.blocking == 0) times.push_back(runner.time(options.iterations));
-  for (int i = 0; options.blocking == 1 && i < options.iterations; ++i) times.push_back(runner.time(1));
+  for (int i = 0; options.blocking == 1 && i < options.iterations; ++i)
+    times.push_back(runner.time(1));
   std::ranges::sort(times);
   const size_t n = times.size();
   timing.median_us = (times[(n - 1) / 2] + times[n / 2]) / 2;

@@ -8,25 +8,34 @@
 namespace hccl_like::bench {
 
 const std::vector<NamedType> kTypes{
-    {"int8", DataType::kInt8},           {"uint8", DataType::kUInt8},
-    {"int16", DataType::kInt16},         {"uint16", DataType::kUInt16},
-    {"int32", DataType::kInt32},         {"uint32", DataType::kUInt32},
-    {"int64", DataType::kInt64},         {"uint64", DataType::kUInt64},
-    {"half", DataType::kFloat16},        {"float", DataType::kFloat32},
-    {"double", DataType::kFloat64},      {"bfloat16", DataType::kBFloat16},
-    {"f8e4m3", DataType::kFloat8E4M3FN}, {"f8e5m2", DataType::kFloat8E5M2},
-    {"bool", DataType::kBool},           {"complex64", DataType::kComplex64},
+    {"int8", DataType::kInt8},
+    {"uint8", DataType::kUInt8},
+    {"int16", DataType::kInt16},
+    {"uint16", DataType::kUInt16},
+    {"int32", DataType::kInt32},
+    {"uint32", DataType::kUInt32},
+    {"int64", DataType::kInt64},
+    {"uint64", DataType::kUInt64},
+    {"half", DataType::kFloat16},
+    {"float", DataType::kFloat32},
+    {"double", DataType::kFloat64},
+    {"bfloat16", DataType::kBFloat16},
+    {"f8e4m3", DataType::kFloat8E4M3FN},
+    {"f8e5m2", DataType::kFloat8E5M2},
+    {"bool", DataType::kBool},
+    {"complex64", DataType::kComplex64},
     {"complex128", DataType::kComplex128},
 };
 
 const std::vector<NamedOp> kOps{
-    {"sum", ReduceOp::kSum},      {"prod", ReduceOp::kProduct},     {"max", ReduceOp::kMax},
-    {"min", ReduceOp::kMin},      {"avg", ReduceOp::kAvg},          {"band", ReduceOp::kBitAnd},
-    {"bor", ReduceOp::kBitOr},    {"bxor", ReduceOp::kBitXor},      {"mulsum", ReduceOp::kPreMulSum},
+    {"sum", ReduceOp::kSum},   {"prod", ReduceOp::kProduct}, {"max", ReduceOp::kMax},
+    {"min", ReduceOp::kMin},   {"avg", ReduceOp::kAvg},      {"band", ReduceOp::kBitAnd},
+    {"bor", ReduceOp::kBitOr}, {"bxor", ReduceOp::kBitXor},  {"mulsum", ReduceOp::kPreMulSum},
 };
 
-const std::vector<std::string> kCollectiveNames{"all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast",
-                                                "reduce",     "gather",     "scatter",        "sendrecv", "barrier"};
+const std::vector<std::string> kCollectiveNames{
+    "all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast",
+    "reduce",     "gather",     "scatter",        "sendrecv", "barrier"};
 
 namespace {
 
@@ -73,13 +82,15 @@ uint64_t parse_size(std::string text) {
       break;
     }
   uint64_t unit = 1;
-  for (const auto& [letter, bytes] : {std::pair{'K', 1ULL << 10}, std::pair{'M', 1ULL << 20}, std::pair{'G', 1ULL << 30}})
+  for (const auto& [letter, bytes] :
+       {std::pair{'K', 1ULL << 10}, std::pair{'M', 1ULL << 20}, std::pair{'G', 1ULL << 30}})
     if (!upper.empty() && upper.back() == letter) {
       unit = bytes;
       upper.pop_back();
       break;
     }
-  if (upper.empty() || upper.size() > 15 || !std::ranges::all_of(upper, [](unsigned char c) { return std::isdigit(c); }))
+  if (upper.empty() || upper.size() > 15 ||
+      !std::ranges::all_of(upper, [](unsigned char c) { return std::isdigit(c); }))
     throw std::invalid_argument("'" + text + "' is no size: write 8, 64K, 16M or 1G");
   return std::stoull(upper) * unit;
 }
@@ -87,26 +98,37 @@ uint64_t parse_size(std::string text) {
 std::optional<Options> parse(int argc, char** argv, int* exit_code) {
   Options o;
   o.collective = own_collective(argv[0]);
-  CLI::App app("Collectives between processes of this host, measured as nccl-tests does, without Python.");
+  CLI::App app(
+      "Collectives between processes of this host, measured as nccl-tests does, without Python.");
   if (o.collective.empty())
-    app.add_option("collective", o.collective, "what to measure")->required()->check(CLI::IsMember(kCollectiveNames));
+    app.add_option("collective", o.collective, "what to measure")
+        ->required()
+        ->check(CLI::IsMember(kCollectiveNames));
   app.add_option("-g,--nproc", o.ranks, "ranks to start (2)")->check(CLI::Range(1, 1024));
   app.add_option("-b,--minbytes", o.min_bytes, "smallest size (8)")->transform(as_bytes);
   app.add_option("-e,--maxbytes", o.max_bytes, "largest size (64M)")->transform(as_bytes);
-  app.add_option("-i,--stepbytes", o.step_bytes, "add this much from row to row, instead of -f")->transform(as_bytes);
-  app.add_option("-f,--stepfactor", o.step_factor, "multiply by this from row to row (8)")->check(CLI::Range(2, 1 << 30));
+  app.add_option("-i,--stepbytes", o.step_bytes, "add this much from row to row, instead of -f")
+      ->transform(as_bytes);
+  app.add_option("-f,--stepfactor", o.step_factor, "multiply by this from row to row (8)")
+      ->check(CLI::Range(2, 1 << 30));
   app.add_option("-n,--iters", o.iterations, "timed iterations (20)")->check(CLI::PositiveNumber);
-  app.add_option("-w,--warmup_iters", o.warmup, "untimed iterations before them (5)")->check(CLI::NonNegativeNumber);
-  app.add_option("-m,--agg_iters", o.aggregated, "operations outstanding together in an iteration (1)")
+  app.add_option("-w,--warmup_iters", o.warmup, "untimed iterations before them (5)")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("-m,--agg_iters", o.aggregated,
+                 "operations outstanding together in an iteration (1)")
       ->check(CLI::PositiveNumber);
-  app.add_option("-c,--check", o.checks, "check the results this many times per row, 0 for never (1)")
+  app.add_option("-c,--check", o.checks,
+                 "check the results this many times per row, 0 for never (1)")
       ->check(CLI::NonNegativeNumber);
   app.add_option("-o,--op", o.op, "reduction, or all (sum)")->check(CLI::IsMember(names(kOps)));
-  app.add_option("-d,--datatype", o.type, "element type, or all (float)")->check(CLI::IsMember(names(kTypes)));
+  app.add_option("-d,--datatype", o.type, "element type, or all (float)")
+      ->check(CLI::IsMember(names(kTypes)));
   app.add_option("-r,--root", o.root, "root of rooted collectives, or all (0)");
-  app.add_option("-a,--average", o.average, "time reported: 0 of rank 0, 1 average, 2 least, 3 greatest (1)")
+  app.add_option("-a,--average", o.average,
+                 "time reported: 0 of rank 0, 1 average, 2 least, 3 greatest (1)")
       ->check(CLI::Range(0, 3));
-  app.add_option("-z,--blocking", o.blocking, "1: wait after every iteration; 0: wait after all of them (1)")
+  app.add_option("-z,--blocking", o.blocking,
+                 "1: wait after every iteration; 0: wait after all of them (1)")
       ->check(CLI::Range(0, 1));
   app.add_option("-J,--json", o.json, "write everything to a JSON file");
   app.add_option("--csv", o.csv, "write the rows to a CSV file");
@@ -115,8 +137,8 @@ std::optional<Options> parse(int argc, char** argv, int* exit_code) {
   try {
     app.parse(argc, argv);
     if (o.min_bytes > o.max_bytes) throw CLI::ValidationError("-b is above -e");
-    if (o.root != "all" && (o.root.find_first_not_of("0123456789") != std::string::npos || o.root.empty() ||
-                            o.root.size() > 4 || std::stoi(o.root) >= o.ranks))
+    if (o.root != "all" && (o.root.find_first_not_of("0123456789") != std::string::npos ||
+                            o.root.empty() || o.root.size() > 4 || std::stoi(o.root) >= o.ranks))
       throw CLI::ValidationError("-r " + o.root + " is no rank of " + std::to_string(o.ranks));
   } catch (const CLI::ParseError& error) {
     *exit_code = app.exit(error);

@@ -75,7 +75,8 @@ class Benchmark {
         rank_(rank),
         store_(store),
         runtime_(Config::from_environment()),
-        communicator_(runtime_.create(store, rank, options.ranks, "bench", kTimeout, Deadline::after(kTimeout))) {}
+        communicator_(runtime_.create(store, rank, options.ranks, "bench", kTimeout,
+                                      Deadline::after(kTimeout))) {}
 
   int run() {
     const Machine machine = Machine::here();
@@ -117,13 +118,15 @@ class Benchmark {
     for (const NamedType& type : types(options_))
       for (const NamedOp& op : reductions)
         for (const int root : roots)
-          if (!shape_.reduces || reduction(type.type, op.op).valid()) found.push_back({type, op, root});
+          if (!shape_.reduces || reduction(type.type, op.op).valid())
+            found.push_back({type, op, root});
     return found;
   }
 
   Row measure_row(const NamedType& type, const NamedOp& op, int root, uint64_t bytes) {
     const uint64_t elements = bytes / size_of(type.type);
-    const uint64_t count = shape_.shared() ? elements / static_cast<uint64_t>(options_.ranks) : elements;
+    const uint64_t count =
+        shape_.shared() ? elements / static_cast<uint64_t>(options_.ranks) : elements;
     const Case row{rank_, options_.ranks, count, type.type, op.op, root};
     Report mine;
     const CpuTime before = CpuTime::now();
@@ -145,13 +148,19 @@ class Benchmark {
     }
     std::vector<Report> all{mine};
     for (int rank = 1; rank < options_.ranks; ++rank)
-      all.push_back(Report::parse(store_.get(prefix + std::to_string(rank), Deadline::after(kTimeout))));
+      all.push_back(
+          Report::parse(store_.get(prefix + std::to_string(rank), Deadline::after(kTimeout))));
     return all;
   }
 
-  Row combined(const Case& c, const NamedType& type, const NamedOp& op, const std::vector<Report>& all) const {
+  Row combined(const Case& c, const NamedType& type, const NamedOp& op,
+               const std::vector<Report>& all) const {
     const uint64_t elements = shape_.shared() ? c.count * static_cast<uint64_t>(c.ranks) : c.count;
-    Row row{.size = elements * size_of(c.type), .count = c.count, .type = type.name, .op = op.name, .root = c.root};
+    Row row{.size = elements * size_of(c.type),
+            .count = c.count,
+            .type = type.name,
+            .op = op.name,
+            .root = c.root};
     for (size_t form = 0; form < all[0].forms.size(); ++form) {
       std::vector<double> medians, p99s;
       Block block;
@@ -170,7 +179,8 @@ class Benchmark {
     double ours = 0;
     for (const Report& report : all) ours += report.load.own;
     constexpr double kTooShort = 0.1;  // seconds of all cores; the kernel counts in hundredths
-    if (load.capacity >= kTooShort) row.foreign = std::clamp((load.busy - ours) / load.capacity, 0.0, 1.0);
+    if (load.capacity >= kTooShort)
+      row.foreign = std::clamp((load.busy - ours) / load.capacity, 0.0, 1.0);
     return row;
   }
 
@@ -191,13 +201,12 @@ int main(int argc, char** argv) {
   int exit_code = 0;
   const auto options = bench::parse(argc, argv, &exit_code);
   if (!options) return exit_code;
-  const auto outcomes = run_ranks(
-      options->ranks,
-      [&](int rank, Store& store) {
-        if (options->pin) bench::pin(rank);
-        return bench::Benchmark(*options, rank, store).run();
-      },
-      {.timeout = bench::kLongest});
+  const auto outcomes = run_ranks(options->ranks,
+                                  [&](int rank, Store& store) {
+                                    if (options->pin) bench::pin(rank);
+                                    return bench::Benchmark(*options, rank, store).run();
+                                  },
+                                  {.timeout = bench::kLongest});
   if (all_ok(outcomes)) return 0;
   std::cerr << "failed: " << to_string(outcomes) << "\n";
   return 1;

@@ -11,8 +11,8 @@
 namespace hccl_like {
 namespace {
 
-constexpr size_t kCache = 128 << 10;   // three operands of this size lie in an ordinary L2
-constexpr size_t kMemory = 64 << 20;   // and these in no cache
+constexpr size_t kCache = 128 << 10;  // three operands of this size lie in an ordinary L2
+constexpr size_t kMemory = 64 << 20;  // and these in no cache
 
 std::vector<std::byte> operand(size_t bytes) { return std::vector<std::byte>(bytes, std::byte{1}); }
 
@@ -60,11 +60,15 @@ void add_all() {
         const Reduction kernels = reduction(type, op);
         // The average and the pre-multiplied sum combine as the sum does.
         if (!kernels.valid() || op == ReduceOp::kAvg || op == ReduceOp::kPreMulSum) continue;
-        const std::string what = std::string(name(op)) + "/" + std::string(name(type)) + "/" + place;
-        benchmark::RegisterBenchmark(("a=a+b/" + what).c_str(), combine_into_first, kernels.combine, type, bytes);
+        const std::string what =
+            std::string(name(op)) + "/" + std::string(name(type)) + "/" + place;
+        benchmark::RegisterBenchmark(("a=a+b/" + what).c_str(), combine_into_first, kernels.combine,
+                                     type, bytes);
         if (op != ReduceOp::kSum) continue;
-        benchmark::RegisterBenchmark(("c=a+b/" + what).c_str(), combine_elsewhere, kernels.combine, type, bytes);
-        benchmark::RegisterBenchmark(("e=a+b+c+d/" + what).c_str(), combine_four, kernels.combine_many, type, bytes);
+        benchmark::RegisterBenchmark(("c=a+b/" + what).c_str(), combine_elsewhere, kernels.combine,
+                                     type, bytes);
+        benchmark::RegisterBenchmark(("e=a+b+c+d/" + what).c_str(), combine_four,
+                                     kernels.combine_many, type, bytes);
       }
 }
 

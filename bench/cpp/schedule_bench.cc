@@ -25,10 +25,13 @@ void make_schedule(benchmark::State& state, const Algorithm* algorithm) {
 }
 
 void add_all() {
-  for (const Collective collective : {Collective::kAllReduce, Collective::kAllGather, Collective::kAllToAll})
+  for (const Collective collective :
+       {Collective::kAllReduce, Collective::kAllGather, Collective::kAllToAll})
     for (const Algorithm& algorithm : algorithms(collective)) {
-      const std::string what = "make/" + std::string(name(collective)) + "/" + std::string(algorithm.name);
-      auto* benchmark = benchmark::RegisterBenchmark(what.c_str(), make_schedule, &algorithm)->ArgName("ranks");
+      const std::string what =
+          "make/" + std::string(name(collective)) + "/" + std::string(algorithm.name);
+      auto* benchmark =
+          benchmark::RegisterBenchmark(what.c_str(), make_schedule, &algorithm)->ArgName("ranks");
       for (const int ranks : {2, 8, 64})
         if (algorithm.fits(ranks)) benchmark->Arg(ranks);
     }

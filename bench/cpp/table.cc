@@ -24,17 +24,25 @@ std::string decimals(double value, int digits) {
 }
 
 std::string columns(const std::optional<Block>& block, bool checked) {
-  if (!block) return "  " + right("N/A", 7) + "  " + right("N/A", 6) + "  " + right("N/A", 6) + "  " + right("N/A", 6);
-  return "  " + right(number(block->time_us, 7), 7) + "  " + right(number(block->algbw, 6), 6) + "  " +
-         right(number(block->busbw, 6), 6) + "  " + right(checked ? std::to_string(block->wrong) : "N/A", 6);
+  if (!block)
+    return "  " + right("N/A", 7) + "  " + right("N/A", 6) + "  " + right("N/A", 6) + "  " +
+           right("N/A", 6);
+  return "  " + right(number(block->time_us, 7), 7) + "  " + right(number(block->algbw, 6), 6) +
+         "  " + right(number(block->busbw, 6), 6) + "  " +
+         right(checked ? std::to_string(block->wrong) : "N/A", 6);
 }
 
-const std::optional<Block>& headline(const Row& row) { return row.in_place ? row.in_place : row.out_of_place; }
+const std::optional<Block>& headline(const Row& row) {
+  return row.in_place ? row.in_place : row.out_of_place;
+}
 
 nlohmann::json as_json(const std::optional<Block>& block) {
   if (!block) return nullptr;
-  return {{"time_us", block->time_us}, {"p99_us", block->p99_us}, {"algbw", block->algbw},
-          {"busbw", block->busbw},     {"wrong", block->wrong}};
+  return {{"time_us", block->time_us},
+          {"p99_us", block->p99_us},
+          {"algbw", block->algbw},
+          {"busbw", block->busbw},
+          {"wrong", block->wrong}};
 }
 
 std::pair<double, size_t> sum_of_busbw(const std::vector<Row>& rows) {
@@ -58,15 +66,18 @@ std::string number(double value, size_t width) {
 }
 
 std::string table_header() {
-  const std::string names = "     time   algbw   busbw  #wrong", units = "     (us)  (GB/s)  (GB/s)        ";
+  const std::string names = "     time   algbw   busbw  #wrong",
+                    units = "     (us)  (GB/s)  (GB/s)        ";
   return "#" + std::string(53, ' ') + "          out-of-place                     in-place\n" +
-         "#       size         count      type   redop    root" + names + names + "      p99  load\n" +
-         "#        (B)    (elements)                          " + units + units + "     (us)   (%)\n";
+         "#       size         count      type   redop    root" + names + names +
+         "      p99  load\n" + "#        (B)    (elements)                          " + units +
+         units + "     (us)   (%)\n";
 }
 
 std::string to_string(const Row& row, bool checked) {
-  std::string text = right(std::to_string(row.size), 12) + "  " + right(std::to_string(row.count), 12) + "  " +
-                     right(row.type, 8) + "  " + right(row.op, 6) + "  " + right(std::to_string(row.root), 6);
+  std::string text = right(std::to_string(row.size), 12) + "  " +
+                     right(std::to_string(row.count), 12) + "  " + right(row.type, 8) + "  " +
+                     right(row.op, 6) + "  " + right(std::to_string(row.root), 6);
   text += columns(row.out_of_place, checked) + columns(row.in_place, checked);
   text += "  " + right(number(headline(row)->p99_us, 7), 7);
   return text + "  " + right(row.foreign ? decimals(100 * *row.foreign, 0) : "-", 4);
@@ -75,7 +86,9 @@ std::string to_string(const Row& row, bool checked) {
 Machine Machine::here() {
   utsname names{};
   ::uname(&names);
-  Machine machine{.host = names.nodename, .processor = names.machine, .kernel = names.release,
+  Machine machine{.host = names.nodename,
+                  .processor = names.machine,
+                  .kernel = names.release,
                   .cores = ::sysconf(_SC_NPROCESSORS_ONLN)};
   std::ifstream info("/proc/cpuinfo");
   for (std::string line; std::getline(info, line);)
@@ -89,20 +102,23 @@ Machine Machine::here() {
 std::string head(const Options& o, const Machine& machine, const std::string& transport) {
   std::ostringstream out;
   out << "# " << o.collective << "_perf: hccl-like " << HCCL_LIKE_VERSION << ", without Python\n"
-      << "# host " << machine.host << ", " << machine.processor << ", " << machine.cores << " cores, kernel "
-      << machine.kernel << "\n# ranks " << o.ranks << ", device cpu, transport " << transport
-      << (o.pin ? ", pinned" : "") << (o.dirty ? ", inputs rewritten before each iteration" : "") << "\n# minBytes "
+      << "# host " << machine.host << ", " << machine.processor << ", " << machine.cores
+      << " cores, kernel " << machine.kernel << "\n# ranks " << o.ranks
+      << ", device cpu, transport " << transport << (o.pin ? ", pinned" : "")
+      << (o.dirty ? ", inputs rewritten before each iteration" : "") << "\n# minBytes "
       << o.min_bytes << " maxBytes " << o.max_bytes << " step: "
-      << (o.step_bytes ? std::to_string(o.step_bytes) + "(bytes)" : std::to_string(o.step_factor) + "(factor)")
-      << " warmup iters: " << o.warmup << " iters: " << o.iterations << " agg iters: " << o.aggregated
-      << " validation: " << o.checks << "\n#\n";
+      << (o.step_bytes ? std::to_string(o.step_bytes) + "(bytes)"
+                       : std::to_string(o.step_factor) + "(factor)")
+      << " warmup iters: " << o.warmup << " iters: " << o.iterations
+      << " agg iters: " << o.aggregated << " validation: " << o.checks << "\n#\n";
   return out.str();
 }
 
 size_t wrong_values(const std::vector<Row>& rows) {
   size_t wrong = 0;
   for (const Row& row : rows)
-    for (const auto* block : {&row.out_of_place, &row.in_place}) wrong += *block ? (*block)->wrong : 0;
+    for (const auto* block : {&row.out_of_place, &row.in_place})
+      wrong += *block ? (*block)->wrong : 0;
   return wrong;
 }
 
@@ -110,29 +126,53 @@ std::string foot(const std::vector<Row>& rows) {
   const auto [sum, blocks] = sum_of_busbw(rows);
   const size_t wrong = wrong_values(rows);
   std::ostringstream out;
-  out << "# Out of bounds values : " << wrong << (wrong ? " FAILED" : " OK") << "\n# Avg bus bandwidth    : "
-      << std::setprecision(5) << sum / static_cast<double>(blocks ? blocks : 1) << "\n";
+  out << "# Out of bounds values : " << wrong << (wrong ? " FAILED" : " OK")
+      << "\n# Avg bus bandwidth    : " << std::setprecision(5)
+      << sum / static_cast<double>(blocks ? blocks : 1) << "\n";
   return out.str();
 }
 
-void write_json(const Options& o, const Machine& machine, const std::string& transport, const std::vector<Row>& rows) {
+void write_json(const Options& o, const Machine& machine, const std::string& transport,
+                const std::vector<Row>& rows) {
   nlohmann::json results = nlohmann::json::array();
   for (const Row& row : rows)
-    results.push_back({{"size", row.size}, {"count", row.count}, {"type", row.type}, {"redop", row.op},
-                       {"root", row.root}, {"out_of_place", as_json(row.out_of_place)},
+    results.push_back({{"size", row.size},
+                       {"count", row.count},
+                       {"type", row.type},
+                       {"redop", row.op},
+                       {"root", row.root},
+                       {"out_of_place", as_json(row.out_of_place)},
                        {"in_place", as_json(row.in_place)},
                        {"foreign", row.foreign ? nlohmann::json(*row.foreign) : nlohmann::json()}});
   const auto [sum, blocks] = sum_of_busbw(rows);
   const nlohmann::json record{
       {"config",
-       {{"collective", o.collective}, {"ranks", o.ranks}, {"device", "cpu"}, {"backend", "hccl-like, C++"},
-        {"compare", nullptr}, {"transport", transport}, {"datatype", o.type}, {"op", o.op}, {"root", o.root},
-        {"minbytes", o.min_bytes}, {"maxbytes", o.max_bytes}, {"iters", o.iterations}, {"warmup_iters", o.warmup},
-        {"agg_iters", o.aggregated}, {"check", o.checks}, {"average", o.average}, {"blocking", o.blocking},
-        {"dirty", o.dirty}, {"pin", o.pin}}},
+       {{"collective", o.collective},
+        {"ranks", o.ranks},
+        {"device", "cpu"},
+        {"backend", "hccl-like, C++"},
+        {"compare", nullptr},
+        {"transport", transport},
+        {"datatype", o.type},
+        {"op", o.op},
+        {"root", o.root},
+        {"minbytes", o.min_bytes},
+        {"maxbytes", o.max_bytes},
+        {"iters", o.iterations},
+        {"warmup_iters", o.warmup},
+        {"agg_iters", o.aggregated},
+        {"check", o.checks},
+        {"average", o.average},
+        {"blocking", o.blocking},
+        {"dirty", o.dirty},
+        {"pin", o.pin}}},
       {"environment",
-       {{"hccl_like", HCCL_LIKE_VERSION}, {"torch", "none"}, {"host", machine.host}, {"processor", machine.processor},
-        {"kernel", machine.kernel}, {"cores", machine.cores}}},
+       {{"hccl_like", HCCL_LIKE_VERSION},
+        {"torch", "none"},
+        {"host", machine.host},
+        {"processor", machine.processor},
+        {"kernel", machine.kernel},
+        {"cores", machine.cores}}},
       {"results", results},
       {"out_of_bounds", wrong_values(rows)},
       {"average_bus_bandwidth", sum / static_cast<double>(blocks ? blocks : 1)},
@@ -146,18 +186,20 @@ void write_csv(const std::string& path, const std::vector<Row>& rows) {
   std::ofstream file(path);
   file << "size,count,type,redop,root,foreign";
   for (const char* form : {"out_of_place", "in_place"})
-    for (const char* name : {"time_us", "p99_us", "algbw", "busbw", "wrong"}) file << ',' << form << '_' << name;
+    for (const char* name : {"time_us", "p99_us", "algbw", "busbw", "wrong"})
+      file << ',' << form << '_' << name;
   file << "\n";
   for (const Row& row : rows) {
-    file << row.size << ',' << row.count << ',' << row.type << ',' << row.op << ',' << row.root << ',';
+    file << row.size << ',' << row.count << ',' << row.type << ',' << row.op << ',' << row.root
+         << ',';
     if (row.foreign) file << *row.foreign;
     for (const auto* block : {&row.out_of_place, &row.in_place}) {
       if (!*block) {
         file << ",,,,,";
         continue;
       }
-      file << ',' << (*block)->time_us << ',' << (*block)->p99_us << ',' << (*block)->algbw << ',' << (*block)->busbw
-           << ',' << (*block)->wrong;
+      file << ',' << (*block)->time_us << ',' << (*block)->p99_us << ',' << (*block)->algbw << ','
+           << (*block)->busbw << ',' << (*block)->wrong;
     }
     file << "\n";
   }

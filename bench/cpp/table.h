@@ -25,7 +25,8 @@ struct Row {
   int root = -1;
   std::optional<Block> out_of_place;
   std::optional<Block> in_place;
-  std::optional<double> foreign;  // the share of the cores that others used; nothing if it was too short to tell
+  std::optional<double>
+      foreign;  // the share of the cores that others used; nothing if it was too short to tell
 };
 
 // A number with as many decimals as fit into the width, two at most.

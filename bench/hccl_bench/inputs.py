@@ -16,7 +16,8 @@ def _pattern(kind: Type, op: str, rank: int, ranks: int, salt: int) -> torch.Ten
     at = torch.arange(PERIOD) + 31 * salt
     if kind.dtype is torch.bool:
         # Mostly true for a product (and), mostly false for everything else, or large groups give constants.
-        return (at * 7 + rank) % (3 * ranks) != 0 if op in ("prod", "min", "band") else (at * 7 + rank) % (3 * ranks) == 0
+        marked = (at * 7 + rank) % (3 * ranks) == 0
+        return ~marked if op in ("prod", "min", "band") else marked
     if op == "prod":
         return torch.where((at + rank) % ranks < 3, 2, 1)  # at most three twos: the product is at most 8
     if op in ("min", "max", "band", "bor", "bxor"):

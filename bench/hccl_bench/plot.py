@@ -38,6 +38,7 @@ def draw(records: list[dict], target: str) -> None:
         axes.grid(alpha=0.3)
         axes.legend(fontsize=8)
     environment = records[0]["environment"]
-    figure.suptitle(f"{environment['processor']}, {environment['cores']} cores, torch {environment['torch']}", fontsize=9)
+    machine = f"{environment['processor']}, {environment['cores']} cores, torch {environment['torch']}"
+    figure.suptitle(machine, fontsize=9)
     figure.savefig(target, dpi=120)
     pyplot.close(figure)

@@ -81,7 +81,8 @@ class Benchmark:
                  f"{environment['kernel']}")
         self.say(f"# ranks {self.ranks}, backend {args.backend}, device {args.device}"
                  + (f", {told}" if told else "") + f", {environment['threads_per_rank']} torch thread a rank"
-                 + (", pinned" if args.pin else "") + (", inputs rewritten before each iteration" if args.dirty else ""))
+                 + (", pinned" if args.pin else "")
+                 + (", inputs rewritten before each iteration" if args.dirty else ""))
         if args.compare:
             where = self.subjects[1].device.type
             self.say(f"# compared with {args.compare} on {where} tensors, in turns; gain = its time / ours, above 1 "
@@ -156,7 +157,8 @@ class Benchmark:
         blocks = [row[form] for row in rows for form in output.FORMS if row[form]]
         record["out_of_bounds"] = sum(b["wrong"] or 0 for b in blocks)
         record["average_bus_bandwidth"] = sum(b["busbw"] for b in blocks) / max(1, len(blocks))
-        record["errors"] = [f"{name}: {message} ({', '.join(spoilt)})" for (name, message), spoilt in self.errors.items()]
+        record["errors"] = [f"{name}: {message} ({', '.join(spoilt)})"
+                            for (name, message), spoilt in self.errors.items()]
         for error in record["errors"]:
             self.say(f"# N/A: {error}")
         verdict = "FAILED" if record["out_of_bounds"] else "OK"

@@ -121,13 +121,14 @@ def test_a_plot_shows_both_backends(tmp_path):
 
 
 def perf(*arguments):
-    return subprocess.run([sys.executable, str(BENCH / "perf.py"), *map(str, arguments)], capture_output=True, text=True,
-                          timeout=120)
+    command = [sys.executable, str(BENCH / "perf.py"), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
 
 def test_a_run_over_gloo_checks_its_results_and_writes_its_files(tmp_path):
     done = perf("reduce_scatter", "--backend", "gloo", "--compare", "gloo", "-g", 2, "-b", 1000, "-e", 1000, "-n", 3,
-                "-d", "bfloat16", "-J", tmp_path / "r.json", "--csv", tmp_path / "r.csv", "--markdown", tmp_path / "r.md")
+                "-d", "bfloat16", "-J", tmp_path / "r.json", "--csv", tmp_path / "r.csv",
+                "--markdown", tmp_path / "r.md")
     assert done.returncode == 0, done.stderr
     assert "# Out of bounds values : 0 OK" in done.stdout
     (result,) = json.loads((tmp_path / "r.json").read_text())["results"]

@@ -158,7 +158,8 @@ def test_two_ranks_learn_the_digits_as_one_process_does(tmp_path, single, parall
 def test_a_run_repeats_itself_and_goes_on_after_a_stop_bit_for_bit(tmp_path, backend, device):
     where = ("--backend", backend, "--device", device, "--parallel", "ddp")
     train(tmp_path, 2, *where, "--stop-after", 60, "--history", "whole.json")
-    train(tmp_path, 2, *where, "--stop-after", 35, "--save-every", 20, "--checkpoint", "saved", "--history", "half.json")
+    train(tmp_path, 2, *where, "--stop-after", 35, "--save-every", 20, "--checkpoint", "saved",
+          "--history", "half.json")
     assert sorted(path.name for path in (tmp_path / "saved").iterdir()) == ["latest", "step-000020", "step-000035"]
     train(tmp_path, 2, *where, "--stop-after", 60, "--checkpoint", "saved", "--resume", "--history", "resumed.json")
     whole = losses(tmp_path / "whole.json")
