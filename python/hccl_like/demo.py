@@ -49,7 +49,8 @@ def _missing(device: str) -> str | None:
     if importlib.util.find_spec("hccl_like._C") is None:
         return "the extension of hccl-like is not built: pip install --no-build-isolation . in its source folder"
     if device == "sim" and importlib.util.find_spec("torch_sim") is None:
-        return "the simulated accelerator is not installed: pip install --no-build-isolation ./simulator, or --device cpu"
+        return ("the simulated accelerator is not installed: pip install --no-build-isolation ./simulator, or take "
+                "--device cpu")
     return None
 
 
@@ -147,8 +148,8 @@ def _device(kind: str, rank: int):
         return torch.device("cpu")
     module = getattr(torch, kind, None)
     if module is None or not module.is_available():
-        raise SystemExit(f"torch knows no device '{kind}' although torch_sim is installed: another accelerator may have "
-                         "been loaded first. Try --device cpu.")
+        raise SystemExit(f"torch knows no device '{kind}' although torch_sim is installed: another accelerator may "
+                         "have been loaded first. Try --device cpu.")
     device = torch.device(kind, rank % module.device_count())
     torch.accelerator.set_device_index(device.index)
     return device

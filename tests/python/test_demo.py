@@ -33,9 +33,8 @@ def test_a_senseless_number_of_ranks_is_refused(ranks, capsys):
 def test_every_rank_gets_the_sum(ranks):
     if importlib.util.find_spec("hccl_like._C") is None:
         pytest.skip("the extension is not built")
-    done = subprocess.run(
-        [sys.executable, "-c", f"import sys, hccl_like.demo as d; sys.exit(d.main(['-n', '{ranks}', '--device', 'cpu']))"],
-        capture_output=True, text=True, timeout=100)
+    program = f"import sys, hccl_like.demo as demo; sys.exit(demo.main(['-n', '{ranks}', '--device', 'cpu']))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr
     total = ranks * (ranks + 1) / 2
     assert f"everybody gets {[total] * 4}: right" in done.stdout

@@ -173,8 +173,8 @@ def test_a_sharded_run_is_resumed_on_three_ranks_and_on_one(tmp_path, single, ba
     where = ("--backend", backend, "--device", device, "--checkpoint", "saved")
     train(tmp_path, 2, *where, "--parallel", "fsdp2", "--stop-after", 35, "--async-checkpoint", "--save-every", 20)
     for ranks, parallel in ((3, "ddp"), (0, "none")):
-        told = train(tmp_path, ranks, *where, "--parallel", parallel, "--resume", "--stop-after", 60, "--compare", single,
-                     "--history", "resumed.json")
+        told = train(tmp_path, ranks, *where, "--parallel", parallel, "--resume", "--stop-after", 60,
+                     "--compare", single, "--history", "resumed.json")
         assert "resumed at step 35 from saved/step-000035" in told
         assert len(losses(tmp_path / "resumed.json")) == 60
         (tmp_path / "saved" / "latest").write_text("step-000035\n")  # the second begins where the first did
