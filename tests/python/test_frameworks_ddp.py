@@ -1,5 +1,7 @@
 """DistributedDataParallel, its communication hooks and ZeRO, compared with one process that has all the data."""
 
+import os
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -190,3 +192,29 @@ def under_autocast(device):
 
 def test_autocast_changes_nothing_about_it(device):
     on_ranks(under_autocast, 2, device)
+
+
+def compiled(device):
+    wrapped = DistributedDataParallel(training.model(device))
+    training.train(torch.compile(wrapped, backend="aot_eager"), device, training.descent(wrapped.parameters()))
+    training.same_parameters(wrapped, training.train_alone(device, 2))
+
+
+@pytest.mark.slow
+def test_it_can_be_compiled(device):
+    on_ranks(compiled, 2, device)
+
+
+def in_detail(device, store):
+    """torch checks every call of all ranks against each other before it is made."""
+    dist.destroy_process_group()
+    dist.set_debug_level(dist.DebugLevel.DETAIL)
+    dist.init_process_group("hccl-like", init_method=f"file://{store}", rank=int(os.environ["RANK"]), world_size=2)
+    as_one_process(device, {})
+    assert type(dist.group.WORLD._get_backend(device)).__name__ == "_ProcessGroupWrapper"
+    with pytest.raises(RuntimeError, match=r"Detected mismatch between collectives on ranks[^$]*TensorShape=\[4\]"):
+        dist.all_reduce(torch.ones(3 + dist.get_rank(), device=device))
+
+
+def test_torchs_detailed_checks_wrap_it(device, tmp_path):
+    on_ranks(in_detail, 2, device, tmp_path / "store")

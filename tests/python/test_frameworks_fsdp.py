@@ -189,3 +189,14 @@ def test_the_second_kind_in_two_dimensions(device, bind):
     if bind and device == "cpu":
         pytest.skip("a group is bound to accelerators only")
     on_ranks(second_kind_hybrid, 4, device, bind=bind)
+
+
+def second_kind_compiled(device):
+    wrapped = shard(training.model(device), init_device_mesh(device.type, (2,)))
+    training.train(torch.compile(wrapped, backend="aot_eager"), device, training.descent(wrapped.parameters()))
+    training.same_parameters(full(wrapped), training.train_alone(device, 2).parameters())
+
+
+@pytest.mark.slow
+def test_the_second_kind_can_be_compiled(device):
+    on_ranks(second_kind_compiled, 2, device)
