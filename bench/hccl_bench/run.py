@@ -31,11 +31,12 @@ def combine(values: list[float], how: int) -> float:
 
 
 def describe(group: dist.ProcessGroup, device: torch.device) -> str:
-    """What the backend tells about the way to its peers, if it tells."""
+    """What the backend tells about the ways to its peers, if it tells."""
     try:
-        return str(group._get_backend(device).describe())
-    except (AttributeError, RuntimeError):
+        links = group._get_backend(device)._info()["links"]
+    except (AttributeError, KeyError, RuntimeError):
         return ""
+    return ", ".join(sorted({str(link) for link in links if link}))
 
 
 class Benchmark:
