@@ -15,7 +15,7 @@ namespace torch_sim {
 namespace {
 
 constexpr auto kWorkerStays = std::chrono::seconds(5);
-// Work often comes in bursts, and looking for the next piece is much cheaper than being woken for it.
+// Work often comes in bursts and is often short: looking for it, or for its end, is much cheaper than being woken.
 constexpr int kLooks = 30;
 
 std::atomic<bool> stopped{false};
@@ -100,7 +100,8 @@ void Stream::synchronize() {
 void Stream::wait_for_turn(std::unique_lock<std::mutex>& lock, uint64_t ticket) {
   if (turn_ >= ticket) return;
   lock.unlock();  // the interpreter's lock is never waited for while this one is held
-  {
+  for (int look = 0; look < kLooks && turn_ < ticket; ++look) sched_yield();
+  if (turn_ < ticket) {
     BlockingRegion blocking;
     lock.lock();
     ++waiting_;
