@@ -187,20 +187,21 @@ c10::intrusive_ptr<c10d::Backend> Backend::split(const c10::intrusive_ptr<c10d::
     }
     if (last_split_ && last_split_->store == store && last_split_->ranks == ranks &&
         last_split_->name == child_options->group_name) {
-      if (auto backend = last_split_->backend.lock()) return backend;
+      if (!last_split_->backend) return nullptr;
+      if (auto backend = last_split_->backend->lock()) return backend;
     }
     const bool member = std::ranges::find(ranks, rank_) != ranks.end();
     const auto communicator = require(issuer_.communicator());
     const auto child = communicator->split(member ? std::span(ranks) : std::span<const int>(), child_options->group_name);
     ++splits_;
-    last_split_.reset();
+    last_split_ = Split{store, ranks, child_options->group_name, std::nullopt};
     if (!child) return nullptr;
     child->set_timeout(child_options->timeout);
     const auto session = issuer_.session();
     if (!session) throw_misuse("this process group was destroyed; make a new one");
     // The parent's store: the one that was passed may have another prefix on other ranks.
     c10::intrusive_ptr<c10d::Backend> backend = c10::make_intrusive<Backend>(session, child, store_, child_options);
-    last_split_ = Split{store, ranks, child_options->group_name, c10::weak_intrusive_ptr<c10d::Backend>(backend)};
+    last_split_->backend = c10::weak_intrusive_ptr<c10d::Backend>(backend);
     return backend;
   });
 }

@@ -105,7 +105,7 @@ class Backend final : public c10d::Backend {
     c10::intrusive_ptr<c10d::Store> store;
     std::vector<int> ranks;
     std::string name;
-    c10::weak_intrusive_ptr<c10d::Backend> backend;
+    std::optional<c10::weak_intrusive_ptr<c10d::Backend>> backend;  // nothing if this rank is in no part
   };
   std::mutex split_mutex_;
   std::optional<Split> last_split_;

@@ -47,7 +47,7 @@ struct Completer::State {
         waiting.splice(waiting.end(), added);
         if (stopping) break;
       }
-      if (!complete_some(waiting)) waiting.front().pending->wait(Deadline::after(kSlice));
+      if (!complete_some(waiting)) waiting.front().pending->wait_inside_session(Deadline::after(kSlice));
     }
     complete_some(waiting);
   }
@@ -79,7 +79,7 @@ void Completer::when_over(std::shared_ptr<Pending> pending, std::function<void()
       return;
     }
   }
-  pending->wait(Deadline::never());
+  pending->wait_inside_session(Deadline::never());
   complete();
 }
 

@@ -39,7 +39,11 @@ void Pending::run(void* self) {
 bool Pending::wait(Deadline deadline) {
   if (finished()) return true;
   const auto session = session_.lock();  // nobody closes the engine under a thread that waits
-  if (!session) return finished();
+  return session ? wait_inside_session(deadline) : finished();
+}
+
+bool Pending::wait_inside_session(Deadline deadline) {
+  if (finished()) return true;
   if (kind_ == Kind::kStream) {
     std::unique_lock lock(joined_mutex_);
     const auto joined = [&] { return joined_; };

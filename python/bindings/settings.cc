@@ -1,9 +1,14 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include <torch/csrc/utils/pybind.h>
 
+#include "collectives/choose.h"
 #include "collectives/runtime.h"
 #include "core/config.h"
 #include "device/reduce/reduce.h"
@@ -14,24 +19,57 @@ namespace {
 
 namespace py = pybind11;
 
-// "* NAME   = value" to value, in the order of Config::settings().
-std::vector<std::string> values_in_force() {
-  std::vector<std::string> values;
+// By the order of Config::settings(): "* NAME   = value" to value; nothing for those that are the default, which is shown
+// as its documentation writes it (64K rather than 65536).
+std::vector<std::optional<std::string>> changed_values() {
+  std::vector<std::optional<std::string>> values;
   std::istringstream lines(Config::from_environment().to_string());
   for (std::string line; std::getline(lines, line);) {
+    values.emplace_back();
     const size_t equals = line.find(" = ");
-    values.push_back(equals == std::string::npos ? "" : line.substr(equals + 3));
+    if (line.starts_with('*') && equals != std::string::npos) values.back() = line.substr(equals + 3);
   }
   return values;
 }
 
 py::list settings() {
   py::list rows;
-  const auto values = values_in_force();
+  const auto changed = changed_values();
   size_t i = 0;
   for (const Setting& setting : Config::settings()) {
-    rows.append(py::make_tuple(std::string(setting.name), values.at(i++), std::string(setting.default_value),
+    const std::string otherwise(setting.default_value);
+    rows.append(py::make_tuple(std::string(setting.name), changed.at(i++).value_or(otherwise), otherwise,
                                std::string(setting.help)));
+  }
+  return rows;
+}
+
+Collective collective_named(const std::string& wanted) {
+  std::string known;
+  for (int index = 0; index < kCollectives; ++index) {
+    const auto collective = static_cast<Collective>(index);
+    if (name(collective) == wanted) return collective;
+    known += (index ? ", " : "") + std::string(name(collective));
+  }
+  throw py::value_error("there is no collective '" + wanted + "'; there are " + known);
+}
+
+// (algorithm, laps, microseconds), the one that would be used first. Ranks are on this host, or each on one of its own.
+py::list ways(const std::string& collective, uint64_t bytes, int ranks, bool one_host) {
+  if (ranks < 1) throw py::value_error("a group has at least one rank");
+  const Config config = Config::from_environment();
+  const Collective wanted = collective_named(collective);
+  const Topology topology =
+      one_host ? Topology::one_host(ranks, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN))) : Topology::one_rank_a_host(ranks);
+  const ChooseOptions options{
+      .forced = config.algo.find(collective), .lap_bytes = config.lap_bytes, .lap_window = config.lap_window};
+  const Choice used = choose(wanted, ranks, bytes, sizeof(float), topology, options);
+  std::vector<Choice> choices = candidates(wanted, ranks, bytes, sizeof(float), topology, options);
+  std::stable_partition(choices.begin(), choices.end(), [&](const Choice& c) { return c.algorithm == used.algorithm; });
+  py::list rows;
+  for (const Choice& choice : choices) {
+    rows.append(py::make_tuple(std::string(choice.algorithm->name), choice.laps,
+                               static_cast<double>(choice.estimate_ps) * 1e-6));
   }
   return rows;
 }
@@ -40,6 +78,9 @@ py::list settings() {
 
 void bind_settings(py::module_& module) {
   module.def("settings", &settings, "Every setting: (name, value in force, default, help).");
+  module.def("explain", &ways, py::arg("collective"), py::arg("bytes"), py::arg("ranks"), py::arg("one_host") = true,
+             "What could carry out a call of `bytes` of float32 in all chunks together: (algorithm, laps, microseconds as "
+             "the cost model sees it), first the one that the settings and the model pick.");
   module.def("reduction_target", &reduction_target, "The instruction set that reductions use on this processor.");
 }
 

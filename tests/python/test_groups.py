@@ -50,9 +50,11 @@ def splits(rank, size):
     for device in ("cpu", "sim"):
         sum_over(group, mine, rank, device)
     # Ranks that are in no part take part in the call, and the parts' names need not agree between ranks.
-    if rank == 3:
-        dist.distributed_c10d._world.pg_names[object()] = "a name that only this rank has"
+    names = dist.distributed_c10d._world.pg_names
+    if rank == 2:
+        names["a group that only this rank has"] = "its name"
     part = dist.split_group(split_ranks=[[1, 2]])
+    names.pop("a group that only this rank has", None)
     if rank in (1, 2):
         sum_over(part, [1, 2], rank, "sim")
     sum_over(dist.split_group(split_ranks=[[0, 1, 2, 3]]), range(4), rank, "sim")
