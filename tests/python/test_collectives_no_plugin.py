@@ -1,6 +1,7 @@
 """A device that nobody wrote a plugin for is served through torch's own interfaces alone: the same results, on the host."""
 
 import pytest
+import torch
 import torch.distributed as dist
 
 from ranks import make_store, run_ranks
@@ -14,7 +15,7 @@ def without_plugin(rank, size, listener, case):
     dist.init_process_group("hccl-like", store=make_store(rank, listener), rank=rank, world_size=size)
     from hccl_like import _C
 
-    assert _C.describe_device("sim:0") == "memory copied to and from the host, calls wait on the host"
+    assert _C.describe_device(torch.device("sim", 0)) == "memory copied to and from the host, calls wait on the host"
     case(rank, size, "sim")
     dist.destroy_process_group()
 
