@@ -27,7 +27,8 @@ std::vector<std::optional<std::string>> changed_values() {
   for (std::string line; std::getline(lines, line);) {
     values.emplace_back();
     const size_t equals = line.find(" = ");
-    if (line.starts_with('*') && equals != std::string::npos) values.back() = line.substr(equals + 3);
+    if (line.starts_with('*') && equals != std::string::npos)
+      values.back() = line.substr(equals + 3);
   }
   return values;
 }
@@ -38,8 +39,8 @@ py::list settings() {
   size_t i = 0;
   for (const Setting& setting : Config::settings()) {
     const std::string otherwise(setting.default_value);
-    rows.append(py::make_tuple(std::string(setting.name), changed.at(i++).value_or(otherwise), otherwise,
-                               std::string(setting.help)));
+    rows.append(py::make_tuple(std::string(setting.name), changed.at(i++).value_or(otherwise),
+                               otherwise, std::string(setting.help)));
   }
   return rows;
 }
@@ -59,13 +60,18 @@ py::list ways(const std::string& collective, uint64_t bytes, int ranks, bool one
   if (ranks < 1) throw py::value_error("a group has at least one rank");
   const Config config = Config::from_environment();
   const Collective wanted = collective_named(collective);
-  const Topology topology =
-      one_host ? Topology::one_host(ranks, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN))) : Topology::one_rank_a_host(ranks);
-  const ChooseOptions options{
-      .forced = config.algo.find(collective), .lap_bytes = config.lap_bytes, .lap_window = config.lap_window};
+  const auto cores = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+  Topology topology =
+      one_host ? Topology::one_host(ranks, cores) : Topology::one_rank_a_host(ranks);
+  if (std::ranges::find(config.transports, "shm") == config.transports.end())
+    topology.local = kTcpLoopback;
+  const ChooseOptions options{.forced = config.algo.find(collective),
+                              .lap_bytes = config.lap_bytes,
+                              .lap_window = config.lap_window};
   const Choice used = choose(wanted, ranks, bytes, sizeof(float), topology, options);
   std::vector<Choice> choices = candidates(wanted, ranks, bytes, sizeof(float), topology, options);
-  std::stable_partition(choices.begin(), choices.end(), [&](const Choice& c) { return c.algorithm == used.algorithm; });
+  std::stable_partition(choices.begin(), choices.end(),
+                        [&](const Choice& c) { return c.algorithm == used.algorithm; });
   py::list rows;
   for (const Choice& choice : choices) {
     rows.append(py::make_tuple(std::string(choice.algorithm->name), choice.laps,
@@ -78,10 +84,13 @@ py::list ways(const std::string& collective, uint64_t bytes, int ranks, bool one
 
 void bind_settings(py::module_& module) {
   module.def("settings", &settings, "Every setting: (name, value in force, default, help).");
-  module.def("explain", &ways, py::arg("collective"), py::arg("bytes"), py::arg("ranks"), py::arg("one_host") = true,
-             "What could carry out a call of `bytes` of float32 in all chunks together: (algorithm, laps, microseconds as "
+  module.def("explain", &ways, py::arg("collective"), py::arg("bytes"), py::arg("ranks"),
+             py::arg("one_host") = true,
+             "What could carry out a call of `bytes` of float32 in all chunks together: "
+             "(algorithm, laps, microseconds as "
              "the cost model sees it), first the one that the settings and the model pick.");
-  module.def("reduction_target", &reduction_target, "The instruction set that reductions use on this processor.");
+  module.def("reduction_target", &reduction_target,
+             "The instruction set that reductions use on this processor.");
 }
 
 }  // namespace hccl_like

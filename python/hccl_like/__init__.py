@@ -72,15 +72,7 @@ def settings() -> list[tuple[str, str, str, str]]:
     """
     from hccl_like import _extension
 
-    extension = _extension.load()
-    values = {}
-    for line in extension.config().splitlines():
-        name, value = line[2:].split("=", 1)
-        values[name.strip()] = value.strip() if line.startswith("*") else None
-    return [
-        (name, default if values[name] is None else values[name], default, meaning)
-        for name, default, meaning in extension.settings()
-    ]
+    return _extension.load().settings()
 
 
 def plugins() -> dict[str, str]:

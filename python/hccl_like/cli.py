@@ -88,6 +88,41 @@ def settings(argv: list[str]) -> int:
     return 0
 
 
+def explain(argv: list[str]) -> int:
+    """which algorithm a collective would use, and what else there is"""
+    parser = argparse.ArgumentParser(
+        prog="hccl-like explain",
+        description="Which algorithm a collective of float32 would use, and what else there is, fastest first as the cost "
+        "model sees it. The settings in force count.",
+        epilog="example: hccl-like explain allreduce 16M 2",
+    )
+    parser.add_argument("collective", help="allreduce, allgather, reduce_scatter, broadcast, alltoall, ...")
+    parser.add_argument("bytes", type=_bytes, help="all chunks together, the larger of input and output (4096, 64K, 16M)")
+    parser.add_argument("ranks", type=int, help="ranks in the group")
+    parser.add_argument("--hosts", choices=("one", "each"), default="one",
+                        help="one: all ranks on this host; each: every rank on a host of its own (one)")
+    asked = parser.parse_args(argv)
+    from hccl_like import _extension
+
+    try:
+        rows = _extension.load().explain(asked.collective, asked.bytes, asked.ranks, asked.hosts == "one")
+    except (ImportError, RuntimeError, ValueError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    title = f"{asked.collective} of {asked.bytes} bytes on {asked.ranks} ranks; the first is used"
+    _tables.show(title, ("algorithm", "laps", "estimate us"),
+                 [(name, str(laps), f"{microseconds:.2f}") for name, laps, microseconds in rows])
+    return 0
+
+
+def _bytes(text: str) -> int:
+    """4096, 64K, 1M or 2G, as in settings."""
+    number, unit = (text[:-1], text[-1].upper()) if text[-1:].upper() in ("K", "M", "G") else (text, "")
+    if not number.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is no size; write 4096, 64K, 1M or 2G")
+    return int(number) << {"": 0, "K": 10, "M": 20, "G": 30}[unit]
+
+
 def _backend(usable: bool):
     """(what, how it is) of the parts that work together in this process."""
     import torch
@@ -119,7 +154,7 @@ def _summary(command: Callable) -> str:
     return (command.__doc__ or "").splitlines()[0]
 
 
-_COMMANDS = {"demo": demo, "info": info, "settings": settings}
+_COMMANDS = {"demo": demo, "info": info, "settings": settings, "explain": explain}
 
 
 if __name__ == "__main__":

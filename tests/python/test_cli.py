@@ -24,7 +24,7 @@ def command(*arguments, **environment):
 def test_without_a_command_it_lists_them(capsys):
     assert cli.main([]) == 2
     told = capsys.readouterr().out
-    for name in ("demo", "info", "settings"):
+    for name in ("demo", "info", "settings", "explain"):
         assert f"\n  {name} " in told
 
 
@@ -84,11 +84,37 @@ def test_info_says_that_loading_was_switched_off():
     assert "no; TORCH_DEVICE_BACKEND_AUTOLOAD=0 keeps torch from loading backends" in done.stdout
 
 
-def test_the_demo_runs():
-    done = command("demo", "-n", "2")
+def test_the_demo_gets_its_options():
+    done = command("demo", "-n", "2", "--device", "cpu")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "everybody gets [3.0, 3.0, 3.0, 3.0]: right" in done.stdout
     assert done.stderr == ""
+
+
+def rows(table):
+    """The names of the algorithms in a plain table."""
+    return [line.split()[0] for line in table.splitlines()[2:] if line]
+
+
+def test_explain_shows_what_would_be_used_first(monkeypatch, capsys):
+    assert cli.main(["explain", "allreduce", "16M", "4"]) == 0
+    told = capsys.readouterr().out
+    assert told.startswith("allreduce of 16777216 bytes on 4 ranks; the first is used\n")
+    algorithms = rows(told)
+    assert "ring" in algorithms and len(set(algorithms)) == len(algorithms) >= 3
+    other = algorithms[-1]
+    monkeypatch.setenv("HCCL_LIKE_ALGO", f"allreduce:{other}")
+    assert cli.main(["explain", "allreduce", "16M", "4"]) == 0
+    forced = rows(capsys.readouterr().out)
+    assert forced[0] == other and sorted(forced) == sorted(algorithms)
+
+
+def test_explain_names_what_there_is_when_it_does_not_know(capsys):
+    assert cli.main(["explain", "all_reduce", "8", "2"]) == 1
+    assert "there is no collective 'all_reduce'; there are allreduce, reduce_scatter," in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        cli.main(["explain", "allreduce", "8X", "2"])
+    assert "'8X' is no size; write 4096, 64K, 1M or 2G" in capsys.readouterr().err
 
 
 def test_a_plain_table_has_columns_and_keeps_long_cells():
