@@ -208,6 +208,7 @@ std::shared_ptr<Communicator> Communicator::split(std::span<const int> ranks, st
     if (rank == this->rank()) child.rank = static_cast<int>(child.members.size());
     child.members.push_back(identity_.members[index]);
     child.links.push_back(identity_.links[index]);
+    if (!identity_.routes.empty()) child.routes.push_back(identity_.routes[index]);
   }
   if (child.rank < 0)
     throw_misuse("split: rank " + std::to_string(rank()) + " of group " + identity_.name +

@@ -20,6 +20,8 @@ std::shared_ptr<Communicator> Runtime::create(Store& store, int rank, int size, 
   identity.timeout = timeout;
   engine_.with_mesh([&](Mesh& mesh, const std::function<void()>& idle) {
     identity.links = mesh.connect(roster.members, rank, deadline, idle);
+    for (const Link* link : identity.links)
+      identity.routes.push_back(link == nullptr ? "" : mesh.describe(*link));
   });
   identity.members = std::move(roster.members);
   return Communicator::create(engine_, std::move(identity));
