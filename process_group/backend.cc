@@ -26,22 +26,25 @@ std::shared_ptr<Communicator> require(std::shared_ptr<Communicator> communicator
 }  // namespace
 
 c10::intrusive_ptr<Backend> Backend::create(const std::shared_ptr<Session>& session,
-                                            const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+                                            const c10::intrusive_ptr<c10d::Store>& store, int rank,
+                                            int size,
                                             const c10::intrusive_ptr<hccl_like::Options>& options) {
   const std::string& name = options->group_name;
   try {
     C10dStore bootstrap(store);
-    auto communicator = session->runtime().create(bootstrap, rank, size, name.empty() ? "0" : name, options->timeout,
-                                                  Deadline::after(options->timeout));
+    auto communicator =
+        session->runtime().create(bootstrap, rank, size, name.empty() ? "0" : name,
+                                  options->timeout, Deadline::after(options->timeout));
     return c10::make_intrusive<Backend>(session, std::move(communicator), store, options);
   } catch (const Exception& exception) {
-    throw_torch_setup_error(exception.error(),
-                            "hccl-like could not make process group '" + name + "' on rank " + std::to_string(rank));
+    throw_torch_setup_error(exception.error(), "hccl-like could not make process group '" + name +
+                                                   "' on rank " + std::to_string(rank));
   }
 }
 
-Backend::Backend(const std::shared_ptr<Session>& session, std::shared_ptr<Communicator> communicator,
-                 c10::intrusive_ptr<c10d::Store> store, c10::intrusive_ptr<hccl_like::Options> options)
+Backend::Backend(const std::shared_ptr<Session>& session,
+                 std::shared_ptr<Communicator> communicator, c10::intrusive_ptr<c10d::Store> store,
+                 c10::intrusive_ptr<hccl_like::Options> options)
     : c10d::Backend(communicator->rank(), communicator->size()),
       store_(std::move(store)),
       options_(std::move(options)),
@@ -71,11 +74,13 @@ Backend::WorkPtr Backend::allreduce(Tensors& tensors, const c10d::AllreduceOptio
   return issue("all_reduce", [&] { return all_reduce(tensors, options); });
 }
 
-Backend::WorkPtr Backend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) {
+Backend::WorkPtr Backend::allreduce_sparse(Tensors& tensors,
+                                           const c10d::AllreduceOptions& options) {
   return allreduce(tensors, options);  // which says what to do with sparse tensors
 }
 
-Backend::WorkPtr Backend::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) {
+Backend::WorkPtr Backend::allreduce_coalesced(Tensors& tensors,
+                                              const c10d::AllreduceCoalescedOptions& options) {
   return issue("all_reduce_coalesced", [&] { return all_reduce_coalesced(tensors, options); });
 }
 
@@ -83,55 +88,68 @@ Backend::WorkPtr Backend::reduce(Tensors& tensors, const c10d::ReduceOptions& op
   return issue("reduce", [&] { return hccl_like::reduce(tensors, options, place()); });
 }
 
-Backend::WorkPtr Backend::allgather(NestedTensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
+Backend::WorkPtr Backend::allgather(NestedTensors& outputs, Tensors& inputs,
+                                    const c10d::AllgatherOptions& options) {
   return issue("all_gather", [&] { return all_gather(outputs, inputs, options, place()); });
 }
 
 Backend::WorkPtr Backend::_allgather_base(at::Tensor& output, at::Tensor& input,
                                           const c10d::AllgatherOptions& options) {
-  return issue("all_gather_into_tensor", [&] { return all_gather_single(output, input, options, place()); });
+  return issue("all_gather_into_tensor",
+               [&] { return all_gather_single(output, input, options, place()); });
 }
 
 Backend::WorkPtr Backend::allgather_coalesced(NestedTensors& outputs, Tensors& inputs,
                                               const c10d::AllgatherOptions& options) {
-  return issue("all_gather_coalesced", [&] { return all_gather_lists(outputs, inputs, options, place()); });
+  return issue("all_gather_coalesced",
+               [&] { return all_gather_lists(outputs, inputs, options, place()); });
 }
 
 Backend::WorkPtr Backend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                           const c10d::AllgatherOptions& options) {
-  return issue("all_gather_into_tensor", [&] { return all_gather_coalesced(outputs, inputs, options, place()); });
+  return issue("all_gather_into_tensor",
+               [&] { return all_gather_coalesced(outputs, inputs, options, place()); });
 }
 
-Backend::WorkPtr Backend::gather(NestedTensors& outputs, Tensors& inputs, const c10d::GatherOptions& options) {
+Backend::WorkPtr Backend::gather(NestedTensors& outputs, Tensors& inputs,
+                                 const c10d::GatherOptions& options) {
   return issue("gather", [&] { return hccl_like::gather(outputs, inputs, options, place()); });
 }
 
-Backend::WorkPtr Backend::scatter(Tensors& outputs, NestedTensors& inputs, const c10d::ScatterOptions& options) {
+Backend::WorkPtr Backend::scatter(Tensors& outputs, NestedTensors& inputs,
+                                  const c10d::ScatterOptions& options) {
   return issue("scatter", [&] { return hccl_like::scatter(outputs, inputs, options, place()); });
 }
 
 Backend::WorkPtr Backend::reduce_scatter(Tensors& outputs, NestedTensors& inputs,
                                          const c10d::ReduceScatterOptions& options) {
-  return issue("reduce_scatter", [&] { return hccl_like::reduce_scatter(outputs, inputs, options, place()); });
+  return issue("reduce_scatter",
+               [&] { return hccl_like::reduce_scatter(outputs, inputs, options, place()); });
 }
 
 Backend::WorkPtr Backend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                                const c10d::ReduceScatterOptions& options) {
-  return issue("reduce_scatter_tensor", [&] { return reduce_scatter_single(output, input, options, place()); });
+  return issue("reduce_scatter_tensor",
+               [&] { return reduce_scatter_single(output, input, options, place()); });
 }
 
-Backend::WorkPtr Backend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
-                                                          const c10d::ReduceScatterOptions& options) {
-  return issue("reduce_scatter_tensor", [&] { return reduce_scatter_coalesced(outputs, inputs, options, place()); });
+Backend::WorkPtr Backend::reduce_scatter_tensor_coalesced(
+    Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& options) {
+  return issue("reduce_scatter_tensor",
+               [&] { return reduce_scatter_coalesced(outputs, inputs, options, place()); });
 }
 
-Backend::WorkPtr Backend::alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
-                                        std::vector<int64_t>& input_splits, const c10d::AllToAllOptions& options) {
-  return issue("all_to_all_single",
-               [&] { return all_to_all_single(output, input, output_splits, input_splits, options, place()); });
+Backend::WorkPtr Backend::alltoall_base(at::Tensor& output, at::Tensor& input,
+                                        std::vector<int64_t>& output_splits,
+                                        std::vector<int64_t>& input_splits,
+                                        const c10d::AllToAllOptions& options) {
+  return issue("all_to_all_single", [&] {
+    return all_to_all_single(output, input, output_splits, input_splits, options, place());
+  });
 }
 
-Backend::WorkPtr Backend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) {
+Backend::WorkPtr Backend::alltoall(Tensors& outputs, Tensors& inputs,
+                                   const c10d::AllToAllOptions& options) {
   return issue("all_to_all", [&] { return all_to_all(outputs, inputs, options, place()); });
 }
 
@@ -164,7 +182,8 @@ c10::Device Backend::barrier_device(const c10d::BarrierOptions& options) const {
 void Backend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
   translated("hccl-like monitored_barrier", [&] {
     C10dStore store(store_, store_prefix_);
-    const auto timeout = options.timeout == c10d::kUnsetTimeout ? options_->timeout : options.timeout;
+    const auto timeout =
+        options.timeout == c10d::kUnsetTimeout ? options_->timeout : options.timeout;
     const std::string name = "monitored_barrier/" + std::to_string(monitored_barriers_++);
     monitored_barrier(store, name, rank_, size_, timeout, wait_all_ranks);
   });
@@ -183,7 +202,8 @@ c10::intrusive_ptr<c10d::Backend> Backend::split(const c10::intrusive_ptr<c10d::
     for (const int rank : ranks) {
       const auto index = static_cast<size_t>(rank);
       const bool identity = options_->global_ranks_in_group.empty();
-      child_options->global_ranks_in_group.push_back(identity ? index : options_->global_ranks_in_group.at(index));
+      child_options->global_ranks_in_group.push_back(
+          identity ? index : options_->global_ranks_in_group.at(index));
     }
     if (last_split_ && last_split_->store == store && last_split_->ranks == ranks &&
         last_split_->name == child_options->group_name) {
@@ -192,7 +212,8 @@ c10::intrusive_ptr<c10d::Backend> Backend::split(const c10::intrusive_ptr<c10d::
     }
     const bool member = std::ranges::find(ranks, rank_) != ranks.end();
     const auto communicator = require(issuer_.communicator());
-    const auto child = communicator->split(member ? std::span(ranks) : std::span<const int>(), child_options->group_name);
+    const auto child = communicator->split(member ? std::span(ranks) : std::span<const int>(),
+                                           child_options->group_name);
     ++splits_;
     last_split_ = Split{store, ranks, child_options->group_name, std::nullopt};
     if (!child) return nullptr;
@@ -200,17 +221,20 @@ c10::intrusive_ptr<c10d::Backend> Backend::split(const c10::intrusive_ptr<c10d::
     const auto session = issuer_.session();
     if (!session) throw_misuse("this process group was destroyed; make a new one");
     // The parent's store: the one that was passed may have another prefix on other ranks.
-    c10::intrusive_ptr<c10d::Backend> backend = c10::make_intrusive<Backend>(session, child, store_, child_options);
+    c10::intrusive_ptr<c10d::Backend> backend =
+        c10::make_intrusive<Backend>(session, child, store_, child_options);
     last_split_->backend = c10::weak_intrusive_ptr<c10d::Backend>(backend);
     return backend;
   });
 }
 
 c10::intrusive_ptr<c10d::Backend> Backend::merge(const c10::intrusive_ptr<c10d::Store>& store,
-                                                 const c10::intrusive_ptr<c10d_Options>& options, const int& rank,
-                                                 const int& size) {
+                                                 const c10::intrusive_ptr<c10d_Options>& options,
+                                                 const int& rank, const int& size) {
   const auto session = issuer_.session();
-  if (!session) throw_torch_error({ErrorCode::kMisuse, "this process group was destroyed; make a new one"}, "merge");
+  if (!session)
+    throw_torch_error({ErrorCode::kMisuse, "this process group was destroyed; make a new one"},
+                      "merge");
   return create(session, store, rank, size, ours(options));
 }
 

@@ -20,7 +20,8 @@ class Backend final : public c10d::Backend {
 
   // Meets the other ranks; blocks until all are there, or throws naming those that did not come in options->timeout.
   static c10::intrusive_ptr<Backend> create(const std::shared_ptr<Session>& session,
-                                            const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+                                            const c10::intrusive_ptr<c10d::Store>& store, int rank,
+                                            int size,
                                             const c10::intrusive_ptr<hccl_like::Options>& options);
   // For create() and split().
   Backend(const std::shared_ptr<Session>& session, std::shared_ptr<Communicator> communicator,
@@ -37,24 +38,32 @@ class Backend final : public c10d::Backend {
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
   WorkPtr allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) override;
-  WorkPtr allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) override;
+  WorkPtr allreduce_coalesced(Tensors& tensors,
+                              const c10d::AllreduceCoalescedOptions& options) override;
   WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;
-  WorkPtr allgather(NestedTensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override;
-  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options) override;
+  WorkPtr allgather(NestedTensors& outputs, Tensors& inputs,
+                    const c10d::AllgatherOptions& options) override;
+  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input,
+                          const c10d::AllgatherOptions& options) override;
   WorkPtr allgather_coalesced(NestedTensors& outputs, Tensors& inputs,
                               const c10d::AllgatherOptions& options) override;
   WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                           const c10d::AllgatherOptions& options) override;
-  WorkPtr gather(NestedTensors& outputs, Tensors& inputs, const c10d::GatherOptions& options) override;
-  WorkPtr scatter(Tensors& outputs, NestedTensors& inputs, const c10d::ScatterOptions& options) override;
-  WorkPtr reduce_scatter(Tensors& outputs, NestedTensors& inputs, const c10d::ReduceScatterOptions& options) override;
+  WorkPtr gather(NestedTensors& outputs, Tensors& inputs,
+                 const c10d::GatherOptions& options) override;
+  WorkPtr scatter(Tensors& outputs, NestedTensors& inputs,
+                  const c10d::ScatterOptions& options) override;
+  WorkPtr reduce_scatter(Tensors& outputs, NestedTensors& inputs,
+                         const c10d::ReduceScatterOptions& options) override;
   WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                const c10d::ReduceScatterOptions& options) override;
   WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                           const c10d::ReduceScatterOptions& options) override;
   WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
-                        std::vector<int64_t>& input_splits, const c10d::AllToAllOptions& options) override;
-  WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) override;
+                        std::vector<int64_t>& input_splits,
+                        const c10d::AllToAllOptions& options) override;
+  WorkPtr alltoall(Tensors& outputs, Tensors& inputs,
+                   const c10d::AllToAllOptions& options) override;
   WorkPtr send(Tensors& tensors, int to, int tag) override;
   WorkPtr recv(Tensors& tensors, int from, int tag) override;
   WorkPtr recvAnysource(Tensors& tensors, int tag) override;
@@ -64,11 +73,12 @@ class Backend final : public c10d::Backend {
   void startCoalescing() override { issuer_.begin_block(); }
   WorkPtr endCoalescing() override { return issuer_.end_block(); }
 
-  c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
+  c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store>& store,
+                                          const std::vector<int>& ranks,
                                           const c10::intrusive_ptr<c10d_Options>& options) override;
   c10::intrusive_ptr<c10d::Backend> merge(const c10::intrusive_ptr<c10d::Store>& store,
-                                          const c10::intrusive_ptr<c10d_Options>& options, const int& rank,
-                                          const int& size) override;
+                                          const c10::intrusive_ptr<c10d_Options>& options,
+                                          const int& rank, const int& size) override;
   uint64_t splits() const { return splits_; }
 
   void setTimeout(std::chrono::milliseconds timeout) override;
@@ -105,7 +115,8 @@ class Backend final : public c10d::Backend {
     c10::intrusive_ptr<c10d::Store> store;
     std::vector<int> ranks;
     std::string name;
-    std::optional<c10::weak_intrusive_ptr<c10d::Backend>> backend;  // nothing if this rank is in no part
+    std::optional<c10::weak_intrusive_ptr<c10d::Backend>>
+        backend;  // nothing if this rank is in no part
   };
   std::mutex split_mutex_;
   std::optional<Split> last_split_;

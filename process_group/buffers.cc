@@ -14,7 +14,8 @@ bool is_plain(const at::Tensor& tensor) {
 bool overlap(const std::vector<Region>& some, const std::vector<Region>& others) {
   for (const Region& a : some) {
     for (const Region& b : others) {
-      if (a.bytes > 0 && b.bytes > 0 && a.data < b.data + b.bytes && b.data < a.data + a.bytes) return true;
+      if (a.bytes > 0 && b.bytes > 0 && a.data < b.data + b.bytes && b.data < a.data + a.bytes)
+        return true;
     }
   }
   return false;
@@ -125,7 +126,8 @@ Region Buffers::private_copy(const at::Tensor& tensor) {
 }
 
 Region Buffers::map(const at::Tensor& tensor) {
-  aliases_.push_back(tensor.is_cpu() ? Alias(static_cast<std::byte*>(tensor.data_ptr())) : access_.alias(tensor));
+  aliases_.push_back(tensor.is_cpu() ? Alias(static_cast<std::byte*>(tensor.data_ptr()))
+                                     : access_.alias(tensor));
   return {aliases_.back().address(), tensor.nbytes()};
 }
 
@@ -140,8 +142,9 @@ Layout Buffers::layout(const Side& side, const Regions& regions, size_t element_
     case Arrangement::kPerRank:
       return Layout::list(regions, element_bytes);
     case Arrangement::kCut:
-      return regions.size() == 1 ? Layout::even(regions.front(), static_cast<size_t>(ranks_), element_bytes)
-                                 : Layout::interleaved(regions, static_cast<size_t>(ranks_), element_bytes);
+      return regions.size() == 1
+                 ? Layout::even(regions.front(), static_cast<size_t>(ranks_), element_bytes)
+                 : Layout::interleaved(regions, static_cast<size_t>(ranks_), element_bytes);
     case Arrangement::kSplits:
       return Layout::list(cut_rows(side, regions.front()), element_bytes);
   }

@@ -21,7 +21,8 @@ using Copies = std::vector<std::pair<at::Tensor, at::Tensor>>;
 // requests must outlive this object.
 class Buffers {
  public:
-  Buffers(const DeviceAccess& access, int rank, int ranks) : access_(access), rank_(rank), ranks_(ranks) {}
+  Buffers(const DeviceAccess& access, int rank, int ranks)
+      : access_(access), rank_(rank), ranks_(ranks) {}
 
   // The call for `request`, all but its time-out. Copies inputs into temporaries where needed.
   Call call(const Request& request);

@@ -35,30 +35,34 @@ Issue all_reduce_coalesced(const Tensors& tensors, const c10d::AllreduceCoalesce
 Issue reduce(const Tensors& tensors, const c10d::ReduceOptions& options, Place place);
 Issue broadcast(const Tensors& tensors, const c10d::BroadcastOptions& options);
 
-Issue reduce_scatter(const Tensors& outputs, const NestedTensors& inputs, const c10d::ReduceScatterOptions& options,
-                     Place place);
+Issue reduce_scatter(const Tensors& outputs, const NestedTensors& inputs,
+                     const c10d::ReduceScatterOptions& options, Place place);
 Issue reduce_scatter_single(const at::Tensor& output, const at::Tensor& input,
                             const c10d::ReduceScatterOptions& options, Place place);
 Issue reduce_scatter_coalesced(const Tensors& outputs, const Tensors& inputs,
                                const c10d::ReduceScatterOptions& options, Place place);
 
-Issue all_gather(const NestedTensors& outputs, const Tensors& inputs, const c10d::AllgatherOptions& options,
-                 Place place);
-Issue all_gather_single(const at::Tensor& output, const at::Tensor& input, const c10d::AllgatherOptions& options,
-                        Place place);
+Issue all_gather(const NestedTensors& outputs, const Tensors& inputs,
+                 const c10d::AllgatherOptions& options, Place place);
+Issue all_gather_single(const at::Tensor& output, const at::Tensor& input,
+                        const c10d::AllgatherOptions& options, Place place);
 // outputs[rank][tensor]
-Issue all_gather_lists(const NestedTensors& outputs, const Tensors& inputs, const c10d::AllgatherOptions& options,
-                       Place place);
-Issue all_gather_coalesced(const Tensors& outputs, const Tensors& inputs, const c10d::AllgatherOptions& options,
-                           Place place);
+Issue all_gather_lists(const NestedTensors& outputs, const Tensors& inputs,
+                       const c10d::AllgatherOptions& options, Place place);
+Issue all_gather_coalesced(const Tensors& outputs, const Tensors& inputs,
+                           const c10d::AllgatherOptions& options, Place place);
 
-Issue gather(const NestedTensors& outputs, const Tensors& inputs, const c10d::GatherOptions& options, Place place);
-Issue scatter(const Tensors& outputs, const NestedTensors& inputs, const c10d::ScatterOptions& options, Place place);
+Issue gather(const NestedTensors& outputs, const Tensors& inputs,
+             const c10d::GatherOptions& options, Place place);
+Issue scatter(const Tensors& outputs, const NestedTensors& inputs,
+              const c10d::ScatterOptions& options, Place place);
 
-Issue all_to_all(const Tensors& outputs, const Tensors& inputs, const c10d::AllToAllOptions& options, Place place);
+Issue all_to_all(const Tensors& outputs, const Tensors& inputs,
+                 const c10d::AllToAllOptions& options, Place place);
 // Empty splits: equal parts.
-Issue all_to_all_single(const at::Tensor& output, const at::Tensor& input, std::vector<int64_t> output_splits,
-                        std::vector<int64_t> input_splits, const c10d::AllToAllOptions& options, Place place);
+Issue all_to_all_single(const at::Tensor& output, const at::Tensor& input,
+                        std::vector<int64_t> output_splits, std::vector<int64_t> input_splits,
+                        const c10d::AllToAllOptions& options, Place place);
 
 Issue send(const Tensors& tensors, int to, int tag, Place place);
 // `from` may be kAnySource.

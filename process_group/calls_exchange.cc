@@ -8,12 +8,13 @@ namespace hccl_like {
 namespace {
 
 // Which rows of the first dimension go to, or come from, each rank.
-void check_splits(const at::Tensor& tensor, const std::vector<int64_t>& splits, const char* what, int size) {
+void check_splits(const at::Tensor& tensor, const std::vector<int64_t>& splits, const char* what,
+                  int size) {
   const int64_t rows = tensor.dim() == 0 ? 1 : tensor.size(0);
   if (splits.empty()) {
     if (rows % size == 0) return;
-    throw_misuse(std::string("the ") + what + " " + describe(tensor) + " cannot be cut in " + std::to_string(size) +
-                 " equal parts along its first dimension; pass split sizes");
+    throw_misuse(std::string("the ") + what + " " + describe(tensor) + " cannot be cut in " +
+                 std::to_string(size) + " equal parts along its first dimension; pass split sizes");
   }
   check_count(splits.size(), static_cast<size_t>(size), "split sizes, one for each rank,");
   for (const int64_t split : splits) {
@@ -21,8 +22,9 @@ void check_splits(const at::Tensor& tensor, const std::vector<int64_t>& splits, 
   }
   const int64_t sum = std::accumulate(splits.begin(), splits.end(), int64_t{0});
   if (sum != rows) {
-    throw_misuse(std::string("the split sizes of the ") + what + " add up to " + std::to_string(sum) + ", but " +
-                 describe(tensor) + " has " + std::to_string(rows) + " rows");
+    throw_misuse(std::string("the split sizes of the ") + what + " add up to " +
+                 std::to_string(sum) + ", but " + describe(tensor) + " has " +
+                 std::to_string(rows) + " rows");
   }
 }
 
@@ -33,12 +35,13 @@ Side split_side(const at::Tensor& tensor, std::vector<int64_t> splits, bool even
   return {{tensor}, Arrangement::kSplits, std::move(splits)};
 }
 
-Issue message(Collective collective, const char* title, c10d::OpType type, const Tensors& tensors, int peer, int tag,
-              Place place) {
+Issue message(Collective collective, const char* title, c10d::OpType type, const Tensors& tensors,
+              int peer, int tag, Place place) {
   only(tensors);
   if (tag < 0) throw_misuse("a tag must not be negative, got " + std::to_string(tag));
   if (peer == place.rank) {
-    throw_misuse("rank " + std::to_string(peer) + " would exchange a message with itself; use tensor.copy_() instead");
+    throw_misuse("rank " + std::to_string(peer) +
+                 " would exchange a message with itself; use tensor.copy_() instead");
   }
   Request request{.collective = collective,
                   .type = carrier_type(tensors),
@@ -54,14 +57,17 @@ Issue message(Collective collective, const char* title, c10d::OpType type, const
 }  // namespace
 
 // A rank cannot know whether the others' parts have the same size as its own, so every list call is uneven.
-Issue all_to_all(const Tensors& outputs, const Tensors& inputs, const c10d::AllToAllOptions& options, Place place) {
+Issue all_to_all(const Tensors& outputs, const Tensors& inputs,
+                 const c10d::AllToAllOptions& options, Place place) {
   check_count(inputs.size(), static_cast<size_t>(place.size), "input tensors, one for each rank,");
-  check_count(outputs.size(), static_cast<size_t>(place.size), "output tensors, one for each rank,");
+  check_count(outputs.size(), static_cast<size_t>(place.size),
+              "output tensors, one for each rank,");
   const auto device = check_tensors(inputs, outputs);
   for (const at::Tensor& tensor : inputs) check_same_type(tensor, inputs.front());
   for (const at::Tensor& tensor : outputs) check_same_type(tensor, inputs.front());
   const auto own = static_cast<size_t>(place.rank);
-  check_elements(outputs[own], "this rank's output", inputs[own].numel(), "as many as in this rank's input");
+  check_elements(outputs[own], "this rank's output", inputs[own].numel(),
+                 "as many as in this rank's input");
   Request request{.collective = Collective::kAllToAll,
                   .type = carrier_type(inputs),
                   .uneven = true,
@@ -74,14 +80,17 @@ Issue all_to_all(const Tensors& outputs, const Tensors& inputs, const c10d::AllT
           .async = options.asyncOp};
 }
 
-Issue all_to_all_single(const at::Tensor& output, const at::Tensor& input, std::vector<int64_t> output_splits,
-                        std::vector<int64_t> input_splits, const c10d::AllToAllOptions& options, Place place) {
+Issue all_to_all_single(const at::Tensor& output, const at::Tensor& input,
+                        std::vector<int64_t> output_splits, std::vector<int64_t> input_splits,
+                        const c10d::AllToAllOptions& options, Place place) {
   const auto device = check_tensors({input}, {output});
   check_same_type(input, output);
   check_splits(input, input_splits, "input", place.size);
   check_splits(output, output_splits, "output", place.size);
   const bool even = input_splits.empty() && output_splits.empty();
-  if (even) check_elements(output, "the output", input.numel(), "as many as in the input, when no split sizes are given");
+  if (even)
+    check_elements(output, "the output", input.numel(),
+                   "as many as in the input, when no split sizes are given");
   Request request{.collective = Collective::kAllToAll,
                   .type = carrier_type({input}),
                   .uneven = !even,
@@ -100,9 +109,11 @@ Issue send(const Tensors& tensors, int to, int tag, Place place) {
 
 Issue receive(const Tensors& tensors, int from, int tag, Place place) {
   if (from == kAnySource) {
-    return message(Collective::kRecv, "hccl-like:recvAnySource", c10d::OpType::RECVANYSOURCE, tensors, from, tag, place);
+    return message(Collective::kRecv, "hccl-like:recvAnySource", c10d::OpType::RECVANYSOURCE,
+                   tensors, from, tag, place);
   }
-  return message(Collective::kRecv, "hccl-like:recv", c10d::OpType::RECV, tensors, from, tag, place);
+  return message(Collective::kRecv, "hccl-like:recv", c10d::OpType::RECV, tensors, from, tag,
+                 place);
 }
 
 Issue barrier(const c10d::BarrierOptions& options, c10::Device device) {

@@ -17,7 +17,8 @@ const Tensors& roots_list(const NestedTensors& lists, bool is_root, int size, co
     return none;
   }
   if (lists.size() != 1 || lists.front().size() != static_cast<size_t>(size)) {
-    throw_misuse("the root must pass a list of " + std::to_string(size) + " " + what + ", one for each rank");
+    throw_misuse("the root must pass a list of " + std::to_string(size) + " " + what +
+                 ", one for each rank");
   }
   return lists.front();
 }
@@ -31,9 +32,11 @@ void check_alike(const Tensors& tensors, const at::Tensor& model, const char* wh
 
 // One tensor of each rank goes to all, into outputs[rank].
 Request gather_request(const Tensors& outputs, const at::Tensor& input, Place place) {
-  check_count(outputs.size(), static_cast<size_t>(place.size), "output tensors, one for each rank,");
+  check_count(outputs.size(), static_cast<size_t>(place.size),
+              "output tensors, one for each rank,");
   for (const at::Tensor& output : outputs) check_same_type(output, input);
-  check_elements(outputs[static_cast<size_t>(place.rank)], "this rank's output", input.numel(), as_many_as(input));
+  check_elements(outputs[static_cast<size_t>(place.rank)], "this rank's output", input.numel(),
+                 as_many_as(input));
   return {.collective = Collective::kAllGather,
           .type = carrier_type(outputs),
           .input = {{input}, Arrangement::kOwn},
@@ -42,8 +45,8 @@ Request gather_request(const Tensors& outputs, const at::Tensor& input, Place pl
 
 }  // namespace
 
-Issue all_gather(const NestedTensors& outputs, const Tensors& inputs, const c10d::AllgatherOptions& options,
-                 Place place) {
+Issue all_gather(const NestedTensors& outputs, const Tensors& inputs,
+                 const c10d::AllgatherOptions& options, Place place) {
   const at::Tensor& input = only(inputs);
   check_count(outputs.size(), 1, "lists of outputs");
   const auto device = check_tensors(inputs, outputs.front());
@@ -54,23 +57,25 @@ Issue all_gather(const NestedTensors& outputs, const Tensors& inputs, const c10d
           .async = options.asyncOp};
 }
 
-Issue all_gather_single(const at::Tensor& output, const at::Tensor& input, const c10d::AllgatherOptions& options,
-                        Place place) {
+Issue all_gather_single(const at::Tensor& output, const at::Tensor& input,
+                        const c10d::AllgatherOptions& options, Place place) {
   Issue issue = all_gather_coalesced({output}, {input}, options, place);
   issue.description.title = "hccl-like:_all_gather_base";
   issue.description.type = c10d::OpType::_ALLGATHER_BASE;
   return issue;
 }
 
-Issue all_gather_lists(const NestedTensors& outputs, const Tensors& inputs, const c10d::AllgatherOptions& options,
-                       Place place) {
-  check_count(outputs.size(), static_cast<size_t>(place.size), "lists of outputs, one for each rank,");
+Issue all_gather_lists(const NestedTensors& outputs, const Tensors& inputs,
+                       const c10d::AllgatherOptions& options, Place place) {
+  check_count(outputs.size(), static_cast<size_t>(place.size),
+              "lists of outputs, one for each rank,");
   Tensors all;
   for (const Tensors& list : outputs) {
     check_count(list.size(), inputs.size(), "outputs from each rank, one for each input,");
     all.insert(all.end(), list.begin(), list.end());
   }
-  Issue issue{.description = {"hccl-like:all_gather_coalesced", c10d::OpType::ALLGATHER_COALESCED, inputs, all},
+  Issue issue{.description = {"hccl-like:all_gather_coalesced", c10d::OpType::ALLGATHER_COALESCED,
+                              inputs, all},
               .device = check_tensors(inputs, all),
               .timeout = options.timeout,
               .async = options.asyncOp};
@@ -82,27 +87,30 @@ Issue all_gather_lists(const NestedTensors& outputs, const Tensors& inputs, cons
   return issue;
 }
 
-Issue all_gather_coalesced(const Tensors& outputs, const Tensors& inputs, const c10d::AllgatherOptions& options,
-                           Place place) {
+Issue all_gather_coalesced(const Tensors& outputs, const Tensors& inputs,
+                           const c10d::AllgatherOptions& options, Place place) {
   check_count(outputs.size(), inputs.size(), "outputs, one for each input,");
   const auto device = check_tensors(inputs, outputs);
   for (size_t i = 0; i < inputs.size(); ++i) {
     check_same_type(outputs[i], inputs[i]);
     check_elements(outputs[i], "the output", inputs[i].numel() * place.size,
-                   std::to_string(inputs[i].numel()) + " from each of the " + std::to_string(place.size) + " ranks");
+                   std::to_string(inputs[i].numel()) + " from each of the " +
+                       std::to_string(place.size) + " ranks");
   }
   Request request{.collective = Collective::kAllGather,
                   .type = carrier_type(inputs),
                   .input = {inputs, Arrangement::kOwn},
                   .output = {outputs, Arrangement::kCut}};
-  return {.description = {"hccl-like:all_gather_into_tensor_coalesced", c10d::OpType::COALESCED, inputs, outputs},
+  return {.description = {"hccl-like:all_gather_into_tensor_coalesced", c10d::OpType::COALESCED,
+                          inputs, outputs},
           .device = device,
           .requests = {std::move(request)},
           .timeout = options.timeout,
           .async = options.asyncOp};
 }
 
-Issue gather(const NestedTensors& outputs, const Tensors& inputs, const c10d::GatherOptions& options, Place place) {
+Issue gather(const NestedTensors& outputs, const Tensors& inputs,
+             const c10d::GatherOptions& options, Place place) {
   const at::Tensor& input = only(inputs);
   const auto root = static_cast<int>(options.rootRank);
   const Tensors& list = roots_list(outputs, root == place.rank, place.size, "output tensors");
@@ -120,7 +128,8 @@ Issue gather(const NestedTensors& outputs, const Tensors& inputs, const c10d::Ga
           .async = options.asyncOp};
 }
 
-Issue scatter(const Tensors& outputs, const NestedTensors& inputs, const c10d::ScatterOptions& options, Place place) {
+Issue scatter(const Tensors& outputs, const NestedTensors& inputs,
+              const c10d::ScatterOptions& options, Place place) {
   const at::Tensor& output = only(outputs);
   const auto root = static_cast<int>(options.rootRank);
   const Tensors& list = roots_list(inputs, root == place.rank, place.size, "input tensors");

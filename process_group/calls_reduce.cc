@@ -10,7 +10,8 @@ namespace {
 
 Request reduction_request(Collective collective, const c10d::ReduceOp& op, c10::ScalarType type) {
   const Reducing reduced = reducing(op, type);
-  return {.collective = collective, .type = reduced.type, .op = reduced.op, .factor = reduced.factor};
+  return {
+      .collective = collective, .type = reduced.type, .op = reduced.op, .factor = reduced.factor};
 }
 
 std::string one_part_each(const at::Tensor& part, int size) {
@@ -38,7 +39,8 @@ std::map<c10::ScalarType, OneType> by_type(const Tensors& inputs, const Tensors&
 Issue all_reduce(const Tensors& tensors, const c10d::AllreduceOptions& options) {
   const at::Tensor& tensor = only(tensors);
   const auto device = check_tensors(tensors, tensors);
-  Request request = reduction_request(Collective::kAllReduce, options.reduceOp, tensor.scalar_type());
+  Request request =
+      reduction_request(Collective::kAllReduce, options.reduceOp, tensor.scalar_type());
   request.input = request.output = {tensors, Arrangement::kWhole};
   return {.description = {"hccl-like:all_reduce", c10d::OpType::ALLREDUCE, tensors, tensors},
           .device = device,
@@ -48,7 +50,8 @@ Issue all_reduce(const Tensors& tensors, const c10d::AllreduceOptions& options) 
 }
 
 Issue all_reduce_coalesced(const Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) {
-  Issue issue{.description = {"hccl-like:allreduce_coalesced", c10d::OpType::ALLREDUCE_COALESCED, tensors, tensors},
+  Issue issue{.description = {"hccl-like:allreduce_coalesced", c10d::OpType::ALLREDUCE_COALESCED,
+                              tensors, tensors},
               .device = check_tensors(tensors, tensors),
               .timeout = options.timeout,
               .async = options.asyncOp};
@@ -88,8 +91,8 @@ Issue broadcast(const Tensors& tensors, const c10d::BroadcastOptions& options) {
           .async = options.asyncOp};
 }
 
-Issue reduce_scatter(const Tensors& outputs, const NestedTensors& inputs, const c10d::ReduceScatterOptions& options,
-                     Place place) {
+Issue reduce_scatter(const Tensors& outputs, const NestedTensors& inputs,
+                     const c10d::ReduceScatterOptions& options, Place place) {
   const at::Tensor& output = only(outputs);
   check_count(inputs.size(), 1, "lists of inputs");
   const Tensors& parts = inputs.front();
@@ -97,8 +100,10 @@ Issue reduce_scatter(const Tensors& outputs, const NestedTensors& inputs, const 
   const auto device = check_tensors(parts, outputs);
   for (const at::Tensor& part : parts) check_same_type(part, output);
   const at::Tensor& own = parts[static_cast<size_t>(place.rank)];
-  check_elements(output, "the output", own.numel(), "as many as in input " + std::to_string(place.rank));
-  Request request = reduction_request(Collective::kReduceScatter, options.reduceOp, output.scalar_type());
+  check_elements(output, "the output", own.numel(),
+                 "as many as in input " + std::to_string(place.rank));
+  Request request =
+      reduction_request(Collective::kReduceScatter, options.reduceOp, output.scalar_type());
   request.input = {parts, Arrangement::kPerRank};
   request.output = {outputs, Arrangement::kOwn};
   return {.description = {"hccl-like:reduce_scatter", c10d::OpType::REDUCE_SCATTER, parts, outputs},
@@ -125,7 +130,8 @@ Issue reduce_scatter_coalesced(const Tensors& outputs, const Tensors& inputs,
               .timeout = options.timeout,
               .async = options.asyncOp};
   for (size_t i = 0; i < inputs.size(); ++i) {
-    check_elements(inputs[i], "the input", outputs[i].numel() * place.size, one_part_each(outputs[i], place.size));
+    check_elements(inputs[i], "the input", outputs[i].numel() * place.size,
+                   one_part_each(outputs[i], place.size));
   }
   for (const auto& [type, group] : by_type(inputs, outputs)) {
     Request request = reduction_request(Collective::kReduceScatter, options.reduceOp, type);

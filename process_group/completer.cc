@@ -47,7 +47,8 @@ struct Completer::State {
         waiting.splice(waiting.end(), added);
         if (stopping) break;
       }
-      if (!complete_some(waiting)) waiting.front().pending->wait_inside_session(Deadline::after(kSlice));
+      if (!complete_some(waiting))
+        waiting.front().pending->wait_inside_session(Deadline::after(kSlice));
     }
     complete_some(waiting);
   }

@@ -23,7 +23,8 @@ class Completer {
 
  private:
   struct State;
-  std::shared_ptr<State> state_;  // the thread's too: a callback may let the last group go, and this object with it
+  std::shared_ptr<State>
+      state_;  // the thread's too: a callback may let the last group go, and this object with it
   std::thread thread_;
 };
 

@@ -11,7 +11,9 @@
 namespace hccl_like {
 namespace {
 
-c10::impl::VirtualGuardImpl guard_of(c10::Device device) { return c10::impl::VirtualGuardImpl(device.type()); }
+c10::impl::VirtualGuardImpl guard_of(c10::Device device) {
+  return c10::impl::VirtualGuardImpl(device.type());
+}
 
 // Whether `attempt` works on this device; c10's default for a missing feature is to throw.
 template <class Attempt>
@@ -37,7 +39,8 @@ hcd_stream translate(const Device& plugin, const c10::Stream& stream, bool nativ
 
 }  // namespace
 
-DeviceAccess::DeviceAccess(c10::Device device, const Device* plugin) : device_(device), plugin_(plugin) {
+DeviceAccess::DeviceAccess(c10::Device device, const Device* plugin)
+    : device_(device), plugin_(plugin) {
   if (is_host()) {
     direct_ = true;
     return;
@@ -54,13 +57,15 @@ DeviceAccess::DeviceAccess(c10::Device device, const Device* plugin) : device_(d
   addresses_ = known.has(HCD_CAP_HOST_DEREF);
   direct_ = addresses_ || (plugin_->can_map() && known.has(HCD_CAP_COHERENT_MAP));
   native_handles_ = works([&] { guard.getStreamNativeHandle(guard.getStream(device)); });
-  stream_ordered_ = has_events_ && plugin_->can_queue_functions() && plugin_->can_translate_streams() &&
+  stream_ordered_ = has_events_ && plugin_->can_queue_functions() &&
+                    plugin_->can_translate_streams() &&
                     works([&] { translate(*plugin_, guard.getStream(device), native_handles_); });
 }
 
 std::string DeviceAccess::describe() const {
   if (is_host()) return "host memory";
-  return std::string(direct_ ? "memory mapped by its plugin" : "memory copied to and from the host") +
+  return std::string(direct_ ? "memory mapped by its plugin"
+                             : "memory copied to and from the host") +
          (stream_ordered_ ? ", calls in stream order" : ", calls wait on the host");
 }
 
@@ -91,7 +96,8 @@ c10::Stream DeviceAccess::make_stream() const {
 }
 
 void DeviceAccess::host_function(const c10::Stream& stream, void (*fn)(void*), void* arg) const {
-  throw_if(plugin_->host_function(device_.index(), translate(*plugin_, stream, native_handles_), fn, arg));
+  throw_if(plugin_->host_function(device_.index(), translate(*plugin_, stream, native_handles_), fn,
+                                  arg));
 }
 
 }  // namespace hccl_like

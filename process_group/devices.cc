@@ -40,7 +40,8 @@ const Device* Devices::plugin() {
   if (plugin_) return plugin_.get();
   const std::string name = c10::get_privateuse1_backend();
   if (const auto broken = broken_.find(name); broken != broken_.end()) {
-    throw_error(ErrorCode::kDevice, "the plugin for device '" + name + "' cannot be used: " + broken->second);
+    throw_error(ErrorCode::kDevice,
+                "the plugin for device '" + name + "' cannot be used: " + broken->second);
   }
   const auto found = paths_.find(name);
   if (found == paths_.end()) return nullptr;

@@ -30,7 +30,8 @@ c10::Device with_index(c10::Device device) {
 }
 
 std::chrono::milliseconds call_timeout(std::chrono::milliseconds timeout) {
-  return std::max(timeout, std::chrono::milliseconds(0));  // c10d's "not set" is negative, ours is 0
+  return std::max(timeout,
+                  std::chrono::milliseconds(0));  // c10d's "not set" is negative, ours is 0
 }
 
 void order(const c10::Stream& first, const c10::Stream& then) {
@@ -68,14 +69,16 @@ Issuer::Group Issuer::group() const {
   if (!session_) throw_misuse("this process group was destroyed; make a new one");
   if (session_->forked()) {
     throw_misuse(
-        "this process was forked from one that uses the process group, whose connections cannot be shared; start it "
+        "this process was forked from one that uses the process group, whose connections cannot be "
+        "shared; start it "
         "with the 'spawn' method, or call init_process_group in it");
   }
   return {session_, communicator_};
 }
 
 c10::intrusive_ptr<Work> Issuer::make_work(const Issue& issue, const Group& group) const {
-  return c10::make_intrusive<Work>(issue.description, where(issue), group.session, group.communicator->rank());
+  return c10::make_intrusive<Work>(issue.description, where(issue), group.session,
+                                   group.communicator->rank());
 }
 
 c10::intrusive_ptr<Work> Issuer::issue(Issue issue) {
@@ -105,7 +108,8 @@ c10::intrusive_ptr<Work> Issuer::start(Issue issue, c10::intrusive_ptr<Work> wor
   return work;
 }
 
-void Issuer::prepare(const Issue& issue, const Group& group, Buffers& buffers, Pending& pending) const {
+void Issuer::prepare(const Issue& issue, const Group& group, Buffers& buffers,
+                     Pending& pending) const {
   std::vector<Call> calls;
   calls.reserve(issue.requests.size());
   for (const Request& request : issue.requests) {
@@ -120,12 +124,14 @@ void Issuer::prepare(const Issue& issue, const Group& group, Buffers& buffers, P
 
 void Issuer::on_host(Issue& issue, const Group& group, const DeviceAccess& access, Work& work) {
   access.synchronize_current_stream();
-  const auto pending = std::make_shared<Pending>(Pending::Kind::kHost, group.session, group.communicator);
+  const auto pending =
+      std::make_shared<Pending>(Pending::Kind::kHost, group.session, group.communicator);
   {
     Buffers buffers(access, group.communicator->rank(), group.communicator->size());
     prepare(issue, group, buffers, *pending);
   }
-  work.set_pending(pending, pending->operations().empty() ? 0 : pending->operations().front()->sequence());
+  work.set_pending(pending,
+                   pending->operations().empty() ? 0 : pending->operations().front()->sequence());
   if (issue.async) {
     std::lock_guard lock(mutex_);
     pending_.push_back(pending);
@@ -136,7 +142,8 @@ void Issuer::on_host(Issue& issue, const Group& group, const DeviceAccess& acces
 
 void Issuer::in_stream(Issue& issue, const Group& group, const DeviceAccess& access, Work& work) {
   const c10::DeviceGuard device_guard(access.device());
-  const auto pending = std::make_shared<Pending>(Pending::Kind::kStream, group.session, group.communicator);
+  const auto pending =
+      std::make_shared<Pending>(Pending::Kind::kStream, group.session, group.communicator);
   std::lock_guard lock(mutex_);
   const c10::Stream current = access.current_stream();
   const Route route = this->route(issue, group, access);
@@ -170,7 +177,8 @@ void Issuer::in_stream(Issue& issue, const Group& group, const DeviceAccess& acc
     end->record(route.end);
     pending->set_end(end);
   }
-  work.set_pending(pending, pending->operations().empty() ? 0 : pending->operations().front()->sequence());
+  work.set_pending(pending,
+                   pending->operations().empty() ? 0 : pending->operations().front()->sequence());
   work.set_stream(route.end, route.end == current ? nullptr : std::move(end), access.has_events());
   work.end_record();
 }
@@ -188,7 +196,9 @@ Issuer::Route Issuer::route(const Issue& issue, const Group& group, const Device
   if (!streams.messages) streams.messages = devices.take_stream(access);
   auto lane = streams.lanes.find({message.root, message.collective});
   if (lane == streams.lanes.end()) {
-    lane = streams.lanes.emplace(std::pair(message.root, message.collective), devices.take_stream(access)).first;
+    lane = streams.lanes
+               .emplace(std::pair(message.root, message.collective), devices.take_stream(access))
+               .first;
   }
   return {*streams.messages, lane->second};
 }
@@ -197,7 +207,8 @@ void Issuer::begin_block() {
   translated("hccl-like coalescing", [&] {
     group();
     std::lock_guard lock(mutex_);
-    if (block_) throw_misuse("a coalescing block is open already; end it first, blocks do not nest");
+    if (block_)
+      throw_misuse("a coalescing block is open already; end it first, blocks do not nest");
     block_.emplace();
   });
 }
@@ -214,8 +225,8 @@ bool Issuer::collect(Issue& issue, c10::intrusive_ptr<Work>& work) {
   }
   Issue& all = *block_->issue;
   if (all.device != issue.device) {
-    throw_misuse("the calls of a coalescing block must be on one device, got " + all.device.str() + " and " +
-                 issue.device.str());
+    throw_misuse("the calls of a coalescing block must be on one device, got " + all.device.str() +
+                 " and " + issue.device.str());
   }
   for (Request& request : issue.requests) all.requests.push_back(std::move(request));
   all.timeout = std::max(all.timeout, issue.timeout);
@@ -232,7 +243,8 @@ c10::intrusive_ptr<Work> Issuer::end_block() {
       block.swap(block_);
     }
     if (!block) throw_misuse("no coalescing block is open; begin one first");
-    if (!block->issue) block->issue = Issue{.description = {.title = kBlockTitle, .type = c10d::OpType::COALESCED}};
+    if (!block->issue)
+      block->issue = Issue{.description = {.title = kBlockTitle, .type = c10d::OpType::COALESCED}};
     return start(std::move(*block->issue), std::move(block->work));
   });
 }
@@ -280,7 +292,9 @@ void Issuer::close(std::optional<std::chrono::milliseconds> patience) {
   if (!drain(pending, patience ? Deadline::after(*patience) : Deadline::never())) {
     communicator->abort("the group was closed while calls were running");
     if (!drain(pending, Deadline::after(*patience))) {
-      log_warn("a device does not come to the end of its work; what it uses of a closed group stays allocated");
+      log_warn(
+          "a device does not come to the end of its work; what it uses of a closed group stays "
+          "allocated");
       return leak();
     }
   }

@@ -79,7 +79,8 @@ class Issuer {
   void reap();
   static bool drain(const std::list<std::shared_ptr<Pending>>& pending, Deadline deadline);
 
-  mutable std::mutex mutex_;  // held while a call is numbered and queued, so that streams see the order of the numbers
+  mutable std::mutex
+      mutex_;  // held while a call is numbered and queued, so that streams see the order of the numbers
   std::shared_ptr<Session> session_;
   std::shared_ptr<Communicator> communicator_;
   std::list<std::shared_ptr<Pending>> pending_;  // asynchronous calls that may not be over

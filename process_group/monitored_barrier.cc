@@ -12,7 +12,9 @@ namespace {
 // The first words are those of gloo's barrier, by which tools know them.
 [[noreturn]] void fail(const std::string& sentence) { C10_THROW_ERROR(DistBackendError, sentence); }
 
-std::string milliseconds(std::chrono::milliseconds timeout) { return std::to_string(timeout.count()) + " ms"; }
+std::string milliseconds(std::chrono::milliseconds timeout) {
+  return std::to_string(timeout.count()) + " ms";
+}
 
 bool is_there(Store& store, const std::string& key, Deadline deadline) {
   try {
@@ -32,22 +34,24 @@ std::string ranks_failed(const std::vector<int>& missing) {
 
 }  // namespace
 
-void monitored_barrier(Store& store, const std::string& name, int rank, int size, std::chrono::milliseconds timeout,
-                       bool wait_all_ranks) {
+void monitored_barrier(Store& store, const std::string& name, int rank, int size,
+                       std::chrono::milliseconds timeout, bool wait_all_ranks) {
   const Deadline deadline = Deadline::after(timeout);
   const auto arrived = [&](int who) { return name + "/arrived/" + std::to_string(who); };
   const std::string go = name + "/go";
   if (rank != 0) {
     store.set(arrived(rank), "1");
     if (is_there(store, go, deadline)) return;
-    fail("Rank " + std::to_string(rank) + " successfully reached monitoredBarrier, but rank 0 did not answer within " +
-         milliseconds(timeout) + "; the error of rank 0 says which rank is missing, unless it is rank 0 itself");
+    fail("Rank " + std::to_string(rank) +
+         " successfully reached monitoredBarrier, but rank 0 did not answer within " +
+         milliseconds(timeout) +
+         "; the error of rank 0 says which rank is missing, unless it is rank 0 itself");
   }
   std::vector<int> missing;
   for (int other = 1; other < size; ++other) {
     if (deadline.expired() && missing.empty()) {
-      fail("Rank 0 timed out in monitoredBarrier after " + milliseconds(timeout) + ", before it could look for rank " +
-           std::to_string(other));
+      fail("Rank 0 timed out in monitoredBarrier after " + milliseconds(timeout) +
+           ", before it could look for rank " + std::to_string(other));
     }
     if (is_there(store, arrived(other), deadline)) continue;
     missing.push_back(other);

@@ -12,7 +12,7 @@ namespace hccl_like {
 //
 // `name` is the same on all ranks and new for each call. With `wait_all_ranks` rank 0 names all ranks that are missing,
 // else the first. Throws c10's DistBackendError.
-void monitored_barrier(Store& store, const std::string& name, int rank, int size, std::chrono::milliseconds timeout,
-                       bool wait_all_ranks);
+void monitored_barrier(Store& store, const std::string& name, int rank, int size,
+                       std::chrono::milliseconds timeout, bool wait_all_ranks);
 
 }  // namespace hccl_like

@@ -8,7 +8,8 @@
 
 namespace hccl_like {
 
-Pending::Pending(Kind kind, const std::shared_ptr<Session>& session, std::shared_ptr<Communicator> communicator)
+Pending::Pending(Kind kind, const std::shared_ptr<Session>& session,
+                 std::shared_ptr<Communicator> communicator)
     : kind_(kind), session_(session), communicator_(std::move(communicator)) {}
 
 void Pending::hold(Buffers& buffers) {

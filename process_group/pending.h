@@ -31,11 +31,14 @@ class Pending {
  public:
   enum class Kind : uint8_t { kHost, kStream };
 
-  Pending(Kind kind, const std::shared_ptr<Session>& session, std::shared_ptr<Communicator> communicator);
+  Pending(Kind kind, const std::shared_ptr<Session>& session,
+          std::shared_ptr<Communicator> communicator);
 
   // --- by the thread that issues the call, before anybody else sees this object ---
   void add(std::shared_ptr<Operation> operation) { operations_.push_back(std::move(operation)); }
-  void hold(const std::vector<at::Tensor>& tensors) { held_.insert(held_.end(), tensors.begin(), tensors.end()); }
+  void hold(const std::vector<at::Tensor>& tensors) {
+    held_.insert(held_.end(), tensors.begin(), tensors.end());
+  }
   void hold(Buffers& buffers);
   std::span<const std::shared_ptr<Operation>> operations() const { return operations_; }
   // kStream: copies back go on the stream, and `end` marks the point where they are done.

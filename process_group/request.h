@@ -15,8 +15,8 @@ enum class Arrangement : uint8_t {
   kWhole,    // one payload: all tensors, one after the other
   kOwn,      // only this rank's chunk: all tensors, one after the other
   kPerRank,  // chunk i is tensor i
-  kCut,      // every tensor in one equal part for each rank; chunk i is the i-th parts, one after the other
-  kSplits,   // one tensor; chunk i is the next splits[i] rows of it
+  kCut,  // every tensor in one equal part for each rank; chunk i is the i-th parts, one after the other
+  kSplits,  // one tensor; chunk i is the next splits[i] rows of it
 };
 
 struct Side {

@@ -23,7 +23,8 @@ auto told(const std::string& attempt, Body&& body) {
   try {
     return body();
   } catch (const c10::Error& error) {
-    throw_error(ErrorCode::kSystem, "the store could not " + attempt + ": " + error.what_without_backtrace());
+    throw_error(ErrorCode::kSystem,
+                "the store could not " + attempt + ": " + error.what_without_backtrace());
   }
 }
 
@@ -47,7 +48,8 @@ std::string C10dStore::get(const std::string& key, Deadline deadline) {
     store_->wait(keys, store_timeout(deadline));
   } catch (const c10::Error& error) {
     if (!deadline.expired()) {
-      throw_error(ErrorCode::kSystem, "the store could not wait for '" + key + "': " + error.what_without_backtrace());
+      throw_error(ErrorCode::kSystem,
+                  "the store could not wait for '" + key + "': " + error.what_without_backtrace());
     }
     throw_error(ErrorCode::kTimeout, "nobody set '" + key + "' in the store in time");
   }

@@ -15,11 +15,13 @@ void check_tensor(const at::Tensor& tensor) {
   if (!tensor.defined()) throw_misuse("a tensor is None; pass a tensor on every rank");
   if (tensor.layout() != c10::kStrided) {
     throw_error(ErrorCode::kUnsupported,
-                "sparse tensors are not supported; send their indices() and values(), or use tensor.to_dense()");
+                "sparse tensors are not supported; send their indices() and values(), or use "
+                "tensor.to_dense()");
   }
   if (!tensor.is_cpu() && !tensor.is_privateuseone()) {
     throw_misuse("tensors on " + tensor.device().str() +
-                 " are not served; move them to the CPU or to the accelerator that this backend is registered for");
+                 " are not served; move them to the CPU or to the accelerator that this backend is "
+                 "registered for");
   }
 }
 
@@ -27,28 +29,32 @@ void check_tensor(const at::Tensor& tensor) {
 
 const at::Tensor& only(const Tensors& tensors) {
   if (tensors.size() != 1) {
-    throw_misuse("one tensor is needed, got " + std::to_string(tensors.size()) +
-                 "; one process drives one device, and several tensors go into the *_coalesced call");
+    throw_misuse(
+        "one tensor is needed, got " + std::to_string(tensors.size()) +
+        "; one process drives one device, and several tensors go into the *_coalesced call");
   }
   return tensors.front();
 }
 
 c10::Device check_tensors(const Tensors& inputs, const Tensors& outputs) {
-  const at::Tensor* first = !inputs.empty() ? &inputs.front() : !outputs.empty() ? &outputs.front() : nullptr;
+  const at::Tensor* first = !inputs.empty()    ? &inputs.front()
+                            : !outputs.empty() ? &outputs.front()
+                                               : nullptr;
   if (first == nullptr) throw_misuse("no tensors were passed; pass at least one");
   for (const Tensors* side : {&inputs, &outputs}) {
     for (const at::Tensor& tensor : *side) {
       check_tensor(tensor);
       if (tensor.device() != first->device()) {
-        throw_misuse("all tensors of a call must be on one device, got " + first->device().str() + " and " +
-                     tensor.device().str() + "; move them with tensor.to()");
+        throw_misuse("all tensors of a call must be on one device, got " + first->device().str() +
+                     " and " + tensor.device().str() + "; move them with tensor.to()");
       }
     }
   }
   for (const at::Tensor& tensor : outputs) {
     if (at::has_internal_overlap(tensor) == at::MemOverlap::Yes) {
       throw_misuse("the output " + describe(tensor) +
-                   " overlaps itself (it was made by expand(), say); pass tensor.contiguous() or a new tensor");
+                   " overlaps itself (it was made by expand(), say); pass tensor.contiguous() or a "
+                   "new tensor");
     }
   }
   return first->device();
@@ -56,14 +62,17 @@ c10::Device check_tensors(const Tensors& inputs, const Tensors& outputs) {
 
 void check_same_type(const at::Tensor& one, const at::Tensor& other) {
   if (one.scalar_type() == other.scalar_type()) return;
-  throw_error(ErrorCode::kUnsupported, "all tensors must have the same dtype, got " + describe(one) + " and " +
-                                           describe(other) + "; convert one with tensor.to()");
+  throw_error(ErrorCode::kUnsupported, "all tensors must have the same dtype, got " +
+                                           describe(one) + " and " + describe(other) +
+                                           "; convert one with tensor.to()");
 }
 
-void check_elements(const at::Tensor& tensor, const char* what, int64_t elements, const std::string& because) {
+void check_elements(const at::Tensor& tensor, const char* what, int64_t elements,
+                    const std::string& because) {
   if (tensor.numel() == elements) return;
-  throw_misuse(std::string(what) + " " + describe(tensor) + " has " + std::to_string(tensor.numel()) + " elements, " +
-               std::to_string(elements) + " are needed: " + because);
+  throw_misuse(std::string(what) + " " + describe(tensor) + " has " +
+               std::to_string(tensor.numel()) + " elements, " + std::to_string(elements) +
+               " are needed: " + because);
 }
 
 void check_count(size_t count, size_t expected, const char* what) {
@@ -75,14 +84,16 @@ std::string describe(const at::Tensor& tensor) {
   const auto type = data_type(tensor.scalar_type());
   std::string text = type ? std::string(name(*type)) : c10::toString(tensor.scalar_type());
   text += '[';
-  for (int64_t i = 0; i < tensor.dim(); ++i) text += (i ? ", " : "") + std::to_string(tensor.size(i));
+  for (int64_t i = 0; i < tensor.dim(); ++i)
+    text += (i ? ", " : "") + std::to_string(tensor.size(i));
   return text + ']';
 }
 
 DataType carrier_type(const Tensors& tensors) {
   if (tensors.empty()) return DataType::kUInt8;
   const auto type = tensors.front().scalar_type();
-  const bool agree = std::ranges::all_of(tensors, [&](const at::Tensor& t) { return t.scalar_type() == type; });
+  const bool agree =
+      std::ranges::all_of(tensors, [&](const at::Tensor& t) { return t.scalar_type() == type; });
   return agree ? data_type(type).value_or(DataType::kUInt8) : DataType::kUInt8;
 }
 

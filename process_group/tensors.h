@@ -20,7 +20,8 @@ const at::Tensor& only(const Tensors& tensors);
 c10::Device check_tensors(const Tensors& inputs, const Tensors& outputs);
 void check_same_type(const at::Tensor& one, const at::Tensor& other);
 // "output has 6 elements, 8 are needed: 4 for each of the 2 ranks".
-void check_elements(const at::Tensor& tensor, const char* what, int64_t elements, const std::string& because);
+void check_elements(const at::Tensor& tensor, const char* what, int64_t elements,
+                    const std::string& because);
 void check_count(size_t count, size_t expected, const char* what);
 
 // "float32[2, 3]".

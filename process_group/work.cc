@@ -20,12 +20,14 @@ c10::intrusive_ptr<Future> make_future(c10::TypePtr type, std::vector<c10::Devic
 
 c10d::WorkResult result_of(const std::optional<Error>& error) {
   if (!error) return c10d::WorkResult::SUCCESS;
-  return error->code == ErrorCode::kTimeout ? c10d::WorkResult::TIMEOUT : c10d::WorkResult::COMM_ERROR;
+  return error->code == ErrorCode::kTimeout ? c10d::WorkResult::TIMEOUT
+                                            : c10d::WorkResult::COMM_ERROR;
 }
 
 }  // namespace
 
-Work::Work(Description description, std::string where, const std::shared_ptr<Session>& session, int rank)
+Work::Work(Description description, std::string where, const std::shared_ptr<Session>& session,
+           int rank)
     : c10d::Work(rank, description.type, description.title, description.inputs),
       where_(std::move(where)),
       session_(session),
@@ -50,7 +52,8 @@ void Work::end_record() {
 void Work::require_issued() const {
   if (!pending_) {
     throw_torch_error({ErrorCode::kMisuse,
-                       "this call waits for its coalescing block to end; leave the block (end_coalescing) and use the "
+                       "this call waits for its coalescing block to end; leave the block "
+                       "(end_coalescing) and use the "
                        "work that it returns"},
                       where_);
   }
@@ -122,9 +125,10 @@ bool Work::wait(std::chrono::milliseconds timeout) {
 void Work::wait_on_host(std::chrono::milliseconds timeout) {
   const bool limited = timeout > kNoTimeout;
   if (!pending_->wait(limited ? Deadline::after(timeout) : Deadline::never())) {
-    throw_torch_error({ErrorCode::kTimeout, "the call is not over after the " + std::to_string(timeout.count()) +
-                                                " ms that wait() was given; it goes on"},
-                      where_);
+    throw_torch_error(
+        {ErrorCode::kTimeout, "the call is not over after the " + std::to_string(timeout.count()) +
+                                  " ms that wait() was given; it goes on"},
+        where_);
   }
   pending_->end();
   end_record();
@@ -144,8 +148,9 @@ c10::intrusive_ptr<Future> Work::getFuture() {
     std::lock_guard lock(future_mutex_);
     if (future_) return future_;
     const bool with_device = in_stream() && has_events_;
-    future_ = make_future(c10::ListType::create(c10::TensorType::get()),
-                          with_device ? std::vector<c10::Device>{stream_->device()} : std::vector<c10::Device>{});
+    future_ = make_future(
+        c10::ListType::create(c10::TensorType::get()),
+        with_device ? std::vector<c10::Device>{stream_->device()} : std::vector<c10::Device>{});
     future = future_;
   }
   if (in_stream()) {
@@ -199,7 +204,9 @@ c10::intrusive_ptr<Future> Work::getFutureResult() {
 float Work::getDuration() const {
   require_issued();
   if (!pending_->over()) {
-    throw_torch_error({ErrorCode::kMisuse, "the duration is known once the call is over; wait for it first"}, where_);
+    throw_torch_error(
+        {ErrorCode::kMisuse, "the duration is known once the call is over; wait for it first"},
+        where_);
   }
   pending_->finish();
   return std::chrono::duration<float, std::milli>(pending_->duration()).count();

@@ -30,7 +30,8 @@ struct Description {
 // next call of the group raises.
 class Work final : public c10d::Work {
  public:
-  Work(Description description, std::string where, const std::shared_ptr<Session>& session, int rank);
+  Work(Description description, std::string where, const std::shared_ptr<Session>& session,
+       int rank);
 
   // --- by the issuing thread, before the user sees this object ---
   void set_pending(std::shared_ptr<Pending> pending, uint64_t sequence);

@@ -32,11 +32,13 @@ py::dict info(const Backend& backend) {
   all["open"] = communicator != nullptr;
   if (!communicator) return all;
   py::list members;
-  for (const ProcessRecord& member : communicator->members()) members.append(py::make_tuple(member.hostname, member.pid));
+  for (const ProcessRecord& member : communicator->members())
+    members.append(py::make_tuple(member.hostname, member.pid));
   const auto failure = communicator->failure();
   all["name"] = communicator->name();
   all["id"] = communicator->id();
   all["members"] = members;
+  all["links"] = communicator->routes();
   all["sequence"] = communicator->sequence();
   all["failure"] = failure ? py::object(py::str(to_string(*failure))) : py::object(py::none());
   return all;
@@ -51,7 +53,8 @@ std::string repr(const Backend& backend) {
 
 void bind_backend(py::module_& module) {
   py::class_<Backend, GilFreePointer<Backend>, c10d::Backend>(
-      module, "ProcessGroupHcclLike", "The backend of one process group, for CPU tensors and the accelerator's.")
+      module, "ProcessGroupHcclLike",
+      "The backend of one process group, for CPU tensors and the accelerator's.")
       .def(py::init([](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
                        const c10::intrusive_ptr<Options>& options) {
              close_at_exit();
@@ -61,11 +64,13 @@ void bind_backend(py::module_& module) {
            py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("options"),
            "Meets the other ranks through the store; blocks until all are there.")
       .def_property_readonly("options", &Backend::options)
-      .def("get_error", &Backend::getError, gil_free(), "How the group is: SUCCESS, or the kind of its first failure.")
+      .def("get_error", &Backend::getError, gil_free(),
+           "How the group is: SUCCESS, or the kind of its first failure.")
       .def("_set_default_timeout", &Backend::setTimeout, py::arg("timeout"), gil_free())
       .def("comm_split_count", &Backend::splits, "How many groups were split off this one.")
-      .def("perform_nocolor_split", [](const Backend&, const std::optional<c10::Device>&) {}, py::arg("device"),
-           "Nothing to do: a group is split off by its members alone.")
+      .def(
+          "perform_nocolor_split", [](const Backend&, const std::optional<c10::Device>&) {},
+          py::arg("device"), "Nothing to do: a group is split off by its members alone.")
       .def("_info", &info, "What is known about the group, as a dict.")
       .def("__repr__", &repr);
 }

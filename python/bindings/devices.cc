@@ -15,7 +15,8 @@ void bind_devices(py::module_& module) {
         process().devices.register_plugin(std::move(name), std::move(library_path));
       },
       py::arg("name"), py::arg("library_path"),
-      "Devices that torch calls `name` are served by this shared library from now on. It is loaded when the first "
+      "Devices that torch calls `name` are served by this shared library from now on. It is loaded "
+      "when the first "
       "tensor of such a device is communicated.");
   module.def(
       "register_broken_device_plugin",
@@ -23,10 +24,14 @@ void bind_devices(py::module_& module) {
         process().devices.register_broken_plugin(std::move(name), std::move(reason));
       },
       py::arg("name"), py::arg("reason"),
-      "Devices that torch calls `name` have a plugin that cannot be used; whoever uses them is told why.");
-  module.def("device_plugins", [] { return process().devices.plugins(); }, "The plugins known: {name: library path}.");
+      "Devices that torch calls `name` have a plugin that cannot be used; whoever uses them is "
+      "told why.");
   module.def(
-      "describe_device", [](c10::Device device) { return process().devices.access(device).describe(); },
+      "device_plugins", [] { return process().devices.plugins(); },
+      "The plugins known: {name: library path}.");
+  module.def(
+      "describe_device",
+      [](c10::Device device) { return process().devices.access(device).describe(); },
       py::arg("device"), py::call_guard<py::gil_scoped_release>(),
       "How tensors of a device (with an index) are reached and how calls on them are ordered.");
 }

@@ -12,7 +12,8 @@ class GilFreePointer {
  public:
   GilFreePointer() = default;
   GilFreePointer(c10::intrusive_ptr<T> pointer) : pointer_(std::move(pointer)) {}
-  explicit GilFreePointer(T* owned) : pointer_(c10::intrusive_ptr<T>::unsafe_steal_from_new(owned)) {}
+  explicit GilFreePointer(T* owned)
+      : pointer_(c10::intrusive_ptr<T>::unsafe_steal_from_new(owned)) {}
   GilFreePointer(const GilFreePointer&) = default;
   GilFreePointer(GilFreePointer&&) noexcept = default;
   GilFreePointer& operator=(const GilFreePointer&) = default;

@@ -13,8 +13,8 @@ using OptionsPtr = c10::intrusive_ptr<Options>;
 OptionsPtr copy(const Options& options) { return c10::make_intrusive<Options>(options); }
 
 std::string repr(const Options& options) {
-  return "hccl_like.Options(timeout=" + std::to_string(options.timeout.count()) + " ms, group_name='" +
-         options.group_name + "', group_desc='" + options.group_desc + "')";
+  return "hccl_like.Options(timeout=" + std::to_string(options.timeout.count()) +
+         " ms, group_name='" + options.group_name + "', group_desc='" + options.group_desc + "')";
 }
 
 }  // namespace
@@ -22,12 +22,16 @@ std::string repr(const Options& options) {
 void bind_options(py::module_& module) {
   py::class_<Options, OptionsPtr, c10d::Backend::Options>(
       module, "Options", "What a process group may be told when it is made (`pg_options=`).")
-      .def(py::init([](std::chrono::milliseconds timeout) { return c10::make_intrusive<Options>(timeout); }),
+      .def(py::init([](std::chrono::milliseconds timeout) {
+             return c10::make_intrusive<Options>(timeout);
+           }),
            py::arg("timeout") = kBackendDefaultTimeout)
       .def_readwrite("group_desc", &Options::group_desc)
       .def_readwrite("timeout", &Options::timeout, "How long a call may take, as a timedelta.")
       .def("__copy__", &copy)
-      .def("__deepcopy__", [](const Options& options, const py::object&) { return copy(options); }, py::arg("memo"))
+      .def(
+          "__deepcopy__", [](const Options& options, const py::object&) { return copy(options); },
+          py::arg("memo"))
       .def("__repr__", &repr);
 }
 
