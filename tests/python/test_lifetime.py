@@ -7,6 +7,7 @@ import sys
 import textwrap
 import threading
 import time
+from collections import Counter
 
 import pytest
 import torch
@@ -45,6 +46,10 @@ def shared_mappings():
     )
 
 
+def everything_open():
+    return Counter(threads() + descriptors() + shared_mappings())
+
+
 def leaves_nothing(rank, size, listener, device):
     store = make_store(rank, listener)
     torch.ones(1, device=device).add_(1).cpu()
@@ -61,9 +66,10 @@ def leaves_nothing(rank, size, listener, device):
         return kept
 
     use_and_destroy()  # what torch and the device keep from the first time is not ours
-    before = threads(), descriptors(), shared_mappings()
+    before = everything_open()
     kept = [use_and_destroy() for _ in range(3)]
-    assert (threads(), descriptors(), shared_mappings()) == before
+    left = everything_open() - before
+    assert not left, f"left behind: {dict(left)}"
     assert all(work.is_completed() for work in kept)
 
 
