@@ -38,6 +38,7 @@ py::dict info(const Backend& backend) {
   all["name"] = communicator->name();
   all["id"] = communicator->id();
   all["members"] = members;
+  all["routes"] = communicator->routes();
   all["links"] = communicator->routes();
   all["sequence"] = communicator->sequence();
   all["failure"] = failure ? py::object(py::str(to_string(*failure))) : py::object(py::none());
