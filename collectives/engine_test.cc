@@ -140,6 +140,21 @@ TEST(Engine, ManyThreadsWaitForTheirOwnOperations) {
   });
 }
 
+TEST(Engine, BytesMayFollowAReductionWhateverTheirNumber) {
+  on_ranks(2, Config{}, [](Rank me) {
+    std::vector<float> sum(7, 1.0f);
+    me.communicator.run(all_reduce(sum));
+    // Long enough to be announced, and no multiple of the four bytes that were added just now.
+    std::vector<uint8_t> data(12'029, me.rank == 0 ? 7 : 0);
+    me.communicator.run({.collective = Collective::kBroadcast,
+                         .type = DataType::kUInt8,
+                         .root = 0,
+                         .input = Layout::even(region(data), 1, 1),
+                         .output = Layout::even(region(data), 1, 1)});
+    EXPECT_EQ(data, std::vector<uint8_t>(12'029, 7));
+  });
+}
+
 TEST(Engine, WaitReturnsAtItsOwnDeadline) {
   std::atomic<bool> finished{false};
   on_ranks(2, Config{}, [&](Rank me) {

@@ -160,6 +160,7 @@ void Execution::post(Lap& lap, const Step& step) {
   recv.into.clear();
   recv.operand.clear();
   recv.combine = nullptr;
+  recv.element_bytes = 1;
   add_pieces(recv.into, step.dst, step.count, lap);
   if (step.kind == Step::Kind::kRecvReduce) {
     add_pieces(recv.operand, step.a, step.count, lap);
