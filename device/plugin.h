@@ -37,19 +37,23 @@ extern "C" {
 
 typedef enum hcd_status {
   HCD_OK = 0,
-  HCD_NOT_READY = -1,    /* queries only: not yet */
-  HCD_UNSUPPORTED = -2,  /* permanent for this entry; the call had no effect */
-  HCD_INVALID = -3,      /* an argument is wrong */
+  HCD_NOT_READY = -1,   /* queries only: not yet */
+  HCD_UNSUPPORTED = -2, /* permanent for this entry; the call had no effect */
+  HCD_INVALID = -3,     /* an argument is wrong */
   HCD_OUT_OF_MEMORY = -4,
-  HCD_DEVICE_LOST = -5   /* sticky: no further call on this device can succeed */
+  HCD_DEVICE_LOST = -5 /* sticky: no further call on this device can succeed */
 } hcd_status;
 
 /* What a device can do, as bits of hcd_device_info.caps. */
 enum {
-  HCD_CAP_HOST_DEREF = 1u << 0,   /* torch's device pointers may be read and written by host code as they are */
-  HCD_CAP_ASYNC_COPY = 1u << 1,   /* copies may return before they are done; host memory stays borrowed until then */
-  HCD_CAP_COHERENT_MAP = 1u << 2, /* a mapping made by `map` may stay while the device works on the same memory */
-  HCD_CAP_FORK_SAFE = 1u << 3     /* usable in a child after fork() */
+  /* torch's device pointers may be read and written by host code as they are */
+  HCD_CAP_HOST_DEREF = 1u << 0,
+  /* copies may return before they are done; host memory stays borrowed until then */
+  HCD_CAP_ASYNC_COPY = 1u << 1,
+  /* a mapping made by `map` may stay while the device works on the same memory */
+  HCD_CAP_COHERENT_MAP = 1u << 2,
+  /* usable in a child after fork() */
+  HCD_CAP_FORK_SAFE = 1u << 3
 };
 
 /* A place in device memory. */
@@ -61,12 +65,13 @@ typedef struct hcd_ref {
 /* A stream of the device in the plugin's own terms (a cudaStream_t, say), or 0 for "no stream: do it now, blocking". */
 typedef uint64_t hcd_stream;
 
+/* Filled in by the plugin, no further than `size`, which the caller sets to sizeof(hcd_device_info). */
 typedef struct hcd_device_info {
-  size_t size;        /* set by the caller to sizeof(hcd_device_info); the plugin fills no more than this */
-  uint64_t caps;      /* HCD_CAP_... */
-  int32_t numa_node;  /* -1: unknown */
-  char uuid[40];      /* text, unique to the device on all hosts; empty if unknown */
-  char pci[16];       /* "0000:3b:00.0"; empty if none */
+  size_t size;
+  uint64_t caps;     /* HCD_CAP_... */
+  int32_t numa_node; /* -1: unknown */
+  char uuid[40];     /* text, unique to the device on all hosts; empty if unknown */
+  char pci[16];      /* "0000:3b:00.0"; empty if none */
 } hcd_device_info;
 
 /* A token that another process on this host turns into a mapping of the same device memory. Opaque to hccl-like. */
@@ -110,13 +115,15 @@ typedef struct hcd_api {
 
   /* Optional, both or none. Queues a wait until `*word >= value` (a 64-bit host word that any thread or process may
    * store to), and a store of `value` to `*word` when the stream gets there. The word outlives the queued work. */
-  int (*stream_wait_value)(int device, hcd_stream stream, const volatile uint64_t* word, uint64_t value);
+  int (*stream_wait_value)(int device, hcd_stream stream, const volatile uint64_t* word,
+                           uint64_t value);
   int (*stream_write_value)(int device, hcd_stream stream, volatile uint64_t* word, uint64_t value);
 
   /* Optional, all three or none. Lets another process of this host map the allocation that holds `ref`: `export` fills
    * a handle and says at which offset of the mapping `ref` lies; `open` maps it for the host at *host (writable), and
    * `close` ends that. An exported allocation may be freed; an open mapping stays valid memory until closed. */
-  int (*ipc_export)(int device, hcd_ref ref, size_t bytes, hcd_ipc_handle* handle, uint64_t* offset);
+  int (*ipc_export)(int device, hcd_ref ref, size_t bytes, hcd_ipc_handle* handle,
+                    uint64_t* offset);
   int (*ipc_open)(int device, const hcd_ipc_handle* handle, void** host, size_t* bytes);
   int (*ipc_close)(int device, void* host);
 } hcd_api;

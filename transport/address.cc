@@ -18,8 +18,8 @@ namespace hccl_like {
 namespace {
 
 constexpr std::array kVirtualPrefixes{
-    "docker", "veth", "virbr", "br-", "cni", "flannel", "cali", "podman", "lxc", "lxd", "vnet", "vmnet", "tun", "tap",
-    "tailscale", "wg", "zt", "kube", "ifb", "dummy",
+    "docker", "veth",  "virbr", "br-", "cni",       "flannel", "cali", "podman", "lxc", "lxd",
+    "vnet",   "vmnet", "tun",   "tap", "tailscale", "wg",      "zt",   "kube",   "ifb", "dummy",
 };
 
 int prefix_bits(const sockaddr* mask) {
@@ -46,7 +46,8 @@ int publishing_class(const InterfaceAddress& candidate) {
 std::string names_of(const std::vector<InterfaceAddress>& all) {
   std::vector<std::string> names;
   for (const auto& one : all)
-    if (std::find(names.begin(), names.end(), one.interface) == names.end()) names.push_back(one.interface);
+    if (std::find(names.begin(), names.end(), one.interface) == names.end())
+      names.push_back(one.interface);
   return join(names);
 }
 
@@ -90,7 +91,8 @@ std::optional<Address> Address::of(const sockaddr* socket_address) {
 
 bool Address::is_loopback() const {
   if (family_ == AF_INET) return bytes_[0] == 127;
-  return std::all_of(bytes_, bytes_ + 15, [](uint8_t byte) { return byte == 0; }) && bytes_[15] == 1;
+  return std::all_of(bytes_, bytes_ + 15, [](uint8_t byte) { return byte == 0; }) &&
+         bytes_[15] == 1;
 }
 
 bool Address::is_link_local() const {
@@ -155,21 +157,25 @@ std::vector<InterfaceAddress> system_addresses() {
   return all;
 }
 
-std::vector<InterfaceAddress> candidates(const std::vector<InterfaceAddress>& all, const InterfaceFilter& filter) {
+std::vector<InterfaceAddress> candidates(const std::vector<InterfaceAddress>& all,
+                                         const InterfaceFilter& filter) {
   std::vector<InterfaceAddress> usable;
   for (const auto& one : all)
-    if (filter.matches(one.interface) && !one.address.is_link_local() && !one.address.is_unspecified())
+    if (filter.matches(one.interface) && !one.address.is_link_local() &&
+        !one.address.is_unspecified())
       usable.push_back(one);
   if (usable.empty() && !filter.names.empty())
     throw_misuse("HCCL_LIKE_SOCKET_IFNAME=" + filter.to_string() +
                  " leaves no network interface with an address; there are: " + names_of(all));
-  std::stable_sort(usable.begin(), usable.end(),
-                   [](const auto& a, const auto& b) { return publishing_class(a) < publishing_class(b); });
+  std::stable_sort(usable.begin(), usable.end(), [](const auto& a, const auto& b) {
+    return publishing_class(a) < publishing_class(b);
+  });
   return usable;
 }
 
 std::vector<Address> order_for_connecting(const std::vector<std::string>& published,
-                                          const std::vector<InterfaceAddress>& own, bool same_host) {
+                                          const std::vector<InterfaceAddress>& own,
+                                          bool same_host) {
   // 0: a subnet of a real interface of ours, 1: as published, 2: a subnet of a virtual one, which every host may have
   // under the same numbers (docker's 172.17.0.0/16), 3: loopback.
   const auto rank_of = [&](const Address& address) {
@@ -186,7 +192,8 @@ std::vector<Address> order_for_connecting(const std::vector<std::string>& publis
   for (const auto& text : published) {
     const auto address = Address::parse(text);
     if (!address || (address->is_loopback() && !same_host)) continue;
-    if (std::find(ordered.begin(), ordered.end(), *address) == ordered.end()) ordered.push_back(*address);
+    if (std::find(ordered.begin(), ordered.end(), *address) == ordered.end())
+      ordered.push_back(*address);
   }
   std::stable_sort(ordered.begin(), ordered.end(),
                    [&](const Address& a, const Address& b) { return rank_of(a) < rank_of(b); });
@@ -207,13 +214,15 @@ bool is_virtual_interface(std::string_view name) {
 InterfaceFilter effective_filter(const InterfaceFilter& ours, const char* gloo, const char* nccl) {
   if (!ours.names.empty()) return ours;
   const auto take = [](const char* name, const char* value, bool exact) {
-    InterfaceFilter filter = InterfaceFilter::parse((exact ? std::string("=") : std::string()) + value);
+    InterfaceFilter filter =
+        InterfaceFilter::parse((exact ? std::string("=") : std::string()) + value);
     log_info(std::string("network interfaces limited by ") + name + "=" + value +
              ", because HCCL_LIKE_SOCKET_IFNAME is not set");
     return filter;
   };
   // Gloo takes concrete names only; people do give it NCCL's syntax, which then means what it means there.
-  if (gloo != nullptr && *gloo != 0) return take("GLOO_SOCKET_IFNAME", gloo, *gloo != '^' && *gloo != '=');
+  if (gloo != nullptr && *gloo != 0)
+    return take("GLOO_SOCKET_IFNAME", gloo, *gloo != '^' && *gloo != '=');
   if (nccl != nullptr && *nccl != 0) return take("NCCL_SOCKET_IFNAME", nccl, false);
   return ours;
 }

@@ -54,7 +54,8 @@ std::vector<InterfaceAddress> system_addresses();
 // The ones to publish, best first: real interfaces in the system's order, then those of containers, bridges and
 // tunnels, loopback last (peers on the same host use it). Link-local addresses are left out, and what the filter
 // refuses. Throws kMisuse naming the interfaces there are if the filter leaves none.
-std::vector<InterfaceAddress> candidates(const std::vector<InterfaceAddress>& all, const InterfaceFilter& filter);
+std::vector<InterfaceAddress> candidates(const std::vector<InterfaceAddress>& all,
+                                         const InterfaceFilter& filter);
 
 // The order in which a peer's addresses are tried: those in a subnet of ours first (they need no router and no guess),
 // virtual interfaces' subnets behind real ones', else as published. Without `same_host` loopback is left out: it would

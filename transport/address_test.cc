@@ -38,7 +38,8 @@ TEST(Address, ReadsBothFamiliesAndNothingElse) {
   EXPECT_EQ(Address::parse("10.0.0.5")->to_string(), "10.0.0.5");
   EXPECT_EQ(Address::parse("FD00:0::5")->to_string(), "fd00::5");
   EXPECT_EQ(Address::parse("::ffff:10.0.0.5")->to_string(), "10.0.0.5");
-  for (const char* text : {"", "localhost", "10.0.0", "10.0.0.256", "fd00::5%eth0", "10.0.0.5:80", "[::1]"})
+  for (const char* text :
+       {"", "localhost", "10.0.0", "10.0.0.256", "fd00::5%eth0", "10.0.0.5:80", "[::1]"})
     EXPECT_FALSE(Address::parse(text).has_value()) << text;
   EXPECT_FALSE(Address::parse(std::string(5000, '1')).has_value());
 }
@@ -88,7 +89,9 @@ TEST(Address, PublishesRealInterfacesFirstAndLoopbackLast) {
 }
 
 TEST(Address, FollowsTheUsersChoiceOfInterfaces) {
-  const auto chosen = [](const char* filter) { return texts(candidates(kHost, InterfaceFilter::parse(filter))); };
+  const auto chosen = [](const char* filter) {
+    return texts(candidates(kHost, InterfaceFilter::parse(filter)));
+  };
   EXPECT_EQ(chosen("eth,ib"), (Texts{"10.0.0.5", "fd00::5", "192.168.7.5"}));
   EXPECT_EQ(chosen("=ib0"), (Texts{"192.168.7.5"}));
   EXPECT_EQ(chosen("^docker,lo"), (Texts{"10.0.0.5", "fd00::5", "192.168.7.5"}));
@@ -101,9 +104,10 @@ TEST(Address, SaysWhichInterfacesThereAreWhenNoneIsChosen) {
     FAIL();
   } catch (const Exception& exception) {
     EXPECT_EQ(exception.code(), ErrorCode::kMisuse);
-    EXPECT_EQ(std::string(exception.what()),
-              "HCCL_LIKE_SOCKET_IFNAME==eth7 leaves no network interface with an address; there are: "
-              "lo,docker0,veth12ab,eth0,ib0");
+    EXPECT_EQ(
+        std::string(exception.what()),
+        "HCCL_LIKE_SOCKET_IFNAME==eth7 leaves no network interface with an address; there are: "
+        "lo,docker0,veth12ab,eth0,ib0");
   }
 }
 
@@ -120,12 +124,14 @@ TEST(Address, TriesTheCommonSubnetFirst) {
 TEST(Address, TriesLoopbackOnlyOnTheSameHostAndLast) {
   EXPECT_EQ(texts(order_for_connecting({"127.0.0.1", "::1", "10.0.0.5"}, kHost, true)),
             (Texts{"10.0.0.5", "127.0.0.1", "::1"}));
-  EXPECT_EQ(texts(order_for_connecting({"127.0.0.1", "::1", "10.0.0.5"}, kHost, false)), (Texts{"10.0.0.5"}));
+  EXPECT_EQ(texts(order_for_connecting({"127.0.0.1", "::1", "10.0.0.5"}, kHost, false)),
+            (Texts{"10.0.0.5"}));
 }
 
 TEST(Address, LeavesOutWhatIsNoAddressAndWhatComesTwice) {
-  EXPECT_EQ(texts(order_for_connecting({"evil.example", "10.0.0.7", "10.0.0.7", "", "1"}, kHost, false)),
-            (Texts{"10.0.0.7"}));
+  EXPECT_EQ(
+      texts(order_for_connecting({"evil.example", "10.0.0.7", "10.0.0.7", "", "1"}, kHost, false)),
+      (Texts{"10.0.0.7"}));
 }
 
 TEST(Address, TakesOtherLibrariesSettingsOnlyIfOursIsUnset) {

@@ -35,8 +35,10 @@ std::vector<Accepted> Acceptor::step(const std::function<bool(const std::string&
     const auto state = guest->greeting.step();
     if (state == IncomingGreeting::State::kCommitted && wanted(guest->greeting.peer_id()))
       if (Fd socket = guest->greeting.welcome(); socket.valid())
-        through.push_back({std::move(socket), guest->greeting.peer_id(), guest->from, guest->same_host});
-    const bool over = state == IncomingGreeting::State::kCommitted || state == IncomingGreeting::State::kFailed;
+        through.push_back(
+            {std::move(socket), guest->greeting.peer_id(), guest->from, guest->same_host});
+    const bool over =
+        state == IncomingGreeting::State::kCommitted || state == IncomingGreeting::State::kFailed;
     guest = over ? guests_.erase(guest) : std::next(guest);
   }
   turn_away_the_slow();
@@ -54,7 +56,8 @@ void Acceptor::let_in(Door& door) {
     guests_.emplace_back(std::move(arrival), same_host, self_, poller_).greeting.step();
     // With all places taken the one who has been silent longest goes: a flood cannot keep the door shut.
     if (strangers() > kMaxStrangers)
-      guests_.erase(std::find_if(guests_.begin(), guests_.end(), [](const Guest& one) { return one.is_stranger(); }));
+      guests_.erase(std::find_if(guests_.begin(), guests_.end(),
+                                 [](const Guest& one) { return one.is_stranger(); }));
   }
 }
 
@@ -74,8 +77,8 @@ bool Acceptor::same_user(int fd) const {
 }
 
 size_t Acceptor::strangers() const {
-  return static_cast<size_t>(
-      std::count_if(guests_.begin(), guests_.end(), [](const Guest& guest) { return guest.is_stranger(); }));
+  return static_cast<size_t>(std::count_if(guests_.begin(), guests_.end(),
+                                           [](const Guest& guest) { return guest.is_stranger(); }));
 }
 
 Deadline Acceptor::next_timer() const {

@@ -16,7 +16,7 @@ namespace hccl_like {
 struct Accepted {
   Fd socket;
   std::string peer_id;
-  std::string from;  // "10.0.0.5:51234"
+  std::string from;        // "10.0.0.5:51234"
   bool same_host = false;  // came over the UNIX socket
 };
 
@@ -49,7 +49,9 @@ class Acceptor {
   struct Door;
   struct Guest {
     Guest(Arrival arrival, bool over_unix, const Identity& self, Poller& poller)
-        : greeting(std::move(arrival.socket), self, poller), from(std::move(arrival.from)), same_host(over_unix) {}
+        : greeting(std::move(arrival.socket), self, poller),
+          from(std::move(arrival.from)),
+          same_host(over_unix) {}
     bool is_stranger() const { return greeting.state() == IncomingGreeting::State::kWaiting; }
     IncomingGreeting greeting;
     std::string from;

@@ -48,7 +48,8 @@ Way way_to_unix(const std::string& abstract_name) {
   return way;
 }
 
-Connector::Connector(const Identity& self, const Identity& target, std::vector<Way> ways, Poller& poller)
+Connector::Connector(const Identity& self, const Identity& target, std::vector<Way> ways,
+                     Poller& poller)
     : self_(self), target_(target), poller_(poller) {
   auto start_at = Clock::now();
   for (Way& way : ways) {
@@ -77,8 +78,8 @@ void Connector::start(Attempt& attempt) {
   const int family = attempt.way.address.ss_family;
   Fd socket(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket.valid()) return lost(attempt, errno_text(errno));
-  const int result =
-      ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&attempt.way.address), attempt.way.length);
+  const int result = ::connect(
+      socket.get(), reinterpret_cast<const sockaddr*>(&attempt.way.address), attempt.way.length);
   // EINTR: the connection goes on being made, as after EINPROGRESS. A UNIX socket says EAGAIN when the peer's queue is
   // full, and has not begun.
   if (result != 0 && errno != EINPROGRESS && errno != EINTR) {
@@ -121,20 +122,23 @@ void Connector::lost(Attempt& attempt, std::string cause) {
   if (winner_ == &attempt) winner_ = nullptr;
   // Whoever still waits for its turn need not wait any longer.
   for (auto& other : attempts_)
-    if (!other->greeting && other->last_cause.empty()) other->start_at = std::min(other->start_at, now);
+    if (!other->greeting && other->last_cause.empty())
+      other->start_at = std::min(other->start_at, now);
 }
 
 Fd Connector::take() { return winner_->greeting->release(); }
 
 bool Connector::hopeless() const {
-  return std::all_of(attempts_.begin(), attempts_.end(), [](const auto& attempt) { return attempt->refused; });
+  return std::all_of(attempts_.begin(), attempts_.end(),
+                     [](const auto& attempt) { return attempt->refused; });
 }
 
 std::string Connector::report() const {
   std::string text;
   for (const auto& attempt : attempts_) {
     if (!text.empty()) text += "; ";
-    text += attempt->way.label + ": " + (attempt->last_cause.empty() ? "no answer" : attempt->last_cause);
+    text += attempt->way.label + ": " +
+            (attempt->last_cause.empty() ? "no answer" : attempt->last_cause);
   }
   return text;
 }

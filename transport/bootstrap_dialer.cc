@@ -11,11 +11,12 @@ constexpr std::chrono::milliseconds kPauseBetweenRounds{200};
 
 }  // namespace
 
-std::vector<std::string> common_transports(const std::vector<std::string>& ours, const ProcessRecord& self,
-                                           const ProcessRecord& peer) {
+std::vector<std::string> common_transports(const std::vector<std::string>& ours,
+                                           const ProcessRecord& self, const ProcessRecord& peer) {
   std::vector<std::string> common;
   for (const auto& transport : ours) {
-    const bool shm = transport == "shm" && self.host == peer.host && !self.unix_name.empty() && !peer.unix_name.empty();
+    const bool shm = transport == "shm" && self.host == peer.host && !self.unix_name.empty() &&
+                     !peer.unix_name.empty();
     const bool tcp = transport == "tcp" && self.port != 0 && peer.port != 0;
     if (shm || tcp) common.push_back(transport);
   }
@@ -31,7 +32,8 @@ std::string leaves_via(int socket, const std::vector<InterfaceAddress>& own) {
   return interface.empty() ? "" : "via " + interface;
 }
 
-Dialer::Dialer(const LocalEnd& local, const ProcessRecord& self, const ProcessRecord& peer, Poller& poller)
+Dialer::Dialer(const LocalEnd& local, const ProcessRecord& self, const ProcessRecord& peer,
+               Poller& poller)
     : local_(local),
       peer_(peer),
       target_{peer.id, peer.nonce},
@@ -67,14 +69,15 @@ bool Dialer::step() {
 bool Dialer::on_connected() {
   Fd socket = connector_->take();
   if (stages_[stage_] == "shm") {
-    shm_ = std::make_unique<ShmHandshake>(std::move(socket), ShmHandshake::Side::kConnector, local_.shm_ring_bytes,
-                                          poller_);
+    shm_ = std::make_unique<ShmHandshake>(std::move(socket), ShmHandshake::Side::kConnector,
+                                          local_.shm_ring_bytes, poller_);
     return step_shm();
   }
   const std::string via = leaves_via(socket.get(), local_.addresses);
   dialed_.route = "tcp " + connector_->taken() + (via.empty() ? "" : " " + via);
   dialed_.reason = reason();
-  dialed_.wire = std::make_unique<TcpWire>(std::move(socket), poller_, local_.tcp, connector_->taken());
+  dialed_.wire =
+      std::make_unique<TcpWire>(std::move(socket), poller_, local_.tcp, connector_->taken());
   return true;
 }
 
@@ -110,7 +113,8 @@ std::string Dialer::setbacks() const {
 
 std::string Dialer::reason() const {
   const std::string before = setbacks();
-  return std::string(same_host_ ? "same host" : "other host") + (before.empty() ? "" : "; " + before);
+  return std::string(same_host_ ? "same host" : "other host") +
+         (before.empty() ? "" : "; " + before);
 }
 
 std::string Dialer::report() const {

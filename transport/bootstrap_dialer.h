@@ -32,15 +32,16 @@ struct Dialed {
 
 // The transports that can join two processes, in our order: "shm" wants both to have a UNIX socket on one host, "tcp"
 // wants both to listen.
-std::vector<std::string> common_transports(const std::vector<std::string>& ours, const ProcessRecord& self,
-                                           const ProcessRecord& peer);
+std::vector<std::string> common_transports(const std::vector<std::string>& ours,
+                                           const ProcessRecord& self, const ProcessRecord& peer);
 // "10.0.0.1" -> "via eth0": by which interface a connected socket leaves; empty if that cannot be told.
 std::string leaves_via(int socket, const std::vector<InterfaceAddress>& own);
 
 // Used by one thread at a time; nothing blocks.
 class Dialer {
  public:
-  Dialer(const LocalEnd& local, const ProcessRecord& self, const ProcessRecord& peer, Poller& poller);
+  Dialer(const LocalEnd& local, const ProcessRecord& self, const ProcessRecord& peer,
+         Poller& poller);
 
   // Goes on; true once there is a wire, to be taken once.
   bool step();

@@ -26,8 +26,12 @@ constexpr size_t kHelloBytes = kHelloMagic.size() + kIdDigits + kIdDigits + kHal
 constexpr size_t kAnswerBytes = kAnswerMagic.size() + kIdDigits + kHalfNonce;
 static_assert(kHelloBytes <= 256, "what a stranger may make us read");
 
-std::string_view first_half(const Identity& identity) { return std::string_view(identity.nonce).substr(0, kHalfNonce); }
-std::string_view second_half(const Identity& identity) { return std::string_view(identity.nonce).substr(kHalfNonce); }
+std::string_view first_half(const Identity& identity) {
+  return std::string_view(identity.nonce).substr(0, kHalfNonce);
+}
+std::string_view second_half(const Identity& identity) {
+  return std::string_view(identity.nonce).substr(kHalfNonce);
+}
 
 bool is_hexadecimal(std::string_view text) {
   return text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
@@ -82,13 +86,15 @@ Fd GreetingSocket::release() {
   return std::move(socket_);
 }
 
-OutgoingGreeting::OutgoingGreeting(Fd socket, const Identity& self, const Identity& target, Poller& poller)
+OutgoingGreeting::OutgoingGreeting(Fd socket, const Identity& self, const Identity& target,
+                                   Poller& poller)
     : socket_(std::move(socket), EPOLLOUT, poller), self_(self), target_(target) {
   socket_.take_ready();  // connected is what the poller says, not what we hope
 }
 
 OutgoingGreeting::State OutgoingGreeting::step() {
-  while (state_ != State::kFailed && state_ != State::kVerified && state_ != State::kWelcome && socket_.take_ready()) {
+  while (state_ != State::kFailed && state_ != State::kVerified && state_ != State::kWelcome &&
+         socket_.take_ready()) {
     switch (state_) {
       case State::kConnecting:
         on_connected();
@@ -118,10 +124,12 @@ void OutgoingGreeting::on_connected() {
 void OutgoingGreeting::on_answer() {
   const auto received = socket_.receive(kAnswerBytes);
   if (received == GreetingSocket::Received::kNotYet) return;
-  if (received == GreetingSocket::Received::kGone) return fail(socket_.cause() + " before it answered");
+  if (received == GreetingSocket::Received::kGone)
+    return fail(socket_.cause() + " before it answered");
   std::string expected(kAnswerMagic);
   expected.append(target_.id).append(second_half(target_));
-  if (!equal_in_constant_time(socket_.received(), expected)) return fail("another process answers there");
+  if (!equal_in_constant_time(socket_.received(), expected))
+    return fail("another process answers there");
   socket_.clear_received();
   state_ = State::kVerified;
 }
@@ -135,7 +143,8 @@ void OutgoingGreeting::commit() {
 void OutgoingGreeting::on_welcome() {
   const auto received = socket_.receive(kWelcome.size());
   if (received == GreetingSocket::Received::kNotYet) return;
-  if (received == GreetingSocket::Received::kGone) return fail(socket_.cause() + " before it welcomed us");
+  if (received == GreetingSocket::Received::kGone)
+    return fail(socket_.cause() + " before it welcomed us");
   if (socket_.received() != kWelcome) return fail("it does not speak our protocol");
   state_ = State::kWelcome;
 }
@@ -149,14 +158,16 @@ IncomingGreeting::IncomingGreeting(Fd socket, const Identity& self, Poller& poll
     : socket_(std::move(socket), EPOLLIN, poller), self_(self) {}
 
 IncomingGreeting::State IncomingGreeting::step() {
-  if ((state_ != State::kWaiting && state_ != State::kVerified) || !socket_.take_ready()) return state_;
+  if ((state_ != State::kWaiting && state_ != State::kVerified) || !socket_.take_ready())
+    return state_;
   if (state_ == State::kWaiting) {
     on_hello();
     return state_;
   }
   const auto received = socket_.receive(kCommit.size());
   if (received == GreetingSocket::Received::kNotYet) return state_;
-  const bool committed = received == GreetingSocket::Received::kAll && socket_.received() == kCommit;
+  const bool committed =
+      received == GreetingSocket::Received::kAll && socket_.received() == kCommit;
   return state_ = committed ? State::kCommitted : State::kFailed;
 }
 
@@ -165,7 +176,8 @@ void IncomingGreeting::on_hello() {
   const std::string& hello = socket_.received();
   // Strangers are turned away at the first byte that differs: a port scanner's request is shorter than a hello.
   const size_t known = std::min(hello.size(), kHelloMagic.size());
-  if (hello.compare(0, known, kHelloMagic, 0, known) != 0 || received == GreetingSocket::Received::kGone) {
+  if (hello.compare(0, known, kHelloMagic, 0, known) != 0 ||
+      received == GreetingSocket::Received::kGone) {
     state_ = State::kFailed;
     return;
   }

@@ -9,7 +9,7 @@ namespace hccl_like {
 namespace {
 
 std::string name_space(const char* kind) {
-  struct stat status{};
+  struct stat status {};
   if (::stat((std::string("/proc/self/ns/") + kind).c_str(), &status) != 0) return "0";
   return std::to_string(status.st_ino);
 }

@@ -32,7 +32,8 @@ size_t open_descriptors() {
 
 Fd connect_to(const Way& way) {
   Fd socket(::socket(way.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&way.address), way.length) != 0) socket.reset();
+  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&way.address), way.length) != 0)
+    socket.reset();
   return socket;
 }
 
@@ -52,11 +53,13 @@ class Door : public testing::Test {
   Way loopback() const { return way_to(*Address::parse("127.0.0.1"), port); }
   Fd stranger() const { return connect_to(loopback()); }
   void send(const Fd& socket, std::string_view text) const {
-    ASSERT_EQ(::send(socket.get(), text.data(), text.size(), MSG_NOSIGNAL), static_cast<ssize_t>(text.size()));
+    ASSERT_EQ(::send(socket.get(), text.data(), text.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(text.size()));
   }
   void step() {
     poller.poll();
-    for (Accepted& one : acceptor.step([this](const std::string& id) { return !refused.contains(id); }))
+    for (Accepted& one :
+         acceptor.step([this](const std::string& id) { return !refused.contains(id); }))
       accepted.push_back(std::move(one));
   }
   template <typename Done>
@@ -113,16 +116,18 @@ TEST_F(Door, HandsOverTheConnectionWithNoByteTooMuchTaken) {
   char bytes[8];
   pollfd wait{theirs.get(), POLLIN, 0};
   ::poll(&wait, 1, 1000);
-  EXPECT_EQ(std::string(bytes, static_cast<size_t>(::recv(theirs.get(), bytes, sizeof bytes, 0))), "ping");
+  EXPECT_EQ(std::string(bytes, static_cast<size_t>(::recv(theirs.get(), bytes, sizeof bytes, 0))),
+            "ping");
   wait.fd = ours.get();
   ::poll(&wait, 1, 1000);
-  EXPECT_EQ(std::string(bytes, static_cast<size_t>(::recv(ours.get(), bytes, sizeof bytes, 0))), "pong");
+  EXPECT_EQ(std::string(bytes, static_cast<size_t>(::recv(ours.get(), bytes, sizeof bytes, 0))),
+            "pong");
 }
 
 TEST_F(Door, TurnsAwayWhoeverGetsAnyByteOfTheHelloWrong) {
   const std::string right = hello(new_identity(), self);
-  for (const size_t at : {size_t{0}, size_t{17}, size_t{18}, size_t{18 + 32}, size_t{18 + 63}, size_t{18 + 64},
-                          right.size() - 1}) {
+  for (const size_t at : {size_t{0}, size_t{17}, size_t{18}, size_t{18 + 32}, size_t{18 + 63},
+                          size_t{18 + 64}, right.size() - 1}) {
     std::string wrong = right;
     wrong[at] = wrong[at] == 'Z' ? 'Y' : 'Z';
     const Fd socket = stranger();
@@ -141,8 +146,9 @@ TEST_F(Door, TurnsAwayItself) {
 TEST_F(Door, TurnsAwayGarbageAtTheFirstWrongByte) {
   const size_t before = open_descriptors();
   for (const std::string& garbage :
-       {std::string("GET / HTTP/1.1\r\n\r\n"), std::string(100'000, '\0'), std::string("\x16\x03\x01", 3), std::string("h!"),
-        std::string(8, '\x01'), std::string("hccl-like hello 99") + std::string(200, '0')}) {
+       {std::string("GET / HTTP/1.1\r\n\r\n"), std::string(100'000, '\0'),
+        std::string("\x16\x03\x01", 3), std::string("h!"), std::string(8, '\x01'),
+        std::string("hccl-like hello 99") + std::string(200, '0')}) {
     const Fd socket = stranger();
     ::send(socket.get(), garbage.data(), garbage.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     EXPECT_EQ(closed_after(socket), "") << garbage.substr(0, 20);
@@ -170,7 +176,8 @@ TEST_F(Door, ClosesOnTheSilentAndTheSlowAfterTheirTime) {
   const auto begin = Deadline::Clock::now();
   EXPECT_TRUE(step_until([&] {
     const auto so_far = Deadline::Clock::now() - begin;
-    if (so_far > milliseconds(100) * (sent + 1)) ::send(slow.get(), &right[sent++], 1, MSG_NOSIGNAL);
+    if (so_far > milliseconds(100) * (sent + 1))
+      ::send(slow.get(), &right[sent++], 1, MSG_NOSIGNAL);
     return acceptor.strangers() == 0;
   }));
   EXPECT_GE(Deadline::Clock::now() - begin, Acceptor::kPatience - milliseconds(50));
@@ -194,7 +201,8 @@ TEST_F(Door, LetsManyPeersInAtOnce) {
   std::vector<std::unique_ptr<Connector>> connectors;
   for (auto& peer : peers) {
     peer = new_identity();
-    connectors.push_back(std::make_unique<Connector>(peer, self, std::vector<Way>{loopback()}, poller));
+    connectors.push_back(
+        std::make_unique<Connector>(peer, self, std::vector<Way>{loopback()}, poller));
   }
   EXPECT_TRUE(step_until([&] {
     bool all = true;
@@ -246,7 +254,8 @@ TEST_F(Door, CostsNoSystemCallWhenNobodyKnocks) {
   step();
   // Without a report from the poller nothing is looked at, even if somebody is there.
   const Fd socket = stranger();
-  for (int i = 0; i < 10; ++i) EXPECT_TRUE(acceptor.step([](const std::string&) { return true; }).empty());
+  for (int i = 0; i < 10; ++i)
+    EXPECT_TRUE(acceptor.step([](const std::string&) { return true; }).empty());
   EXPECT_EQ(acceptor.strangers(), 0u);
   step();
   EXPECT_EQ(acceptor.strangers(), 1u);
@@ -266,28 +275,32 @@ TEST_F(Impostor, IsFoundOutByTheConnector) {
     EXPECT_FALSE(connector.step());
     return connector.hopeless();
   }));
-  EXPECT_NE(connector.report().find("closed by the other end"), std::string::npos) << connector.report();
+  EXPECT_NE(connector.report().find("closed by the other end"), std::string::npos)
+      << connector.report();
   EXPECT_TRUE(accepted.empty());
 }
 
 TEST_F(Impostor, ThatEchoesTheHelloIsFoundOut) {
   Listener listener = Listener::tcp({});
   const Identity connecting = new_identity();
-  Connector connector(connecting, promised, {way_to(*Address::parse("127.0.0.1"), listener.port())}, poller);
+  Connector connector(connecting, promised, {way_to(*Address::parse("127.0.0.1"), listener.port())},
+                      poller);
   Fd socket;
   std::string heard;
   EXPECT_TRUE(step_until([&] {
     connector.step();
     if (!socket.valid()) socket = listener.accept().socket;
     char bytes[256];
-    const ssize_t got = socket.valid() ? ::recv(socket.get(), bytes, sizeof bytes, MSG_DONTWAIT) : 0;
+    const ssize_t got =
+        socket.valid() ? ::recv(socket.get(), bytes, sizeof bytes, MSG_DONTWAIT) : 0;
     if (got > 0) {
       heard.append(bytes, static_cast<size_t>(got));
       ::send(socket.get(), bytes, static_cast<size_t>(got), MSG_NOSIGNAL);
     }
     return connector.hopeless();
   }));
-  EXPECT_NE(connector.report().find("another process answers there"), std::string::npos) << connector.report();
+  EXPECT_NE(connector.report().find("another process answers there"), std::string::npos)
+      << connector.report();
   EXPECT_EQ(heard, hello(connecting, promised)) << "and learnt no more than the hello";
 }
 
@@ -295,7 +308,8 @@ TEST_F(Door, ConnectorGoesAroundAnAddressThatNeverAnswers) {
   // Listens, but never takes a connection: as an address that another machine owns.
   const Listener dead = Listener::tcp({});
   const Identity peer = new_identity();
-  Connector connector(peer, self, {way_to(*Address::parse("127.0.0.1"), dead.port()), loopback()}, poller);
+  Connector connector(peer, self, {way_to(*Address::parse("127.0.0.1"), dead.port()), loopback()},
+                      poller);
   const auto begin = Deadline::Clock::now();
   ASSERT_TRUE(step_until([&] { return connector.step(); }));
   EXPECT_LT(Deadline::Clock::now() - begin, milliseconds(500));

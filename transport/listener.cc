@@ -23,21 +23,27 @@ constexpr int kBacklog = 4096;
 
 Fd open_reserve() { return Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
 
-Fd tcp_socket(int family) { return Fd(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)); }
+Fd tcp_socket(int family) {
+  return Fd(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+}
 
 // True when it listens; false if the port is taken; throws on anything else.
 bool listen_on(int fd, int family, uint16_t port) {
   sockaddr_storage address{};
   socklen_t length = sizeof(sockaddr_in);
   if (family == AF_INET6) {
-    const sockaddr_in6 any{.sin6_family = AF_INET6, .sin6_port = htons(port), .sin6_addr = in6addr_any};
+    const sockaddr_in6 any{
+        .sin6_family = AF_INET6, .sin6_port = htons(port), .sin6_addr = in6addr_any};
     std::memcpy(&address, &any, length = sizeof any);
   } else {
-    const sockaddr_in any{.sin_family = AF_INET, .sin_port = htons(port), .sin_addr = {htonl(INADDR_ANY)}};
+    const sockaddr_in any{
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr = {htonl(INADDR_ANY)}};
     std::memcpy(&address, &any, length = sizeof any);
   }
   // Two sockets may bind one port under SO_REUSEADDR as long as neither listens, so listen() can find it taken too.
-  if (::bind(fd, reinterpret_cast<const sockaddr*>(&address), length) == 0 && ::listen(fd, kBacklog) == 0) return true;
+  if (::bind(fd, reinterpret_cast<const sockaddr*>(&address), length) == 0 &&
+      ::listen(fd, kBacklog) == 0)
+    return true;
   if (errno == EADDRINUSE) return false;
   throw_system("cannot listen on tcp port " + std::to_string(port));
 }
@@ -108,9 +114,10 @@ Listener Listener::tcp(PortRange range) {
     listener.reserve_ = open_reserve();
     return listener;
   }
-  throw_error(ErrorCode::kSystem, "every tcp port of HCCL_LIKE_PORT_RANGE=" + range.to_string() +
-                                      " is taken on this host: each rank needs one, so give a larger range or end what "
-                                      "listens there");
+  throw_error(ErrorCode::kSystem,
+              "every tcp port of HCCL_LIKE_PORT_RANGE=" + range.to_string() +
+                  " is taken on this host: each rank needs one, so give a larger range or end what "
+                  "listens there");
 }
 
 Listener Listener::unix_abstract() {
@@ -122,7 +129,8 @@ Listener Listener::unix_abstract() {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   std::memcpy(address.sun_path + 1, listener.name_.data(), listener.name_.size());
-  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + listener.name_.size());
+  const auto length =
+      static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + listener.name_.size());
   if (::bind(listener.socket_.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0 ||
       ::listen(listener.socket_.get(), kBacklog) != 0)
     throw_system("cannot listen on an abstract UNIX socket");
@@ -134,7 +142,8 @@ Arrival Listener::accept() {
   for (;;) {
     sockaddr_storage address{};
     socklen_t length = sizeof address;
-    Fd socket(::accept4(socket_.get(), reinterpret_cast<sockaddr*>(&address), &length, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    Fd socket(::accept4(socket_.get(), reinterpret_cast<sockaddr*>(&address), &length,
+                        SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (socket.valid()) {
       const auto from = Address::of(reinterpret_cast<const sockaddr*>(&address));
       return {std::move(socket), from ? with_port(*from, port_in(address)) : "this host"};
@@ -149,7 +158,8 @@ Arrival Listener::accept() {
 
 void Listener::drop_one() {
   if (!std::exchange(warned_, true))
-    log_warn("cannot accept a connection: " + errno_text(errno) + "; raise the limit of open files (ulimit -n)");
+    log_warn("cannot accept a connection: " + errno_text(errno) +
+             "; raise the limit of open files (ulimit -n)");
   reserve_.reset();
   Fd dropped(::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC));
   dropped.reset();

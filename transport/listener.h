@@ -24,7 +24,7 @@ class Listener {
   static Listener unix_abstract();
 
   int fd() const { return socket_.get(); }
-  uint16_t port() const { return port_; }              // 0 for UNIX
+  uint16_t port() const { return port_; }            // 0 for UNIX
   const std::string& name() const { return name_; }  // without the leading zero byte; empty for TCP
 
   // The next connection. Connections that broke while they waited are skipped. Out of descriptors, it drops one and

@@ -19,7 +19,8 @@ Fd connect_to(const char* address, uint16_t port) {
   const auto parsed = Address::parse(address).value();
   const socklen_t length = parsed.with_port(port, storage);
   Fd socket(::socket(parsed.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&storage), length) != 0) socket.reset();
+  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&storage), length) != 0)
+    socket.reset();
   return socket;
 }
 
@@ -81,7 +82,8 @@ TEST(Listener, UnixNamesAreRandomAndReachable) {
   EXPECT_NE(one.name(), other.name());
   const Way way = way_to_unix(one.name());
   const Fd client(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  ASSERT_EQ(::connect(client.get(), reinterpret_cast<const sockaddr*>(&way.address), way.length), 0);
+  ASSERT_EQ(::connect(client.get(), reinterpret_cast<const sockaddr*>(&way.address), way.length),
+            0);
   EXPECT_TRUE(one.accept().socket.valid());
 }
 

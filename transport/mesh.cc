@@ -26,8 +26,8 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kFarewell{1000};
-constexpr milliseconds kNap{20};       // between two looks while nothing else is going on
-constexpr milliseconds kShortNap{1};   // while other communicators need their turn
+constexpr milliseconds kNap{20};      // between two looks while nothing else is going on
+constexpr milliseconds kShortNap{1};  // while other communicators need their turn
 constexpr milliseconds kProgressEvery{10'000};
 constexpr size_t kDialersAtOnce = 128;
 
@@ -36,11 +36,13 @@ bool has(const std::vector<std::string>& list, std::string_view what) {
 }
 
 std::string person(int rank, const ProcessRecord& record) {
-  return "rank " + std::to_string(rank) + " (" + record.hostname + ", process " + std::to_string(record.pid) + ")";
+  return "rank " + std::to_string(rank) + " (" + record.hostname + ", process " +
+         std::to_string(record.pid) + ")";
 }
 
 std::string seconds_since(Deadline::Clock::time_point start) {
-  return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(Deadline::Clock::now() - start).count());
+  return std::to_string(
+      std::chrono::duration_cast<std::chrono::seconds>(Deadline::Clock::now() - start).count());
 }
 
 // The lower id listens, the higher one connects: exactly one of any two, without asking.
@@ -57,8 +59,8 @@ LocalEnd local_end(const Config& config) {
   local.identity = {random_hex(kIdDigits / 2), random_hex(kNonceDigits / 2)};
   local.transports = config.transports;
   if (has(local.transports, "tcp")) {
-    const auto filter =
-        effective_filter(config.socket_ifname, std::getenv("GLOO_SOCKET_IFNAME"), std::getenv("NCCL_SOCKET_IFNAME"));
+    const auto filter = effective_filter(config.socket_ifname, std::getenv("GLOO_SOCKET_IFNAME"),
+                                         std::getenv("NCCL_SOCKET_IFNAME"));
     local.addresses = candidates(system_addresses(), filter);
   }
   local.tcp.socket_buffer_bytes = config.tcp_buffer_bytes;
@@ -84,7 +86,10 @@ struct Mesh::State {
   };
 
   State(const Config& config, Poller& the_poller)
-      : poller(the_poller), options(link_options(config)), local(local_end(config)), acceptor(local.identity, poller) {
+      : poller(the_poller),
+        options(link_options(config)),
+        local(local_end(config)),
+        acceptor(local.identity, poller) {
     self.id = local.identity.id;
     self.nonce = local.identity.nonce;
     self.host = host_id();
@@ -115,10 +120,12 @@ struct Mesh::State {
   // A newcomer is wanted unless its process has a link already; a broken one may be replaced: the peer can have given up
   // a connection that this end took for made.
   bool wanted(const std::string& id) {
-    return !has_healthy(id) && std::none_of(upgrading.begin(), upgrading.end(),
-                                            [&](const Upgrading& one) { return one.peer_id == id; });
+    return !has_healthy(id) &&
+           std::none_of(upgrading.begin(), upgrading.end(),
+                        [&](const Upgrading& one) { return one.peer_id == id; });
   }
-  void add(const std::string& id, std::unique_ptr<Wire> wire, std::string route, std::string reason) {
+  void add(const std::string& id, std::unique_ptr<Wire> wire, std::string route,
+           std::string reason) {
     links.push_back(std::make_unique<Link>(std::move(wire), options));
     known[id] = {links.back().get(), std::move(route), std::move(reason)};
   }
@@ -127,7 +134,8 @@ struct Mesh::State {
   void accept() {
     // Handshakes first: a peer whose shared memory has failed comes again over tcp.
     step_handshakes();
-    for (Accepted& one : acceptor.step([this](const std::string& id) { return wanted(id); })) take_in(std::move(one));
+    for (Accepted& one : acceptor.step([this](const std::string& id) { return wanted(id); }))
+      take_in(std::move(one));
   }
 
   Poller& poller;
@@ -143,12 +151,15 @@ struct Mesh::State {
 
 void Mesh::State::take_in(Accepted accepted) {
   if (accepted.same_host) {
-    upgrading.emplace_back(std::move(accepted.peer_id), std::move(accepted.socket), local.shm_ring_bytes, poller);
+    upgrading.emplace_back(std::move(accepted.peer_id), std::move(accepted.socket),
+                           local.shm_ring_bytes, poller);
     return;
   }
   const std::string via = leaves_via(accepted.socket.get(), local.addresses);
-  auto wire = std::make_unique<TcpWire>(std::move(accepted.socket), poller, local.tcp, accepted.from);
-  add(accepted.peer_id, std::move(wire), "tcp from " + accepted.from + (via.empty() ? "" : " " + via), "");
+  auto wire =
+      std::make_unique<TcpWire>(std::move(accepted.socket), poller, local.tcp, accepted.from);
+  add(accepted.peer_id, std::move(wire),
+      "tcp from " + accepted.from + (via.empty() ? "" : " " + via), "");
 }
 
 void Mesh::State::step_handshakes() {
@@ -172,11 +183,13 @@ struct Missing {
   int rank;
   const ProcessRecord* record;
   bool we_connect;
-  std::unique_ptr<Dialer> dialer;  // null: the peer connects to us, or it is not this one's turn yet
+  std::unique_ptr<Dialer>
+      dialer;  // null: the peer connects to us, or it is not this one's turn yet
 };
 
 void check_members(const std::vector<ProcessRecord>& members, int rank, const ProcessRecord& self) {
-  if (rank < 0 || static_cast<size_t>(rank) >= members.size() || members[static_cast<size_t>(rank)].id != self.id)
+  if (rank < 0 || static_cast<size_t>(rank) >= members.size() ||
+      members[static_cast<size_t>(rank)].id != self.id)
     throw_misuse("rank " + std::to_string(rank) + " of the new group is not this process");
   std::map<std::string, size_t> seen;
   for (size_t i = 0; i < members.size(); ++i) {
@@ -190,9 +203,9 @@ void check_members(const std::vector<ProcessRecord>& members, int rank, const Pr
 void check_common_transport(const Missing& peer, const ProcessRecord& self, const LocalEnd& local) {
   if (!common_transports(local.transports, self, *peer.record).empty()) return;
   throw Exception({ErrorCode::kUnsupported,
-                   person(peer.rank, *peer.record) + " and this rank have no transport in common; " +
-                       "HCCL_LIKE_TRANSPORTS is " + join(local.transports) +
-                       " here, and shm joins processes of one host only",
+                   person(peer.rank, *peer.record) +
+                       " and this rank have no transport in common; " + "HCCL_LIKE_TRANSPORTS is " +
+                       join(local.transports) + " here, and shm joins processes of one host only",
                    peer.rank});
 }
 
@@ -214,7 +227,8 @@ std::string explain(const std::list<Missing>& missing, const ProcessRecord& self
 
 }  // namespace
 
-Mesh::Mesh(const Config& config, Poller& poller) : state_(std::make_unique<State>(config, poller)) {}
+Mesh::Mesh(const Config& config, Poller& poller)
+    : state_(std::make_unique<State>(config, poller)) {}
 
 // Nobody waits for us any more, so nothing here may take long or throw: a peer that is dead has a failed link, and one
 // that is stopped or busy costs the farewell's time at most. What it did not fetch by then is safe all the same: in
@@ -260,12 +274,13 @@ const std::vector<std::unique_ptr<Link>>& Mesh::links() const { return state_->l
 
 std::string Mesh::describe(const Link& link) const {
   for (const auto& [id, known] : state_->known)
-    if (known.link == &link) return known.route + (known.reason.empty() ? "" : " (" + known.reason + ")");
+    if (known.link == &link)
+      return known.route + (known.reason.empty() ? "" : " (" + known.reason + ")");
   return "a connection that was replaced";
 }
 
-std::vector<Link*> Mesh::connect(const std::vector<ProcessRecord>& members, int rank, Deadline deadline,
-                                 const std::function<void()>& idle) {
+std::vector<Link*> Mesh::connect(const std::vector<ProcessRecord>& members, int rank,
+                                 Deadline deadline, const std::function<void()>& idle) {
   State& state = *state_;
   check_members(members, rank, state.self);
 
@@ -274,7 +289,8 @@ std::vector<Link*> Mesh::connect(const std::vector<ProcessRecord>& members, int 
     // Everybody begins with its own neighbours, so that a thousand ranks do not knock at one door first.
     const size_t peer = (static_cast<size_t>(rank) + i) % members.size();
     if (state.has_healthy(members[peer].id)) continue;
-    missing.push_back({static_cast<int>(peer), &members[peer], connects_to(state.self, members[peer]), nullptr});
+    missing.push_back(
+        {static_cast<int>(peer), &members[peer], connects_to(state.self, members[peer]), nullptr});
     check_common_transport(missing.back(), state.self, state.local);
   }
 
@@ -290,11 +306,13 @@ std::vector<Link*> Mesh::connect(const std::vector<ProcessRecord>& members, int 
     }
     if (peer.dialer && peer.dialer->step()) {
       Dialed dialed = peer.dialer->take();
-      state.add(peer.record->id, std::move(dialed.wire), std::move(dialed.route), std::move(dialed.reason));
+      state.add(peer.record->id, std::move(dialed.wire), std::move(dialed.route),
+                std::move(dialed.reason));
     }
     if (!state.has_healthy(peer.record->id)) return false;
     State::Known& known = *state.find(peer.record->id);
-    if (known.reason.empty()) known.reason = state.self.host == peer.record->host ? "same host" : "other host";
+    if (known.reason.empty())
+      known.reason = state.self.host == peer.record->host ? "same host" : "other host";
     log_info([&] { return person(peer.rank, *peer.record) + ": " + describe(*known.link); });
     if (peer.dialer) --dialing;
     return true;
@@ -309,10 +327,14 @@ std::vector<Link*> Mesh::connect(const std::vector<ProcessRecord>& members, int 
     if (deadline.expired())
       throw Exception({ErrorCode::kTimeout,
                        "timed out connecting to " + std::to_string(missing.size()) + " of " +
-                           std::to_string(members.size() - 1) + " peers: " + explain(missing, state.self),
+                           std::to_string(members.size() - 1) +
+                           " peers: " + explain(missing, state.self),
                        missing.front().rank});
     if (progress.expired()) {
-      log_info([&] { return "still connecting after " + seconds_since(start) + " s: " + explain(missing, state.self); });
+      log_info([&] {
+        return "still connecting after " + seconds_since(start) +
+               " s: " + explain(missing, state.self);
+      });
       progress = Deadline::after(kProgressEvery);
     }
     if (idle) idle();

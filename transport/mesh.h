@@ -16,21 +16,21 @@ namespace hccl_like {
 
 // What a process publishes about itself, once per group, under the group's prefix in the store.
 struct ProcessRecord {
-  std::string id;          // unique to this process's Mesh: random
-  std::string nonce;       // random; whoever connects must know it
-  std::string host;        // boot id and namespaces: equal means that shared memory can work
-  std::string hostname;    // for people
+  std::string id;        // unique to this process's Mesh: random
+  std::string nonce;     // random; whoever connects must know it
+  std::string host;      // boot id and namespaces: equal means that shared memory can work
+  std::string hostname;  // for people
   int64_t pid = 0;
-  std::string unix_name;   // abstract UNIX socket, empty without shm
+  std::string unix_name;               // abstract UNIX socket, empty without shm
   std::vector<std::string> addresses;  // "10.0.0.5", "fd00::5", best first
-  uint16_t port = 0;       // 0 without tcp
+  uint16_t port = 0;                   // 0 without tcp
   std::string serialize() const;
   static ProcessRecord parse(std::string_view text);  // throws a sentence on anything malformed
 };
 
 // What all ranks of a new group agreed on through the store.
 struct Roster {
-  uint64_t communicator = 0;  // random, drawn by rank 0, never used before
+  uint64_t communicator = 0;           // random, drawn by rank 0, never used before
   std::vector<ProcessRecord> members;  // by rank
 };
 

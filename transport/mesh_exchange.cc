@@ -14,7 +14,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kProgressEvery{10'000};
-constexpr milliseconds kGlance{1};         // how long to look for one record of many
+constexpr milliseconds kGlance{1};          // how long to look for one record of many
 constexpr milliseconds kGlanceBudget{200};  // for all of them
 constexpr int kMostNamed = 32;
 constexpr size_t kCommunicatorDigits = 16;
@@ -29,7 +29,9 @@ uint64_t parse_communicator(std::string_view text) {
   uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
   if (error != std::errc() || end != text.data() + kCommunicatorDigits || value == 0)
-    throw_error(ErrorCode::kMismatch, "rank 0's record in the store is malformed; check that no other program writes there");
+    throw_error(
+        ErrorCode::kMismatch,
+        "rank 0's record in the store is malformed; check that no other program writes there");
   return value;
 }
 
@@ -63,7 +65,8 @@ class Collector {
       names += (names.empty() ? "" : ",") + std::to_string(rank);
     }
     if (count == 0) return "";
-    return "[" + names + (count > kMostNamed ? ",... " + std::to_string(count - kMostNamed) + " more]" : "]");
+    return "[" + names +
+           (count > kMostNamed ? ",... " + std::to_string(count - kMostNamed) + " more]" : "]");
   }
 
   const std::string& value(int rank) const { return values_[static_cast<size_t>(rank)]; }
@@ -79,13 +82,15 @@ void collect_all(Collector& records, int size, Deadline deadline) {
   Deadline progress = Deadline::after(kProgressEvery);
   for (int rank = 0; rank < size; ++rank) {
     while (!records.collect(rank, earliest(deadline, progress))) {
-      const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(Deadline::Clock::now() - start).count();
+      const auto seconds =
+          std::chrono::duration_cast<std::chrono::seconds>(Deadline::Clock::now() - start).count();
       const bool over = deadline.expired();
       const std::string missing = over || progress.expired() ? records.missing() : "";
       if (over && !missing.empty())
-        throw_error(ErrorCode::kTimeout, "timed out after " + std::to_string(seconds) + " s waiting for ranks " +
-                                             missing + " of " + std::to_string(size) +
-                                             " to join the group; check that they were started and use the same store");
+        throw_error(ErrorCode::kTimeout,
+                    "timed out after " + std::to_string(seconds) + " s waiting for ranks " +
+                        missing + " of " + std::to_string(size) +
+                        " to join the group; check that they were started and use the same store");
       if (!progress.expired()) continue;
       log_info("waiting for ranks " + missing + ", " + std::to_string(seconds) + " s");
       progress = Deadline::after(kProgressEvery);
@@ -95,14 +100,15 @@ void collect_all(Collector& records, int size, Deadline deadline) {
 
 }  // namespace
 
-Roster exchange_records(Store& store, const ProcessRecord& self, const std::string& attempt, int rank, int size,
-                        Deadline deadline) {
+Roster exchange_records(Store& store, const ProcessRecord& self, const std::string& attempt,
+                        int rank, int size, Deadline deadline) {
   if (size < 1 || rank < 0 || rank >= size)
     throw_misuse("rank " + std::to_string(rank) + " is not in 0.." + std::to_string(size - 1));
   const std::string prefix = "hccl_like/" + attempt + "/" + std::to_string(size) + "/";
   const int64_t generation = (store.add(prefix + "arrivals", 1) - 1) / size;
   const std::string below = prefix + std::to_string(generation) + "/";
-  store.set(below + std::to_string(rank), (rank == 0 ? hexadecimal(random_u64()) : "") + self.serialize());
+  store.set(below + std::to_string(rank),
+            (rank == 0 ? hexadecimal(random_u64()) : "") + self.serialize());
 
   Collector records(store, below, size);
   collect_all(records, size, deadline);

@@ -13,7 +13,7 @@ namespace hccl_like {
 //   <generation>/<rank> that rank's record, rank 0's preceded by the communicator's id
 // A rank makes two operations and reads the others' records. A store that has served a complete generation is as good as
 // a new one; one in which a generation was left incomplete needs another prefix or attempt, as every launcher gives.
-Roster exchange_records(Store& store, const ProcessRecord& self, const std::string& attempt, int rank, int size,
-                        Deadline deadline);
+Roster exchange_records(Store& store, const ProcessRecord& self, const std::string& attempt,
+                        int rank, int size, Deadline deadline);
 
 }  // namespace hccl_like

@@ -17,14 +17,19 @@ namespace {
 
 using std::chrono::seconds;
 
-bool command(const std::string& line) { return std::system((line + " >/dev/null 2>&1").c_str()) == 0; }
+bool command(const std::string& line) {
+  return std::system((line + " >/dev/null 2>&1").c_str()) == 0;
+}
 
 // Empty if name spaces can be made here.
 std::string why_not() {
   if (::geteuid() != 0) return "not root";
   if (!command("ip -V")) return "the ip command is missing";
   const pid_t child = ::fork();
-  if (child == 0) ::_exit(::unshare(CLONE_NEWNET) == 0 && command("ip link add one0 type veth peer name two0") ? 0 : 1);
+  if (child == 0)
+    ::_exit(::unshare(CLONE_NEWNET) == 0 && command("ip link add one0 type veth peer name two0")
+                ? 0
+                : 1);
   int status = 0;
   ::waitpid(child, &status, 0);
   return status == 0 ? "" : "network name spaces cannot be made here";
@@ -39,7 +44,8 @@ struct Network {
 };
 
 std::string fill_in(std::string line, int host) {
-  for (size_t at; (at = line.find("%d")) != std::string::npos;) line.replace(at, 2, std::to_string(host));
+  for (size_t at; (at = line.find("%d")) != std::string::npos;)
+    line.replace(at, 2, std::to_string(host));
   return line;
 }
 
@@ -49,7 +55,8 @@ void build_host(const Network& network, int rank, Store& store) {
   store.set("pid" + std::to_string(rank), std::to_string(::getpid()));
   const std::string other = store.get("pid" + std::to_string(1 - rank), deadline);
   if (rank == 0) {
-    if (!command("ip link add eth0 type veth peer name eth0 netns " + other)) throw_misuse("no cable");
+    if (!command("ip link add eth0 type veth peer name eth0 netns " + other))
+      throw_misuse("no cable");
     store.set("cable", "yes");
   }
   store.get("cable", deadline);
@@ -100,7 +107,8 @@ TEST_P(MeshAcrossNetworks, FindsTheWayWithoutASetting) {
     Link& link = *links[static_cast<size_t>(1 - rank)];
     exchange_a_number(mesh, poller, link, roster.communicator);
     const std::string text = mesh.describe(link);
-    if (text.find("via " + network.expected_interface + " (other host)") == std::string::npos) throw_misuse(text);
+    if (text.find("via " + network.expected_interface + " (other host)") == std::string::npos)
+      throw_misuse(text);
     if (took > seconds(3)) throw_misuse("it took too long");
     return 0;
   });
@@ -147,19 +155,24 @@ INSTANTIATE_TEST_SUITE_P(
         Network{"ipv4", {"ip addr add 10.7.0.%d/24 dev eth0"}, one_port()},
         Network{"ipv6_only", {"ip addr add fd07::%d/64 dev eth0 nodad"}, one_port()},
         Network{"ipv6_switched_off",
-                {"sysctl -w net.ipv6.conf.all.disable_ipv6=1", "ip addr add 10.7.0.%d/24 dev eth0"}, one_port()},
+                {"sysctl -w net.ipv6.conf.all.disable_ipv6=1", "ip addr add 10.7.0.%d/24 dev eth0"},
+                one_port()},
         Network{"both_families",
-                {"ip addr add 10.7.0.%d/24 dev eth0", "ip addr add fd07::%d/64 dev eth0 nodad"}, one_port()},
+                {"ip addr add 10.7.0.%d/24 dev eth0", "ip addr add fd07::%d/64 dev eth0 nodad"},
+                one_port()},
         Network{"container_networks_that_lead_nowhere",
-                {"ip link add docker0 type veth peer name inside", "ip link set docker0 up", "ip link set inside up",
-                 "ip addr add 172.17.0.1/16 dev docker0", "ip addr add 10.7.0.%d/24 dev eth0"},
+                {"ip link add docker0 type veth peer name inside", "ip link set docker0 up",
+                 "ip link set inside up", "ip addr add 172.17.0.1/16 dev docker0",
+                 "ip addr add 10.7.0.%d/24 dev eth0"},
                 one_port()},
         Network{"a_second_network_without_a_cable",
-                {"ip link add aaa0 type veth peer name inside", "ip link set aaa0 up", "ip link set inside up",
-                 "ip addr add 10.0.%d.1/24 dev aaa0", "ip addr add 10.7.0.%d/24 dev eth0"},
+                {"ip link add aaa0 type veth peer name inside", "ip link set aaa0 up",
+                 "ip link set inside up", "ip addr add 10.0.%d.1/24 dev aaa0",
+                 "ip addr add 10.7.0.%d/24 dev eth0"},
                 one_port()},
         Network{"a_point_to_point_route",
-                {"ip addr add 10.%d.0.1/32 dev eth0", "ip route add 10.0.0.0/8 dev eth0"}, one_port()}),
+                {"ip addr add 10.%d.0.1/32 dev eth0", "ip route add 10.0.0.0/8 dev eth0"},
+                one_port()}),
     [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace

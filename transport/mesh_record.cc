@@ -14,8 +14,8 @@ constexpr size_t kMostAddresses = 64;
 constexpr size_t kLongestText = 256;
 
 [[noreturn]] void refuse(const std::string& why) {
-  throw_error(ErrorCode::kMismatch,
-              "a process record in the store cannot be used: " + why + "; check that no other program writes to this store");
+  throw_error(ErrorCode::kMismatch, "a process record in the store cannot be used: " + why +
+                                        "; check that no other program writes to this store");
 }
 
 std::string text_at(const nlohmann::json& record, const char* field) {
@@ -28,7 +28,8 @@ std::string text_at(const nlohmann::json& record, const char* field) {
 
 int64_t number_at(const nlohmann::json& record, const char* field, int64_t most) {
   const auto found = record.find(field);
-  if (found == record.end() || !found->is_number_unsigned()) refuse(std::string(field) + " is missing");
+  if (found == record.end() || !found->is_number_unsigned())
+    refuse(std::string(field) + " is missing");
   const auto number = found->get<uint64_t>();
   if (number > static_cast<uint64_t>(most)) refuse(std::string(field) + " is too large");
   return static_cast<int64_t>(number);
@@ -45,10 +46,14 @@ std::string digits_at(const nlohmann::json& record, const char* field, size_t di
 
 std::string ProcessRecord::serialize() const {
   return nlohmann::json{
-      {"protocol", kProtocolVersion}, {"id", id},
-      {"nonce", nonce},               {"host", host},
-      {"hostname", hostname},         {"pid", pid},
-      {"unix", unix_name},            {"addresses", addresses},
+      {"protocol", kProtocolVersion},
+      {"id", id},
+      {"nonce", nonce},
+      {"host", host},
+      {"hostname", hostname},
+      {"pid", pid},
+      {"unix", unix_name},
+      {"addresses", addresses},
       {"port", port},
   }
       .dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
@@ -60,7 +65,8 @@ ProcessRecord ProcessRecord::parse(std::string_view text) {
   if (!json.is_object()) refuse("it is no JSON object");
   if (const auto version = number_at(json, "protocol", UINT32_MAX); version != kProtocolVersion)
     throw_error(ErrorCode::kMismatch, "a rank speaks version " + std::to_string(version) +
-                                          " of the protocol and this one version " + std::to_string(kProtocolVersion) +
+                                          " of the protocol and this one version " +
+                                          std::to_string(kProtocolVersion) +
                                           ": install the same hccl-like everywhere");
   ProcessRecord record;
   record.id = digits_at(json, "id", kIdDigits);

@@ -68,7 +68,8 @@ std::vector<uint32_t> payload(int from, int to, size_t count) {
 }
 
 // Everybody sends everybody `count` numbers and checks what comes. Throws what is wrong.
-void all_to_all(Rank& self, const std::vector<Link*>& links, int rank, size_t count, uint32_t sequence = 1) {
+void all_to_all(Rank& self, const std::vector<Link*>& links, int rank, size_t count,
+                uint32_t sequence = 1) {
   const auto size = static_cast<int>(links.size());
   std::vector<std::vector<uint32_t>> out(links.size()), in(links.size());
   std::vector<Send> sends(links.size());
@@ -98,7 +99,8 @@ void all_to_all(Rank& self, const std::vector<Link*>& links, int rank, size_t co
       if (pending[i] != 0 && links[i]->failure() != nullptr) throw Exception(*links[i]->failure());
       missing += pending[i];
     }
-    if (deadline.expired()) throw_error(ErrorCode::kTimeout, std::to_string(missing) + " messages are missing");
+    if (deadline.expired())
+      throw_error(ErrorCode::kTimeout, std::to_string(missing) + " messages are missing");
     return missing == 0;
   });
   for (int peer = 0; peer < size; ++peer)
@@ -130,7 +132,8 @@ TEST_P(MeshOver, JoinsEveryRankWithEveryOther) {
 const std::vector<std::string> kTransports{"shm", "tcp"};
 
 INSTANTIATE_TEST_SUITE_P(Ranks, MeshOver,
-                         testing::Combine(testing::ValuesIn(kTransports), testing::Values(1, 2, 3, 5, 8)),
+                         testing::Combine(testing::ValuesIn(kTransports),
+                                          testing::Values(1, 2, 3, 5, 8)),
                          [](const auto& test) {
                            return std::get<0>(test.param) + std::to_string(std::get<1>(test.param));
                          });
@@ -138,7 +141,8 @@ INSTANTIATE_TEST_SUITE_P(Ranks, MeshOver,
 TEST(Mesh, ChoosesPeerByPeerWhereRanksDiffer) {
   // Ranks 0 and 1 take shared memory where they can, rank 2 speaks tcp only.
   const auto outcomes = run_ranks(3, [](int rank, Store& store) {
-    Rank self(config_with(rank == 2 ? std::vector<std::string>{"tcp"} : std::vector<std::string>{"shm", "tcp"}));
+    Rank self(config_with(rank == 2 ? std::vector<std::string>{"tcp"}
+                                    : std::vector<std::string>{"shm", "tcp"}));
     const auto links = self.join(store, rank, 3);
     all_to_all(self, links, rank, 12'345);
     for (size_t peer = 0; peer < 3; ++peer) {
@@ -219,9 +223,15 @@ TEST(Mesh, ASecondGroupUsesTheLinksThatExist) {
 class PrefixedStore final : public Store {
  public:
   PrefixedStore(Store& store, std::string prefix) : store_(store), prefix_(std::move(prefix)) {}
-  void set(const std::string& key, const std::string& value) override { store_.set(prefix_ + key, value); }
-  std::string get(const std::string& key, Deadline deadline) override { return store_.get(prefix_ + key, deadline); }
-  int64_t add(const std::string& key, int64_t amount) override { return store_.add(prefix_ + key, amount); }
+  void set(const std::string& key, const std::string& value) override {
+    store_.set(prefix_ + key, value);
+  }
+  std::string get(const std::string& key, Deadline deadline) override {
+    return store_.get(prefix_ + key, deadline);
+  }
+  int64_t add(const std::string& key, int64_t amount) override {
+    return store_.add(prefix_ + key, amount);
+  }
 
  private:
   Store& store_;
@@ -234,12 +244,14 @@ TEST(Mesh, ReplacesAConnectionThatBrokeWhenTheProcessesMeetAgain) {
     const auto first = self.join(store, rank, 3);
     all_to_all(self, first, rank, 10);
     store.set("done" + std::to_string(rank), "yes");
-    for (int peer = 0; peer < 3; ++peer) store.get("done" + std::to_string(peer), Deadline::after(seconds(20)));
+    for (int peer = 0; peer < 3; ++peer)
+      store.get("done" + std::to_string(peer), Deadline::after(seconds(20)));
     // The network breaks every connection there is.
     for (int fd = 3; fd < 256; ++fd) {
       sockaddr_storage peer;
       socklen_t length = sizeof peer;
-      if (::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &length) == 0) ::shutdown(fd, SHUT_RDWR);
+      if (::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &length) == 0)
+        ::shutdown(fd, SHUT_RDWR);
     }
     self.drive([&] {
       for (const Link* link : first)
@@ -254,7 +266,8 @@ TEST(Mesh, ReplacesAConnectionThatBrokeWhenTheProcessesMeetAgain) {
 }
 
 // Two processes that take each other for neighbours, wrongly (cloned virtual machines), or for which shared memory fails.
-void expect_fall_back_to_tcp(const Config& config, const std::string& unix_name, const std::string& reason) {
+void expect_fall_back_to_tcp(const Config& config, const std::string& unix_name,
+                             const std::string& reason) {
   const auto outcomes = run_ranks(2, [&](int rank, Store& store) {
     Rank self(config);
     const Deadline deadline = Deadline::after(seconds(20));
@@ -264,7 +277,8 @@ void expect_fall_back_to_tcp(const Config& config, const std::string& unix_name,
     const auto links = self.mesh.connect(members, rank, deadline, {});
     expect_all_transports(links, "tcp");
     all_to_all(self, links, rank, 4321);
-    const bool connector = members[static_cast<size_t>(rank)].id > members[static_cast<size_t>(1 - rank)].id;
+    const bool connector =
+        members[static_cast<size_t>(rank)].id > members[static_cast<size_t>(1 - rank)].id;
     const std::string text = self.mesh.describe(*links[static_cast<size_t>(1 - rank)]);
     if (connector && text.find(reason) == std::string::npos) throw std::runtime_error(text);
     return 0;
@@ -273,7 +287,8 @@ void expect_fall_back_to_tcp(const Config& config, const std::string& unix_name,
 }
 
 TEST(Mesh, FallsBackToTcpWhenTheHostsOnlyLookTheSame) {
-  expect_fall_back_to_tcp(config_with({"shm", "tcp"}), "hccl-like-nobody", "(same host; shm: Connection refused");
+  expect_fall_back_to_tcp(config_with({"shm", "tcp"}), "hccl-like-nobody",
+                          "(same host; shm: Connection refused");
 }
 
 TEST(Mesh, FallsBackToTcpWhenThereIsNoMemoryToShare) {
@@ -340,7 +355,8 @@ TEST(Mesh, NamesARankThatDiedWhileTheOthersConnect) {
           const std::string text = exception.what();
           if (exception.error().peer != 2) throw std::runtime_error(text);
           const std::string process = "process " + std::to_string(roster.members[2].pid);
-          const bool named = text.find("rank 2 (") != std::string::npos && text.find(process) != std::string::npos;
+          const bool named =
+              text.find("rank 2 (") != std::string::npos && text.find(process) != std::string::npos;
           const bool alone = text.find("1 of 3 peers") != std::string::npos;
           if (!named || !alone) throw std::runtime_error(text);
           return 0;
@@ -349,7 +365,8 @@ TEST(Mesh, NamesARankThatDiedWhileTheOthersConnect) {
       },
       {.kill_on_failure = false});
   for (size_t rank = 0; rank < 4; ++rank)
-    EXPECT_EQ(outcomes[rank], rank == 2 ? (RankOutcome{-1, SIGKILL}) : (RankOutcome{0, 0})) << to_string(outcomes);
+    EXPECT_EQ(outcomes[rank], rank == 2 ? (RankOutcome{-1, SIGKILL}) : (RankOutcome{0, 0}))
+        << to_string(outcomes);
 }
 
 TEST(Mesh, SaysPerAddressWhatWentWrong) {
@@ -374,7 +391,8 @@ TEST(Mesh, CallsIdleWhileItWaits) {
   ProcessRecord nobody = self.mesh.self();
   nobody.id = std::string(32, 'f');
   int calls = 0;
-  EXPECT_THROW(self.mesh.connect({self.mesh.self(), nobody}, 0, Deadline::after(milliseconds(100)), [&] { ++calls; }),
+  EXPECT_THROW(self.mesh.connect({self.mesh.self(), nobody}, 0, Deadline::after(milliseconds(100)),
+                                 [&] { ++calls; }),
                Exception);
   EXPECT_GE(calls, 2);
 }
@@ -389,13 +407,16 @@ TEST(Mesh, SaysWhenTwoRanksShareNoTransport) {
     FAIL();
   } catch (const Exception& exception) {
     EXPECT_EQ(exception.code(), ErrorCode::kUnsupported);
-    EXPECT_NE(std::string(exception.what()).find("no transport in common"), std::string::npos) << exception.what();
+    EXPECT_NE(std::string(exception.what()).find("no transport in common"), std::string::npos)
+        << exception.what();
   }
 }
 
 TEST(Mesh, RefusesAGroupWithTheSameProcessTwice) {
   Rank self(config_with({"tcp"}));
-  EXPECT_THROW(self.mesh.connect({self.mesh.self(), self.mesh.self()}, 0, Deadline::after(seconds(5)), {}), Exception);
+  EXPECT_THROW(
+      self.mesh.connect({self.mesh.self(), self.mesh.self()}, 0, Deadline::after(seconds(5)), {}),
+      Exception);
   EXPECT_THROW(self.mesh.connect({}, 0, Deadline::after(seconds(5)), {}), Exception);
 }
 
@@ -422,7 +443,8 @@ TEST(Mesh, EndsInOrderWithoutLosingWhatThePeerHasNotRead) {
         store.set("pid", std::to_string(::getpid()));
         return 0;
       }
-      const pid_t pid = static_cast<pid_t>(std::stol(store.get("pid", Deadline::after(seconds(20)))));
+      const pid_t pid =
+          static_cast<pid_t>(std::stol(store.get("pid", Deadline::after(seconds(20)))));
       // The parent reaps it only when it is gone, sockets and all.
       while (::kill(pid, 0) == 0) ::usleep(1000);
       receive.into.add(reinterpret_cast<std::byte*>(data.data()), receive.bytes);
@@ -450,13 +472,15 @@ TEST(Mesh, EndsInTimeThoughAPeerIsStopped) {
             ::raise(SIGSTOP);
             return 0;
           }
-          const auto pid = static_cast<pid_t>(std::stol(store.get("pid", Deadline::after(seconds(20)))));
+          const auto pid =
+              static_cast<pid_t>(std::stol(store.get("pid", Deadline::after(seconds(20)))));
           // Small messages are not held back until the peer asks for them: these fill every buffer on the way.
           std::vector<std::byte> data(4096);
           std::vector<Send> sends(10'000);
           uint32_t pending = static_cast<uint32_t>(sends.size());
           for (size_t i = 0; i < sends.size(); ++i) {
-            sends[i].tag = {.communicator = self->roster.communicator, .sequence = static_cast<uint32_t>(i)};
+            sends[i].tag = {.communicator = self->roster.communicator,
+                            .sequence = static_cast<uint32_t>(i)};
             sends[i].pending = &pending;
             sends[i].bytes = data.size();
             sends[i].from.add(data.data(), data.size());
@@ -479,21 +503,21 @@ TEST(Mesh, EndsInTimeThoughAPeerIsStopped) {
 
 TEST(Mesh, EndsAtOnceWhenAPeerIsDead) {
   for (const auto& transport : kTransports) {
-    const auto outcomes = run_ranks(
-        2,
-        [&](int rank, Store& store) {
-          auto self = std::make_unique<Rank>(config_with({transport}));
-          const auto links = self->join(store, rank, 2);
-          store.set("joined" + std::to_string(rank), "yes");
-          store.get("joined" + std::to_string(1 - rank), Deadline::after(seconds(20)));
-          if (rank == 1) ::kill(::getpid(), SIGKILL);
-          self->drive([&] { return links[1]->failure() != nullptr; });
-          if (links[1]->failure()->code != ErrorCode::kPeerLost) return 3;
-          const auto begin = Deadline::Clock::now();
-          self.reset();
-          return Deadline::Clock::now() - begin < milliseconds(300) ? 0 : 4;
-        },
-        {.timeout = seconds(20), .kill_on_failure = false});
+    const auto outcomes =
+        run_ranks(2,
+                  [&](int rank, Store& store) {
+                    auto self = std::make_unique<Rank>(config_with({transport}));
+                    const auto links = self->join(store, rank, 2);
+                    store.set("joined" + std::to_string(rank), "yes");
+                    store.get("joined" + std::to_string(1 - rank), Deadline::after(seconds(20)));
+                    if (rank == 1) ::kill(::getpid(), SIGKILL);
+                    self->drive([&] { return links[1]->failure() != nullptr; });
+                    if (links[1]->failure()->code != ErrorCode::kPeerLost) return 3;
+                    const auto begin = Deadline::Clock::now();
+                    self.reset();
+                    return Deadline::Clock::now() - begin < milliseconds(300) ? 0 : 4;
+                  },
+                  {.timeout = seconds(20), .kill_on_failure = false});
     EXPECT_TRUE(outcomes[0].ok()) << transport << ": " << to_string(outcomes);
   }
 }
@@ -557,10 +581,12 @@ TEST(ProcessRecord, RefusesWhatIsMalformed) {
   const std::string port = "\"port\":" + std::to_string(self.mesh.self().port);
   EXPECT_NO_THROW(ProcessRecord::parse(good));
   for (const std::string& bad :
-       {std::string(), std::string("[]"), std::string("null"), std::string(1 << 20, '['), good.substr(0, good.size() / 2),
-        with("\"id\":\"", "\"id\":\"x"), with("\"nonce\":\"", "\"nonce\":\"00"), with("\"addresses\":", "\"a\":"),
+       {std::string(), std::string("[]"), std::string("null"), std::string(1 << 20, '['),
+        good.substr(0, good.size() / 2), with("\"id\":\"", "\"id\":\"x"),
+        with("\"nonce\":\"", "\"nonce\":\"00"), with("\"addresses\":", "\"a\":"),
         with(port, "\"port\":65536"), with(port, "\"port\":-1"), with(port, "\"port\":\"x\""),
-        with("\"protocol\":1", "\"protocol\":2"), with("\"hostname\":\"", "\"hostname\":\"" + std::string(300, 'h'))})
+        with("\"protocol\":1", "\"protocol\":2"),
+        with("\"hostname\":\"", "\"hostname\":\"" + std::string(300, 'h'))})
     EXPECT_THROW(ProcessRecord::parse(bad), Exception) << bad.substr(0, 100);
 }
 

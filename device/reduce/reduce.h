@@ -19,7 +19,8 @@ using CombineMany = void (*)(std::byte* dst, std::span<const std::byte* const> s
 
 // dst[i] = src[i] * factor (floats and complex), or src[i] / divisor truncated towards zero (integers, factor =
 // 1 / divisor is not used). dst may be src exactly.
-using Scale = void (*)(std::byte* dst, const std::byte* src, size_t elements, double factor) noexcept;
+using Scale = void (*)(std::byte* dst, const std::byte* src, size_t elements,
+                       double factor) noexcept;
 
 // The kernels of one (type, operation). kAvg and kPreMulSum combine as kSum; what makes them different is `scale`,
 // applied to the result (kAvg, factor = 1 / ranks; for integers factor = ranks and it divides) or to each input

@@ -42,7 +42,8 @@ TcpWire::TcpWire(Fd socket, Poller& poller, const TcpOptions& options, std::stri
   buffer_ = std::make_unique_for_overwrite<std::byte[]>(capacity_);
   set_option(socket_.get(), IPPROTO_TCP, TCP_NODELAY, 1);
   if (options.socket_buffer_bytes > 0) {
-    const auto bytes = static_cast<int>(std::clamp<size_t>(options.socket_buffer_bytes, kSmallestSocketBuffer, INT_MAX));
+    const auto bytes = static_cast<int>(
+        std::clamp<size_t>(options.socket_buffer_bytes, kSmallestSocketBuffer, INT_MAX));
     set_option(socket_.get(), SOL_SOCKET, SO_SNDBUF, bytes);
     set_option(socket_.get(), SOL_SOCKET, SO_RCVBUF, bytes);
   }
@@ -129,7 +130,8 @@ size_t TcpWire::receive(std::span<std::byte> into) {
     readable_ = false;
     return 0;
   }
-  std::array<iovec, 2> vectors{iovec{into.data(), into.size()}, iovec{buffer_.get() + tail_, capacity_ - tail_}};
+  std::array<iovec, 2> vectors{iovec{into.data(), into.size()},
+                               iovec{buffer_.get() + tail_, capacity_ - tail_}};
   const size_t asked = vectors[0].iov_len + vectors[1].iov_len;
   msghdr message{};
   message.msg_iov = into.empty() ? &vectors[1] : &vectors[0];

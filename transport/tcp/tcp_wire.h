@@ -51,9 +51,11 @@ class TcpWire final : public Wire, private Pollable {
   const size_t capacity_;
   size_t head_ = 0;
   size_t tail_ = 0;
-  size_t want_ = 1;  // of the last peek: fewer bytes than that are no reason to wake, and end with the peer
+  size_t want_ =
+      1;  // of the last peek: fewer bytes than that are no reason to wake, and end with the peer
 
-  bool readable_ = true;  // the kernel may hold bytes: set by the poller, cleared when a receive ran dry
+  bool readable_ =
+      true;  // the kernel may hold bytes: set by the poller, cleared when a receive ran dry
   unsigned interest_ = 0;
   std::string write_cause_;     // why a write failed, until the read side has been emptied
   std::optional<Error> ended_;  // set once nothing more can arrive

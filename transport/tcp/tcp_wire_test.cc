@@ -40,7 +40,8 @@ WirePair connected_wires(int family, const TcpOptions& options = {}) {
   WirePair pair;
   auto sockets = connected_sockets(family);
   for (size_t i = 0; i < 2; ++i)
-    pair.ends[i] = std::make_unique<TcpWire>(std::move(sockets[i]), *pair.pollers[i], options, "a test:1");
+    pair.ends[i] =
+        std::make_unique<TcpWire>(std::move(sockets[i]), *pair.pollers[i], options, "a test:1");
   return pair;
 }
 
@@ -113,7 +114,8 @@ TEST(TcpWire, NamesThePeerAndTheCauseWhenItIsGone) {
     pair.ends[0]->peek();
   }
   EXPECT_EQ(*pair.ends[0]->failure(),
-            (Error{ErrorCode::kPeerLost, "the tcp connection to a test:1 is gone: the peer closed the connection"}));
+            (Error{ErrorCode::kPeerLost,
+                   "the tcp connection to a test:1 is gone: the peer closed the connection"}));
 }
 
 TEST(TcpWire, SendsFromMorePiecesThanOneCallTakes) {
@@ -133,7 +135,8 @@ TEST(TcpWire, LosesNothingOfWhatWasWrittenWhenItClosesWithUnreadBytes) {
   EXPECT_EQ(write_text(*pair.ends[1], "nobody reads this"), 17u);
   std::string sent;
   for (;;) {
-    const size_t taken = write_text(*pair.ends[0], std::string(100'000, static_cast<char>('a' + sent.size() % 26)));
+    const size_t taken =
+        write_text(*pair.ends[0], std::string(100'000, static_cast<char>('a' + sent.size() % 26)));
     if (taken == 0) break;
     sent.append(taken, static_cast<char>('a' + sent.size() % 26));
   }

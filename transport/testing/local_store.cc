@@ -28,7 +28,9 @@ void wait_for_change(std::atomic<uint32_t>& word, uint32_t seen, int timeout_ms)
   ::syscall(SYS_futex, &word, FUTEX_WAIT, seen, &wait, nullptr, 0);
 }
 
-void wake_all(std::atomic<uint32_t>& word) { ::syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0); }
+void wake_all(std::atomic<uint32_t>& word) {
+  ::syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
 
 }  // namespace
 
@@ -107,7 +109,8 @@ std::optional<std::string> ForkStore::find(const std::string& key) const {
 }
 
 void ForkStore::append(const std::string& key, const std::string& value) {
-  const uint32_t sizes[2] = {static_cast<uint32_t>(key.size()), static_cast<uint32_t>(value.size())};
+  const uint32_t sizes[2] = {static_cast<uint32_t>(key.size()),
+                             static_cast<uint32_t>(value.size())};
   const size_t bytes = sizeof sizes + key.size() + value.size();
   if (bytes > memory_.size() - sizeof(Shared) - shared_.used)
     throw_error(ErrorCode::kSystem, "the store of the forked ranks is full; make it larger");

@@ -17,7 +17,8 @@
 namespace hccl_like {
 namespace {
 
-[[noreturn]] void be_rank(int rank, const std::function<int(int, Store&)>& body, Store& store, pid_t parent) {
+[[noreturn]] void be_rank(int rank, const std::function<int(int, Store&)>& body, Store& store,
+                          pid_t parent) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(1);
   set_log_rank(rank);
@@ -74,7 +75,8 @@ class Family {
 
 }  // namespace
 
-std::vector<RankOutcome> run_ranks(int count, const std::function<int(int, Store&)>& body, const RunOptions& options) {
+std::vector<RankOutcome> run_ranks(int count, const std::function<int(int, Store&)>& body,
+                                   const RunOptions& options) {
   ForkStore store;
   Family family;
   const Deadline deadline = Deadline::after(options.timeout);
@@ -94,7 +96,8 @@ std::vector<RankOutcome> run_ranks(int count, const std::function<int(int, Store
 }
 
 bool all_ok(const std::vector<RankOutcome>& outcomes) {
-  return std::all_of(outcomes.begin(), outcomes.end(), [](const RankOutcome& one) { return one.ok(); });
+  return std::all_of(outcomes.begin(), outcomes.end(),
+                     [](const RankOutcome& one) { return one.ok(); });
 }
 
 std::string to_string(const std::vector<RankOutcome>& outcomes) {

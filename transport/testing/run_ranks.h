@@ -27,7 +27,8 @@ struct RunOptions {
 // Forks `count` processes that each run body(rank, store) with one store between them, and waits for all. body's result
 // is the exit code; an exception is printed and counts as 1. When time is over all that still run are killed. The
 // children inherit this process, so it must have no other threads that matter to them.
-std::vector<RankOutcome> run_ranks(int count, const std::function<int(int rank, Store& store)>& body,
+std::vector<RankOutcome> run_ranks(int count,
+                                   const std::function<int(int rank, Store& store)>& body,
                                    const RunOptions& options = {});
 
 // True if every rank ended with 0.
