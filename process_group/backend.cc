@@ -211,7 +211,7 @@ c10::intrusive_ptr<c10d::Backend> Backend::split(const c10::intrusive_ptr<c10d::
       if (auto backend = last_split_->backend->lock()) return backend;
     }
     const bool member = std::ranges::find(ranks, rank_) != ranks.end();
-    const auto communicator = require(issuer_.communicator());
+    const auto communicator = require(this->communicator());
     const auto child = communicator->split(member ? std::span(ranks) : std::span<const int>(),
                                            child_options->group_name);
     ++splits_;
@@ -240,12 +240,12 @@ c10::intrusive_ptr<c10d::Backend> Backend::merge(const c10::intrusive_ptr<c10d::
 
 void Backend::setTimeout(std::chrono::milliseconds timeout) {
   options_->timeout = timeout;
-  if (const auto communicator = issuer_.communicator()) communicator->set_timeout(timeout);
+  if (const auto communicators = issuer_.communicators()) communicators->set_timeout(timeout);
 }
 
 uint64_t Backend::getSequenceNumberForGroup() {
-  const auto communicator = issuer_.communicator();
-  return communicator ? communicator->sequence() : 0;
+  const auto communicators = issuer_.communicators();
+  return communicators ? communicators->sequence() : 0;
 }
 
 // The links are there already; what can be done early is to find out how the device is reached.
@@ -256,8 +256,8 @@ void Backend::eagerConnectSingleDevice(at::Device device) {
 }
 
 c10d::ErrorType Backend::getError() {
-  const auto communicator = issuer_.communicator();
-  const auto failure = communicator ? communicator->failure() : std::nullopt;
+  const auto communicators = issuer_.communicators();
+  const auto failure = communicators ? communicators->failure() : std::nullopt;
   if (!failure) return c10d::ErrorType::SUCCESS;
   switch (failure->code) {
     case ErrorCode::kTimeout:
@@ -272,8 +272,8 @@ c10d::ErrorType Backend::getError() {
 
 void Backend::abort() {
   const auto session = issuer_.session();
-  const auto communicator = issuer_.communicator();
-  if (communicator && session && !session->forked()) communicator->abort("abort() was called");
+  const auto communicators = issuer_.communicators();
+  if (communicators && session && !session->forked()) communicators->abort("abort() was called");
 }
 
 void Backend::shutdown() {

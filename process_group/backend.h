@@ -95,7 +95,10 @@ class Backend final : public c10d::Backend {
   void close_at_exit();
 
   // The group as the collectives layer knows it; null after shutdown().
-  std::shared_ptr<Communicator> communicator() const { return issuer_.communicator(); }
+  std::shared_ptr<Communicator> communicator() const {
+    const auto communicators = issuer_.communicators();
+    return communicators ? communicators->host() : nullptr;
+  }
 
  private:
   c10::Device barrier_device(const c10d::BarrierOptions& options) const;

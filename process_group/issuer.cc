@@ -42,16 +42,24 @@ void order(const c10::Stream& first, const c10::Stream& then) {
   event.block(then);
 }
 
+// All calls of an issue are on one device.
+const std::shared_ptr<Communicator>& communicator_of(const Issue& issue,
+                                                     const Communicators& communicators) {
+  if (issue.requests.empty()) return communicators.host();
+  return communicators.of(issue.device, issue.requests.front().collective);
+}
+
 }  // namespace
 
 Issuer::Issuer(std::shared_ptr<Session> session, std::shared_ptr<Communicator> communicator)
-    : session_(std::move(session)), communicator_(std::move(communicator)) {}
+    : session_(std::move(session)),
+      communicators_(std::make_shared<Communicators>(std::move(communicator))) {}
 
 Issuer::~Issuer() = default;
 
-std::shared_ptr<Communicator> Issuer::communicator() const {
+std::shared_ptr<const Communicators> Issuer::communicators() const {
   std::lock_guard lock(mutex_);
-  return communicator_;
+  return communicators_;
 }
 
 std::shared_ptr<Session> Issuer::session() const {
@@ -73,12 +81,12 @@ Issuer::Group Issuer::group() const {
         "shared; start it "
         "with the 'spawn' method, or call init_process_group in it");
   }
-  return {session_, communicator_};
+  return {session_, communicators_};
 }
 
 c10::intrusive_ptr<Work> Issuer::make_work(const Issue& issue, const Group& group) const {
   return c10::make_intrusive<Work>(issue.description, where(issue), group.session,
-                                   group.communicator->rank());
+                                   group.communicators->host()->rank());
 }
 
 c10::intrusive_ptr<Work> Issuer::issue(Issue issue) {
@@ -119,15 +127,20 @@ void Issuer::prepare(const Issue& issue, const Group& group, Buffers& buffers,
     pending.hold(request.output.tensors);
   }
   pending.hold(buffers);
-  for (Call& call : calls) pending.add(group.communicator->prepare(std::move(call)));
+  if (auto error = group.communicators->failure()) throw Exception(std::move(*error));
+  for (Call& call : calls) {
+    const auto& communicator = group.communicators->of(issue.device, call.collective);
+    pending.add(communicator->prepare(std::move(call)));
+  }
 }
 
 void Issuer::on_host(Issue& issue, const Group& group, const DeviceAccess& access, Work& work) {
   access.synchronize_current_stream();
-  const auto pending =
-      std::make_shared<Pending>(Pending::Kind::kHost, group.session, group.communicator);
+  const auto pending = std::make_shared<Pending>(Pending::Kind::kHost, group.session,
+                                                 communicator_of(issue, *group.communicators));
   {
-    Buffers buffers(access, group.communicator->rank(), group.communicator->size());
+    Buffers buffers(access, group.communicators->host()->rank(),
+                    group.communicators->host()->size());
     prepare(issue, group, buffers, *pending);
   }
   work.set_pending(pending,
@@ -142,15 +155,16 @@ void Issuer::on_host(Issue& issue, const Group& group, const DeviceAccess& acces
 
 void Issuer::in_stream(Issue& issue, const Group& group, const DeviceAccess& access, Work& work) {
   const c10::DeviceGuard device_guard(access.device());
-  const auto pending =
-      std::make_shared<Pending>(Pending::Kind::kStream, group.session, group.communicator);
+  const auto pending = std::make_shared<Pending>(Pending::Kind::kStream, group.session,
+                                                 communicator_of(issue, *group.communicators));
   std::lock_guard lock(mutex_);
   const c10::Stream current = access.current_stream();
   const Route route = this->route(issue, group, access);
   order(current, route.begin);
   {
     const c10::StreamGuard guard(route.begin);
-    Buffers buffers(access, group.communicator->rank(), group.communicator->size());
+    Buffers buffers(access, group.communicators->host()->rank(),
+                    group.communicators->host()->size());
     prepare(issue, group, buffers, *pending);
   }
   pending_.push_back(pending);
@@ -164,7 +178,7 @@ void Issuer::in_stream(Issue& issue, const Group& group, const DeviceAccess& acc
     }
   } catch (const std::exception& error) {
     // The other ranks count on a call that has its number but will not run.
-    group.communicator->abort(std::string("the device did not take a call: ") + error.what());
+    group.communicators->abort(std::string("the device did not take a call: ") + error.what());
     throw;
   }
   std::shared_ptr<c10::Event> end;
@@ -221,7 +235,7 @@ bool Issuer::collect(Issue& issue, c10::intrusive_ptr<Work>& work) {
     block_->issue = Issue{.description = {.title = kBlockTitle, .type = c10d::OpType::COALESCED},
                           .device = issue.device,
                           .timeout = issue.timeout};
-    block_->work = make_work(*block_->issue, {session_, communicator_});
+    block_->work = make_work(*block_->issue, {session_, communicators_});
   }
   Issue& all = *block_->issue;
   if (all.device != issue.device) {
@@ -273,7 +287,7 @@ bool Issuer::drain(const std::list<std::shared_ptr<Pending>>& pending, Deadline 
 void Issuer::close(std::optional<std::chrono::milliseconds> patience) {
   std::list<std::shared_ptr<Pending>> pending;
   std::shared_ptr<Session> session;
-  std::shared_ptr<Communicator> communicator;
+  std::shared_ptr<const Communicators> communicators;
   std::map<c10::DeviceIndex, Streams> streams;
   {
     std::lock_guard lock(mutex_);
@@ -281,16 +295,16 @@ void Issuer::close(std::optional<std::chrono::milliseconds> patience) {
     pending.swap(pending_);
     streams.swap(streams_);
     session.swap(session_);
-    communicator.swap(communicator_);
+    communicators.swap(communicators_);
   }
   if (!session) return;
   const auto leak = [&] {
     // Somebody may still use all this: a stream that has not come to our function, or, in a forked child, the parent.
-    new std::tuple(std::move(pending), std::move(session), std::move(communicator));
+    new std::tuple(std::move(pending), std::move(session), std::move(communicators));
   };
   if (session->forked()) return leak();
   if (!drain(pending, patience ? Deadline::after(*patience) : Deadline::never())) {
-    communicator->abort("the group was closed while calls were running");
+    communicators->abort("the group was closed while calls were running");
     if (!drain(pending, Deadline::after(*patience))) {
       log_warn(
           "a device does not come to the end of its work; what it uses of a closed group stays "
@@ -305,7 +319,7 @@ void Issuer::close(std::optional<std::chrono::milliseconds> patience) {
     for (const auto& [lane, stream] : taken.lanes) session->devices().give_back(stream);
   }
   pending.clear();
-  communicator.reset();  // before the session, which holds the engine
+  communicators.reset();  // before the session, which holds the engine
 }
 
 }  // namespace hccl_like

@@ -7,13 +7,14 @@
 #include <optional>
 
 #include "process_group/calls.h"
+#include "process_group/communicators.h"
 #include "process_group/session.h"
 #include "process_group/work.h"
 
 namespace hccl_like {
 
 // Any thread. The calls of a group are numbered in the order in which issue() gets to them, which must be the same on
-// all ranks.
+// all ranks, for host tensors and for device tensors apart (communicators.h).
 //
 // On a device that keeps stream order (DeviceAccess):
 //   a synchronous call    runs on the caller's current stream;
@@ -40,7 +41,7 @@ class Issuer {
   std::optional<c10::Device> accelerator() const;
 
   // Null after close().
-  std::shared_ptr<Communicator> communicator() const;
+  std::shared_ptr<const Communicators> communicators() const;
   std::shared_ptr<Session> session() const;
 
   // How the last of a group goes. Waits until all calls are over, and lets go of the session; later calls are refused.
@@ -65,7 +66,7 @@ class Issuer {
   };
   struct Group {
     std::shared_ptr<Session> session;
-    std::shared_ptr<Communicator> communicator;
+    std::shared_ptr<const Communicators> communicators;
   };
 
   Group group() const;
@@ -82,7 +83,7 @@ class Issuer {
   mutable std::mutex
       mutex_;  // held while a call is numbered and queued, so that streams see the order of the numbers
   std::shared_ptr<Session> session_;
-  std::shared_ptr<Communicator> communicator_;
+  std::shared_ptr<const Communicators> communicators_;
   std::list<std::shared_ptr<Pending>> pending_;  // asynchronous calls that may not be over
   std::map<c10::DeviceIndex, Streams> streams_;
   std::optional<Block> block_;

@@ -48,9 +48,11 @@ def train_and_save(device, folder, asynchronous):
     model, moments = get_state_dict(wrapped, optimiser)
     state = {"model": model, "optimiser": moments, "step": torch.tensor(training.STEPS)}
     if asynchronous:
-        # A group of its own: a thread of torch's calls collectives while the training goes on with those of the default
-        # group, and the calls on one group must come in the same order on all ranks.
-        saving = checkpoint.async_save(state, checkpoint_id=folder, process_group=dist.new_group())
+        # A thread of torch's calls collectives on host tensors while the training goes on. Those of an accelerator are
+        # numbered apart, but training on the host needs another group: the calls on one must come in the same order on
+        # all ranks.
+        group = dist.new_group() if device == "cpu" else None
+        saving = checkpoint.async_save(state, checkpoint_id=folder, process_group=group)
         training.train(wrapped, device, optimiser, steps=1)  # goes on meanwhile, and is not saved
         saving.result()
         return None

@@ -171,3 +171,20 @@ def functional(rank, size, device):
 
 def test_functional_collectives_work(device):
     run_ranks(functional, 2, device)
+
+
+def host_and_device_in_either_order(rank, size):
+    host, device = torch.full((5,), float(rank)), torch.full((7,), float(rank + 1), device="sim")
+    order = [host, device] if rank % 2 else [device, host]
+    for work in [dist.all_reduce(tensor, async_op=True) for tensor in order]:
+        work.wait()
+    dist.barrier()
+    return host.tolist(), device.cpu().tolist()
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_host_and_device_calls_are_numbered_apart(size):
+    if not torch.accelerator.is_available():
+        pytest.skip("needs torch_sim")
+    pairs = size * (size - 1) / 2
+    assert run_ranks(host_and_device_in_either_order, size) == [([pairs] * 5, [pairs + size] * 7)] * size
