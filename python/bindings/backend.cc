@@ -38,7 +38,6 @@ py::dict info(const Backend& backend) {
   all["name"] = communicator->name();
   all["id"] = communicator->id();
   all["members"] = members;
-  all["routes"] = communicator->routes();
   all["links"] = communicator->routes();
   all["sequence"] = communicator->sequence();
   all["failure"] = failure ? py::object(py::str(to_string(*failure))) : py::object(py::none());
