@@ -146,6 +146,7 @@ void Execution::post(Lap& lap, const Step& step) {
     message.bytes = bytes;
     message.pending = &lap.pending;
     message.moved = 0;
+    message.done = false;
     message.state = 0;
   };
   if (step.kind == Step::Kind::kSend) {
@@ -273,8 +274,7 @@ std::vector<int> Execution::waiting_for() const {
         continue;
       const Message& message = is_send ? static_cast<const Message&>(lap.sends[sends++])
                                        : static_cast<const Message&>(lap.recvs[recvs++]);
-      if (message.moved < message.bytes || message.bytes == 0)
-        peers.push_back(unbound_source(step.peer));
+      if (!message.done) peers.push_back(unbound_source(step.peer));
     }
   }
   std::sort(peers.begin(), peers.end());

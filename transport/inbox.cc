@@ -306,6 +306,7 @@ void Inbox::deliver(Tag tag) {
 
 void Inbox::done(Recv& recv) {
   incoming_.erase(recv.tag);
+  recv.done = true;
   --*recv.pending;
 }
 

@@ -39,7 +39,9 @@ struct Message {
   size_t bytes = 0;
   uint32_t* pending = nullptr;  // decremented once when the message is done
   size_t moved = 0;             // bytes so far; owned by the link
-  uint8_t state = 0;            // owned by the link
+  bool done =
+      false;  // set by the link with `pending`; tells a finished message without bytes from one that is not
+  uint8_t state = 0;  // owned by the link
 };
 
 struct Send : Message {

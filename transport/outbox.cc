@@ -200,10 +200,12 @@ size_t Outbox::write_some() {
 void Outbox::end_frame() {
   busy_ = false;
   if (send_ == nullptr) return;
-  if (send_->moved == send_->bytes)
+  if (send_->moved == send_->bytes) {
+    send_->done = true;
     --*send_->pending;
-  else
+  } else {
     data_.push(send_);
+  }
   send_ = nullptr;
 }
 
