@@ -108,6 +108,7 @@ c10::intrusive_ptr<Work> Issuer::start(Issue issue, c10::intrusive_ptr<Work> wor
   }
   if (!work) work = make_work(issue, group);
   if (issue.blocking) work->set_blocking();
+  if (!access.is_host() && access.has_events()) work->set_device(issue.device);
   if (access.stream_ordered()) {
     in_stream(issue, group, access, *work);
   } else {
@@ -193,7 +194,7 @@ void Issuer::in_stream(Issue& issue, const Group& group, const DeviceAccess& acc
   }
   work.set_pending(pending,
                    pending->operations().empty() ? 0 : pending->operations().front()->sequence());
-  work.set_stream(route.end, route.end == current ? nullptr : std::move(end), access.has_events());
+  work.set_stream(route.end, route.end == current ? nullptr : std::move(end));
   work.end_record();
 }
 
@@ -243,6 +244,7 @@ bool Issuer::collect(Issue& issue, c10::intrusive_ptr<Work>& work) {
                  " and " + issue.device.str());
   }
   for (Request& request : issue.requests) all.requests.push_back(std::move(request));
+  block_->work->add_outputs(issue.description.outputs);
   all.timeout = std::max(all.timeout, issue.timeout);
   all.blocking = all.blocking || issue.blocking;
   if (issue.async) work = block_->work;

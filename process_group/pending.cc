@@ -112,7 +112,23 @@ void Pending::abort(const std::string& reason) {
 
 std::optional<Error> Pending::failure() const {
   std::lock_guard lock(finish_mutex_);
-  return finished_ ? error_ : communicator_->failure();
+  if (finished_) return error_;
+  bool done = !operations_.empty();
+  for (const auto& operation : operations_) {
+    if (const Error* error = operation->error()) return *error;
+    done = done && operation->done();
+  }
+  return done ? std::nullopt : communicator_->failure();
+}
+
+std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> Pending::storages() const {
+  std::lock_guard lock(finish_mutex_);
+  std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> storages;
+  storages.reserve(held_.size());
+  for (const at::Tensor& tensor : held_) {
+    storages.emplace_back(tensor.storage().getWeakStorageImpl());
+  }
+  return storages;
 }
 
 std::vector<std::shared_ptr<Operation>> Pending::copy_operations() const {

@@ -74,6 +74,8 @@ class Pending {
   Kind kind() const { return kind_; }
   // Why the call failed or, if it is not over, why it will.
   std::optional<Error> failure() const;
+  // Of all tensors that the call uses; none once it is finished.
+  std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> storages() const;
   // The rank that a recv from any source heard from, once finished.
   int source() const { return source_; }
   std::chrono::steady_clock::duration duration() const { return duration_; }

@@ -38,10 +38,13 @@ void Work::set_pending(std::shared_ptr<Pending> pending, uint64_t sequence) {
   sequence_ = sequence;
 }
 
-void Work::set_stream(c10::Stream stream, std::shared_ptr<c10::Event> end, bool has_events) {
+void Work::set_stream(c10::Stream stream, std::shared_ptr<c10::Event> end) {
   stream_ = stream;
   end_ = std::move(end);
-  has_events_ = has_events;
+}
+
+void Work::add_outputs(const std::vector<at::Tensor>& outputs) {
+  outputs_.insert(outputs_.end(), outputs.begin(), outputs.end());
 }
 
 void Work::end_record() {
@@ -107,7 +110,7 @@ void Work::synchronize() {
   const c10::Stream current = guard.getStream(stream_->device());
   if (end_) {
     end_->block(current);
-  } else if (current != *stream_ && has_events_) {
+  } else if (current != *stream_) {
     c10::Event end(stream_->device_type());
     end.record(*stream_);
     end.block(current);
@@ -116,7 +119,7 @@ void Work::synchronize() {
 
 bool Work::wait(std::chrono::milliseconds timeout) {
   require_issued();
-  if (!in_stream() || blocking_ || timeout > kNoTimeout) wait_on_host(timeout);
+  if (waits_on_host() || timeout > kNoTimeout) wait_on_host(timeout);
   if (in_stream()) synchronize();
   return true;
 }
@@ -147,16 +150,17 @@ c10::intrusive_ptr<Future> Work::getFuture() {
   {
     std::lock_guard lock(future_mutex_);
     if (future_) return future_;
-    const bool with_device = in_stream() && has_events_;
-    future_ = make_future(
-        c10::ListType::create(c10::TensorType::get()),
-        with_device ? std::vector<c10::Device>{stream_->device()} : std::vector<c10::Device>{});
+    future_ =
+        make_future(c10::ListType::create(c10::TensorType::get()),
+                    device_ ? std::vector<c10::Device>{*device_} : std::vector<c10::Device>{});
     future = future_;
   }
-  if (in_stream()) {
-    // Whoever uses the value waits, on his own stream, for what is queued on ours.
+  if (!waits_on_host()) {
+    // Whoever uses the value waits, on his own stream, for what is queued on ours. For a call without outputs on this
+    // rank (a send, a gather to another one) too: its inputs are in use, so all tensors count.
     const c10::StreamGuard guard(*stream_);
-    future->markCompleted(c10::IValue(outputs_));
+    auto storages = pending_->storages();
+    future->markCompleted(c10::IValue(outputs_), std::move(storages));
     return future;
   }
   const auto session = session_.lock();
@@ -171,7 +175,7 @@ c10::intrusive_ptr<Future> Work::getFuture() {
 
 // On the host: hands the outcome to the Future, if anybody asked for it. Callbacks run here.
 void Work::complete_future() {
-  if (in_stream()) return;
+  if (!waits_on_host()) return;
   c10::intrusive_ptr<Future> future;
   {
     std::lock_guard lock(future_mutex_);

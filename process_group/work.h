@@ -23,8 +23,9 @@ struct Description {
 };
 
 // In stream order (see DeviceAccess) wait() makes the caller's current stream wait and returns at once, and the Future is
-// completed from the start; only barrier(), a receive from any source and a wait with a time-out block the host. Without,
-// wait() blocks the host, and the Future is completed when the call is over.
+// completed from the start; only barrier(), a receive from any source (their Futures too) and a wait with a time-out wait
+// on the host. Without, wait() blocks the host, and the Future is completed when the call is over. A Future orders streams
+// in both cases, for what its callbacks queue.
 //
 // A call that fails makes every wait() raise. In stream order wait() usually returns before that can be known; then the
 // next call of the group raises.
@@ -36,7 +37,11 @@ class Work final : public c10d::Work {
   // --- by the issuing thread, before the user sees this object ---
   void set_pending(std::shared_ptr<Pending> pending, uint64_t sequence);
   // The stream on which the call is over when `end` is; `end` is null if the stream is the caller's own.
-  void set_stream(c10::Stream stream, std::shared_ptr<c10::Event> end, bool has_events);
+  void set_stream(c10::Stream stream, std::shared_ptr<c10::Event> end);
+  // Whoever waits for the Future is ordered behind the call on this device, which has events.
+  void set_device(c10::Device device) { device_ = device; }
+  // For a block, which grows.
+  void add_outputs(const std::vector<at::Tensor>& outputs);
   // wait() blocks the host also in stream order.
   void set_blocking() { blocking_ = true; }
   // Tells a profiler that the call is over; in stream order, that it is queued.
@@ -60,6 +65,7 @@ class Work final : public c10d::Work {
 
  private:
   bool in_stream() const { return stream_.has_value(); }
+  bool waits_on_host() const { return !in_stream() || blocking_; }
   void require_issued() const;
   void wait_on_host(std::chrono::milliseconds timeout);
   void throw_if_failed() const;
@@ -74,7 +80,7 @@ class Work final : public c10d::Work {
   bool blocking_ = false;
   std::optional<c10::Stream> stream_;
   std::shared_ptr<c10::Event> end_;
-  bool has_events_ = false;
+  std::optional<c10::Device> device_;
 
   std::mutex future_mutex_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;

@@ -9,6 +9,7 @@ import torch.distributed as dist
 
 import values
 from ranks import run_ranks
+from streams import Gate
 
 QUEUED_MS = 200
 # A call that waited for the queued work would take 200 ms; one that does not takes far less on a busy machine too.
@@ -247,3 +248,28 @@ def futures_in_any_order(rank, size, device):
 
 def test_futures_complete_in_any_order(device):
     run_ranks(futures_in_any_order, 2, device)
+
+
+def future_of_a_barrier(rank, size):
+    """A call that waits on the host has a Future that does so too."""
+    torch.zeros(1, device="sim")
+    gate = Gate()
+    future = dist.barrier(async_op=True, device_ids=[0]).get_future()
+    assert not future.done()
+    gate.open()
+    future.wait()
+    assert torch.sim.current_stream().query() and not gate.forced
+
+
+def future_of_a_receive_from_anybody(rank, size):
+    tensor = torch.zeros(10, device="sim")
+    if rank == 0:
+        value = dist.group.WORLD.recv_anysource([tensor], 0).get_future().wait()[0]
+        assert values.equal(value, torch.full((10,), 5.0))
+    else:
+        dist.send(tensor.fill_(5), 0)
+
+
+@pytest.mark.parametrize("case", [future_of_a_barrier, future_of_a_receive_from_anybody], ids=lambda case: case.__name__)
+def test_a_future_waits_where_its_call_does(case, sim):
+    run_ranks(case, 2)
