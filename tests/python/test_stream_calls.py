@@ -10,7 +10,8 @@ import torch.distributed as dist
 
 from streams import CALLS, GARBAGE, Gate, copy_all, on_streams
 
-BOTH = pytest.mark.parametrize("count", [1003, 100_003])
+SMALL = 1003  # the device's copies of it run at once where nothing is queued
+LARGE = 100_003  # always by a stream's thread
 
 
 def ready(call, rank, size, device, count):
@@ -145,13 +146,19 @@ def every_call(rank, size, scenario, count, index):
         scenario(rank, size, call, device, count)
 
 
+SCENARIOS = [late_input_read_elsewhere, synchronous, dropped, never_waited_for, futures]
+QUICK = [(late_input_read_elsewhere, SMALL), (synchronous, LARGE), (dropped, SMALL), (never_waited_for, SMALL),
+         (futures, SMALL)]  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    "scenario",
-    [late_input_read_elsewhere, synchronous, dropped, never_waited_for, futures],
-    ids=lambda scenario: scenario.__name__,
-)
-@BOTH
-@pytest.mark.parametrize("size", [2, pytest.param(3, marks=pytest.mark.slow)])
+    "scenario, count, size",
+    [
+        pytest.param(scenario, count, size, marks=[] if size == 2 and (scenario, count) in QUICK else pytest.mark.slow,
+                     id=f"{scenario.__name__}, {count} numbers, {size} ranks")
+        for scenario in SCENARIOS for count in (SMALL, LARGE) for size in (2, 3)
+    ],
+)  # fmt: skip
 def test_every_call(scenario, count, size, sim):
     # Not the current device: nothing may depend on which that is.
     on_streams(every_call, size, scenario, count, 1)
@@ -223,9 +230,8 @@ def future_without_plugin(rank, size, call, device, count):
     call.check(result, rank, size, count)
 
 
-@pytest.mark.parametrize(
-    "scenario", [on_a_device_without_plugin, future_without_plugin], ids=lambda scenario: scenario.__name__
-)
-@BOTH
+@pytest.mark.parametrize("scenario", [on_a_device_without_plugin, future_without_plugin],
+                         ids=lambda scenario: scenario.__name__)  # fmt: skip
+@pytest.mark.parametrize("count", [SMALL, pytest.param(LARGE, marks=pytest.mark.slow)])
 def test_every_call_without_a_plugin(scenario, count, sim):
     on_streams(every_call, 2, scenario, count, 1, plugin=False)
