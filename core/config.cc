@@ -110,6 +110,10 @@ constexpr std::array kRows{
         access<&Config::spins>()},
     Row{{"HCCL_LIKE_YIELDS", "200", "Yields in a row before a waiting thread sleeps."},
         access<&Config::yields>()},
+    Row{{"HCCL_LIKE_TORCH_COMPAT", "",
+         "Mends of torch's own Python to leave out, by name (hccl-like compat lists them); 0: all "
+         "of them."},
+        access<&Config::torch_compat>()},
 };
 
 constexpr auto kSettings = [] {

@@ -44,6 +44,9 @@ struct Config {
   uint32_t spins = 50;    // polls in a row before a waiting thread yields its core
   uint32_t yields = 200;  // yields in a row before it sleeps
 
+  // Which mends of torch's Python are left out; read by Python, before this library is loaded.
+  std::string torch_compat;
+
   // Reads the HCCL_LIKE_ variables of this process. Throws kMisuse, naming the variable, on a value
   // that cannot be understood. Warns in the log, once per process and variable, about an unknown
   // HCCL_LIKE_ name.

@@ -16,6 +16,8 @@ from collections.abc import Iterator
 import torch
 import torch.distributed as dist
 
+from hccl_like.torch_compat import _apply, _patches
+
 NAME = "hccl-like"
 _UNNAMED = "privateuseone"
 
@@ -89,11 +91,12 @@ def register() -> None:
     backend.register_backend(NAME, create, extended_api=True, devices=["cpu"])
     backend.backend_capability[NAME] = _Devices()
     backend.HCCL_LIKE = NAME
+    _apply.install(_patches.PATCHES)
 
 
 def create(options, group_options=None):
     """Makes the backend of one group; torch calls it with its ``_DistributedBackendOptions`` and ``pg_options``."""
-    from hccl_like import _extension, _plugins
+    from hccl_like import _extension
 
     extension = _extension.load()
     _refuse_companions(sys._getframe(1))
@@ -104,13 +107,22 @@ def create(options, group_options=None):
             f"pg_options is a {type(group_options).__module__}.{type(group_options).__qualname__}; "
             "the backend hccl-like takes hccl_like.Options()"
         )
-    group_options._timeout = options.timeout
-    group_options.group_name = options.group_id
-    group_options.global_ranks_in_group = options.global_ranks_in_group
+    return make_backend(
+        options.store, options.group_rank, options.group_size, group_options, options.timeout, options.group_id,
+        options.global_ranks_in_group,
+    )  # fmt: skip
+
+
+def make_backend(store, rank, size, group_options, timeout, name, global_ranks):
+    """The backend of one group; the options are filled in and kept."""
+    from hccl_like import _extension, _plugins
+
+    extension = _extension.load()
+    group_options._timeout = timeout
+    group_options.group_name = name
+    group_options.global_ranks_in_group = global_ranks
     _plugins.register(extension)
-    return extension.ProcessGroupHcclLike(
-        options.store, options.group_rank, options.group_size, group_options
-    )
+    return extension.ProcessGroupHcclLike(store, rank, size, group_options)
 
 
 def _refuse_companions(caller) -> None:

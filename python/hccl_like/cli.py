@@ -88,6 +88,25 @@ def settings(argv: list[str]) -> int:
     return 0
 
 
+def compat(argv: list[str]) -> int:
+    """what is mended in torch's own Python, and what is not and why"""
+    parser = argparse.ArgumentParser(
+        prog="hccl-like compat",
+        description="What hccl-like mends in torch's own Python, in a process that has imported torch. A patch waits until "
+        "torch imports the module it is about.",
+        epilog="HCCL_LIKE_TORCH_COMPAT=0 leaves torch as it is, HCCL_LIKE_TORCH_COMPAT=NAME,NAME leaves those out.",
+    )
+    parser.add_argument("--load", action="store_true", help="import those modules, to see whether every patch applies")
+    load = parser.parse_args(argv).load
+    from hccl_like import torch_compat
+
+    if load:
+        torch_compat.load()
+    rows = torch_compat.listing()
+    _tables.show("patches of torch's Python", ("patch", "state", "torch", "without it"), rows)
+    return 1 if any(state.startswith("failed") for _, state, *_ in rows) else 0
+
+
 def explain(argv: list[str]) -> int:
     """which algorithm a collective would use, and what else there is"""
     parser = argparse.ArgumentParser(
@@ -154,7 +173,7 @@ def _summary(command: Callable) -> str:
     return (command.__doc__ or "").splitlines()[0]
 
 
-_COMMANDS = {"demo": demo, "info": info, "settings": settings, "explain": explain}
+_COMMANDS = {"demo": demo, "info": info, "settings": settings, "compat": compat, "explain": explain}
 
 
 if __name__ == "__main__":

@@ -1,0 +1,48 @@
+"""DistributedDataParallel."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+
+from hccl_like._registration import NAME
+from hccl_like.torch_compat import _ours
+
+
+def bf16_hook(module) -> None:
+    """torch checks, by the hook's name, for the NCCL or XCCL it takes to add bfloat16; this backend adds it everywhere."""
+    ddp = module.DistributedDataParallel
+    original = ddp._check_comm_hook
+
+    @functools.wraps(original)
+    def _check_comm_hook(self, hook):
+        if callable(hook) and _ours.backends(self.process_group):
+            hook = _of_another_name(hook)
+        return original(self, hook)
+
+    ddp._check_comm_hook = _check_comm_hook
+
+
+def _of_another_name(hook):
+    """Something to check in the hook's stead: the same signature, which is what the other checks are about."""
+
+    def checked(*_):
+        raise AssertionError("a stand-in for its signature is not called")
+
+    checked.__signature__ = inspect.signature(hook)
+    return checked
+
+
+def logged_name(module) -> None:
+    """The logging data have the backend's name where C++ knows the type only, which is "custom" for every plugin."""
+    ddp = module.DistributedDataParallel
+    original = ddp._get_ddp_logging_data
+
+    @functools.wraps(original)
+    def _get_ddp_logging_data(self):
+        data = original(self)
+        if data.get("backend_name") == "custom" and _ours.backends(self.process_group):
+            data["backend_name"] = NAME
+        return data
+
+    ddp._get_ddp_logging_data = _get_ddp_logging_data

@@ -1,0 +1,42 @@
+"""What a patch asks before it acts: whose group is it, whose device?"""
+
+from __future__ import annotations
+
+import sys
+
+import torch
+import torch.distributed as dist
+
+
+def backends(group: dist.ProcessGroup | None) -> dict[str, dist.distributed_c10d.Backend]:
+    """By type of device, the backends of a group (None: the default one) that are this package's.
+
+    Those of torch's detailed debug mode are looked through. Empty also for what is no group and where none was made yet.
+    """
+    extension = sys.modules.get("hccl_like._C")  # not loaded: no group of ours exists
+    if extension is None:
+        return {}
+    if group is None:
+        group = dist.group.WORLD
+    if not isinstance(group, dist.ProcessGroup):
+        return {}
+    found = {device.type: unwrapped(group._get_backend(device)) for device in group._device_types}
+    return {device: backend for device, backend in found.items() if isinstance(backend, extension.ProcessGroupHcclLike)}
+
+
+def unwrapped(backend):
+    """The backend itself, where TORCH_DISTRIBUTED_DEBUG=DETAIL put a wrapper around it."""
+    wrapper = getattr(dist.distributed_c10d, "_ProcessGroupWrapper", None)
+    while wrapper is not None and isinstance(backend, wrapper):
+        backend = backend.wrapped_pg
+    return backend
+
+
+def accelerator() -> str | None:
+    """The PrivateUse1 accelerator of this process; None if there is none, or CUDA beside it."""
+    from hccl_like._registration import accelerator_name
+
+    name = accelerator_name()
+    if name is None or torch.cuda.is_available() or not torch.accelerator.is_available():
+        return None
+    return name if torch.accelerator.current_accelerator().type == name else None

@@ -1,0 +1,68 @@
+"""Every patch there is. The order is that of the documentation."""
+
+from __future__ import annotations
+
+from hccl_like.torch_compat._apply import Patch
+
+_C10D = "torch.distributed.distributed_c10d"
+_DDP = "torch.nn.parallel.distributed"
+
+# The lines are those of torch 2.13.0.
+PATCHES = (
+    Patch(
+        "default-backend", _C10D, "_groups:default_backend",
+        "cpu:gloo,DEVICE:hccl-like has no default backend and init_process_group() without a name has GLOO, which is not "
+        "there (distributed_c10d.py:2080-2103)",
+    ),
+    Patch(
+        "shrunk-group", _C10D, "_groups:shrunk_group",
+        "the group that shrink_group returns is typed GLOO and serves one device (distributed_c10d.py:6686-6692)",
+    ),
+    Patch(
+        "subgroup-size", _C10D, "_groups:subgroup_size",
+        "new_subgroups() without a size wants CUDA (distributed_c10d.py:6178)",
+    ),
+    Patch(
+        "sequence-numbers", _C10D, "_groups:sequence_numbers",
+        "ProcessGroup tells no sequence number of a backend that is not torch's (ProcessGroup.hpp, "
+        "backendSupportsSequenceNumbers)",
+    ),
+    Patch(
+        "monitored-barrier", _C10D, "_calls:monitored_barrier",
+        "dist.monitored_barrier refuses every backend not called gloo (distributed_c10d.py:5418)",
+    ),
+    Patch(
+        "group-timeout", _C10D, "_calls:group_timeout",
+        "_set_pg_timeout, which dist.breakpoint uses, knows nccl and gloo only (distributed_c10d.py:1642-1661)",
+    ),
+    Patch(
+        "bf16-hook", _DDP, "_data_parallel:bf16_hook",
+        "DDP refuses bf16_compress_hook without NCCL or XCCL (nn/parallel/distributed.py:2485)",
+    ),
+    Patch(
+        "ddp-logging", _DDP, "_data_parallel:logged_name",
+        "DDP's logging data call every plugin custom (ProcessGroup::getBackendName)",
+    ),
+    Patch(
+        "all-gather-gradient", "torch.distributed.nn.functional", "_calls:all_gather_gradient",
+        "_all_gather_base has no gradient without NCCL or XCCL, all_gather's takes size times the memory "
+        "(distributed/nn/functional.py:413,437)",
+    ),
+    Patch(
+        "grad-scaler", "torch.distributed.fsdp.sharded_grad_scaler", "_devices:grad_scaler",
+        "ShardedGradScaler() without a device means cuda and disables itself where there is none "
+        "(fsdp/sharded_grad_scaler.py:97)",
+    ),
+    Patch(
+        "rng-sync", "torch.distributed.collective_utils", "_devices:rng_sync",
+        "generators of cpu and cuda only are compared between ranks (collective_utils.py:320)",
+    ),
+    Patch(
+        "shared-pinning", "torch.cuda._pin_memory_utils", "_devices:shared_pinning",
+        "a state dict to be both pinned and shared calls CUDA's runtime (cuda/_pin_memory_utils.py:5)",
+    ),
+    Patch(
+        "dist2", "torch.distributed._dist2", "_second_api:register",
+        "torch.distributed._dist2 has a registry of its own, with gloo and nccl (distributed/_dist2.py:123)",
+    ),
+)  # fmt: skip

@@ -1,0 +1,143 @@
+"""What is wrong in torch's own Python without the patches, and right with them; and that gloo does not notice."""
+
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import compat_probes
+from compat_probes import PROBES, answers_of
+from conftest import has_simulator
+
+pytestmark = pytest.mark.skipif(not has_simulator(), reason="the simulated accelerator is not installed")
+KINDS = ("ours", "ours in detail", "unnamed", "composite bound")
+# (patch, kind of group, probe, its answer or the beginning of its error without the patches, its answer with them)
+HALVES = [[0.5] * 3] * 2
+SUMS = [[[0, 2], [4, 6], [8, 10]], [[12, 14], [16, 18], [20, 22]]]
+NO_GLOO = "RuntimeError: Could not find backend type 1 for Process Group with name gloo"
+NO_NCCL = "TypeError: BF16 all reduce communication hook required CUDA"
+MENDED = [
+    ("default-backend", "unnamed", "default_type", "gloo", "custom"),
+    ("default-backend", "unnamed", "compressed", NO_GLOO, HALVES),  # DistributedDataParallel itself
+    ("default-backend", "composite bound", "default_type", "undefined", "custom"),
+    ("default-backend", "composite bound", "part_of_the_devices",
+     "RuntimeError: splitGroup deviceTypes filter must include the parent process group's default", (["sim"], [2.0] * 3)),
+    ("shrunk-group", "ours", "shrunk", ("gloo", ["cpu"]), ("custom", ["cpu", "sim"])),
+    ("shrunk-group", "ours in detail", "shrunk", ("gloo", ["cpu"]), ("custom", ["cpu", "sim"])),
+    ("shrunk-group", "composite bound", "shrunk", ("gloo", ["sim"]), ("custom", ["sim"])),
+    ("subgroup-size", "ours", "subgroups", "ValueError: Default group size only takes effect when CUDA", (1, 2)),
+    ("sequence-numbers", "ours", "sequence_number", "RuntimeError: ProcessGroup custom does not yet support sequence", 1),
+    ("sequence-numbers", "ours in detail", "sequence_number", "RuntimeError: ProcessGroup custom does not yet support", 1),
+    ("monitored-barrier", "ours", "monitored", "ValueError: monitored_barrier is only implemented for GLOO", 1),
+    ("monitored-barrier", "ours", "monitored_by_a_group", "ValueError: monitored_barrier is only implemented for GLOO", None),
+    ("monitored-barrier", "ours in detail", "monitored", "ValueError: monitored_barrier is only implemented for GLOO", 1),
+    ("monitored-barrier", "unnamed", "monitored", "ValueError: monitored_barrier is only implemented for GLOO", 1),
+    ("monitored-barrier", "composite bound", "monitored", "ValueError: monitored_barrier is only implemented for GLOO", 1),
+    ("group-timeout", "ours", "timeouts", "UserWarning: Set timeout is now only supported", {"cpu": 17, "sim": 17}),
+    ("group-timeout", "ours in detail", "timeouts", "UserWarning: Set timeout is now only", {"cpu": 17, "sim": 17}),
+    ("group-timeout", "composite bound", "timeouts", {"cpu": 17, "sim": 30}, {"cpu": 17, "sim": 17}),
+    ("bf16-hook", "ours", "compressed", NO_NCCL, HALVES),
+    ("bf16-hook", "ours in detail", "compressed", NO_NCCL, HALVES),
+    ("bf16-hook", "ours", "compressed_twice", NO_NCCL, None),
+    ("ddp-logging", "ours", "logged_backend", "custom", "hccl-like"),
+    ("all-gather-gradient", "ours", "gathered_base_gradient", "RuntimeError: Backend not supported!", SUMS),
+    ("all-gather-gradient", "unnamed", "gathered_base_gradient", "RuntimeError: Backend not supported!", SUMS),
+    ("all-gather-gradient", "ours", "reduce_scatters_of_a_gradient", 0, 1),
+    ("grad-scaler", "ours", "scaler", (False, "cuda", "cpu", "cpu"), (True, "sim", "cpu", "cpu")),
+    ("rng-sync", "ours", "generators", "NotImplementedError: Unsupported generator device: sim", [(1, 2), (1, 2)]),
+    ("shared-pinning", "ours", "pinned_and_shared", "AssertionError: Torch not compiled with CUDA enabled", (True, "cpu", 3)),
+    ("dist2", "ours", "second_api", "ValueError: Backend hccl-like not registered", [[1.0] * 3] * 4),
+    ("dist2", "ours", "second_api_with_a_wrong_option", "ValueError: Backend hccl-like not registered",
+     "KeyError: 'hccl_like.Options has no attribute colour'"),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def without(tmp_path_factory):
+    """The answers of every kind of group in a process that has no patches."""
+    file = tmp_path_factory.mktemp("compat") / "answers"
+    done = subprocess.run(
+        [sys.executable, compat_probes.__file__, file, *KINDS, "gloo", "gloo twice"],
+        env={**os.environ, "HCCL_LIKE_TORCH_COMPAT": "0"}, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return pickle.loads(Path(file).read_bytes())
+
+
+@pytest.fixture(scope="module")
+def patched():
+    """The answers of a kind of group here, where `import torch` has applied the patches."""
+    known = {}
+
+    def answers(kind):
+        if kind not in known:
+            known[kind] = answers_of(kind)
+        return known[kind]
+
+    return answers
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("patch, kind, probe, fault, mended", MENDED, ids=lambda value: value if isinstance(value, str) else "")
+def test_a_fault_is_there_without_the_patch_and_gone_with_it(without, patched, patch, kind, probe, fault, mended):
+    answer = without[kind][probe]
+    assert answer.startswith(fault) if isinstance(fault, str) else answer == fault
+    assert patched(kind)[probe] == mended
+
+
+@pytest.mark.slow
+def test_every_patch_is_proved():
+    from hccl_like.torch_compat import _patches
+
+    assert {row[0] for row in MENDED} == {patch.name for patch in _patches.PATCHES}
+
+
+# What asks no group, and so is mended for the process.
+OF_NO_GROUP = {"pinned_and_shared", "second_api", "second_api_with_a_wrong_option"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["gloo", "gloo twice"])
+def test_gloo_does_not_notice(without, patched, kind):
+    names = {probe.__name__ for probe in PROBES} - OF_NO_GROUP
+    assert {name: patched(kind)[name] for name in names} == {name: without[kind][name] for name in names}
+
+
+@pytest.mark.slow
+def test_what_was_right_stays_right(without, patched):
+    for kind in KINDS:
+        assert patched(kind)["gathered_gradient"] == [[2.0] * 3, [4.0] * 3] == without[kind]["gathered_gradient"]
+        assert patched(kind)["no_hook"] == "TypeError: Communication hook must be callable."
+
+
+# One rank, and no module beside torch, since torch._dynamo registers a plugin of its own.
+COMPOSITE_OF_GLOO = """
+import torch, torch.distributed as dist
+dist.init_process_group("cpu:gloo,cuda:gloo", store=dist.HashStore(), rank=0, world_size=1)
+print(dist.group.WORLD.name())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("environment, expected", [
+    pytest.param({"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}, "gloo", id="without hccl-like"),
+    pytest.param({"HCCL_LIKE_TORCH_COMPAT": "0"}, "undefined", id="without the patch"),
+    pytest.param({}, "gloo", id="with it"),
+])  # fmt: skip
+def test_being_registered_takes_nothing_from_others(environment, expected):
+    done = subprocess.run(
+        [sys.executable, "-c", COMPOSITE_OF_GLOO], env={**os.environ, **environment}, capture_output=True, text=True, timeout=100
+    )
+    assert done.stdout == expected + "\n", done.stderr
+
+
+def test_the_debug_wrapper_is_looked_through():
+    from hccl_like.torch_compat import _ours
+
+    assert _ours.unwrapped("anything else") == "anything else"
+    assert _ours.backends(None) == {} and _ours.backends("no group") == {}
+    assert torch.distributed.is_initialized() is False
