@@ -77,8 +77,14 @@ bool may_mix_with_host(const std::string& name) {
 
 }  // namespace
 
-void run_on_host(const c10::OperatorHandle& op, Stack* stack) {
+namespace {
+
+void run_kernel_of(c10::DispatchKey host, const c10::OperatorHandle& op, Stack* stack) {
   const c10::FunctionSchema& schema = op.schema();
+  // Their kernels would keep what was only lent, and a process group that serves the device brings its own.
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      schema.name().rfind("c10d::", 0) != 0, schema.name(),
+      ": the process group's backend has no kernel for tensors like these on sim");
   Lending lending;
   const auto arguments = torch::jit::last(*stack, schema.arguments().size());
   const std::optional<c10::Device> asked = lend_arguments(arguments, *stack, lending);
@@ -92,7 +98,7 @@ void run_on_host(const c10::OperatorHandle& op, Stack* stack) {
   const auto kernel = [&] {
     const KernelMemory memory(device);
     RandomNumbers random(op, *stack, device);
-    op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
+    op.redispatchBoxed(c10::DispatchKeySet(host), stack);
     random.finish(*stack);
     lending.settle();
     take_results(schema.returns().size(), *stack, lending, device);
@@ -103,10 +109,23 @@ void run_on_host(const c10::OperatorHandle& op, Stack* stack) {
     current_stream(device).run(kernel);
 }
 
+}  // namespace
+
+void run_on_host(const c10::OperatorHandle& op, Stack* stack) {
+  run_kernel_of(c10::DispatchKey::CPU, op, stack);
+}
+
+void run_sparse_on_host(const c10::OperatorHandle& op, Stack* stack) {
+  run_kernel_of(c10::DispatchKey::SparseCPU, op, stack);
+}
+
 namespace {
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&run_on_host>());
+}
+TORCH_LIBRARY_IMPL(_, SparsePrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&run_sparse_on_host>());
 }
 
 }  // namespace

@@ -9,4 +9,7 @@ namespace torch_sim {
 // thread. A boxed kernel for any operator.
 void run_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
+// The same with the host's kernel for sparse tensors.
+void run_sparse_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack);
+
 }  // namespace torch_sim

@@ -53,6 +53,7 @@ at::Tensor Lending::lend(const at::Tensor& tensor) {
     bystanders_.push_back(tensor);
     return tensor;
   }
+  if (tensor.is_sparse()) return lend_sparse(tensor);
   for (const Loan& loan : loans_)
     if (loan.original.is_same(tensor)) return loan.lent;
   const int device = tensor.device().index();
@@ -97,6 +98,7 @@ void Lending::settle() {
     if (same_place && from->sizes() == to->sizes() && from->strides() == to->strides()) continue;
     to->set_sizes_and_strides(from->sizes(), from->strides(), from->storage_offset());
   }
+  for (const SparseLoan& loan : sparse_loans_) settle_sparse(loan);
 }
 
 at::Tensor Lending::take(const at::Tensor& result, int device) {
@@ -105,9 +107,12 @@ at::Tensor Lending::take(const at::Tensor& result, int device) {
     if (loan.lent.is_same(result)) return loan.original;
   for (const at::Tensor& bystander : bystanders_)
     if (bystander.is_same(result)) return result;
-  TORCH_CHECK(result.layout() == at::kStrided && !result.is_quantized(),
-              "sim: sparse and quantised tensors are not supported, and this operator's result is ",
-              result.toString());
+  if (result.is_sparse()) return take_sparse(result, device);
+  TORCH_CHECK(
+      result.layout() == at::kStrided && !result.is_quantized(),
+      "sim: of sparse tensors those in COO format are supported, of quantised ones none, and this "
+      "operator's result is ",
+      result.toString());
   if (const Store* store = find_lent(result.storage()))
     return over(store->original, result, c10::DispatchKey::PrivateUse1, true);
   c10::Storage owned = take_storage(result.storage(), device);

@@ -13,7 +13,8 @@ c10::Storage host_storage(const at::Tensor& tensor);
 // nothing is copied, tensors that share memory still do, and one tensor given twice is still one. Afterwards `settle`
 // brings home what the kernel changed of the tensors themselves (sizes, strides, a conjugate bit, a storage it had to enlarge), and
 // `take` turns its results into device tensors: an argument into the original, a view of one into a view of the
-// original, and new memory, which was device memory all along, into a tensor that owns it.
+// original, and new memory, which was device memory all along, into a tensor that owns it. A sparse tensor (COO) is lent
+// and taken as its indices and values are.
 class Lending {
  public:
   // The host tensor for a device tensor; host tensors and undefined ones as they are. All device tensors must be on one
@@ -35,6 +36,13 @@ class Lending {
   struct Loan {
     at::Tensor original, lent;
   };
+  struct SparseLoan {
+    at::Tensor original, lent, indices, values;  // the latter two as they were lent
+  };
+
+  at::Tensor lend_sparse(const at::Tensor& tensor);
+  void settle_sparse(const SparseLoan& loan);
+  at::Tensor take_sparse(const at::Tensor& result, int device);
 
   const c10::Storage& lend_storage(const at::Tensor& tensor);
   const Store* find_lent(const c10::Storage& storage) const;
@@ -44,6 +52,7 @@ class Lending {
   bool saw_host_tensor_ = false;
   c10::SmallVector<Store, 8> stores_;
   c10::SmallVector<Loan, 8> loans_;
+  c10::SmallVector<SparseLoan, 2> sparse_loans_;
   c10::SmallVector<at::Tensor, 2> bystanders_;  // host tensors, which stay what they are
 };
 
