@@ -99,10 +99,6 @@ void Communicator::check(const Call& call) const {
                                              " is not defined for " +
                                              std::string(hccl_like::name(call.type)) +
                                              "; convert the tensor to another type first");
-  if (is_point_to_point(call.collective) && call.root == rank())
-    throw_misuse(std::string(hccl_like::name(call.collective)) + ": rank " +
-                 std::to_string(rank()) +
-                 " cannot exchange a message with itself; copy the tensor instead");
 }
 
 std::shared_ptr<Operation> Communicator::prepare(Call call) {
@@ -231,11 +227,10 @@ int Communicator::answered(uint32_t channel, uint32_t* sequence) {
   std::lock_guard lock(mutex_);
   for (int peer = 0; peer < size(); ++peer) {
     const Link* link = identity_.links[static_cast<size_t>(peer)];
-    if (link == nullptr) continue;
     uint32_t& next = received_[key(peer, channel)];
+    const Tag tag{.communicator = identity_.id, .channel = channel, .sequence = next};
     size_t bytes = 0;
-    if (!link->arrived({.communicator = identity_.id, .channel = channel, .sequence = next},
-                       &bytes))
+    if (!(link == nullptr ? engine_.self_.arrived(tag, &bytes) : link->arrived(tag, &bytes)))
       continue;
     *sequence = next++;
     return peer;

@@ -289,6 +289,31 @@ TEST_P(Collectives, MessagesGoRoundTheRing) {
   });
 }
 
+TEST_P(Collectives, ARankSendsToItself) {
+  run([](Rank me) {
+    for (const size_t count : kCounts) {
+      std::vector<float> out = input(me.rank, count), in(count, -1.0f);
+      std::vector<std::shared_ptr<Operation>> both{
+          me.communicator.prepare({.collective = Collective::kRecv,
+                                   .type = DataType::kFloat32,
+                                   .root = kAnySource,
+                                   .output = Layout::even(region(in), 1, kFloat)}),
+          me.communicator.prepare({.collective = Collective::kSend,
+                                   .type = DataType::kFloat32,
+                                   .root = me.rank,
+                                   .input = Layout::even(region(out), 1, kFloat)})};
+      if (count % 2 == 0) std::swap(both[0], both[1]);
+      me.communicator.launch(both, true);
+      for (const auto& operation : both) {
+        ASSERT_TRUE(me.communicator.engine().wait(*operation, Deadline::never()));
+        ASSERT_EQ(operation->error(), nullptr) << operation->error()->message;
+      }
+      ASSERT_EQ(in, out) << count;
+      ASSERT_EQ(std::max(both[0]->source(), both[1]->source()), me.rank);
+    }
+  });
+}
+
 TEST_P(Collectives, AReceiveFromAnyRankTellsWhoseItWas) {
   run([](Rank me) {
     if (me.rank != 0) {

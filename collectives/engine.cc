@@ -238,7 +238,7 @@ void Engine::start(std::shared_ptr<Operation> operation) {
     execution = std::move(spare_.back());
     spare_.pop_back();
   }
-  execution->begin(std::move(operation), scratch_);
+  execution->begin(std::move(operation), scratch_, self_);
   active_.push_back(std::move(execution));
   if (auto failure = communicator.failure()) return finish(active_.size() - 1, std::move(failure));
   for (int peer = 0; peer < communicator.size(); ++peer) {

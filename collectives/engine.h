@@ -13,6 +13,7 @@
 
 #include "collectives/execution.h"
 #include "collectives/operation.h"
+#include "collectives/self_messages.h"
 #include "core/config.h"
 #include "core/deadline.h"
 #include "transport/mesh.h"
@@ -63,7 +64,7 @@ class Engine {
   void lost(Communicator& communicator, int peer, const Error& why);
   void look_at_links(bool idle);
   void on_abort(Link& link, const AbortNotice& notice);
-  void on_mismatch(Link& link, const Link::Mismatch& mismatch);
+  void on_mismatch(int peer, Communicator& communicator, const Link::Mismatch& mismatch);
   void on_failure(Link& link);
   void look_at_deadlines();
   void sleep(Deadline deadline, bool background);
@@ -80,10 +81,11 @@ class Engine {
   Poller& poller_;
   Mesh& mesh_;
 
-  std::mutex driver_;  // held by the thread that drives; guards the next three
+  std::mutex driver_;  // held by the thread that drives; guards the next four
   std::vector<std::unique_ptr<Execution>> active_;
   std::vector<std::unique_ptr<Execution>> spare_;
   ScratchPool scratch_;
+  SelfMessages self_;
 
   std::mutex inbox_mutex_;
   std::vector<Submission> inbox_;

@@ -11,6 +11,7 @@ namespace hccl_like {
 void Engine::fail(Communicator& communicator, const Error& error, bool tell_peers) {
   const auto keep = communicator.shared_from_this();  // the last operation may be its last owner
   const bool first = communicator.remember(error);
+  self_.cancel(communicator.id());
   for (Link* link : communicator.identity_.links) {
     if (link == nullptr) continue;
     link->cancel(communicator.id());
@@ -44,10 +45,17 @@ void Engine::look_at_links(bool idle) {
   for (const auto& owned : mesh_.links()) {
     Link& link = *owned;
     while (auto notice = link.take_abort()) on_abort(link, *notice);
-    while (auto mismatch = link.take_mismatch()) on_mismatch(link, *mismatch);
+    while (auto mismatch = link.take_mismatch()) {
+      if (const auto communicator = find(mismatch->tag.communicator))
+        on_mismatch(communicator->rank_of(link), *communicator, *mismatch);
+    }
     // What a peer sent before it left in order may still be on its way through this process: only when nothing moves any
     // more is it certain that something is missing.
     if (link.failure() != nullptr && (idle || !link.peer_said_goodbye())) on_failure(link);
+  }
+  while (auto mismatch = self_.take_mismatch()) {
+    if (const auto communicator = find(mismatch->tag.communicator))
+      on_mismatch(communicator->rank(), *communicator, *mismatch);
   }
 }
 
@@ -63,24 +71,21 @@ void Engine::on_abort(Link& link, const AbortNotice& notice) {
        /*tell_peers=*/false);
 }
 
-void Engine::on_mismatch(Link& link, const Link::Mismatch& mismatch) {
-  const auto communicator = find(mismatch.tag.communicator);
-  if (!communicator) return;
-  const int peer = communicator->rank_of(link);
+void Engine::on_mismatch(int peer, Communicator& communicator, const Link::Mismatch& mismatch) {
   std::string mine = "another call";
   for (const auto& execution : active_)
-    if (&execution->operation().communicator() == communicator.get() &&
+    if (&execution->operation().communicator() == &communicator &&
         execution->operation().sequence() == mismatch.tag.sequence &&
         execution->channel() == mismatch.tag.channel)
       mine = execution->operation().describe();
-  fail(*communicator,
+  fail(communicator,
        Error{ErrorCode::kMismatch,
              "ranks disagree about call #" + std::to_string(mismatch.tag.sequence) + " of group " +
-                 communicator->name() + ": rank " + std::to_string(communicator->rank()) +
-                 " makes " + mine + " and expects " + std::to_string(mismatch.expected_bytes) +
-                 " bytes of " + describe_fingerprint(mismatch.expected) + "; rank " +
-                 std::to_string(peer) + " sent " + std::to_string(mismatch.received_bytes) +
-                 " bytes of " + describe_fingerprint(mismatch.received) +
+                 communicator.name() + ": rank " + std::to_string(communicator.rank()) + " makes " +
+                 mine + " and expects " + std::to_string(mismatch.expected_bytes) + " bytes of " +
+                 describe_fingerprint(mismatch.expected) + "; rank " + std::to_string(peer) +
+                 " sent " + std::to_string(mismatch.received_bytes) + " bytes of " +
+                 describe_fingerprint(mismatch.received) +
                  ". Every rank must make the same calls in the same order, with the same sizes",
              peer},
        /*tell_peers=*/true);

@@ -17,10 +17,11 @@ Slot like(const Schedule& schedule, Slot slot) {
 
 }  // namespace
 
-void Execution::begin(std::shared_ptr<Operation> operation, ScratchPool& pool) {
+void Execution::begin(std::shared_ptr<Operation> operation, ScratchPool& pool, SelfMessages& self) {
   operation_ = std::move(operation);
   plan_ = &operation_->plan_;
   pool_ = &pool;
+  self_ = &self;
   const Program& program = *plan_->program;
   const Schedule& schedule = program.schedule;
   Call& call = operation_->call_;
@@ -133,7 +134,6 @@ void Execution::finish_lap(Lap& lap) {
 
 void Execution::post(Lap& lap, const Step& step) {
   const int peer = unbound_source(step.peer);
-  Link& to = link(peer);
   ++lap.pending;
   const auto prepare = [&](Message& message, size_t bytes) {
     message.tag = {.communicator = operation_->communicator().id(),
@@ -154,7 +154,7 @@ void Execution::post(Lap& lap, const Step& step) {
     send.from.clear();
     add_pieces(send.from, step.a, step.count, lap);
     prepare(send, send.from.bytes());
-    to.post(send);
+    hand_over(peer, send);
     return;
   }
   Recv& recv = lap.recvs[lap.recvs_used++];
@@ -169,7 +169,7 @@ void Execution::post(Lap& lap, const Step& step) {
     recv.element_bytes = element_bytes_;
   }
   prepare(recv, recv.into.bytes());
-  to.post(recv);
+  hand_over(peer, recv);
 }
 
 void Execution::compute(const Lap& lap, const Step& step) {
@@ -244,8 +244,11 @@ int Execution::unbound_source(int peer) const {
   return peer == kAnySource ? operation_->source_ : peer;
 }
 
-Link& Execution::link(int peer) const {
-  return *operation_->communicator().identity_.links[static_cast<size_t>(peer)];
+template <class OneEnd>
+void Execution::hand_over(int peer, OneEnd& message) {
+  const Communicator& communicator = operation_->communicator();
+  if (peer == communicator.rank()) return self_->post(message);
+  communicator.identity_.links[static_cast<size_t>(peer)]->post(message);
 }
 
 std::shared_ptr<Operation> Execution::end() {

@@ -7,6 +7,7 @@
 #include "collectives/operation.h"
 #include "collectives/plan.h"
 #include "collectives/scratch_pool.h"
+#include "collectives/self_messages.h"
 #include "core/deadline.h"
 #include "transport/link.h"
 
@@ -16,7 +17,7 @@ namespace hccl_like {
 // engine allocates nothing.
 class Execution {
  public:
-  void begin(std::shared_ptr<Operation> operation, ScratchPool& scratch);
+  void begin(std::shared_ptr<Operation> operation, ScratchPool& scratch, SelfMessages& self);
   // Makes every step that can be made now; true if any was.
   bool advance();
   bool finished() const { return laps_done_ == plan_->laps; }
@@ -53,16 +54,18 @@ class Execution {
   void start_round(Lap& lap);
   void finish_lap(Lap& lap);
   void post(Lap& lap, const Step& step);
+  template <class OneEnd>
+  void hand_over(int peer, OneEnd& message);
   void compute(const Lap& lap, const Step& step);
   Part part(Slot slot, uint32_t lap) const;
   void add_pieces(Pieces& pieces, Slot slot, uint32_t count, const Lap& lap) const;
   int unbound_source(int peer) const;
-  Link& link(int peer) const;
   std::vector<int> waiting_for() const;
 
   std::shared_ptr<Operation> operation_;
   const Plan* plan_ = nullptr;  // the operation's
   ScratchPool* pool_ = nullptr;
+  SelfMessages* self_ = nullptr;
   Deadline deadline_ = Deadline::never();
   Layout input_, output_;
   size_t element_bytes_ = 1;

@@ -10,7 +10,8 @@ Operation::Operation(std::shared_ptr<Communicator> communicator, Call call, Plan
       call_(std::move(call)),
       plan_(plan),
       sequence_(sequence),
-      bytes_(std::max(call_.input.total_bytes(), call_.output.total_bytes())) {}
+      bytes_(std::max(call_.input.total_bytes(), call_.output.total_bytes())),
+      source_(call_.collective == Collective::kRecv ? call_.root : kAnySource) {}
 
 std::string Operation::describe() const {
   std::string text = std::string(name(call_.collective)) + " #" + std::to_string(sequence_);

@@ -53,7 +53,7 @@ class Operation {
   bool done() const noexcept { return done_.load(std::memory_order_acquire); }
   // Null while running and after success. Any thread, once done().
   const Error* error() const noexcept { return done() && error_ ? &*error_ : nullptr; }
-  // The rank that a recv from any source heard from, once done().
+  // The rank that a recv heard from, once done().
   int source() const noexcept { return source_; }
   uint32_t sequence() const noexcept { return sequence_; }
   std::chrono::steady_clock::duration duration() const noexcept { return finished_ - started_; }

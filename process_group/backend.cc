@@ -154,15 +154,15 @@ Backend::WorkPtr Backend::alltoall(Tensors& outputs, Tensors& inputs,
 }
 
 Backend::WorkPtr Backend::send(Tensors& tensors, int to, int tag) {
-  return issue("send", [&] { return hccl_like::send(tensors, to, tag, place()); });
+  return issue("send", [&] { return hccl_like::send(tensors, to, tag); });
 }
 
 Backend::WorkPtr Backend::recv(Tensors& tensors, int from, int tag) {
-  return issue("recv", [&] { return receive(tensors, from, tag, place()); });
+  return issue("recv", [&] { return receive(tensors, from, tag); });
 }
 
 Backend::WorkPtr Backend::recvAnysource(Tensors& tensors, int tag) {
-  return issue("recv", [&] { return receive(tensors, kAnySource, tag, place()); });
+  return issue("recv", [&] { return receive(tensors, kAnySource, tag); });
 }
 
 Backend::WorkPtr Backend::barrier(const c10d::BarrierOptions& options) {

@@ -64,9 +64,10 @@ Issue all_to_all_single(const at::Tensor& output, const at::Tensor& input,
                         std::vector<int64_t> output_splits, std::vector<int64_t> input_splits,
                         const c10d::AllToAllOptions& options, Place place);
 
-Issue send(const Tensors& tensors, int to, int tag, Place place);
+// The other end may be this rank itself.
+Issue send(const Tensors& tensors, int to, int tag);
 // `from` may be kAnySource.
-Issue receive(const Tensors& tensors, int from, int tag, Place place);
+Issue receive(const Tensors& tensors, int from, int tag);
 // Waits for what is queued on `device` too.
 Issue barrier(const c10d::BarrierOptions& options, c10::Device device);
 

@@ -36,13 +36,9 @@ Side split_side(const at::Tensor& tensor, std::vector<int64_t> splits, bool even
 }
 
 Issue message(Collective collective, const char* title, c10d::OpType type, const Tensors& tensors,
-              int peer, int tag, Place place) {
+              int peer, int tag) {
   only(tensors);
   if (tag < 0) throw_misuse("a tag must not be negative, got " + std::to_string(tag));
-  if (peer == place.rank) {
-    throw_misuse("rank " + std::to_string(peer) +
-                 " would exchange a message with itself; use tensor.copy_() instead");
-  }
   Request request{.collective = collective,
                   .type = carrier_type(tensors),
                   .root = peer,
@@ -103,17 +99,16 @@ Issue all_to_all_single(const at::Tensor& output, const at::Tensor& input,
           .async = options.asyncOp};
 }
 
-Issue send(const Tensors& tensors, int to, int tag, Place place) {
-  return message(Collective::kSend, "hccl-like:send", c10d::OpType::SEND, tensors, to, tag, place);
+Issue send(const Tensors& tensors, int to, int tag) {
+  return message(Collective::kSend, "hccl-like:send", c10d::OpType::SEND, tensors, to, tag);
 }
 
-Issue receive(const Tensors& tensors, int from, int tag, Place place) {
+Issue receive(const Tensors& tensors, int from, int tag) {
   if (from == kAnySource) {
     return message(Collective::kRecv, "hccl-like:recvAnySource", c10d::OpType::RECVANYSOURCE,
-                   tensors, from, tag, place);
+                   tensors, from, tag);
   }
-  return message(Collective::kRecv, "hccl-like:recv", c10d::OpType::RECV, tensors, from, tag,
-                 place);
+  return message(Collective::kRecv, "hccl-like:recv", c10d::OpType::RECV, tensors, from, tag);
 }
 
 Issue barrier(const c10d::BarrierOptions& options, c10::Device device) {

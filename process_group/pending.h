@@ -76,7 +76,7 @@ class Pending {
   std::optional<Error> failure() const;
   // Of all tensors that the call uses; none once it is finished.
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> storages() const;
-  // The rank that a recv from any source heard from, once finished.
+  // The rank that a recv heard from, once finished.
   int source() const { return source_; }
   std::chrono::steady_clock::duration duration() const { return duration_; }
 
