@@ -50,9 +50,11 @@ Issue all_gather(const NestedTensors& outputs, const Tensors& inputs,
   const at::Tensor& input = only(inputs);
   check_count(outputs.size(), 1, "lists of outputs");
   const auto device = check_tensors(inputs, outputs.front());
+  // Not inside the braces below: what throws there is cleaned up twice by some compilers (GCC 12).
+  Request request = gather_request(outputs.front(), input, place);
   return {.description = {"hccl-like:all_gather", c10d::OpType::ALLGATHER, inputs, outputs.front()},
           .device = device,
-          .requests = {gather_request(outputs.front(), input, place)},
+          .requests = {std::move(request)},
           .timeout = options.timeout,
           .async = options.asyncOp};
 }

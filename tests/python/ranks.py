@@ -20,6 +20,9 @@ import torch
 import torch.distributed as dist
 
 
+_CRASHES = {signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE}
+
+
 class RankFailed(AssertionError):
     """One or more ranks raised, died or did not end; the message holds what each of them said."""
 
@@ -28,7 +31,8 @@ def run_ranks(function, size, *arguments, timeout=60, environment=None, group=Tr
     """Calls `function(rank, size, *arguments)` on `size` ranks and returns their results, by rank.
 
     With `group`, each rank is in the default process group of "hccl-like" meanwhile; `init` goes to
-    init_process_group. A rank that ends by os._exit or a signal gives its exit code instead of a result.
+    init_process_group. A rank that ends by os._exit or is killed gives its exit code instead of a result; one that
+    crashes has failed.
     """
     listener = socket.create_server(("127.0.0.1", 0), backlog=64)
     ranks = [
@@ -90,6 +94,8 @@ class _Rank:
             return
         if not self.output:
             self.result = os.waitstatus_to_exitcode(status)
+            if -self.result in _CRASHES:
+                self.problem = f"crashed: {signal.Signals(-self.result).name}"
             return
         kind, value = pickle.loads(self.output)
         if kind == "result":

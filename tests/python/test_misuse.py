@@ -37,7 +37,7 @@ def wrong_tensors(rank, size, device):
     with pytest.raises(ValueError, match="a tag must not be negative"):
         world.send([ones], 1 - rank, -1)
     with pytest.raises(ValueError, match="only the root passes|the root must pass a list of 2"):
-        world.gather([[ones.clone()]], [ones], 0)
+        world.gather([ones.clone()], ones, 0)
     with pytest.raises(ValueError, match="rank 5 is not in group"):
         options = dist.BroadcastOptions()
         options.rootRank = 5
