@@ -1,7 +1,5 @@
 #include "process_group/backend.h"
 
-#include <algorithm>
-
 #include "collectives/runtime.h"
 #include "core/log.h"
 #include "process_group/errors.h"
@@ -12,16 +10,6 @@ namespace {
 
 // A group that goes without shutdown() gives its running calls this long.
 constexpr std::chrono::milliseconds kPatience{1000};
-
-c10::intrusive_ptr<Options> ours(const c10::intrusive_ptr<c10d::Backend::Options>& options) {
-  if (auto same = c10::dynamic_intrusive_pointer_cast<Options>(options)) return same;
-  return options ? c10::make_intrusive<Options>(*options) : c10::make_intrusive<Options>();
-}
-
-std::shared_ptr<Communicator> require(std::shared_ptr<Communicator> communicator) {
-  if (!communicator) throw_misuse("this process group was destroyed; make a new one");
-  return communicator;
-}
 
 }  // namespace
 
@@ -189,54 +177,7 @@ void Backend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_al
   });
 }
 
-// -------------------------------------------------------------------------------------------------------- groups
-
-// Neither the store nor the name is trusted to be the same on all ranks: the new group meets over this one's links.
-c10::intrusive_ptr<c10d::Backend> Backend::split(const c10::intrusive_ptr<c10d::Store>& store,
-                                                 const std::vector<int>& ranks,
-                                                 const c10::intrusive_ptr<c10d_Options>& options) {
-  return translated("hccl-like split", [&]() -> c10::intrusive_ptr<c10d::Backend> {
-    const std::lock_guard lock(split_mutex_);
-    auto child_options = c10::make_intrusive<hccl_like::Options>(*ours(options));
-    child_options->global_ranks_in_group.clear();
-    for (const int rank : ranks) {
-      const auto index = static_cast<size_t>(rank);
-      const bool identity = options_->global_ranks_in_group.empty();
-      child_options->global_ranks_in_group.push_back(
-          identity ? index : options_->global_ranks_in_group.at(index));
-    }
-    if (last_split_ && last_split_->store == store && last_split_->ranks == ranks &&
-        last_split_->name == child_options->group_name) {
-      if (!last_split_->backend) return nullptr;
-      if (auto backend = last_split_->backend->lock()) return backend;
-    }
-    const bool member = std::ranges::find(ranks, rank_) != ranks.end();
-    const auto communicator = require(this->communicator());
-    const auto child = communicator->split(member ? std::span(ranks) : std::span<const int>(),
-                                           child_options->group_name);
-    ++splits_;
-    last_split_ = Split{store, ranks, child_options->group_name, std::nullopt};
-    if (!child) return nullptr;
-    child->set_timeout(child_options->timeout);
-    const auto session = issuer_.session();
-    if (!session) throw_misuse("this process group was destroyed; make a new one");
-    // The parent's store: the one that was passed may have another prefix on other ranks.
-    c10::intrusive_ptr<c10d::Backend> backend =
-        c10::make_intrusive<Backend>(session, child, store_, child_options);
-    last_split_->backend = c10::weak_intrusive_ptr<c10d::Backend>(backend);
-    return backend;
-  });
-}
-
-c10::intrusive_ptr<c10d::Backend> Backend::merge(const c10::intrusive_ptr<c10d::Store>& store,
-                                                 const c10::intrusive_ptr<c10d_Options>& options,
-                                                 const int& rank, const int& size) {
-  const auto session = issuer_.session();
-  if (!session)
-    throw_torch_error({ErrorCode::kMisuse, "this process group was destroyed; make a new one"},
-                      "merge");
-  return create(session, store, rank, size, ours(options));
-}
+// ---------------------------------------------------------------------------------------------------- management
 
 void Backend::setTimeout(std::chrono::milliseconds timeout) {
   options_->timeout = timeout;

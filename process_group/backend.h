@@ -33,6 +33,7 @@ class Backend final : public c10d::Backend {
   const c10::intrusive_ptr<hccl_like::Options>& options() const { return options_; }
   bool supportsSplitting() const override { return true; }
   bool supportsCoalescing() const override { return true; }
+  bool supportsShrinking() const override { return true; }
 
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
@@ -76,6 +77,9 @@ class Backend final : public c10d::Backend {
   c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store>& store,
                                           const std::vector<int>& ranks,
                                           const c10::intrusive_ptr<c10d_Options>& options) override;
+  c10::intrusive_ptr<c10d::Backend> shrink(
+      const std::vector<int64_t>& ranks_to_exclude, int flags,
+      const c10::intrusive_ptr<c10d_Options>& options) override;
   c10::intrusive_ptr<c10d::Backend> merge(const c10::intrusive_ptr<c10d::Store>& store,
                                           const c10::intrusive_ptr<c10d_Options>& options,
                                           const int& rank, const int& size) override;
@@ -103,6 +107,8 @@ class Backend final : public c10d::Backend {
  private:
   c10::Device barrier_device(const c10d::BarrierOptions& options) const;
   Place place() const { return {rank_, size_}; }
+  c10::intrusive_ptr<Backend> part(const std::vector<int>& ranks,
+                                   c10::intrusive_ptr<hccl_like::Options> options);
   // Makes the call and issues it; its errors become torch's.
   template <class Make>
   WorkPtr issue(const char* name, Make&& make);
