@@ -4,6 +4,7 @@
 #include "core/log.h"
 #include "process_group/errors.h"
 #include "process_group/monitored_barrier.h"
+#include "process_group/sparse.h"
 
 namespace hccl_like {
 namespace {
@@ -59,12 +60,13 @@ Backend::WorkPtr Backend::broadcast(Tensors& tensors, const c10d::BroadcastOptio
 }
 
 Backend::WorkPtr Backend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
+  if (has_sparse(tensors)) return allreduce_sparse(tensors, options);
   return issue("all_reduce", [&] { return all_reduce(tensors, options); });
 }
 
 Backend::WorkPtr Backend::allreduce_sparse(Tensors& tensors,
                                            const c10d::AllreduceOptions& options) {
-  return allreduce(tensors, options);  // which says what to do with sparse tensors
+  return sparse_all_reduce(issuer_, tensors, options, place());
 }
 
 Backend::WorkPtr Backend::allreduce_coalesced(Tensors& tensors,

@@ -228,6 +228,11 @@ void Issuer::begin_block() {
   });
 }
 
+bool Issuer::in_block() const {
+  std::lock_guard lock(mutex_);
+  return block_.has_value();
+}
+
 // True if a block is open and has taken the call.
 bool Issuer::collect(Issue& issue, c10::intrusive_ptr<Work>& work) {
   std::lock_guard lock(mutex_);

@@ -36,6 +36,7 @@ class Issuer {
   // Between the two, issue() only collects; end_block() issues everything at once and returns the Work of it all.
   void begin_block();
   c10::intrusive_ptr<Work> end_block();
+  bool in_block() const;
 
   // The accelerator that the last call on one was about, if there was any.
   std::optional<c10::Device> accelerator() const;

@@ -14,9 +14,10 @@ namespace {
 void check_tensor(const at::Tensor& tensor) {
   if (!tensor.defined()) throw_misuse("a tensor is None; pass a tensor on every rank");
   if (tensor.layout() != c10::kStrided) {
-    throw_error(ErrorCode::kUnsupported,
-                "sparse tensors are not supported; send their indices() and values(), or use "
-                "tensor.to_dense()");
+    throw_error(
+        ErrorCode::kUnsupported,
+        "this call takes no sparse tensors (all_reduce takes one in COO format); send their "
+        "indices() and values(), or use tensor.to_dense()");
   }
   if (!tensor.is_cpu() && !tensor.is_privateuseone()) {
     throw_misuse("tensors on " + tensor.device().str() +

@@ -44,6 +44,8 @@ class Work final : public c10d::Work {
   void add_outputs(const std::vector<at::Tensor>& outputs);
   // wait() blocks the host also in stream order.
   void set_blocking() { blocking_ = true; }
+  // If what is computed from the call's outputs is the result, and not they.
+  void set_outputs(std::vector<at::Tensor> outputs) { outputs_ = std::move(outputs); }
   // Tells a profiler that the call is over; in stream order, that it is queued.
   void end_record();
   // ---
