@@ -54,6 +54,9 @@ Call Buffers::call(const Request& request) {
   const size_t element = size_of(request.type);
   const Regions inputs = reach_all(request.input, /*written=*/false);
   const Regions outputs = reach_all(request.output, /*written=*/true);
+  for (const Region& region : outputs) {
+    if (region.bytes > 0) written_.push_back({region, request.type == DataType::kBool});
+  }
   call.input = layout(request.input, inputs, element);
   call.output = layout(request.output, outputs, element);
   if (!overlap(inputs, outputs) || runs_in_place(request, call)) return call;

@@ -12,6 +12,12 @@ namespace hccl_like {
 // What must be copied (first = second) once the operations are done.
 using Copies = std::vector<std::pair<at::Tensor, at::Tensor>>;
 
+// Memory that a call writes.
+struct Written {
+  Region region;
+  bool boolean = false;
+};
+
 // A tensor that is contiguous and directly reachable is used as it is. Any other goes through a temporary: a strided
 // view, a lazily conjugated one, memory of a device that host code cannot address. Memory order is never taken for
 // logical order, though a dense permuted tensor would be cheaper that way: other ranks may have other strides, and
@@ -30,6 +36,7 @@ class Buffers {
   Copies take_copies_back() { return std::move(copies_back_); }
   // Temporaries that are only read; they must live as long as the operation runs.
   std::vector<at::Tensor> take_temporaries() { return std::move(temporaries_); }
+  std::vector<Written> take_written() { return std::move(written_); }
   // Views of the tensors' memory, which end when destroyed.
   std::vector<Alias> take_aliases() { return std::move(aliases_); }
 
@@ -55,6 +62,7 @@ class Buffers {
   std::vector<Known> known_;
   Copies copies_back_;
   std::vector<at::Tensor> temporaries_;
+  std::vector<Written> written_;
   std::vector<Alias> aliases_;
 };
 

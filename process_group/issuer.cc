@@ -117,13 +117,14 @@ c10::intrusive_ptr<Work> Issuer::start(Issue issue, c10::intrusive_ptr<Work> wor
   return work;
 }
 
-void Issuer::prepare(const Issue& issue, const Group& group, Buffers& buffers,
-                     Pending& pending) const {
+void Issuer::prepare(const Issue& issue, const Group& group, Buffers& buffers, Pending& pending,
+                     bool hold) const {
   std::vector<Call> calls;
   calls.reserve(issue.requests.size());
   for (const Request& request : issue.requests) {
     calls.push_back(buffers.call(request));
     calls.back().timeout = call_timeout(issue.timeout);
+    if (!hold) continue;
     pending.hold(request.input.tensors);
     pending.hold(request.output.tensors);
   }
@@ -142,7 +143,7 @@ void Issuer::on_host(Issue& issue, const Group& group, const DeviceAccess& acces
   {
     Buffers buffers(access, group.communicators->host()->rank(),
                     group.communicators->host()->size());
-    prepare(issue, group, buffers, *pending);
+    prepare(issue, group, buffers, *pending, /*hold=*/true);
   }
   work.set_pending(pending,
                    pending->operations().empty() ? 0 : pending->operations().front()->sequence());
@@ -166,7 +167,8 @@ void Issuer::in_stream(Issue& issue, const Group& group, const DeviceAccess& acc
     const c10::StreamGuard guard(route.begin);
     Buffers buffers(access, group.communicators->host()->rank(),
                     group.communicators->host()->size());
-    prepare(issue, group, buffers, *pending);
+    // What runs on the caller's own stream is like any other work there: its order protects the tensors.
+    prepare(issue, group, buffers, *pending, /*hold=*/route.end != current);
   }
   pending_.push_back(pending);
   try {

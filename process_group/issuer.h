@@ -75,7 +75,8 @@ class Issuer {
   c10::intrusive_ptr<Work> make_work(const Issue& issue, const Group& group) const;
   void on_host(Issue& issue, const Group& group, const DeviceAccess& access, Work& work);
   void in_stream(Issue& issue, const Group& group, const DeviceAccess& access, Work& work);
-  void prepare(const Issue& issue, const Group& group, Buffers& buffers, Pending& pending) const;
+  void prepare(const Issue& issue, const Group& group, Buffers& buffers, Pending& pending,
+               bool hold) const;
   Route route(const Issue& issue, const Group& group, const DeviceAccess& access);
   bool collect(Issue& issue, c10::intrusive_ptr<Work>& work);
   void reap();

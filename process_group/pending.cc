@@ -1,6 +1,7 @@
 #include "process_group/pending.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "collectives/engine.h"
@@ -13,7 +14,8 @@ Pending::Pending(Kind kind, const std::shared_ptr<Session>& session,
     : kind_(kind), session_(session), communicator_(std::move(communicator)) {}
 
 void Pending::hold(Buffers& buffers) {
-  hold(buffers.take_temporaries());
+  for (auto& temporary : buffers.take_temporaries()) temporaries_.push_back(std::move(temporary));
+  for (auto& written : buffers.take_written()) written_.push_back(written);
   for (auto& copy : buffers.take_copies_back()) copies_back_.push_back(std::move(copy));
   for (auto& alias : buffers.take_aliases()) aliases_.push_back(std::move(alias));
 }
@@ -25,11 +27,23 @@ void Pending::start(void* self) { static_cast<Pending*>(self)->launch(/*waited_f
 void Pending::join(void* self) {
   auto& pending = *static_cast<Pending*>(self);
   Engine& engine = pending.communicator_->engine();
-  for (const auto& operation : pending.operations_) engine.wait(*operation, Deadline::never());
+  bool failed = false;
+  for (const auto& operation : pending.operations_) {
+    engine.wait(*operation, Deadline::never());
+    failed = failed || operation->error();
+  }
+  if (failed) pending.spoil();
   // Under the lock to its end: whoever sees `joined_` may destroy this object.
   std::lock_guard lock(pending.joined_mutex_);
   pending.joined_ = true;
   pending.joined_changed_.notify_all();
+}
+
+// All bits set is a NaN in every floating-point type; a byte of a boolean must not be anything but 0 and 1.
+void Pending::spoil() const {
+  for (const auto& [region, boolean] : written_) {
+    std::memset(region.data, boolean ? 1 : 0xff, region.bytes);
+  }
 }
 
 void Pending::run(void* self) {
@@ -84,6 +98,9 @@ void Pending::finish() {
   if (kind_ == Kind::kHost && !error_) copy_all(copies_back_, /*non_blocking=*/false);
   aliases_.clear();
   held_.clear();
+  let_go_.clear();
+  temporaries_.clear();
+  written_.clear();
   copies_back_.clear();
   operations_.clear();
   end_.reset();
@@ -99,6 +116,22 @@ void Pending::end() {
   }
   if (end) end->synchronize();
   finish();
+}
+
+void Pending::let_go_of_tensors() {
+  std::vector<at::Tensor> tensors;  // freed outside the lock
+  std::lock_guard lock(finish_mutex_);
+  tensors.swap(held_);
+  for (const at::Tensor& tensor : tensors) {
+    let_go_.push_back(tensor.storage().getWeakStorageImpl());
+  }
+  // The copies themselves are queued already.
+  for (auto& [tensor, temporary] : copies_back_) {
+    temporaries_.push_back(std::move(temporary));
+    let_go_.push_back(tensor.storage().getWeakStorageImpl());
+    tensors.push_back(std::move(tensor));
+  }
+  copies_back_.clear();
 }
 
 void Pending::abort(const std::string& reason) {
@@ -123,10 +156,9 @@ std::optional<Error> Pending::failure() const {
 
 std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> Pending::storages() const {
   std::lock_guard lock(finish_mutex_);
-  std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> storages;
-  storages.reserve(held_.size());
+  auto storages = let_go_;
   for (const at::Tensor& tensor : held_) {
-    storages.emplace_back(tensor.storage().getWeakStorageImpl());
+    storages.push_back(tensor.storage().getWeakStorageImpl());
   }
   return storages;
 }

@@ -26,7 +26,8 @@ class Session;
 //
 // On the host the operations are launched by whoever issued them. In stream order they are launched and waited for by
 // run(), on a thread of the device. That thread frees nothing, because a device may not like memory to be freed there:
-// what is held is let go by finish(), which the Backend calls when it next comes by.
+// what is held is let go by finish(), which the Backend calls when it next comes by. If an operation fails there, where
+// nobody can be told, run() spoils what the call should have written: floating-point numbers become NaN.
 class Pending {
  public:
   enum class Kind : uint8_t { kHost, kStream };
@@ -36,9 +37,11 @@ class Pending {
 
   // --- by the thread that issues the call, before anybody else sees this object ---
   void add(std::shared_ptr<Operation> operation) { operations_.push_back(std::move(operation)); }
+  // The user's tensors, until let_go_of_tensors() or, if that comes first, finish().
   void hold(const std::vector<at::Tensor>& tensors) {
     held_.insert(held_.end(), tensors.begin(), tensors.end());
   }
+  // What lies between the user's tensors and the network; until finish().
   void hold(Buffers& buffers);
   std::span<const std::shared_ptr<Operation>> operations() const { return operations_; }
   // kStream: copies back go on the stream, and `end` marks the point where they are done.
@@ -68,13 +71,15 @@ class Pending {
 
   // After wait(): blocks until the device's copies are done too, and finishes.
   void end();
+  // kStream, once a stream of the user waits for the call: its order protects the user's tensors from now on.
+  void let_go_of_tensors();
   // Gives up the communicator of a call that is not over.
   void abort(const std::string& reason);
 
   Kind kind() const { return kind_; }
   // Why the call failed or, if it is not over, why it will.
   std::optional<Error> failure() const;
-  // Of all tensors that the call uses; none once it is finished.
+  // Of all the user's tensors that the call uses; none once it is finished.
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> storages() const;
   // The rank that a recv heard from, once finished.
   int source() const { return source_; }
@@ -82,12 +87,16 @@ class Pending {
 
  private:
   std::vector<std::shared_ptr<Operation>> copy_operations() const;
+  void spoil() const;
 
   const Kind kind_;
   std::weak_ptr<Session> session_;
   std::shared_ptr<Communicator> communicator_;
   std::vector<std::shared_ptr<Operation>> operations_;
   std::vector<at::Tensor> held_;
+  std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> let_go_;  // what was held
+  std::vector<at::Tensor> temporaries_;
+  std::vector<Written> written_;
   std::vector<Alias> aliases_;
   Copies copies_back_;
   std::shared_ptr<c10::Event> end_;

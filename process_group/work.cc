@@ -115,6 +115,7 @@ void Work::synchronize() {
     end.record(*stream_);
     end.block(current);
   }
+  pending_->let_go_of_tensors();
 }
 
 bool Work::wait(std::chrono::milliseconds timeout) {

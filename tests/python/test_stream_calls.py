@@ -55,24 +55,28 @@ def synchronous(rank, size, call, device, count):
     call.check(copies, rank, size, count)
 
 
-def dropped(rank, size, call, device, count):
-    """Nothing is kept by the user: neither tensors nor works, and what the allocator hands out next is nobody else's.
-
-    The tensors come from a stream that is idle, so memory given back too early is handed out again at once, and the
-    garbage that fills it is there long before the call runs.
-    """
-    allocator = torch.sim.Stream(device)
-    with torch.sim.stream(allocator):
+def given_up_after_wait(rank, size, call, device, count, synchronously=False):
+    """wait() lets go of the tensors: the stream that waits may use their memory for something else at once, behind the call.
+    The memory does not stay taken until the device gets there, however far ahead the host runs."""
+    owner, maker = torch.sim.Stream(device), torch.sim.Stream(device)
+    if synchronously:
+        maker = owner
+    with torch.sim.stream(owner):
         tensors, sources, copies = ready(call, rank, size, device, count)
     sizes = [tensor.numel() for tensor in tensors]
-    gate = Gate(torch.sim.current_stream(device))
-    copy_all(tensors, sources)
-    works = call.issue(tensors, rank, size, True, dist.group.WORLD)
-    for work in works:
-        work.wait()
-    copy_all(copies, tensors)
-    del tensors, works, work
-    with torch.sim.stream(allocator):
+    size_in_bytes = sum(tensor.nbytes for tensor in tensors)
+    with torch.sim.stream(maker):
+        gate = Gate()
+        copy_all(tensors, sources)
+        works = call.issue(tensors, rank, size, not synchronously, dist.group.WORLD)
+    with torch.sim.stream(owner):
+        for work in works:
+            work.wait()
+        copy_all(copies, tensors)
+        taken = torch.sim.memory_allocated(device)
+        work = works = tensors = None
+        given_back = taken - torch.sim.memory_allocated(device)
+        assert given_back >= size_in_bytes, f"{call.name} keeps memory that nobody needs"
         others = [torch.full((n,), GARBAGE, device=device) for n in sizes for _ in range(2)]
     gate.require_closed(f"{call.name} and what came after it")
     gate.open()
@@ -82,8 +86,16 @@ def dropped(rank, size, call, device, count):
         assert other.eq(GARBAGE).all(), f"{call.name} writes to memory that is another tensor's"
 
 
+def given_up_after_a_synchronous_call(rank, size, call, device, count):
+    given_up_after_wait(rank, size, call, device, count, synchronously=True)
+
+
 def never_waited_for(rank, size, call, device, count):
-    """A work that is dropped without wait() still runs, in memory that stays its own."""
+    """A work that is dropped without wait() still runs, in memory that stays its own.
+
+    The tensors come from a stream that is idle, so memory given back too early is handed out again at once, and the
+    garbage that fills it is there long before the call runs.
+    """
     allocator = torch.sim.Stream(device)
     with torch.sim.stream(allocator):
         tensors, sources, _ = ready(call, rank, size, device, count)
@@ -146,9 +158,9 @@ def every_call(rank, size, scenario, count, index):
         scenario(rank, size, call, device, count)
 
 
-SCENARIOS = [late_input_read_elsewhere, synchronous, dropped, never_waited_for, futures]
-QUICK = [(late_input_read_elsewhere, SMALL), (synchronous, LARGE), (dropped, SMALL), (never_waited_for, SMALL),
-         (futures, SMALL)]  # fmt: skip
+SCENARIOS = [late_input_read_elsewhere, synchronous, given_up_after_wait, given_up_after_a_synchronous_call,
+             never_waited_for, futures]  # fmt: skip
+QUICK = [(scenario, LARGE if scenario is synchronous else SMALL) for scenario in SCENARIOS]
 
 
 @pytest.mark.parametrize(
