@@ -1,7 +1,7 @@
 """What torch's own Python does with a group: one short answer for each thing that a patch is about.
 
-A program too: `python compat_probes.py FILE KIND...` pickles the answers of these kinds of groups into FILE. The tests run it with
-the patches switched off, to see what torch does without them.
+A program too: `python compat_probes.py FILE KIND...` pickles the answers of these kinds of groups into FILE. The tests run
+it with the patches switched off, to see what torch does without them.
 """
 
 import os
@@ -28,9 +28,11 @@ HALF_A_MINUTE = timedelta(seconds=30)
 # Name to (backend's name for torch, whether it is bound to a device). With "in detail", torch's debug mode is on.
 KINDS = {
     "ours": ("hccl-like", False),
+    "ours bound": ("hccl-like", True),
     "ours in detail": ("hccl-like", False),
     "unnamed": (None, False),
     "composite bound": ("cpu:gloo,sim:hccl-like", True),
+    "composite in detail": ("cpu:gloo,sim:hccl-like", False),
     "gloo": ("gloo", False),
     "gloo twice": ("cpu:gloo,cuda:gloo", False),
 }
@@ -54,6 +56,20 @@ def part_of_the_devices():
     tensor = torch.ones(3, device="sim")
     dist.all_reduce(tensor, group=group)
     return [str(one) for one in group._device_types], tensor.tolist()
+
+
+def part_of_its_name():
+    group = dist.split_group(split_ranks=[[0, 1]], backend="hccl-like")
+    return sorted(one.type for one in group._device_types)
+
+
+def gloo_beside_it():
+    """As torch's DataLoader makes it for an IterDataPipe."""
+    group = dist.new_group(backend="gloo")
+    tensor = torch.ones(3)
+    dist.all_reduce(tensor, group=group)
+    dist.barrier(group)
+    return tensor.tolist()
 
 
 def shrunk():
@@ -176,27 +192,28 @@ def pinned_and_shared():
 
 
 def second_api():
+    groups = [_dist2.new_group("hccl-like", HALF_A_MINUTE, kind, group_desc="a second one") for kind in ("sim", "cpu")]
     results = []
-    for kind in ("sim", "cpu"):
-        with _dist2.process_group(_dist2.new_group("hccl-like", HALF_A_MINUTE, kind, group_desc="a second one")):
-            group = _dist2.current_process_group()
+    for group, kind in zip(groups, ("sim", "cpu")):
+        with _dist2.process_group(group):
             for where in (kind, "cpu"):
                 tensor = torch.full((3,), float(group.rank()), device=where)
-                group.allreduce([tensor]).wait()
+                _dist2.current_process_group().allreduce([tensor]).wait()
                 results.append(tensor.tolist())
+    dist.barrier()  # torch's store goes with the first rank's group
+    for group in groups:
         group.shutdown()
     return results
 
 
 def second_api_with_a_wrong_option():
-    return _dist2.new_group("hccl-like", HALF_A_MINUTE, "cpu", colour="red")
+    return _dist2._BACKENDS["hccl-like"](dist.HashStore(), 0, 1, HALF_A_MINUTE, torch.device("cpu"), colour="red")
 
 
 PROBES = (
-    default_type, part_of_the_devices, shrunk, subgroups, sequence_number, monitored, monitored_by_a_group, timeouts, compressed,
-    compressed_twice, no_hook, logged_backend, gathered_base_gradient, gathered_gradient,
-    reduce_scatters_of_a_gradient, scaler, generators,
-    pinned_and_shared, second_api, second_api_with_a_wrong_option,
+    default_type, part_of_the_devices, part_of_its_name, gloo_beside_it, shrunk, subgroups, sequence_number, monitored,
+    monitored_by_a_group, timeouts, compressed, compressed_twice, no_hook, logged_backend, gathered_base_gradient,
+    gathered_gradient, reduce_scatters_of_a_gradient, scaler, generators, pinned_and_shared, second_api, second_api_with_a_wrong_option,
 )  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 """What `import torch` does with an installed hccl-like: it becomes known, costs little, and can break nothing."""
 
+import importlib.metadata
 import os
 import statistics
 import subprocess
@@ -83,6 +84,12 @@ def test_it_takes_less_than_50_ms_and_starts_nothing():
     """
     spent = [float(python(program, TORCH_DEVICE_BACKEND_AUTOLOAD="0")) for _ in range(3)]
     assert statistics.median(spent) < 0.050
+
+
+@pytest.mark.parametrize("group, name", [("torch.backends", "hccl_like"), ("torch.distributed.backends", "hccl-like")])
+def test_both_ways_in_which_torch_looks_for_backends_lead_to_it(group, name):
+    (entry,) = importlib.metadata.entry_points(group=group, name=name)
+    assert entry.load() is hccl_like._autoload
 
 
 def test_torch_alone_is_imported_and_the_backend_works():

@@ -14,7 +14,7 @@ from compat_probes import PROBES, answers_of
 from conftest import has_simulator
 
 pytestmark = pytest.mark.skipif(not has_simulator(), reason="the simulated accelerator is not installed")
-KINDS = ("ours", "ours in detail", "unnamed", "composite bound")
+KINDS = ("ours", "ours bound", "ours in detail", "unnamed", "composite bound", "composite in detail")
 # (patch, kind of group, probe, its answer or the beginning of its error without the patches, its answer with them)
 HALVES = [[0.5] * 3] * 2
 SUMS = [[[0, 2], [4, 6], [8, 10]], [[12, 14], [16, 18], [20, 22]]]
@@ -26,6 +26,12 @@ MENDED = [
     ("default-backend", "composite bound", "default_type", "undefined", "custom"),
     ("default-backend", "composite bound", "part_of_the_devices",
      "RuntimeError: splitGroup deviceTypes filter must include the parent process group's default", (["sim"], [2.0] * 3)),
+    ("beside-bound-device", "ours bound", "gloo_beside_it", "RuntimeError: No backend type associated with device type sim",
+     [2.0] * 3),
+    ("beside-bound-device", "composite bound", "gloo_beside_it", "RuntimeError: No backend type associated with device type",
+     [2.0] * 3),
+    ("split-by-name", "ours bound", "part_of_its_name", "RuntimeError: splitGroup deviceTypes filter must include the parent",
+     ["cpu", "sim"]),
     ("shrunk-group", "ours", "shrunk", ("gloo", ["cpu"]), ("custom", ["cpu", "sim"])),
     ("shrunk-group", "ours in detail", "shrunk", ("gloo", ["cpu"]), ("custom", ["cpu", "sim"])),
     ("shrunk-group", "composite bound", "shrunk", ("gloo", ["sim"]), ("custom", ["sim"])),
@@ -40,6 +46,7 @@ MENDED = [
     ("group-timeout", "ours", "timeouts", "UserWarning: Set timeout is now only supported", {"cpu": 17, "sim": 17}),
     ("group-timeout", "ours in detail", "timeouts", "UserWarning: Set timeout is now only", {"cpu": 17, "sim": 17}),
     ("group-timeout", "composite bound", "timeouts", {"cpu": 17, "sim": 30}, {"cpu": 17, "sim": 17}),
+    ("group-timeout", "composite in detail", "timeouts", "UserWarning: Set timeout is now only", {"cpu": 17, "sim": 17}),
     ("bf16-hook", "ours", "compressed", NO_NCCL, HALVES),
     ("bf16-hook", "ours in detail", "compressed", NO_NCCL, HALVES),
     ("bf16-hook", "ours", "compressed_twice", NO_NCCL, None),
@@ -51,7 +58,7 @@ MENDED = [
     ("rng-sync", "ours", "generators", "NotImplementedError: Unsupported generator device: sim", [(1, 2), (1, 2)]),
     ("shared-pinning", "ours", "pinned_and_shared", "AssertionError: Torch not compiled with CUDA enabled", (True, "cpu", 3)),
     ("dist2", "ours", "second_api", "ValueError: Backend hccl-like not registered", [[1.0] * 3] * 4),
-    ("dist2", "ours", "second_api_with_a_wrong_option", "ValueError: Backend hccl-like not registered",
+    ("dist2", "ours", "second_api_with_a_wrong_option", "KeyError: 'hccl-like'",
      "KeyError: 'hccl_like.Options has no attribute colour'"),
 ]  # fmt: skip
 

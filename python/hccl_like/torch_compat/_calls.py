@@ -36,18 +36,15 @@ def monitored_barrier(c10d) -> None:
 
 
 def group_timeout(c10d) -> None:
-    """_set_pg_timeout reaches our backends; torch's own beside them get it from torch."""
+    """_set_pg_timeout reaches every backend of a group that has ours, also behind torch's debug mode."""
     original = c10d._set_pg_timeout
 
     @functools.wraps(original)
     def _set_pg_timeout(timeout, group=None):
-        mine = _ours.backends(group)
-        if not mine:
+        if not _ours.backends(group):
             return original(timeout, group)
-        for backend in mine.values():
+        for backend in _ours.all_backends(group).values():
             backend._set_default_timeout(timeout)
-        if len(mine) < len((group or dist.group.WORLD)._device_types):
-            original(timeout, group)
 
     c10d._set_pg_timeout = _set_pg_timeout
 

@@ -46,6 +46,35 @@ def _default_type(c10d, asked: str):
     return types.GLOO if is_composite and set(c10d.Backend._plugins) == {NAME.upper()} else None
 
 
+def beside_bound_device(c10d) -> None:
+    """A group without the device that the default group is bound to is not asked to connect it."""
+    original = c10d._new_process_group_helper
+
+    @functools.wraps(original)
+    def _new_process_group_helper(*args, **kwargs):
+        device = kwargs.get("device_id")
+        if device is not None and c10d.is_initialized() and device.type in _ours.backends(None):
+            asked = kwargs["backend"] if "backend" in kwargs else args[3]
+            if device.type not in c10d.BackendConfig(asked).get_device_backend_map():
+                kwargs["device_id"] = None
+        return original(*args, **kwargs)
+
+    c10d._new_process_group_helper = _new_process_group_helper
+
+
+def split_by_name(c10d) -> None:
+    """split_group(backend="hccl-like") means all devices that this backend serves, not those it is the default of."""
+    original = c10d._parse_backend_string
+
+    @functools.wraps(original)
+    def _parse_backend_string(backend):
+        if backend.lower() != NAME:
+            return original(backend)
+        return dict.fromkeys(c10d.Backend.backend_capability[NAME], NAME)
+
+    c10d._parse_backend_string = _parse_backend_string
+
+
 def shrunk_group(c10d) -> None:
     """shrink_group asks our backend of a group, and what is left keeps its type and the devices it served."""
     asks, creates = c10d._validate_shrink_backend_requirements, c10d._create_shrunk_process_group

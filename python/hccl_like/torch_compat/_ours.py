@@ -11,17 +11,19 @@ import torch.distributed as dist
 def backends(group: dist.ProcessGroup | None) -> dict[str, dist.distributed_c10d.Backend]:
     """By type of device, the backends of a group (None: the default one) that are this package's.
 
-    Those of torch's detailed debug mode are looked through. Empty also for what is no group and where none was made yet.
+    Empty also for what is no group, and where none was made yet.
     """
     extension = sys.modules.get("hccl_like._C")  # not loaded: no group of ours exists
-    if extension is None:
+    if extension is None or not isinstance(group or dist.group.WORLD, dist.ProcessGroup):
         return {}
-    if group is None:
-        group = dist.group.WORLD
-    if not isinstance(group, dist.ProcessGroup):
-        return {}
-    found = {device.type: unwrapped(group._get_backend(device)) for device in group._device_types}
-    return {device: backend for device, backend in found.items() if isinstance(backend, extension.ProcessGroupHcclLike)}
+    kind = extension.ProcessGroupHcclLike
+    return {device: backend for device, backend in all_backends(group).items() if isinstance(backend, kind)}
+
+
+def all_backends(group: dist.ProcessGroup | None) -> dict[str, dist.distributed_c10d.Backend]:
+    """By type of device, every backend of a group; those of torch's detailed debug mode are looked through."""
+    group = group or dist.group.WORLD
+    return {device.type: unwrapped(group._get_backend(device)) for device in group._device_types}
 
 
 def unwrapped(backend):

@@ -15,6 +15,16 @@ PATCHES = (
         "there (distributed_c10d.py:2080-2103)",
     ),
     Patch(
+        "beside-bound-device", _C10D, "_groups:beside_bound_device",
+        "after init_process_group(device_id=...) new_group(backend=\"gloo\") fails, since gloo has no such device "
+        "(distributed_c10d.py:2328)",
+    ),
+    Patch(
+        "split-by-name", _C10D, "_groups:split_by_name",
+        "split_group(backend=\"hccl-like\") takes the name for the accelerator's half of the group alone, which cannot be "
+        "split off (distributed_c10d.py:523)",
+    ),
+    Patch(
         "shrunk-group", _C10D, "_groups:shrunk_group",
         "the group that shrink_group returns is typed GLOO and serves one device (distributed_c10d.py:6686-6692)",
     ),
