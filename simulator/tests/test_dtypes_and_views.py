@@ -145,7 +145,9 @@ def test_a_device_that_is_not_there_is_an_error():
         torch.ones(3, device="sim:63")
 
 
-def test_quantised_tensors_are_refused_clearly():
+def test_quantised_and_nested_tensors_are_refused_clearly():
+    with pytest.raises(RuntimeError, match="use layout=torch.jagged"):
+        torch._nested_tensor_from_mask(torch.ones(2, 3, 4, device="sim"), torch.ones(2, 3, dtype=torch.bool, device="sim"))
     with pytest.raises(RuntimeError, match="of quantised ones none"):
         torch.quantize_per_tensor(torch.ones(3, device="sim"), 0.1, 0, torch.qint8)
 

@@ -175,3 +175,10 @@ def test_the_accelerator_interface_agrees():
     assert torch.accelerator.device_count() == torch.sim.device_count()
     torch.accelerator.empty_cache()
     del x
+
+
+def test_a_summary_to_print():
+    x = torch.ones(1000, device="sim:4")
+    lines = torch.sim.memory_summary(4).splitlines()
+    assert lines[0] == "memory of sim:4, bytes" and lines[2].split()[0] == "allocated"
+    assert int(lines[2].split()[1].replace(",", "")) >= x.nbytes

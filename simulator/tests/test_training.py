@@ -84,3 +84,47 @@ def test_clipping_and_channels_last_train():
     loss.backward()
     norm = nn.utils.clip_grad_norm_(model.parameters(), 0.1)
     assert norm.is_sim and norm.isfinite()
+
+
+def test_a_transformer_takes_padded_batches():
+    """In evaluation torch would make nested tensors of them if it could."""
+    padding = torch.tensor([[False] * 7, [False] * 4 + [True] * 3])
+    encoders = [transformer()[1].eval().to(device) for device in ("cpu", "sim")]
+    encoders[1].load_state_dict(encoders[0].state_dict())
+    x = torch.randn(2, 7, 16)
+    with torch.no_grad():
+        host, sim = (e(x.to(d), src_key_padding_mask=padding.to(d)) for e, d in zip(encoders, ("cpu", "sim")))
+    torch.testing.assert_close(sim.cpu()[~padding], host[~padding])
+
+
+def test_what_a_user_of_cuda_s_mixed_precision_writes():
+    from torch.sim.amp import GradScaler, autocast, custom_bwd, custom_fwd
+
+    class Double(torch.autograd.Function):
+        @staticmethod
+        @custom_fwd(cast_inputs=torch.float32)
+        def forward(context, x):
+            assert x.dtype == torch.float32 and not torch.is_autocast_enabled("sim")
+            return x * 2
+
+        @staticmethod
+        @custom_bwd
+        def backward(context, gradient):
+            return gradient * 2
+
+    model, scaler = nn.Linear(3, 2).sim(), GradScaler(init_scale=8.0)
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.5)
+    before = model.bias.detach().clone()
+    with autocast():
+        y = model(torch.ones(4, 3, device="sim"))
+        assert y.dtype == torch.float16
+        loss = Double.apply(y).sum()
+    scaler.scale(loss).backward()
+    assert torch.equal(model.bias.grad.cpu(), torch.full((2,), 64.0))
+    scaler.step(optimiser)
+    scaler.update()
+    assert torch.equal(model.bias.detach(), before - 4)
+    model.bias.grad.fill_(torch.inf)
+    scaler.step(optimiser)
+    scaler.update()
+    assert scaler.get_scale() == 4 and torch.equal(model.bias.detach(), before - 4)

@@ -108,6 +108,8 @@ at::Tensor Lending::take(const at::Tensor& result, int device) {
   for (const at::Tensor& bystander : bystanders_)
     if (bystander.is_same(result)) return result;
   if (result.is_sparse()) return take_sparse(result, device);
+  TORCH_CHECK(!result.is_nested(),
+              "sim: strided nested tensors are not supported; use layout=torch.jagged");
   TORCH_CHECK(
       result.layout() == at::kStrided && !result.is_quantized(),
       "sim: of sparse tensors those in COO format are supported, of quantised ones none, and this "

@@ -1,5 +1,6 @@
 """``torch.sim``: the module of the simulated device, with the names torch.cuda and torch.accelerator taught."""
 
+from torch_sim.sim import amp
 from torch_sim.sim.devices import (
     DeviceProperties,
     can_device_access_peer,
@@ -27,7 +28,9 @@ from torch_sim.sim.memory import (
     memory_allocated,
     memory_reserved,
     memory_stats,
+    memory_summary,
     reset_accumulated_memory_stats,
+    reset_max_memory_allocated,
     reset_peak_memory_stats,
 )
 from torch_sim.sim.random import (
@@ -47,6 +50,7 @@ from torch_sim.sim.streams import (
     StreamContext,
     current_stream,
     default_stream,
+    is_current_stream_capturing,
     launch_host_func,
     set_stream,
     stream,

@@ -78,6 +78,11 @@ def stream(stream) -> StreamContext:
     return StreamContext(stream)
 
 
+def is_current_stream_capturing() -> bool:
+    """Never: the device has no graphs to capture work into."""
+    return False
+
+
 def synchronize(device=None) -> None:
     """Wait until all streams of a device have done what is queued on them now."""
     torch.accelerator.synchronize(index_of(device))
