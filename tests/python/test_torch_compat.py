@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
 
 import compat_probes
 from compat_probes import PROBES, answers_of
 from conftest import has_simulator
+from ranks import make_store, run_ranks
 
 pytestmark = pytest.mark.skipif(not has_simulator(), reason="the simulated accelerator is not installed")
-KINDS = ("ours", "ours bound", "ours in detail", "unnamed", "composite bound", "composite in detail")
 # (patch, kind of group, probe, its answer or the beginning of its error without the patches, its answer with them)
 HALVES = [[0.5] * 3] * 2
 SUMS = [[[0, 2], [4, 6], [8, 10]], [[12, 14], [16, 18], [20, 22]]]
@@ -68,7 +69,7 @@ def without(tmp_path_factory):
     """The answers of every kind of group in a process that has no patches."""
     file = tmp_path_factory.mktemp("compat") / "answers"
     done = subprocess.run(
-        [sys.executable, compat_probes.__file__, file, *KINDS, "gloo", "gloo twice"],
+        [sys.executable, compat_probes.__file__, file, *compat_probes.OURS, "gloo", "gloo twice"],
         env={**os.environ, "HCCL_LIKE_TORCH_COMPAT": "0"}, capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
@@ -116,9 +117,37 @@ def test_gloo_does_not_notice(without, patched, kind):
 
 @pytest.mark.slow
 def test_what_was_right_stays_right(without, patched):
-    for kind in KINDS:
+    for kind in compat_probes.OURS:
         assert patched(kind)["gathered_gradient"] == [[2.0] * 3, [4.0] * 3] == without[kind]["gathered_gradient"]
         assert patched(kind)["no_hook"] == "TypeError: Communication hook must be callable."
+
+
+def two_stay(rank, size, listener, kind):
+    """What a group of two, left of three, is and can do."""
+    backend, bound = compat_probes.KINDS[kind]
+    if kind.endswith("in detail"):
+        dist.set_debug_level(dist.DebugLevel.DETAIL)
+    store = make_store(rank, listener)
+    device_id = torch.device("sim", rank) if bound else None
+    dist.init_process_group(backend, store=store, rank=rank, world_size=size, device_id=device_id)
+    if rank == 2:
+        return None
+    group = dist.shrink_group([2])
+    sums = []
+    for device in ["sim"] if bound and ":" in backend else ["cpu", "sim"]:
+        tensor = torch.ones(3, device=device)
+        dist.all_reduce(tensor)
+        sums.append(tensor.tolist())
+    dist.barrier()
+    return group.name(), group.size(), sums
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", compat_probes.OURS)
+def test_what_is_left_of_a_group_serves_its_devices(kind):
+    ours_serves = 1 if kind == "composite bound" else 2
+    left = ("custom", 2, [[2.0] * 3] * ours_serves)
+    assert run_ranks(two_stay, 3, kind, group=False) == [left, left, None]
 
 
 # One rank, and no module beside torch, since torch._dynamo registers a plugin of its own.
@@ -147,4 +176,4 @@ def test_the_debug_wrapper_is_looked_through():
 
     assert _ours.unwrapped("anything else") == "anything else"
     assert _ours.backends(None) == {} and _ours.backends("no group") == {}
-    assert torch.distributed.is_initialized() is False
+    assert dist.is_initialized() is False
