@@ -103,7 +103,8 @@ class _AfterImport(MetaPathFinder):
         if name not in self._waiting:
             return None
         for finder in sys.meta_path:
-            if finder is not self and (spec := finder.find_spec(name, path, target)):
+            find = getattr(finder, "find_spec", None)  # an old finder may have none
+            if finder is not self and find is not None and (spec := find(name, path, target)):
                 self._watch(name, spec.loader)
                 return spec
         return None
