@@ -31,6 +31,7 @@ KINDS = {
     "ours bound": ("hccl-like", True),
     "ours in detail": ("hccl-like", False),
     "unnamed": (None, False),
+    "device only": ("sim:hccl-like", False),
     "composite bound": ("cpu:gloo,sim:hccl-like", True),
     "composite in detail": ("cpu:gloo,sim:hccl-like", False),
     "gloo": ("gloo", False),
@@ -50,6 +51,12 @@ def device():
 
 def default_type():
     return dist.group.WORLD.name()
+
+
+def host_tensor():
+    tensor = torch.ones(3)
+    dist.all_reduce(tensor)
+    return tensor.tolist()
 
 
 def part_of_the_devices():
@@ -212,9 +219,10 @@ def second_api_with_a_wrong_option():
 
 
 PROBES = (
-    default_type, part_of_the_devices, part_of_its_name, gloo_beside_it, shrunk, subgroups, sequence_number, monitored,
-    monitored_by_a_group, timeouts, compressed, compressed_twice, no_hook, logged_backend, gathered_base_gradient,
-    gathered_gradient, reduce_scatters_of_a_gradient, scaler, generators, pinned_and_shared, second_api, second_api_with_a_wrong_option,
+    default_type, host_tensor, part_of_the_devices, part_of_its_name, gloo_beside_it, shrunk, subgroups, sequence_number,
+    monitored, monitored_by_a_group, timeouts, compressed, compressed_twice, no_hook, logged_backend, gathered_base_gradient,
+    gathered_gradient, reduce_scatters_of_a_gradient, scaler, generators, pinned_and_shared, second_api,
+    second_api_with_a_wrong_option,
 )  # fmt: skip
 
 

@@ -27,6 +27,8 @@ MENDED = [
     ("default-backend", "composite bound", "default_type", "undefined", "custom"),
     ("default-backend", "composite bound", "part_of_the_devices",
      "RuntimeError: splitGroup deviceTypes filter must include the parent process group's default", (["sim"], [2.0] * 3)),
+    ("default-backend", "device only", "default_type", "undefined", "custom"),
+    ("unnamed-cpu", "unnamed", "host_tensor", "RuntimeError: No backend type associated with device type cpu", [2.0] * 3),
     ("beside-bound-device", "ours bound", "gloo_beside_it", "RuntimeError: No backend type associated with device type sim",
      [2.0] * 3),
     ("beside-bound-device", "composite bound", "gloo_beside_it", "RuntimeError: No backend type associated with device type",
@@ -42,7 +44,7 @@ MENDED = [
     ("monitored-barrier", "ours", "monitored", "ValueError: monitored_barrier is only implemented for GLOO", 1),
     ("monitored-barrier", "ours", "monitored_by_a_group", "ValueError: monitored_barrier is only implemented for GLOO", None),
     ("monitored-barrier", "ours in detail", "monitored", "ValueError: monitored_barrier is only implemented for GLOO", 1),
-    ("monitored-barrier", "unnamed", "monitored", "ValueError: monitored_barrier is only implemented for GLOO", 1),
+    ("monitored-barrier", "device only", "monitored", "ValueError: monitored_barrier is only implemented for GLOO", 1),
     ("monitored-barrier", "composite bound", "monitored", "ValueError: monitored_barrier is only implemented for GLOO", 1),
     ("group-timeout", "ours", "timeouts", "UserWarning: Set timeout is now only supported", {"cpu": 17, "sim": 17}),
     ("group-timeout", "ours in detail", "timeouts", "UserWarning: Set timeout is now only", {"cpu": 17, "sim": 17}),
@@ -90,10 +92,15 @@ def patched():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("patch, kind, probe, fault, mended", MENDED, ids=lambda value: value if isinstance(value, str) else "")
+@pytest.mark.parametrize("patch, kind, probe, fault, mended", MENDED, ids=["-".join(row[:3]) for row in MENDED])
 def test_a_fault_is_there_without_the_patch_and_gone_with_it(without, patched, patch, kind, probe, fault, mended):
     answer = without[kind][probe]
-    assert answer.startswith(fault) if isinstance(fault, str) else answer == fault
+    if isinstance(fault, str):
+        # Where one rank fails, the other may tell of the connection that it lost instead.
+        told = answer if isinstance(answer, list) else [answer]
+        assert any(one.startswith(fault) for one in told), told
+    else:
+        assert answer == fault
     assert patched(kind)[probe] == mended
 
 
@@ -122,6 +129,10 @@ def test_what_was_right_stays_right(without, patched):
         assert patched(kind)["no_hook"] == "TypeError: Communication hook must be callable."
 
 
+# gloo does not shrink, so its half is gone where torch is told the device.
+SERVED_AFTER_SHRINKING = {"composite bound": ["sim"]}
+
+
 def two_stay(rank, size, listener, kind):
     """What a group of two, left of three, is and can do."""
     backend, bound = compat_probes.KINDS[kind]
@@ -134,7 +145,7 @@ def two_stay(rank, size, listener, kind):
         return None
     group = dist.shrink_group([2])
     sums = []
-    for device in ["sim"] if bound and ":" in backend else ["cpu", "sim"]:
+    for device in SERVED_AFTER_SHRINKING.get(kind, ["cpu", "sim"]):
         tensor = torch.ones(3, device=device)
         dist.all_reduce(tensor)
         sums.append(tensor.tolist())
@@ -145,8 +156,7 @@ def two_stay(rank, size, listener, kind):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", compat_probes.OURS)
 def test_what_is_left_of_a_group_serves_its_devices(kind):
-    ours_serves = 1 if kind == "composite bound" else 2
-    left = ("custom", 2, [[2.0] * 3] * ours_serves)
+    left = ("custom", 2, [[2.0] * 3] * len(SERVED_AFTER_SHRINKING.get(kind, ["cpu", "sim"])))
     assert run_ranks(two_stay, 3, kind, group=False) == [left, left, None]
 
 

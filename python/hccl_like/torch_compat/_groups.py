@@ -46,6 +46,19 @@ def _default_type(c10d, asked: str):
     return types.GLOO if is_composite and set(c10d.Backend._plugins) == {NAME.upper()} else None
 
 
+def unnamed_cpu(c10d) -> None:
+    """init_process_group() without a name serves CPU tensors too, as it does with the name or with a device_id."""
+    original = c10d.BackendConfig.__init__
+
+    @functools.wraps(original)
+    def __init__(self, backend):
+        original(self, backend)
+        if backend == c10d.Backend.UNDEFINED and set(self.device_backend_map.values()) == {NAME}:
+            self.device_backend_map = dict.fromkeys(c10d.Backend.backend_capability[NAME], NAME)
+
+    c10d.BackendConfig.__init__ = __init__
+
+
 def beside_bound_device(c10d) -> None:
     """A group without the device that the default group is bound to is not asked to connect it."""
     original = c10d._new_process_group_helper

@@ -12,7 +12,11 @@ PATCHES = (
     Patch(
         "default-backend", _C10D, "_groups:default_backend",
         "cpu:gloo,DEVICE:hccl-like has no default backend and init_process_group() without a name has GLOO, which is not "
-        "there (distributed_c10d.py:2080-2103)",
+        "there (distributed_c10d.py:2073-2093)",
+    ),
+    Patch(
+        "unnamed-cpu", _C10D, "_groups:unnamed_cpu",
+        "init_process_group() without a name and without device_id= serves the accelerator alone (distributed_c10d.py:422)",
     ),
     Patch(
         "beside-bound-device", _C10D, "_groups:beside_bound_device",
