@@ -3,8 +3,10 @@
 import importlib
 import logging
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -115,6 +117,11 @@ def test_import_torch_has_applied_what_it_could():
     )  # fmt: skip
     assert dist.monitored_barrier is c10d.monitored_barrier
     assert "timeout" in dist.monitored_barrier.__doc__
+
+
+def test_the_page_describes_every_patch_in_the_same_order():
+    page = (Path(__file__).parents[2] / "docs" / "torch-compat.md").read_text()
+    assert re.findall(r"^\| `([a-z0-9-]+)` \|", page, re.M) == NAMES
 
 
 def command(*arguments, **environment):
