@@ -76,3 +76,19 @@ def test_storages():
     storage.fill_(7)
     assert storage.device == torch.device("sim:0") and storage.cpu().tolist() == [7] * 16
     assert storage.clone().cpu().tolist() == [7] * 16
+
+
+def test_a_tensor_sent_to_another_process_is_refused_clearly():
+    pipe = torch.multiprocessing.SimpleQueue()
+    with pytest.raises(RuntimeError, match=r"send tensor.cpu\(\)"):
+        pipe.put(torch.ones(2, device="sim"))
+    pipe.put(torch.arange(3))  # the host's go as ever
+    assert pipe.get().tolist() == [0, 1, 2]
+
+
+def test_other_libraries_get_no_device_memory():
+    x = torch.ones(2, device="sim")
+    with pytest.raises(TypeError, match="to copy the tensor to host memory first"):
+        x.numpy()
+    with pytest.raises(ValueError, match="sim"):
+        x.__dlpack_device__()

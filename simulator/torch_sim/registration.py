@@ -18,8 +18,9 @@ def register() -> None:
     from torch_sim import _C
 
     torch.utils.rename_privateuse1_backend("sim")
-    from torch_sim import sim
+    from torch_sim import sharing, sim
 
+    sharing.install()
     torch._register_device_module("sim", sim)
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
     atexit.register(_C.stop_streams)
