@@ -4,6 +4,7 @@ import threading
 
 import pytest
 import torch
+import torch._dynamo  # hooks import it, which takes seconds: once here, not in every rank
 import torch.distributed as dist
 
 import values
