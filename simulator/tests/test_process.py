@@ -23,15 +23,14 @@ def test_autoloading_is_quick(python):
     output = python(
         """
         import time, torch
-        times = []
         from torch_sim import autoload
-        begin = time.perf_counter()
+        begin = time.process_time()  # the processor's, so it is the same on a busy machine
         autoload.autoload()
-        print(time.perf_counter() - begin)
+        print(time.process_time() - begin)
         """,
         TORCH_DEVICE_BACKEND_AUTOLOAD="0",
     )
-    assert float(output) < 0.1  # 10 ms measured; this machine may be busy
+    assert float(output) < 0.1  # some 10 ms measured
 
 
 @pytest.mark.parametrize("environment", [{"TORCH_SIM": "0"}, {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}])
