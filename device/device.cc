@@ -147,7 +147,17 @@ Result<ImportedRange> Device::import_range(int index, const hcd_ipc_handle& hand
   size_t bytes = 0;
   if (auto error = check(api_.ipc_open(index, &handle, &host, &bytes), index, kAttempt))
     return *error;
-  return ImportedRange(*this, index, host, bytes);
+  return ImportedRange(*this, api_.ipc_close, index, host, bytes);
+}
+
+Result<ImportedRange> Device::open_peer(int index, const hcd_ipc_handle& handle) const {
+  constexpr const char* kAttempt = "map memory of another process for itself";
+  if (!can_open_peers()) return unsupported(index, kAttempt);
+  void* base = nullptr;
+  size_t bytes = 0;
+  if (auto error = check(api_.peer_open(index, &handle, &base, &bytes), index, kAttempt))
+    return *error;
+  return ImportedRange(*this, api_.peer_close, index, base, bytes);
 }
 
 std::optional<Error> Device::check(int status, int index, const char* attempt) const {
@@ -186,8 +196,13 @@ void MappedRange::reset() noexcept {
   device_ = nullptr;
 }
 
-ImportedRange::ImportedRange(const Device& device, int index, void* data, size_t bytes) noexcept
-    : device_(&device), index_(index), data_(static_cast<std::byte*>(data)), bytes_(bytes) {}
+ImportedRange::ImportedRange(const Device& device, Close close, int index, void* data,
+                             size_t bytes) noexcept
+    : device_(&device),
+      close_(close),
+      index_(index),
+      data_(static_cast<std::byte*>(data)),
+      bytes_(bytes) {}
 
 ImportedRange::ImportedRange(ImportedRange&& other) noexcept { *this = std::move(other); }
 
@@ -195,6 +210,7 @@ ImportedRange& ImportedRange::operator=(ImportedRange&& other) noexcept {
   if (this == &other) return *this;
   reset();
   device_ = std::exchange(other.device_, nullptr);
+  close_ = other.close_;
   index_ = other.index_;
   data_ = std::exchange(other.data_, nullptr);
   bytes_ = std::exchange(other.bytes_, 0);
@@ -205,7 +221,7 @@ ImportedRange::~ImportedRange() { reset(); }
 
 void ImportedRange::reset() noexcept {
   if (device_ == nullptr) return;
-  const int status = device_->api_.ipc_close(index_, data_);
+  const int status = close_(index_, data_);
   if (const auto error = device_->check(status, index_, "close imported memory"))
     log_warn(error->message);
   device_ = nullptr;

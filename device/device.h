@@ -55,6 +55,7 @@ class Device {
   bool can_queue_functions() const noexcept { return api_.host_func != nullptr; }
   bool can_wait_on_words() const noexcept { return api_.stream_wait_value != nullptr; }
   bool can_export() const noexcept { return api_.ipc_export != nullptr; }
+  bool can_open_peers() const noexcept { return can_export() && api_.peer_open != nullptr; }
 
   // The plugin's stream for a torch stream: its id, and its native handle or null.
   Result<hcd_stream> stream_from_torch(int index, int64_t stream_id, void* native) const;
@@ -86,6 +87,9 @@ class Device {
   Result<ExportedRange> export_range(int index, hcd_ref ref, size_t bytes) const;
   // What another process exported, mapped here until the guard ends.
   Result<ImportedRange> import_range(int index, const hcd_ipc_handle& handle) const;
+  // The same for the device: data() is a base for a hcd_ref and for torch's operators, and no address for the host. Wait
+  // for all work that uses it before the guard ends.
+  Result<ImportedRange> open_peer(int index, const hcd_ipc_handle& handle) const;
 
  private:
   friend class MappedRange;
@@ -121,7 +125,7 @@ class MappedRange {
   size_t bytes_ = 0;
 };
 
-// Owner of a mapping of another process's device memory.
+// Owner of a mapping of another process's device memory, for the host or for the device.
 class ImportedRange {
  public:
   ImportedRange() noexcept = default;
@@ -136,9 +140,11 @@ class ImportedRange {
 
  private:
   friend class Device;
-  ImportedRange(const Device& device, int index, void* data, size_t bytes) noexcept;
+  using Close = int (*)(int index, void* data);
+  ImportedRange(const Device& device, Close close, int index, void* data, size_t bytes) noexcept;
 
   const Device* device_ = nullptr;  // null: nothing to close
+  Close close_ = nullptr;
   int index_ = 0;
   std::byte* data_ = nullptr;
   size_t bytes_ = 0;

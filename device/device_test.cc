@@ -85,6 +85,7 @@ TEST(Device, SaysWhatANullEntryMeans) {
   EXPECT_EQ(host.stream_from_torch(0, 0, nullptr).error().code, ErrorCode::kUnsupported);
   EXPECT_EQ(host.export_range(0, {&word, 0}, 8).error().code, ErrorCode::kUnsupported);
   EXPECT_EQ(host.import_range(0, {}).error().code, ErrorCode::kUnsupported);
+  EXPECT_EQ(host.open_peer(0, {}).error().code, ErrorCode::kUnsupported);
 }
 
 TEST(Device, PassesUnsupportedOn) {
@@ -133,6 +134,32 @@ TEST(Device, UnmapsEachRangeOnce) {
     EXPECT_EQ(mapped, 0);
   }
   EXPECT_EQ(mapped, 0);
+}
+
+TEST(Device, ClosesImportedMemoryByTheEntryThatBelongsToIt) {
+  static int for_host = 0, for_device = 0;
+  static unsigned char memory[8];
+  hcd_api api = fake_device::make_api();
+  api.ipc_export = [](int, hcd_ref, size_t, hcd_ipc_handle*, uint64_t*) { return int{HCD_OK}; };
+  api.ipc_open = api.peer_open = [](int, const hcd_ipc_handle*, void** at, size_t* bytes) {
+    *at = memory;
+    *bytes = sizeof(memory);
+    return int{HCD_OK};
+  };
+  api.ipc_close = [](int, void*) { return ++for_host, int{HCD_OK}; };
+  api.peer_close = [](int, void*) { return ++for_device, int{HCD_OK}; };
+  const Device device(api);
+  {
+    ImportedRange imported = device.import_range(0, {}).value();
+    ImportedRange opened = device.open_peer(0, {}).value();
+    EXPECT_EQ(opened.size(), sizeof(memory));
+    std::swap(imported, opened);
+    opened.reset();
+    EXPECT_EQ(for_host, 1);
+    EXPECT_EQ(for_device, 0);
+  }
+  EXPECT_EQ(for_host, 1);
+  EXPECT_EQ(for_device, 1);
 }
 
 TEST(Device, StartsAndEndsItsPlugin) {

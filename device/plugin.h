@@ -29,7 +29,7 @@ extern "C" {
 /* The interface's version. A different major version is refused by hcd_get_api (it returns null); a minor version only
  * says which entries existed when the plugin was compiled, which the table's size says more exactly. */
 #define HCD_MAJOR 1
-#define HCD_MINOR 0
+#define HCD_MINOR 1
 
 /* True if the table `api` is long enough to hold `entry` and the plugin filled it in. */
 #define HCD_HAS(api, entry) \
@@ -126,6 +126,12 @@ typedef struct hcd_api {
                     uint64_t* offset);
   int (*ipc_open)(int device, const hcd_ipc_handle* handle, void** host, size_t* bytes);
   int (*ipc_close)(int device, void* host);
+
+  /* Optional, both or none, and only beside the three above. Maps what another process exported for this device: *base
+   * is then memory of the device to torch's operators and, in a hcd_ref, to the copies and `map` of this table, until
+   * `peer_close(*base)`. Whoever closes has waited for all work that uses the mapping. */
+  int (*peer_open)(int device, const hcd_ipc_handle* handle, void** base, size_t* bytes);
+  int (*peer_close)(int device, void* base);
 } hcd_api;
 
 /* The one exported symbol. Returns null if the plugin does not speak interface version `major`. */

@@ -221,6 +221,21 @@ TEST_P(PluginContract, ExportsWhatAnImportShows) {
       0);
 }
 
+TEST_P(PluginContract, OpensPeersMemoryAsItsOwn) {
+  if (!device_.can_open_peers()) GTEST_SKIP() << "no peer_open";
+  const auto expected = pattern(kBytes, 6);
+  write(0, expected, GetParam().streams.front());
+  Result<ExportedRange> exported = device_.export_range(kIndex, at(123), 1000);
+  ASSERT_TRUE(exported.ok()) << exported.error();
+  Result<ImportedRange> opened = device_.open_peer(kIndex, exported.value().handle);
+  if (!opened.ok())
+    GTEST_SKIP() << opened.error();  // a process need not be able to import from itself
+  std::vector<unsigned char> seen(1000);
+  const hcd_ref there{opened.value().data(), exported.value().offset};
+  throw_if(device_.copy_to_host(kIndex, seen.data(), there, seen.size(), 0));
+  EXPECT_EQ(std::memcmp(seen.data(), expected.data() + 123, 1000), 0);
+}
+
 TEST_P(PluginContract, ServesSeveralThreads) {
   const hcd_stream stream = GetParam().streams.back();
   std::atomic<int> wrong{0};

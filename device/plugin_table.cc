@@ -64,6 +64,8 @@ hcd_api complete_table(const hcd_api& api) {
   require_all_or_none(plugin, {{"ipc_export", table.ipc_export != nullptr},
                                {"ipc_open", table.ipc_open != nullptr},
                                {"ipc_close", table.ipc_close != nullptr}});
+  require_all_or_none(plugin, {{"peer_open", table.peer_open != nullptr},
+                               {"peer_close", table.peer_close != nullptr}});
   return table;
 }
 

@@ -47,6 +47,8 @@ class Api(c.Structure):
         ("ipc_export", c.CFUNCTYPE(c.c_int, c.c_int, Ref, c.c_size_t, P(Handle), P(c.c_uint64))),
         ("ipc_open", c.CFUNCTYPE(c.c_int, c.c_int, P(Handle), P(c.c_void_p), P(c.c_size_t))),
         ("ipc_close", c.CFUNCTYPE(c.c_int, c.c_int, c.c_void_p)),
+        ("peer_open", c.CFUNCTYPE(c.c_int, c.c_int, P(Handle), P(c.c_void_p), P(c.c_size_t))),
+        ("peer_close", c.CFUNCTYPE(c.c_int, c.c_int, c.c_void_p)),
     ]
 
 
@@ -283,3 +285,31 @@ def test_freed_memory_stays_valid_where_it_is_mapped(api):
     torch.sim.empty_cache()
     assert c.string_at(where.value + offset.value, 3) == b"\7\7\7"
     assert api.ipc_close(5, where) == OK
+
+
+def test_memory_of_another_process_is_memory_of_the_device(api):
+    x = torch.arange(6, dtype=torch.int32, device="sim:4")
+    torch.sim.synchronize(4)
+    handle, offset = Handle(), c.c_uint64()
+    assert api.ipc_export(4, ref(x), x.nbytes, c.byref(handle), c.byref(offset)) == OK
+    base, size, host = c.c_void_p(), c.c_size_t(), c.c_void_p()
+    before = torch.sim.memory_reserved(4)
+    assert api.peer_open(4, c.byref(handle), c.byref(base), c.byref(size)) == OK
+    assert torch.sim.memory_reserved(4) == before, "a peer's memory is none of this device's own"
+    assert base.value + offset.value != x.data_ptr()
+    there = Ref(base.value, offset.value)
+    read = (c.c_int32 * 6)()
+    assert api.copy_d2h(4, read, there, 24, 0) == OK
+    assert list(read) == [0, 1, 2, 3, 4, 5]
+    assert api.copy_h2d(4, there, (c.c_int32 * 1)(70), 4, 0) == OK
+    assert x.tolist() == [70, 1, 2, 3, 4, 5]
+    assert api.map(4, there, 24, c.byref(host)) == OK
+    (c.c_int32 * 6).from_address(host.value)[5] = 50
+    assert api.unmap(4, host) == OK
+    assert x.tolist() == [70, 1, 2, 3, 4, 50]
+    assert api.map(3, there, 24, c.byref(host)) == INVALID, "it is mapped for device 4 only"
+    assert api.peer_close(4, x.data_ptr()) == INVALID, "that is the device's own memory"
+    assert api.peer_close(4, base) == OK
+    assert api.peer_close(4, base) == INVALID
+    assert api.copy_d2h(4, read, there, 24, 0) == INVALID
+    assert x.tolist() == [70, 1, 2, 3, 4, 50]

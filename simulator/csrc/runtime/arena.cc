@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <string>
+#include <utility>
 
 #include "runtime/error.h"
 #include "runtime/host_memory.h"
@@ -31,28 +32,32 @@ Arena::Arena(const AddressSpace& space, std::byte* at, size_t bytes)
     throw OutOfMemory("sim: " + std::to_string(bytes / kMiB) +
                       " MiB more device memory do not fit: the host has " +
                       std::to_string(available / kMiB) + " MiB left");
-  fd_ = memfd_create("torch_sim", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  if (fd_ < 0)
+  fd_ = Descriptor(memfd_create("torch_sim", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (fd() < 0)
     throw OutOfMemory(system_error("sim: cannot create a memory file for device memory"));
-  try {
-    reserve_pages();
-    write_trailer();
-    map();
-  } catch (...) {
-    close(fd_);
-    throw;
-  }
+  reserve_pages();
+  write_trailer();
+  map();
+}
+
+Arena::Arena(const AddressSpace& space, std::byte* at, size_t bytes, Descriptor file,
+             const Nonce& nonce)
+    : at_(at),
+      kernel_(static_cast<std::byte*>(space.to_kernel(at))),
+      bytes_(bytes),
+      fd_(std::move(file)),
+      nonce_(nonce) {
+  map();
 }
 
 Arena::~Arena() {
   give_back_addresses(at_, bytes_);
   give_back_addresses(kernel_, bytes_);
-  close(fd_);
 }
 
 void Arena::reserve_pages() {
   int result = 0;
-  do result = posix_fallocate(fd_, 0, static_cast<off_t>(bytes_ + kTrailerBytes));
+  do result = posix_fallocate(fd(), 0, static_cast<off_t>(bytes_ + kTrailerBytes));
   while (result == EINTR);
   if (result == 0) return;
   errno = result;
@@ -63,16 +68,16 @@ void Arena::reserve_pages() {
 void Arena::write_trailer() {
   ArenaTrailer trailer{.bytes = bytes_};
   if (getrandom(&trailer.nonce, sizeof trailer.nonce, 0) != sizeof trailer.nonce ||
-      pwrite(fd_, &trailer, sizeof trailer, static_cast<off_t>(bytes_)) != sizeof trailer)
+      pwrite(fd(), &trailer, sizeof trailer, static_cast<off_t>(bytes_)) != sizeof trailer)
     throw OutOfMemory(system_error("sim: cannot mark a memory file"));
   nonce_ = trailer.nonce;
-  fcntl(fd_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+  fcntl(fd(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
 }
 
 void Arena::map() {
   const int fixed = MAP_SHARED | MAP_FIXED;
-  if (mmap(at_, bytes_, PROT_NONE, fixed, fd_, 0) == MAP_FAILED ||
-      mmap(kernel_, bytes_, PROT_READ | PROT_WRITE, fixed | MAP_POPULATE, fd_, 0) == MAP_FAILED) {
+  if (mmap(at_, bytes_, PROT_NONE, fixed, fd(), 0) == MAP_FAILED ||
+      mmap(kernel_, bytes_, PROT_READ | PROT_WRITE, fixed | MAP_POPULATE, fd(), 0) == MAP_FAILED) {
     const std::string why = system_error("sim: cannot map device memory");
     give_back_addresses(at_, bytes_);
     give_back_addresses(kernel_, bytes_);

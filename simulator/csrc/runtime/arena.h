@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "runtime/address_space.h"
+#include "runtime/descriptor.h"
 
 namespace torch_sim {
 
@@ -28,6 +29,9 @@ class Arena {
  public:
   // `at` is in the device range and, like `bytes`, a multiple of the page size.
   Arena(const AddressSpace& space, std::byte* at, size_t bytes);
+  // An arena that another process made, which has been checked to be one: `file` holds it and has that nonce.
+  Arena(const AddressSpace& space, std::byte* at, size_t bytes, Descriptor file,
+        const Nonce& nonce);
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
@@ -35,7 +39,7 @@ class Arena {
   std::byte* begin() const { return at_; }
   std::byte* end() const { return at_ + bytes_; }
   size_t bytes() const { return bytes_; }
-  int fd() const { return fd_; }
+  int fd() const { return fd_.get(); }
   const Nonce& nonce() const { return nonce_; }
 
  private:
@@ -46,7 +50,7 @@ class Arena {
   std::byte* at_;
   std::byte* kernel_;
   size_t bytes_;
-  int fd_;
+  Descriptor fd_;
   Nonce nonce_{};
 };
 

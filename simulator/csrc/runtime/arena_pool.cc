@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "runtime/error.h"
 
@@ -47,6 +48,22 @@ void ArenaPool::give_back(std::byte* at, size_t bytes) {
     before->second += hole->second;
     entry.free.erase(hole);
   }
+}
+
+std::byte* ArenaPool::add_peer(size_t bytes, Descriptor file, const Nonce& nonce) {
+  std::byte* at = place(bytes);
+  arenas_.emplace(at,
+                  Entry{.arena = std::make_unique<Arena>(space_, at, bytes, std::move(file), nonce),
+                        .free = {},
+                        .is_peer = true});
+  return at;
+}
+
+bool ArenaPool::remove_peer(std::byte* at) {
+  const auto found = arenas_.find(at);
+  if (found == arenas_.end() || !found->second.is_peer) return false;
+  arenas_.erase(found);
+  return true;
 }
 
 void ArenaPool::trim() {

@@ -8,7 +8,7 @@
 
 namespace torch_sim {
 
-// All arenas of one device. Hands out segments (whole multiples of kSegment) and takes them back; grows by arenas,
+// All arenas of one device, and those of peers that are mapped for it. Hands out segments (whole multiples of kSegment) and takes them back; grows by arenas,
 // and gives wholly unused arenas back to the host when asked to. Not thread-safe: the allocator's lock covers it.
 class ArenaPool {
  public:
@@ -20,6 +20,12 @@ class ArenaPool {
   // `bytes` is a multiple of kSegment. Throws OutOfMemory.
   std::byte* take(size_t bytes);
   void give_back(std::byte* at, size_t bytes);
+
+  // Maps a peer's arena into the device's addresses. It is no memory of the device: nothing is taken from it, and it
+  // counts for nothing. Throws OutOfMemory if the addresses are used up.
+  std::byte* add_peer(size_t bytes, Descriptor file, const Nonce& nonce);
+  // Unmaps it; false if no peer's arena begins at `at`.
+  bool remove_peer(std::byte* at);
 
   // Unmaps the arenas nobody uses. The caller has made sure that no queued work touches them.
   void trim();
@@ -34,6 +40,7 @@ class ArenaPool {
   struct Entry {
     std::unique_ptr<Arena> arena;
     std::map<size_t, size_t> free;  // offset -> bytes, neighbours always joined
+    bool is_peer = false;
   };
 
   static std::byte* take_from(Entry& entry, size_t bytes);

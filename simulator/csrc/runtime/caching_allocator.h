@@ -65,6 +65,16 @@ class CachingAllocator {
   // {free, total} bytes of the device.
   std::pair<size_t, size_t> memory_info() const;
 
+  // A peer's arena among the device's addresses; see ArenaPool. Nothing that is queued may use it when it is removed.
+  std::byte* add_peer(size_t bytes, Descriptor file, const Nonce& nonce) {
+    std::lock_guard lock(mutex_);
+    return arenas_.add_peer(bytes, std::move(file), nonce);
+  }
+  bool remove_peer(void* at) {
+    std::lock_guard lock(mutex_);
+    return arenas_.remove_peer(static_cast<std::byte*>(at));
+  }
+
   // Calls fn(arena) with the arena that holds the range, or null, while it cannot go away.
   template <typename Fn>
   auto with_arena(const void* at, size_t bytes, Fn fn) const {

@@ -13,22 +13,8 @@
 namespace torch_sim {
 namespace {
 
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
-
 // Looks before it opens: the number in a stale token may by now be anything, and merely opening a device has effects.
-int open_descriptor_of(const ArenaToken& token) {
+Descriptor open_descriptor_of(const ArenaToken& token) {
   const std::string path =
       "/proc/" + std::to_string(token.process) + "/fd/" + std::to_string(token.descriptor);
   struct stat status {};
@@ -38,8 +24,8 @@ int open_descriptor_of(const ArenaToken& token) {
                      " (both processes must be of one user and see each other in /proc)"));
   if (!S_ISREG(status.st_mode) || status.st_uid != geteuid())
     throw std::invalid_argument("sim: the handle does not name device memory of this user");
-  const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0)
+  Descriptor fd(open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
+  if (fd.get() < 0)
     throw PeerUnreachable(
         system_error("sim: cannot open the memory of process " + std::to_string(token.process)));
   return fd;
@@ -69,11 +55,16 @@ ArenaToken export_arena(const Arena& arena) {
           .nonce = arena.nonce()};
 }
 
-Mapping open_arena(const ArenaToken& token) {
+Descriptor open_arena_file(const ArenaToken& token) {
   if (token.magic != ArenaTrailer::kMagic)
     throw std::invalid_argument("sim: this handle was not made by a sim device");
-  const Descriptor fd(open_descriptor_of(token));
+  Descriptor fd = open_descriptor_of(token);
   check(fd.get(), token);
+  return fd;
+}
+
+Mapping open_arena(const ArenaToken& token) {
+  const Descriptor fd = open_arena_file(token);
   void* at = mmap(nullptr, token.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
   if (at == MAP_FAILED) throw OutOfMemory(system_error("sim: cannot map a peer's memory"));
   return {at, token.bytes};

@@ -36,4 +36,7 @@ struct Mapping {
 Mapping open_arena(const ArenaToken& token);
 void close_arena(Mapping mapping);
 
+// The file of a peer's arena, checked in the same way and nowhere mapped yet.
+Descriptor open_arena_file(const ArenaToken& token);
+
 }  // namespace torch_sim

@@ -225,6 +225,26 @@ int ipc_close(int, void* host) {
   });
 }
 
+int peer_open(int device, const hcd_ipc_handle* handle, void** base, size_t* bytes) {
+  return guarded([&] {
+    ArenaToken token;
+    std::memcpy(&token, handle->bytes, sizeof token);
+    *base = Runtime::get().device(device).memory().add_peer(token.bytes, open_arena_file(token),
+                                                            token.nonce);
+    *bytes = token.bytes;
+    return HCD_OK;
+  });
+}
+
+int peer_close(int device, void* base) {
+  return guarded([&] {
+    if (!Runtime::get().device(device).memory().remove_peer(base))
+      throw std::invalid_argument("sim: no peer's memory is mapped there for device " +
+                                  std::to_string(device));
+    return HCD_OK;
+  });
+}
+
 const hcd_api kApi = {
     .size = sizeof(hcd_api),
     .name = "sim",
@@ -244,6 +264,8 @@ const hcd_api kApi = {
     .ipc_export = ipc_export,
     .ipc_open = ipc_open,
     .ipc_close = ipc_close,
+    .peer_open = peer_open,
+    .peer_close = peer_close,
 };
 
 }  // namespace
