@@ -89,6 +89,30 @@ void DeviceAccess::synchronize_current_stream() const {
   guard_of(device_).synchronizeStream(current_stream());
 }
 
+void DeviceAccess::synchronize_device() const {
+  if (is_host()) return;
+  if (!works([&] { guard_of(device_).synchronizeDevice(device_.index()); }))
+    synchronize_current_stream();
+}
+
+std::string DeviceAccess::why_not_shareable() const {
+  const std::string type = c10::DeviceTypeName(device_.type(), /*lower_case=*/true);
+  if (plugin_ == nullptr) return "no device plugin is installed for '" + type + "'";
+  if (!plugin_->can_export())
+    return "the plugin of '" + type + "' lacks ipc_export, ipc_open and ipc_close";
+  if (!plugin_->can_open_peers())
+    return "the plugin of '" + type + "' lacks peer_open and peer_close";
+  return {};
+}
+
+ExportedRange DeviceAccess::export_range(void* base, size_t bytes) const {
+  return plugin_->export_range(device_.index(), {base, 0}, bytes).value();
+}
+
+ImportedRange DeviceAccess::open_peer(const hcd_ipc_handle& handle) const {
+  return plugin_->open_peer(device_.index(), handle).value();
+}
+
 c10::Stream DeviceAccess::make_stream() const {
   std::optional<c10::Stream> made;
   if (works([&] { made = guard_of(device_).getNewStream(device_); })) return *made;

@@ -58,6 +58,15 @@ class DeviceAccess {
   void synchronize_current_stream() const;
   // A stream that nobody else uses, if the device can make one.
   c10::Stream make_stream() const;
+  // Blocks until all work of the device is done; nothing to do on the host.
+  void synchronize_device() const;
+
+  // Why no other process can be given memory of this device to work on; empty if it can. Not for the host.
+  std::string why_not_shareable() const;
+  // Only if shareable. `base` is memory of the device, as torch's allocator gave it. See Device.
+  ExportedRange export_range(void* base, size_t bytes) const;
+  ImportedRange open_peer(const hcd_ipc_handle& handle) const;
+
   // Only if stream_ordered(). Queues fn(arg); `fn` may block, and must not call torch.
   void host_function(const c10::Stream& stream, void (*fn)(void*), void* arg) const;
 

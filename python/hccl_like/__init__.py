@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hccl_like._C import Options, ProcessGroupHcclLike
 
-__all__ = ["Options", "ProcessGroupHcclLike", "is_available", "plugins", "settings", "version"]
+__all__ = [
+    "Options", "ProcessGroupHcclLike", "enable_symmetric_memory", "is_available", "plugins", "settings", "version"
+]  # fmt: skip
 
 _autoload_error: BaseException | None = None
 
@@ -80,6 +82,16 @@ def plugins() -> dict[str, str]:
     from hccl_like import _plugins
 
     return _plugins.describe()
+
+
+def enable_symmetric_memory() -> None:
+    """Serves ``torch.distributed._symmetric_memory`` on host tensors and on the accelerator, in any backend's groups.
+
+    Groups of this backend do it by themselves. See docs/symmetric-memory.md.
+    """
+    from hccl_like import _extension, _plugins
+
+    _plugins.register(_extension.load())
 
 
 def __getattr__(name: str):

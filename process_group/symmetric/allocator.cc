@@ -1,0 +1,185 @@
+#include "process_group/symmetric/allocator.h"
+
+#include <unistd.h>
+
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
+
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+#include "process_group/errors.h"
+#include "process_group/store.h"
+#include "process_group/symmetric/operators.h"
+
+namespace hccl_like {
+namespace {
+
+namespace symm = c10d::symmetric_memory;
+
+// Who meets: a process group of that name, or ranks that were named by set_group_info.
+struct Members {
+  int rank;
+  int ranks;
+  c10::intrusive_ptr<c10d::Store> store;
+  std::chrono::milliseconds timeout;
+};
+
+std::chrono::milliseconds timeout_of(c10d::ProcessGroup& group) {
+  try {
+    return group.getDefaultBackend()->getBackendOptions()->timeout;
+  } catch (const c10::Error&) {
+    return group.getStore()->getTimeout();  // a backend without options
+  }
+}
+
+Members members_of(const std::string& name) {
+  c10::intrusive_ptr<c10d::ProcessGroup> group;
+  try {
+    group = c10d::resolve_process_group(name);
+  } catch (const c10::Error&) {
+    const symm::GroupInfo& info = symm::get_group_info(name);  // says itself that there is none
+    return {info.rank, info.world_size, info.store, info.store->getTimeout()};
+  }
+  return {group->getRank(), group->getSize(), group->getStore(), timeout_of(*group)};
+}
+
+// What is thrown below becomes what torch throws.
+template <class Body>
+auto as_torch(const char* where, Body&& body) {
+  try {
+    return body();
+  } catch (const Exception& exception) {
+    throw_torch_setup_error(exception.error(), where);
+  }
+}
+
+}  // namespace
+
+Allocator::Allocator(Devices& devices, c10::DeviceType type, Interpreter interpreter)
+    : devices_(devices), type_(type), interpreter_(std::move(interpreter)), process_(::getpid()) {}
+
+Allocator::~Allocator() {
+  // At the end of the program devices may have gone before us: the system takes everything back.
+  if (symm::is_finalizing()) (void)state_.release();
+}
+
+c10::Device Allocator::device(int index) const {
+  if (type_ == c10::kCPU) return c10::Device(c10::kCPU);
+  if (index < 0) return c10::impl::VirtualGuardImpl(type_).getDevice();
+  return c10::Device(type_, static_cast<c10::DeviceIndex>(index));
+}
+
+Allocator::Entry* Allocator::find(const void* ptr) {
+  auto* const at = const_cast<std::byte*>(static_cast<const std::byte*>(ptr));
+  auto after = state_->entries.upper_bound(at);
+  if (after == state_->entries.begin()) return nullptr;
+  Entry& entry = std::prev(after)->second;
+  return entry.allocation->holds(ptr) ? &entry : nullptr;
+}
+
+void* Allocator::alloc(size_t size, int device_idx, const std::optional<std::string>& group_name) {
+  return as_torch("SymmetricMemory.empty", [&] {
+    if (type_ != c10::kCPU) interpreter_.prepare(type_);
+    state_->limbo->sweep();
+    auto allocation = std::make_shared<Allocation>(devices_.access(device(device_idx)), size,
+                                                   symm::get_signal_pad_size(), state_->limbo);
+    std::byte* const at = allocation->buffer();
+    std::lock_guard lock(mutex_);
+    state_->entries[at] = {std::move(allocation), group_name, {}};
+    return at;
+  });
+}
+
+void Allocator::free(void* ptr) {
+  if (symm::is_finalizing() || ::getpid() != process_) return;  // a forked child owns none of it
+  std::map<std::byte*, Entry>::node_type
+      freed;  // destroyed without the lock: it waits for the device
+  {
+    std::lock_guard lock(mutex_);
+    freed = state_->entries.extract(static_cast<std::byte*>(ptr));
+  }
+  if (!freed.empty()) freed.mapped() = {};
+  state_->limbo->sweep();
+}
+
+size_t Allocator::get_alloc_size(void* ptr) {
+  std::lock_guard lock(mutex_);
+  Entry* const entry = find(ptr);
+  TORCH_CHECK(entry != nullptr, "hccl-like: this is no symmetric memory");
+  return entry->allocation->buffer_bytes();
+}
+
+bool Allocator::has_allocation(void* ptr) {
+  std::lock_guard lock(mutex_);
+  return find(ptr) != nullptr;
+}
+
+c10::intrusive_ptr<symm::SymmetricMemory> Allocator::rendezvous(
+    void* ptr, const std::optional<std::string>& group_name) {
+  std::shared_ptr<Allocation> allocation;
+  std::string group;
+  {
+    std::lock_guard lock(mutex_);
+    Entry* const entry = find(ptr);
+    if (entry == nullptr) return nullptr;
+    TORCH_CHECK_VALUE(group_name || entry->group,
+                      "hccl-like: rendezvous needs the group, since empty_strided_p2p was not "
+                      "given one");
+    group = group_name ? *group_name : *entry->group;
+    if (const auto known = entry->memories.find(group); known != entry->memories.end())
+      return known->second;
+    allocation = entry->allocation;
+  }
+  state_->limbo->sweep();
+  auto memory =
+      as_torch("SymmetricMemory.rendezvous", [&] { return meet(std::move(allocation), group); });
+  std::lock_guard lock(mutex_);
+  if (Entry* const entry = find(ptr)) entry->memories[group] = memory;
+  return memory;
+}
+
+c10::intrusive_ptr<Memory> Allocator::meet(std::shared_ptr<Allocation> allocation,
+                                           const std::string& group) {
+  const Members members = members_of(group);
+  int number;
+  {
+    std::lock_guard lock(mutex_);
+    Meetings& meetings = state_->meetings[group];
+    if (meetings.store.get() != members.store.get()) meetings = {members.store, 0};
+    number = meetings.count++;
+  }
+  const Meeting meeting{
+      .group = group,
+      .prefix = "hccl-like/symmetric/" + group + "/" + name() + "/" + std::to_string(number),
+      .rank = members.rank,
+      .ranks = members.ranks};
+  Acquaintance acquaintance;
+  std::exception_ptr failure;
+  interpreter_.unlocked([&] {
+    try {
+      C10dStore store(members.store);
+      acquaintance =
+          hccl_like::rendezvous(store, meeting, *allocation, Deadline::after(members.timeout));
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  });
+  if (failure) std::rethrow_exception(failure);
+  allocation->share(acquaintance.signals);
+  return c10::make_intrusive<Memory>(meeting, std::move(allocation), std::move(acquaintance),
+                                     members.timeout, interpreter_.unlocked);
+}
+
+void register_symmetric_memory(Devices& devices, const Interpreter& interpreter) {
+  for (const c10::DeviceType type : {c10::DeviceType::CPU, c10::DeviceType::PrivateUse1}) {
+    auto allocator = c10::make_intrusive<Allocator>(devices, type, interpreter);
+    symm::register_availability(allocator->name(), allocator);
+    // A vendor's own comes first; symm_mem.set_backend("hccl-like") chooses ours.
+    if (!symm::has_allocator(type)) symm::register_allocator(type, allocator);
+  }
+  register_symmetric_operators();
+}
+
+}  // namespace hccl_like

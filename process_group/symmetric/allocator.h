@@ -1,0 +1,75 @@
+#pragma once
+// torch's SymmetricMemoryAllocator: torch.distributed._symmetric_memory.empty and rendezvous.
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include <torch/csrc/distributed/c10d/symm_mem/SymmetricMemory.hpp>
+
+#include "process_group/devices.h"
+#include "process_group/symmetric/memory.h"
+
+namespace hccl_like {
+
+// What only the interpreter that calls us can do.
+struct Interpreter {
+  Unlocked unlocked;
+  // Makes the device ready for use, as the first tensor on it does.
+  std::function<void(c10::DeviceType)> prepare;
+};
+
+// One for the host's memory and one for the accelerator's. Any thread.
+class Allocator final : public c10d::symmetric_memory::SymmetricMemoryAllocator {
+ public:
+  // `devices` lives as long as the process.
+  Allocator(Devices& devices, c10::DeviceType type, Interpreter interpreter);
+  ~Allocator() override;
+
+  void* alloc(size_t size, int device_idx, const std::optional<std::string>& group_name) override;
+  void free(void* ptr) override;
+  size_t get_alloc_size(void* ptr) override;
+  // To be called by all ranks of the group. Null if `ptr` is not in memory of alloc().
+  c10::intrusive_ptr<c10d::symmetric_memory::SymmetricMemory> rendezvous(
+      void* ptr, const std::optional<std::string>& group_name) override;
+  bool has_multicast_support(int) override { return false; }
+  c10::DeviceType supported_device_type() override { return type_; }
+  // Differs between the two: torch looks an allocator up by its name.
+  std::string name() override { return type_ == c10::kCPU ? "hccl-like:cpu" : "hccl-like"; }
+  bool has_allocation(void* ptr) override;
+
+ private:
+  struct Entry {
+    std::shared_ptr<Allocation> allocation;
+    std::optional<std::string> group;  // the one that alloc() was told
+    std::map<std::string, c10::intrusive_ptr<Memory>> memories;
+  };
+  // How often a group has met over a store: the same on all its ranks.
+  struct Meetings {
+    c10::intrusive_ptr<c10d::Store> store;
+    int count = 0;
+  };
+  struct State {
+    std::shared_ptr<Limbo> limbo = std::make_shared<Limbo>();
+    std::map<std::byte*, Entry> entries;  // by address
+    std::map<std::string, Meetings> meetings;
+  };
+
+  c10::Device device(int index) const;
+  Entry* find(const void* ptr);
+  c10::intrusive_ptr<Memory> meet(std::shared_ptr<Allocation> allocation, const std::string& group);
+
+  Devices& devices_;
+  const c10::DeviceType type_;
+  const Interpreter interpreter_;
+  const pid_t process_;
+  std::mutex mutex_;
+  std::unique_ptr<State> state_ = std::make_unique<State>();
+};
+
+// Makes both known to torch, which takes them for the default of every device type that has none yet; and torch.ops.symm_mem
+// for them. To be called once.
+void register_symmetric_memory(Devices& devices, const Interpreter& interpreter);
+
+}  // namespace hccl_like

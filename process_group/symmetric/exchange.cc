@@ -1,0 +1,181 @@
+#include "process_group/symmetric/exchange.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "device/reduce/reduce.h"
+
+namespace hccl_like {
+namespace {
+
+// The tensor in contiguous pieces: itself, or its rows.
+std::vector<at::Tensor> pieces(const at::Tensor& tensor, bool whole) {
+  if (tensor.numel() == 0) return {};
+  if (whole) return {tensor};
+  TORCH_CHECK_VALUE(tensor.dim() == 2 && tensor.stride(1) == 1,
+                    "hccl-like: symmetric memory needs contiguous tensors, or 2-D ones whose rows "
+                    "are contiguous");
+  return tensor.unbind(0);
+}
+
+// --- by the host, on addresses ---
+
+struct HostReduction {
+  std::byte* out;
+  std::vector<const std::byte*> sources;
+  size_t elements;
+};
+struct HostCopy {
+  std::byte* to;
+  const std::byte* from;
+  size_t bytes;
+};
+struct HostPhase {
+  std::vector<HostReduction> reductions;
+  std::vector<HostCopy> copies;
+};
+
+class HostPlan {
+ public:
+  HostPlan(Memory& memory, const Reducing& reducing)
+      : memory_(memory),
+        kernels_(reduction(reducing.type, reducing.op)),
+        ranks_(memory.get_world_size()) {
+    divides_ = reducing.op == ReduceOp::kAvg;
+    is_integer_ = is_integer(reducing.type);
+  }
+
+  void add(const Phase& phase) {
+    HostPhase& host = phases_.emplace_back();
+    for (const PeerReduction& reduction : phase.reductions) add(host, reduction);
+    for (const PeerCopy& copy : phase.copies) add(host, copy);
+  }
+  StepNeeds take_needs() { return std::move(needs_); }
+
+  std::optional<Error> run(const Memory::Turn& turn) const {
+    for (const HostPhase& phase : phases_) {
+      if (auto error = turn.meet()) return error;
+      for (const HostReduction& one : phase.reductions) {
+        kernels_.combine_many(one.out, one.sources, one.elements);
+        if (divides_)
+          kernels_.scale(one.out, one.out, one.elements, is_integer_ ? ranks_ : 1.0 / ranks_);
+      }
+      for (const HostCopy& one : phase.copies) std::memmove(one.to, one.from, one.bytes);
+    }
+    return turn.meet();
+  }
+
+ private:
+  void add(HostPhase& host, const PeerReduction& reduction) {
+    const at::Tensor& out_tensor = reduction.out;
+    const bool whole = out_tensor.is_contiguous() &&
+                       std::all_of(reduction.sources.begin(), reduction.sources.end(),
+                                   [](const at::Tensor& source) { return source.is_contiguous(); });
+    const size_t first = host.reductions.size();
+    for (const at::Tensor& out : pieces(out_tensor, whole))
+      host.reductions.push_back({address(out), {}, static_cast<size_t>(out.numel())});
+    for (const at::Tensor& source : reduction.sources) {
+      size_t piece = first;
+      for (const at::Tensor& part : pieces(source, whole))
+        host.reductions[piece++].sources.push_back(address(part));
+    }
+  }
+  void add(HostPhase& host, const PeerCopy& copy) {
+    if (copy.to.numel() == 0) return;
+    host.copies.push_back({address(copy.to), address(copy.from), copy.to.nbytes()});
+  }
+  std::byte* address(const at::Tensor& tensor) {
+    if (!memory_.is_own(tensor)) needs_.tensors.push_back(tensor);
+    return needs_.aliases.emplace_back(memory_.access().alias(tensor)).address();
+  }
+
+  Memory& memory_;  // used while the plan is made
+  const Reduction kernels_;
+  const int ranks_;
+  bool divides_;
+  bool is_integer_;
+  std::vector<HostPhase> phases_;
+  StepNeeds needs_;
+};
+
+// --- by the device's own operators ---
+
+at::Tensor combined(const at::Tensor& a, const at::Tensor& b, ReduceOp op) {
+  const bool is_bool = a.scalar_type() == at::kBool;
+  switch (op) {
+    case ReduceOp::kProduct:
+      return is_bool ? at::logical_and(a, b) : at::mul(a, b);
+    case ReduceOp::kMin:
+      return at::minimum(a, b);
+    case ReduceOp::kMax:
+      return at::maximum(a, b);
+    case ReduceOp::kBitAnd:
+      return at::bitwise_and(a, b);
+    case ReduceOp::kBitOr:
+      return at::bitwise_or(a, b);
+    case ReduceOp::kBitXor:
+      return at::bitwise_xor(a, b);
+    default:
+      return is_bool ? at::logical_or(a, b) : at::add(a, b);
+  }
+}
+
+void reduce_on_device(const PeerReduction& reduction, const Reducing& reducing) {
+  const auto type = reduction.out.scalar_type();
+  const bool widens = c10::isReducedFloatingType(type);
+  const auto wide = [&](const at::Tensor& tensor) {
+    return widens ? tensor.to(at::kFloat) : tensor;
+  };
+  at::Tensor sum = wide(reduction.sources.front());
+  for (size_t i = 1; i < reduction.sources.size(); ++i)
+    sum = combined(sum, wide(reduction.sources[i]), reducing.op);
+  if (reducing.op == ReduceOp::kAvg) {
+    const auto ranks = static_cast<int64_t>(reduction.sources.size());
+    sum = c10::isIntegralType(type, /*includeBool=*/true) ? at::div(sum, ranks, "trunc")
+                                                          : at::div(sum, ranks);
+  }
+  at::Tensor(reduction.out).copy_(sum);
+}
+
+}  // namespace
+
+at::Tensor counterpart(Memory& memory, const at::Tensor& tensor, int rank) {
+  if (rank == memory.get_rank()) return tensor;
+  const auto elements = static_cast<int64_t>(memory.get_buffer_size() / tensor.itemsize());
+  return memory.get_buffer(rank, {elements}, tensor.scalar_type(), 0)
+      .as_strided(tensor.sizes(), tensor.strides(), tensor.storage_offset());
+}
+
+std::vector<at::Tensor> counterparts(Memory& memory, const at::Tensor& tensor) {
+  std::vector<at::Tensor> all;
+  for (int rank = 0; rank < memory.get_world_size(); ++rank)
+    all.push_back(counterpart(memory, tensor, rank));
+  return all;
+}
+
+void exchange(Memory& memory, const char* what, const std::vector<Phase>& phases,
+              const Reducing& reducing) {
+  const at::AutoDispatchBelowADInplaceOrView unseen;  // as a collective's outputs are
+  const Memory::Turn turn = memory.turn();
+  if (memory.access().direct()) {
+    auto plan = std::make_shared<HostPlan>(memory, reducing);
+    for (const Phase& phase : phases) plan->add(phase);
+    StepNeeds needs = plan->take_needs();
+    memory.run(
+        what, [plan, turn] { return plan->run(turn); }, std::move(needs));
+    return;
+  }
+  for (const Phase& phase : phases) {
+    memory.run(what, [turn] { return turn.meet(); });
+    for (const PeerReduction& reduction : phase.reductions) reduce_on_device(reduction, reducing);
+    for (const PeerCopy& copy : phase.copies) at::Tensor(copy.to).copy_(copy.from);
+  }
+  memory.run(what, [turn] { return turn.meet(); });
+}
+
+}  // namespace hccl_like

@@ -1,0 +1,202 @@
+#include "process_group/symmetric/rendezvous.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+#include "core/error.h"
+#include "core/result.h"
+#include "transport/bootstrap_host.h"
+
+namespace hccl_like {
+namespace {
+
+// What a rank tells the others. Plain bytes: the ranks are processes of one host, and share a build or find out.
+struct Offer {
+  uint64_t version = 1;
+  int32_t device_type = 0;
+  std::array<char, 180> host{};
+  AllocationToken memory;
+  SharedMemoryToken signals;        // of rank 0, who makes them for all
+  std::array<char, 400> problem{};  // why this rank has nothing to offer
+};
+static_assert(std::is_trivially_copyable_v<Offer>);
+
+template <size_t kSize>
+void put_text(std::array<char, kSize>& field, const std::string& text) {
+  text.copy(field.data(), kSize - 1);
+}
+template <size_t kSize>
+std::string text_of(const std::array<char, kSize>& field) {
+  return {field.data(), strnlen(field.data(), kSize)};
+}
+
+std::string listed(const std::vector<int>& ranks) {
+  std::string out = ranks.size() == 1 ? "rank " : "ranks ";
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    if (i > 0) out += i + 1 == ranks.size() ? " and " : ", ";
+    out += std::to_string(ranks[i]);
+  }
+  return out;
+}
+
+class Exchange {
+ public:
+  Exchange(Store& store, const Meeting& meeting, Deadline deadline)
+      : store_(store), meeting_(meeting), deadline_(deadline) {}
+
+  void tell(const char* what, const std::string& value) {
+    store_.set(key(what, meeting_.rank), value);
+  }
+
+  // What every rank told. Throws kTimeout with all the ranks that have not come by the deadline.
+  std::vector<std::string> hear(const char* what) {
+    std::vector<std::string> heard;
+    std::vector<int> missing;
+    for (int rank = 0; rank < meeting_.ranks; ++rank) {
+      try {
+        heard.push_back(store_.get(key(what, rank), deadline_));
+      } catch (const Exception& error) {
+        if (error.code() != ErrorCode::kTimeout) throw;
+        missing.push_back(rank);  // the deadline has passed: the others are only looked at
+      }
+    }
+    if (missing.empty()) return heard;
+    throw Exception(Error{ErrorCode::kTimeout,
+                          listed(missing) + " of group '" + meeting_.group +
+                              "' did not come to the rendezvous, which all ranks have to call",
+                          missing.front()});
+  }
+
+ private:
+  std::string key(const char* what, int rank) const {
+    return meeting_.prefix + "/" + what + "/" + std::to_string(rank);
+  }
+
+  Store& store_;
+  const Meeting& meeting_;
+  const Deadline deadline_;
+};
+
+// Signals use one word of the pad's size for each channel and rank, and one channel more for the operators.
+int channels_of(const Meeting& meeting, size_t pad_bytes) {
+  return static_cast<int>(pad_bytes / (sizeof(uint32_t) * static_cast<size_t>(meeting.ranks))) + 1;
+}
+
+std::string bytes_of(const Offer& offer) {
+  return {reinterpret_cast<const char*>(&offer), sizeof offer};
+}
+
+// Throws why the offers do not fit together.
+std::vector<Offer> fitting(const std::vector<std::string>& texts, const Offer& own) {
+  std::vector<Offer> offers;
+  for (size_t rank = 0; rank < texts.size(); ++rank) {
+    const std::string who = "rank " + std::to_string(rank);
+    Offer offer;
+    if (texts[rank].size() != sizeof offer)
+      throw_error(ErrorCode::kMismatch, who + " runs another version of hccl-like");
+    std::memcpy(&offer, texts[rank].data(), sizeof offer);
+    if (offer.version != own.version)
+      throw_error(ErrorCode::kMismatch, who + " runs another version of hccl-like");
+    if (const std::string problem = text_of(offer.problem); !problem.empty())
+      throw_error(ErrorCode::kAborted, who + " has no memory to share: " + problem);
+    if (text_of(offer.host) != text_of(own.host))
+      throw_error(ErrorCode::kUnsupported,
+                  who +
+                      " is on another host, and symmetric memory is mapped: make a group of the "
+                      "ranks of one host for it");
+    if (offer.device_type != own.device_type)
+      throw_error(ErrorCode::kMismatch, who + " passed a tensor on another type of device");
+    if (offer.memory.buffer_bytes != own.memory.buffer_bytes)
+      throw_error(ErrorCode::kMismatch, who + " has " + std::to_string(offer.memory.buffer_bytes) +
+                                            " bytes and this rank " +
+                                            std::to_string(own.memory.buffer_bytes) +
+                                            "; all ranks must allocate the same");
+    if (offer.memory.pad_bytes != own.memory.pad_bytes)
+      throw_error(ErrorCode::kMismatch,
+                  who +
+                      " has a signal pad of another size; call set_signal_pad_size with the same "
+                      "number on all ranks");
+    offers.push_back(offer);
+  }
+  return offers;
+}
+
+Acquaintance meet(const std::vector<Offer>& offers, const Meeting& meeting,
+                  const Allocation& allocation, SharedMemory signals) {
+  Acquaintance result;
+  const auto on_failure_of = [&](int rank, auto&& attempt) {
+    try {
+      attempt();
+    } catch (const Exception& error) {
+      throw Exception(Error{error.code(),
+                            "the memory of rank " + std::to_string(rank) +
+                                " cannot be mapped: " + error.error().message,
+                            rank});
+    }
+  };
+  on_failure_of(0, [&] {
+    if (meeting.rank != 0) signals = SharedMemory::open(offers[0].signals);
+    result.signals =
+        std::make_shared<Signals>(std::move(signals), meeting.group, meeting.rank, meeting.ranks,
+                                  channels_of(meeting, allocation.pad_bytes()));
+  });
+  for (int rank = 0; rank < meeting.ranks; ++rank) {
+    auto& peer = result.peers.emplace_back();
+    if (rank == meeting.rank) continue;
+    on_failure_of(rank, [&] {
+      peer = std::make_unique<PeerAllocation>(allocation.access(),
+                                              offers[static_cast<size_t>(rank)].memory);
+    });
+  }
+  return result;
+}
+
+}  // namespace
+
+Acquaintance rendezvous(Store& store, const Meeting& meeting, const Allocation& allocation,
+                        Deadline deadline) {
+  Exchange exchange(store, meeting, deadline);
+  SharedMemory signals;
+  Offer own;
+  own.device_type = static_cast<int32_t>(allocation.access().device().type());
+  put_text(own.host, host_id());
+  try {
+    own.memory = allocation.token();
+    if (meeting.rank == 0) {
+      const int channels = channels_of(meeting, allocation.pad_bytes());
+      signals = SharedMemory::create(Signals::bytes(meeting.ranks, channels));
+      own.signals = signals.token();
+    }
+  } catch (const Exception& error) {
+    put_text(own.problem, error.error().message);
+  }
+  exchange.tell("offer", bytes_of(own));
+
+  Acquaintance result;
+  std::optional<Error> problem;
+  try {
+    result = meet(fitting(exchange.hear("offer"), own), meeting, allocation, std::move(signals));
+  } catch (const Exception& error) {
+    problem = error.error();
+  }
+  exchange.tell("outcome", problem ? problem->message : "");
+  if (problem) throw Exception(*problem);
+
+  const auto outcomes = exchange.hear("outcome");
+  const auto bad = std::find_if(outcomes.begin(), outcomes.end(),
+                                [](const std::string& outcome) { return !outcome.empty(); });
+  if (bad == outcomes.end()) {
+    // Nobody goes on, and perhaps ends, while another still needs the store that he may be serving.
+    throw_if(result.signals->barrier(result.signals->channels() - 1, deadline));
+    return result;
+  }
+  const auto rank = static_cast<int>(bad - outcomes.begin());
+  throw Exception(
+      Error{ErrorCode::kAborted, "rank " + std::to_string(rank) + " says: " + *bad, rank});
+}
+
+}  // namespace hccl_like

@@ -1,0 +1,38 @@
+/* A device plugin that is another one (PLUGIN) without some of its entries (WITHOUT, by the names below). */
+#include <dlfcn.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/plugin.h"
+
+static hcd_api table;
+
+static int without(const char* entry) {
+  const char* const names = getenv("WITHOUT");
+  return names != NULL && strstr(names, entry) != NULL;
+}
+
+const hcd_api* hcd_get_api(int major, int minor) {
+  void* const library = dlopen(getenv("PLUGIN"), RTLD_NOW);
+  if (library == NULL) return NULL;
+  const hcd_get_api_fn get_api = (hcd_get_api_fn)dlsym(library, HCD_GET_API_SYMBOL);
+  const hcd_api* const complete = get_api(major, minor);
+  if (complete == NULL || complete->size > sizeof(table)) return NULL;
+  memcpy(&table, complete, complete->size);
+  if (without("export")) {
+    table.ipc_export = NULL;
+    table.ipc_open = NULL;
+    table.ipc_close = NULL;
+  }
+  if (without("peers")) {
+    table.peer_open = NULL;
+    table.peer_close = NULL;
+  }
+  if (without("map")) {
+    table.map = NULL;
+    table.unmap = NULL;
+  }
+  if (without("host functions")) table.host_func = NULL;
+  return &table;
+}

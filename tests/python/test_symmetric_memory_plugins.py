@@ -1,0 +1,103 @@
+"""Symmetric memory with plugins that can do less: what they lack is said, or done in another way with the same result."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.distributed._symmetric_memory as symm_mem
+
+import test_symmetric_memory as complete
+from ranks import make_store, run_ranks
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="session")
+def stripped(tmp_path_factory):
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("needs a C compiler")
+    library = tmp_path_factory.mktemp("plugin") / "stripped.so"
+    source = Path(__file__).with_name("stripped_plugin.c")
+    subprocess.run([compiler, "-shared", "-fPIC", "-I", ROOT, source, "-o", library, "-ldl"], check=True)
+    return str(library)
+
+
+def with_plugin(rank, size, listener, library, case, *arguments):
+    from hccl_like import _plugins
+
+    _plugins.found = lambda: {"sim": library} if library else {}
+    dist.init_process_group("hccl-like", store=make_store(rank, listener), rank=rank, world_size=size)
+    result = case(rank, size, *arguments)
+    dist.destroy_process_group()
+    return result
+
+
+def run(case, size, library, without, *arguments, timeout=60):
+    from hccl_like import _plugins
+
+    environment = {"PLUGIN": _plugins.found()["sim"], "WITHOUT": without}
+    return run_ranks(
+        with_plugin, size, library, case, *arguments, group=False, environment=environment, timeout=timeout
+    )
+
+
+def refuses(rank, size, reason):
+    with pytest.raises(TypeError, match=f"no symmetric memory on sim:0: {reason}"):
+        symm_mem.empty(10, device="sim")
+    tensor = torch.ones(10, device="sim")
+    dist.all_reduce(tensor)
+    assert tensor.tolist() == [float(size)] * 10
+
+
+@pytest.mark.parametrize(
+    ("without", "reason"),
+    [("export peers", "the plugin of 'sim' lacks ipc_export, ipc_open and ipc_close"),
+     ("peers", "the plugin of 'sim' lacks peer_open and peer_close")],
+)  # fmt: skip
+def test_what_a_plugin_lacks_is_named(sim, stripped, without, reason):
+    run(refuses, 2, stripped, without, reason)
+
+
+def test_a_device_without_a_plugin_is_refused(sim):
+    run(refuses, 2, None, "", "no device plugin is installed for 'sim'")
+
+
+@pytest.mark.parametrize("without", ["map", "host functions", "map, host functions"])
+def test_other_ways_give_the_same_results(sim, stripped, without):
+    """Without maps the device's own operators reduce; without host functions calls wait on the host."""
+    for case in (complete.buffers_of_all_ranks, complete.hands_a_value_on, complete.scatters_and_gathers, small_all_reduces):
+        run(case, 2, stripped, without, "sim")
+
+
+def small_all_reduces(rank, size, device):
+    ops = torch.ops.symm_mem
+    for dtype in (torch.float32, torch.bfloat16, torch.int64, torch.bool):
+        for op in ("sum", "product", "min", "max") if dtype != torch.bool else ("sum", "product"):
+            mine = complete.operand(rank, 101, dtype)
+            tensor, _ = complete.shared((101,), dtype, device=device, fill=mine)
+            wanted = complete.expected(op, size, 101, dtype)
+            assert torch.equal(ops.one_shot_all_reduce(tensor, op, complete.world()).cpu(), wanted), (dtype, op)
+            ops.two_shot_all_reduce_(tensor, op, complete.world())
+            assert torch.equal(tensor.cpu(), wanted), (dtype, op)
+    integers, _ = complete.shared((2,), torch.int32, device=device, fill=torch.tensor([-3, 4 * rank]))
+    assert ops.one_shot_all_reduce(integers, "avg", complete.world()).tolist() == [-3, 2 * (size - 1)]
+    bits, _ = complete.shared((1,), torch.int32, device=device, fill=5 << rank)
+    for op, result in (("band", 5 & 10), ("bor", 5 | 10), ("bxor", 5 ^ 10)):
+        assert ops.one_shot_all_reduce(bits, op, complete.world()).item() == result
+
+
+def issues_wait(rank, size):
+    """A signal that does not come raises at once where calls wait on the host."""
+    tensor, handle = complete.shared((4,), device="sim", fill=rank)
+    if rank == 0:
+        with pytest.raises(RuntimeError, match="wait_signal on channel 1: timed out waiting for rank 1"):
+            handle.wait_signal(1, channel=1, timeout_ms=50)
+    dist.barrier()
+
+
+def test_calls_that_wait_raise_themselves(sim, stripped):
+    run(issues_wait, 2, stripped, "host functions")
