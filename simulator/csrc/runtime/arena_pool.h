@@ -8,8 +8,9 @@
 
 namespace torch_sim {
 
-// All arenas of one device, and those of peers that are mapped for it. Hands out segments (whole multiples of kSegment) and takes them back; grows by arenas,
-// and gives wholly unused arenas back to the host when asked to. Not thread-safe: the allocator's lock covers it.
+// All arenas of one device, and those of peers that are mapped for it. Hands out segments (whole multiples of kSegment)
+// and takes them back; grows by arenas, and gives wholly unused arenas back to the host when asked to. Not thread-safe: the
+// allocator's lock covers it.
 class ArenaPool {
  public:
   static constexpr size_t kSegment = size_t{2} << 20;

@@ -9,8 +9,12 @@ import torch
 import torch.distributed as dist
 import torch.distributed._symmetric_memory as symm_mem
 
-import test_symmetric_memory as complete
+import values
 from ranks import make_store, run_ranks
+from symmetric import shared, world
+from test_symmetric_memory import buffers_of_all_ranks
+from test_symmetric_operators import expected, operand, scatters_and_gathers
+from test_symmetric_signals import hands_a_value_on
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -69,30 +73,34 @@ def test_a_device_without_a_plugin_is_refused(sim):
 @pytest.mark.parametrize("without", ["map", "host functions", "map, host functions"])
 def test_other_ways_give_the_same_results(sim, stripped, without):
     """Without maps the device's own operators reduce; without host functions calls wait on the host."""
-    for case in (complete.buffers_of_all_ranks, complete.hands_a_value_on, complete.scatters_and_gathers, small_all_reduces):
-        run(case, 2, stripped, without, "sim")
+    run(everything, 2, stripped, without)
+
+
+def everything(rank, size):
+    for case in (buffers_of_all_ranks, hands_a_value_on, scatters_and_gathers, small_all_reduces):
+        case(rank, size, "sim")
 
 
 def small_all_reduces(rank, size, device):
     ops = torch.ops.symm_mem
     for dtype in (torch.float32, torch.bfloat16, torch.int64, torch.bool):
         for op in ("sum", "product", "min", "max") if dtype != torch.bool else ("sum", "product"):
-            mine = complete.operand(rank, 101, dtype)
-            tensor, _ = complete.shared((101,), dtype, device=device, fill=mine)
-            wanted = complete.expected(op, size, 101, dtype)
-            assert torch.equal(ops.one_shot_all_reduce(tensor, op, complete.world()).cpu(), wanted), (dtype, op)
-            ops.two_shot_all_reduce_(tensor, op, complete.world())
-            assert torch.equal(tensor.cpu(), wanted), (dtype, op)
-    integers, _ = complete.shared((2,), torch.int32, device=device, fill=torch.tensor([-3, 4 * rank]))
-    assert ops.one_shot_all_reduce(integers, "avg", complete.world()).tolist() == [-3, 2 * (size - 1)]
-    bits, _ = complete.shared((1,), torch.int32, device=device, fill=5 << rank)
+            mine = operand(rank, 101, dtype)
+            tensor, _ = shared((101,), dtype, device=device, fill=mine)
+            wanted = expected(op, size, 101, dtype)
+            assert values.equal(ops.one_shot_all_reduce(tensor, op, world()), wanted), (dtype, op)
+            ops.two_shot_all_reduce_(tensor, op, world())
+            assert values.equal(tensor, wanted), (dtype, op)
+    integers, _ = shared((2,), torch.int32, device=device, fill=torch.tensor([-3, 4 * rank]))
+    assert ops.one_shot_all_reduce(integers, "avg", world()).tolist() == [-3, 2 * (size - 1)]
+    bits, _ = shared((1,), torch.int32, device=device, fill=5 << rank)
     for op, result in (("band", 5 & 10), ("bor", 5 | 10), ("bxor", 5 ^ 10)):
-        assert ops.one_shot_all_reduce(bits, op, complete.world()).item() == result
+        assert ops.one_shot_all_reduce(bits, op, world()).item() == result
 
 
 def issues_wait(rank, size):
     """A signal that does not come raises at once where calls wait on the host."""
-    tensor, handle = complete.shared((4,), device="sim", fill=rank)
+    tensor, handle = shared((4,), device="sim", fill=rank)
     if rank == 0:
         with pytest.raises(RuntimeError, match="wait_signal on channel 1: timed out waiting for rank 1"):
             handle.wait_signal(1, channel=1, timeout_ms=50)
