@@ -51,6 +51,7 @@ def every_dimension(device, dimensions):
         assert mesh["_".join(pair)].mesh.tolist() == flat.mesh.tolist()
         if dimensions == 3:  # a slice of a slice
             assert total(slice_[pair[0]], device) == total(mesh[pair[0]], device)
+    dist.barrier()  # rank 0 serves the store, which making groups needs
 
 
 @pytest.mark.parametrize("bind", [False, True], ids=["", "bound"])
@@ -79,6 +80,7 @@ def options_by_dimension(device):
         assert total(mesh["tp"], device) == bits([rank // 2 * 2, rank // 2 * 2 + 1])
         for name in ("dp", "tp"):
             assert backend_of(mesh.get_group(name), device).name() == "hccl-like"
+    dist.barrier()
 
 
 def test_a_dimension_may_have_a_backend_and_options_of_its_own(device):
@@ -93,6 +95,7 @@ def beside_gloo(device):
     assert mesh.get_group("tp")._get_backend(torch.device("cpu")).name() == "hccl-like"
     assert total(mesh["dp"], torch.device("cpu")) == bits([rank % 2, rank % 2 + 2])
     assert total(mesh["tp"], torch.device("cpu")) == bits([rank // 2 * 2, rank // 2 * 2 + 1])
+    dist.barrier()
 
 
 def test_dimensions_of_several_backends(device):
@@ -117,6 +120,7 @@ def from_groups(device):
     assert total(group, device) == bits([1, 3] if rank % 2 else [0, 2])
     with pytest.raises((RuntimeError, KeyError)):
         mesh["nothing"]
+    dist.barrier()
 
 
 def test_meshes_of_groups_that_exist(device):

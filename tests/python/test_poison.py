@@ -19,6 +19,13 @@ from streams import CALLS, Gate, copy_all
 BYSTANDERS = [0, 2]  # the ranks that nothing happens to, and a group of theirs
 
 
+def all_are_here(place, rank, size):
+    """A barrier that a group's end does not disturb."""
+    store = dist.distributed_c10d._get_default_store()
+    store.set(f"{place} {rank}", "")
+    store.wait([f"{place} {other}" for other in range(size)])
+
+
 def queue_all_reduce(rank, tensor):
     """On all ranks but one, which goes on when the others have queued theirs. Over the store: the group is about to end."""
     store = dist.distributed_c10d._get_default_store()
@@ -37,7 +44,9 @@ def a_rank_dies(rank, tensor):
 
 
 def sizes_differ(rank, tensor):
-    return dist.all_reduce(tensor[: 100 + rank], async_op=True)
+    work = dist.all_reduce(tensor[: 100 + rank], async_op=True)
+    all_are_here("queued", rank, 3)
+    return work
 
 
 def a_rank_stays_away(rank, tensor):
@@ -52,13 +61,6 @@ def a_rank_aborts(rank, tensor):
     if rank == 1:
         dist.group.WORLD._get_backend(tensor.device).abort()
     return work
-
-
-def all_are_here(place, rank, size):
-    """A barrier that a group's end does not disturb."""
-    store = dist.distributed_c10d._get_default_store()
-    store.set(f"{place} {rank}", "")
-    store.wait([f"{place} {other}" for other in range(size)])
 
 
 FAILURES = {
