@@ -9,13 +9,17 @@ import pytest
 
 # Of each suite a test or two that together use most of its collectives.
 QUICK = {
+    "checkpoint": ["Tensors.test_loaded_with", "Models.test_rank_0"],
+    "ddp": ["Hooks.test_a_chain_of_futures", "Zero.test_as_one"],
     "dtensor": ["BoundMeshes.test_a_slice_is", "Placements.test_two_dimensions"],
     "fsdp": ["BoundHybrid.test_a_mesh_of_two_dimensions", "Parity.test_full_shard"],
     "fsdp2": ["BoundParity.test_two_replicas", "States.test_a_plain_state"],
+    "functional": ["Functional.test_all", "Autograd.test_a"],
+    "pipeline": ["SeveralStagesEach.test_interleaved_zero_bubble"],
     "tensor_parallel": ["Layers.test_columns_then_rows"],
 }
-# By suite and device, beside what the backend says of itself.
-SKIPPED = {("dtensor", "cpu"): 2, ("fsdp", "cpu"): 9, ("fsdp2", "cpu"): 2}
+# At most, by suite and device. One more of fsdp2 asks the backend to allocate tensors, which not every device can.
+SKIPPED = {("checkpoint", "cpu"): 1, ("checkpoint", "sim"): 1, ("ddp", "cpu"): 3, ("dtensor", "cpu"): 2, ("fsdp", "cpu"): 9, ("fsdp2", "cpu"): 2}
 
 
 def results(suite, device, folder, *options):
@@ -39,4 +43,4 @@ def test_a_few_tests_of_each_suite_pass(suite, device, tmp_path):
 def test_a_whole_suite_passes(suite, device, tmp_path):
     found = list(results(suite, device, tmp_path).values())
     assert len(found) > 20
-    assert found.count("skip") - SKIPPED.get((suite, device), 0) in (0, 1)
+    assert found.count("skip") <= SKIPPED.get((suite, device), 0) + (suite == "fsdp2")
