@@ -56,7 +56,11 @@ class Operation {
   // The rank that a recv heard from, once done().
   int source() const noexcept { return source_; }
   uint32_t sequence() const noexcept { return sequence_; }
-  std::chrono::steady_clock::duration duration() const noexcept { return finished_ - started_; }
+  // Once done(). An operation that failed before its first step began when it ended.
+  std::chrono::steady_clock::time_point started() const noexcept {
+    return started_ == std::chrono::steady_clock::time_point() ? finished_ : started_;
+  }
+  std::chrono::steady_clock::time_point finished() const noexcept { return finished_; }
 
   Communicator& communicator() const { return *communicator_; }
   // "all_reduce #12 (float32, sum, 4194304 bytes)", for errors and logs.

@@ -37,7 +37,8 @@ Backend::Backend(const std::shared_ptr<Session>& session,
     : c10d::Backend(communicator->rank(), communicator->size()),
       store_(std::move(store)),
       options_(std::move(options)),
-      issuer_(session, communicator),
+      diagnosis_(*this, *options_),
+      issuer_(session, communicator, diagnosis_),
       store_prefix_("hccl-like/" + std::to_string(communicator->id()) + "/") {
   init();
   session->add(*this);
@@ -219,12 +220,24 @@ void Backend::abort() {
   if (communicators && session && !session->forked()) communicators->abort("abort() was called");
 }
 
+void Backend::registerOnCompletionHook(CompletionHooks::Hook&& hook) {
+  translated("hccl-like", [&] { diagnosis_.set_hook(std::move(hook)); });
+  onCompletionHook_ = [](const auto&) {};  // torch only asks whether there is one
+}
+
+void Backend::waitForPendingWorks() { diagnosis_.wait_for_hook(); }
+
 void Backend::shutdown() {
   const auto session = issuer_.session();
   issuer_.close(std::nullopt);
+  diagnosis_.wait_for_hook();
+  diagnosis_.remove_hook();
   if (session) session->remove(*this);
 }
 
-void Backend::close_at_exit() { issuer_.close(kPatience); }
+void Backend::close_at_exit() {
+  issuer_.close(kPatience);
+  diagnosis_.remove_hook();
+}
 
 }  // namespace hccl_like

@@ -8,6 +8,7 @@
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include "process_group/diagnosis.h"
 #include "process_group/issuer.h"
 #include "process_group/options.h"
 
@@ -34,6 +35,7 @@ class Backend final : public c10d::Backend {
   bool supportsSplitting() const override { return true; }
   bool supportsCoalescing() const override { return true; }
   bool supportsShrinking() const override { return true; }
+  bool supportsTimeEstimation() const override { return true; }
 
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
@@ -89,6 +91,12 @@ class Backend final : public c10d::Backend {
   // The calls are numbered from the beginning, alike on all ranks, so there is nothing to agree on.
   void setSequenceNumberForGroup() override {}
   uint64_t getSequenceNumberForGroup() override;
+  // The hook runs on a thread of its own for each call made from now on, once it is over.
+  void registerOnCompletionHook(CompletionHooks::Hook&& hook) override;
+  void waitForPendingWorks() override;
+  // Calls are always timed.
+  void enableCollectivesTiming() override {}
+  Diagnosis& diagnosis() { return diagnosis_; }
   void eagerConnectSingleDevice(at::Device device) override;
   c10d::ErrorType getError() override;
   // Ends all running calls, here and on the other ranks, with an error; they raise it within a moment. Does not block.
@@ -115,6 +123,7 @@ class Backend final : public c10d::Backend {
 
   const c10::intrusive_ptr<c10d::Store> store_;
   const c10::intrusive_ptr<hccl_like::Options> options_;
+  Diagnosis diagnosis_;
   Issuer issuer_;
   std::string store_prefix_;  // of this group's own keys
   std::atomic<uint64_t> monitored_barriers_{0};

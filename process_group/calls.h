@@ -6,6 +6,7 @@
 #include <c10/core/Device.h>
 #include <torch/csrc/distributed/c10d/Types.hpp>
 
+#include "process_group/group_view.h"
 #include "process_group/request.h"
 #include "process_group/tensors.h"
 #include "process_group/work.h"
@@ -19,6 +20,8 @@ struct Issue {
   std::chrono::milliseconds timeout = c10d::kUnsetTimeout;
   bool async = true;
   bool blocking = false;  // wait() blocks the host
+  CallNumber number;      // given by Diagnosis, as is the next
+  bool profiled = false;  // profilers see it, and waits for it
 };
 
 // This rank and how many there are.

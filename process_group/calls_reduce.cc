@@ -50,7 +50,7 @@ Issue all_reduce(const Tensors& tensors, const c10d::AllreduceOptions& options) 
 }
 
 Issue all_reduce_coalesced(const Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) {
-  Issue issue{.description = {"hccl-like:allreduce_coalesced", c10d::OpType::ALLREDUCE_COALESCED,
+  Issue issue{.description = {"hccl-like:all_reduce_coalesced", c10d::OpType::ALLREDUCE_COALESCED,
                               tensors, tensors},
               .device = check_tensors(tensors, tensors),
               .timeout = options.timeout,

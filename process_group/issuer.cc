@@ -51,8 +51,10 @@ const std::shared_ptr<Communicator>& communicator_of(const Issue& issue,
 
 }  // namespace
 
-Issuer::Issuer(std::shared_ptr<Session> session, std::shared_ptr<Communicator> communicator)
-    : session_(std::move(session)),
+Issuer::Issuer(std::shared_ptr<Session> session, std::shared_ptr<Communicator> communicator,
+               Diagnosis& diagnosis)
+    : diagnosis_(diagnosis),
+      session_(std::move(session)),
       communicators_(std::make_shared<Communicators>(std::move(communicator))) {}
 
 Issuer::~Issuer() = default;
@@ -92,8 +94,10 @@ c10::intrusive_ptr<Work> Issuer::make_work(const Issue& issue, const Group& grou
 c10::intrusive_ptr<Work> Issuer::issue(Issue issue) {
   return translated(where(issue), [&]() -> c10::intrusive_ptr<Work> {
     c10::intrusive_ptr<Work> work;
-    if (collect(issue, work)) return work;
-    return start(std::move(issue), nullptr);
+    diagnosis_.make(issue, [&] {
+      if (!collect(issue, work)) work = start(std::move(issue), nullptr);
+    });
+    return work;
   });
 }
 
@@ -109,6 +113,14 @@ c10::intrusive_ptr<Work> Issuer::start(Issue issue, c10::intrusive_ptr<Work> wor
   if (!work) work = make_work(issue, group);
   if (issue.blocking) work->set_blocking();
   if (!access.is_host() && access.has_events()) work->set_device(issue.device);
+  if (issue.profiled) work->set_watched(diagnosis_.group(), issue.number);
+  if (diagnosis_.estimate().active()) {
+    diagnosis_.estimate().add(issue, *group.communicators);
+    work->set_pending(
+        std::make_shared<Pending>(Pending::Kind::kHost, group.session, group.communicators->host()),
+        0);
+    return work;
+  }
   if (access.stream_ordered()) {
     in_stream(issue, group, access, *work);
   } else {
@@ -152,7 +164,12 @@ void Issuer::on_host(Issue& issue, const Group& group, const DeviceAccess& acces
     pending_.push_back(pending);
   }
   pending->launch(/*waited_for=*/!issue.async);
-  if (!issue.async) work.wait();
+  diagnosis_.launched(issue, group.session->completer(), pending);
+  if (!issue.async) {
+    work.wait();
+  } else if (issue.profiled) {
+    work.record_end_in_time(group.session->completer());
+  }
 }
 
 void Issuer::in_stream(Issue& issue, const Group& group, const DeviceAccess& access, Work& work) {
@@ -184,6 +201,7 @@ void Issuer::in_stream(Issue& issue, const Group& group, const DeviceAccess& acc
     group.communicators->abort(std::string("the device did not take a call: ") + error.what());
     throw;
   }
+  diagnosis_.launched(issue, group.session->completer(), pending);
   std::shared_ptr<c10::Event> end;
   {
     const c10::StreamGuard guard(route.end);
@@ -227,6 +245,7 @@ void Issuer::begin_block() {
     if (block_)
       throw_misuse("a coalescing block is open already; end it first, blocks do not nest");
     block_.emplace();
+    diagnosis_.begin_block();
   });
 }
 
@@ -242,7 +261,8 @@ bool Issuer::collect(Issue& issue, c10::intrusive_ptr<Work>& work) {
   if (!block_->issue) {
     block_->issue = Issue{.description = {.title = kBlockTitle, .type = c10d::OpType::COALESCED},
                           .device = issue.device,
-                          .timeout = issue.timeout};
+                          .timeout = issue.timeout,
+                          .profiled = issue.profiled};
     block_->work = make_work(*block_->issue, {session_, communicators_});
   }
   Issue& all = *block_->issue;
@@ -268,6 +288,7 @@ c10::intrusive_ptr<Work> Issuer::end_block() {
     if (!block) throw_misuse("no coalescing block is open; begin one first");
     if (!block->issue)
       block->issue = Issue{.description = {.title = kBlockTitle, .type = c10d::OpType::COALESCED}};
+    block->issue->number = diagnosis_.end_block();
     return start(std::move(*block->issue), std::move(block->work));
   });
 }

@@ -8,6 +8,7 @@
 
 #include "process_group/calls.h"
 #include "process_group/communicators.h"
+#include "process_group/diagnosis.h"
 #include "process_group/session.h"
 #include "process_group/work.h"
 
@@ -25,7 +26,9 @@ namespace hccl_like {
 // On all others the call waits, on the host, for the caller's current stream, and runs from there.
 class Issuer {
  public:
-  Issuer(std::shared_ptr<Session> session, std::shared_ptr<Communicator> communicator);
+  // `diagnosis`, which outlives this, is told of every call.
+  Issuer(std::shared_ptr<Session> session, std::shared_ptr<Communicator> communicator,
+         Diagnosis& diagnosis);
   // close() must have been called.
   ~Issuer();
 
@@ -82,6 +85,7 @@ class Issuer {
   void reap();
   static bool drain(const std::list<std::shared_ptr<Pending>>& pending, Deadline deadline);
 
+  Diagnosis& diagnosis_;
   mutable std::mutex
       mutex_;  // held while a call is numbered and queued, so that streams see the order of the numbers
   std::shared_ptr<Session> session_;

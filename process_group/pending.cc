@@ -2,12 +2,31 @@
 
 #include <algorithm>
 #include <cstring>
+#include <tuple>
 #include <utility>
 
 #include "collectives/engine.h"
 #include "process_group/session.h"
 
 namespace hccl_like {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// From the beginning of the first to the end of the last.
+std::pair<Clock::time_point, Clock::duration> time_of(
+    std::span<const std::shared_ptr<Operation>> operations) {
+  auto first = Clock::time_point::max();
+  auto last = Clock::time_point::min();
+  for (const auto& operation : operations) {
+    first = std::min(first, operation->started());
+    last = std::max(last, operation->finished());
+  }
+  if (operations.empty()) return {Clock::now(), Clock::duration::zero()};
+  return {first, last - first};
+}
+
+}  // namespace
 
 Pending::Pending(Kind kind, const std::shared_ptr<Session>& session,
                  std::shared_ptr<Communicator> communicator)
@@ -93,8 +112,8 @@ void Pending::finish() {
   for (const auto& operation : operations_) {
     if (const Error* error = operation->error(); error && !error_) error_ = *error;
     source_ = operation->source();
-    duration_ = std::max(duration_, operation->duration());
   }
+  std::tie(started_, duration_) = time_of(operations_);
   if (kind_ == Kind::kHost && !error_) copy_all(copies_back_, /*non_blocking=*/false);
   aliases_.clear();
   held_.clear();

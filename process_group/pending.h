@@ -83,6 +83,8 @@ class Pending {
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> storages() const;
   // The rank that a recv heard from, once finished.
   int source() const { return source_; }
+  // When the first operation began, and how long they took all together, once finished.
+  std::chrono::steady_clock::time_point started() const { return started_; }
   std::chrono::steady_clock::duration duration() const { return duration_; }
 
  private:
@@ -109,6 +111,7 @@ class Pending {
   std::atomic<bool> finished_{false};
   std::optional<Error> error_;
   int source_ = kAnySource;
+  std::chrono::steady_clock::time_point started_{};
   std::chrono::steady_clock::duration duration_{};
 };
 

@@ -7,6 +7,7 @@
 
 #include "collectives/engine.h"
 #include "process_group/errors.h"
+#include "process_group/profiling.h"
 #include "process_group/session.h"
 
 namespace hccl_like {
@@ -28,7 +29,8 @@ c10d::WorkResult result_of(const std::optional<Error>& error) {
 
 Work::Work(Description description, std::string where, const std::shared_ptr<Session>& session,
            int rank)
-    : c10d::Work(rank, description.type, description.title, description.inputs),
+    : c10d::Work(rank, description.type, description.title,
+                 profiled() ? std::optional(description.inputs) : std::nullopt),
       where_(std::move(where)),
       session_(session),
       outputs_(std::move(description.outputs)) {}
@@ -45,6 +47,16 @@ void Work::set_stream(c10::Stream stream, std::shared_ptr<c10::Event> end) {
 
 void Work::add_outputs(const std::vector<at::Tensor>& outputs) {
   outputs_.insert(outputs_.end(), outputs.begin(), outputs.end());
+}
+
+void Work::set_watched(std::shared_ptr<const GroupView> group, const CallNumber& number) {
+  watched_by_ = std::move(group);
+  number_ = number;
+}
+
+void Work::record_end_in_time(Completer& completer) {
+  auto self = c10::intrusive_ptr<Work>::reclaim_copy(this);
+  completer.when_over(pending_, [self] { self->isCompleted(); });
 }
 
 void Work::end_record() {
@@ -120,9 +132,17 @@ void Work::synchronize() {
 
 bool Work::wait(std::chrono::milliseconds timeout) {
   require_issued();
+  if (watched_by_ && profiled()) {
+    record_wait(*watched_by_, number_, [&] { wait_unseen(timeout); });
+  } else {
+    wait_unseen(timeout);
+  }
+  return true;
+}
+
+void Work::wait_unseen(std::chrono::milliseconds timeout) {
   if (waits_on_host() || timeout > kNoTimeout) wait_on_host(timeout);
   if (in_stream()) synchronize();
-  return true;
 }
 
 // Until everything is done, the device's part too.

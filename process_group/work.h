@@ -10,6 +10,8 @@
 #include <c10/core/Stream.h>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
+#include "process_group/completer.h"
+#include "process_group/group_view.h"
 #include "process_group/pending.h"
 
 namespace hccl_like {
@@ -42,10 +44,14 @@ class Work final : public c10d::Work {
   void set_device(c10::Device device) { device_ = device; }
   // For a block, which grows.
   void add_outputs(const std::vector<at::Tensor>& outputs);
+  // A profiler listens, and shall see waits too.
+  void set_watched(std::shared_ptr<const GroupView> group, const CallNumber& number);
   // wait() blocks the host also in stream order.
   void set_blocking() { blocking_ = true; }
   // If what is computed from the call's outputs is the result, and not they.
   void set_outputs(std::vector<at::Tensor> outputs) { outputs_ = std::move(outputs); }
+  // On the host, for a profiler: has somebody see the end of the call even if nobody waits for it.
+  void record_end_in_time(Completer& completer);
   // Tells a profiler that the call is over; in stream order, that it is queued.
   void end_record();
   // ---
@@ -69,6 +75,7 @@ class Work final : public c10d::Work {
   bool in_stream() const { return stream_.has_value(); }
   bool waits_on_host() const { return !in_stream() || blocking_; }
   void require_issued() const;
+  void wait_unseen(std::chrono::milliseconds timeout);
   void wait_on_host(std::chrono::milliseconds timeout);
   void throw_if_failed() const;
   std::exception_ptr failure() const;
@@ -83,6 +90,8 @@ class Work final : public c10d::Work {
   std::optional<c10::Stream> stream_;
   std::shared_ptr<c10::Event> end_;
   std::optional<c10::Device> device_;
+  std::shared_ptr<const GroupView> watched_by_;
+  CallNumber number_;
 
   std::mutex future_mutex_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;

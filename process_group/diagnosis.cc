@@ -1,0 +1,62 @@
+#include "process_group/diagnosis.h"
+
+#include <utility>
+
+#include "core/error.h"
+
+namespace hccl_like {
+
+std::shared_ptr<const GroupView> Diagnosis::group() {
+  std::lock_guard lock(mutex_);
+  if (!group_) group_ = std::make_shared<GroupView>(view_of(backend_, options_));
+  return group_;
+}
+
+void Diagnosis::make(Issue& issue, c10::function_ref<void()> make_call) {
+  issue.number = counter_.next(is_message(issue));
+  issue.profiled = profiled();
+  if (!issue.profiled) return make_call();
+  record_call(*group(), issue, make_call);
+}
+
+void Diagnosis::launched(const Issue& issue, Completer& completer,
+                         const std::shared_ptr<Pending>& pending) {
+  if (!hooked_.load(std::memory_order_relaxed)) return;
+  std::shared_ptr<CompletionHooks> hooks;
+  {
+    std::lock_guard lock(mutex_);
+    hooks = hooks_;
+  }
+  if (!hooks) return;
+  const CallNumber& number = issue.number;
+  hooks->watch(completer, pending, issue.description.type,
+               number.is_message ? number.message : number.collective);
+}
+
+void Diagnosis::set_hook(CompletionHooks::Hook hook) {
+  const std::string name = group()->name;
+  std::lock_guard lock(mutex_);
+  if (hooks_) throw_misuse("the group has a completion hook already; it takes one");
+  hooks_ = std::make_shared<CompletionHooks>(std::move(hook), name);
+  hooked_ = true;
+}
+
+void Diagnosis::wait_for_hook() {
+  std::shared_ptr<CompletionHooks> hooks;
+  {
+    std::lock_guard lock(mutex_);
+    hooks = hooks_;
+  }
+  if (hooks) hooks->wait();
+}
+
+void Diagnosis::remove_hook() {
+  std::shared_ptr<CompletionHooks> hooks;  // destroyed outside of the lock: joins a thread
+  {
+    std::lock_guard lock(mutex_);
+    hooks.swap(hooks_);
+    hooked_ = false;
+  }
+}
+
+}  // namespace hccl_like

@@ -1,0 +1,52 @@
+#pragma once
+// Everything by which others watch the calls of one group.
+#include <memory>
+#include <mutex>
+
+#include <c10/util/FunctionRef.h>
+
+#include "process_group/completion_hooks.h"
+#include "process_group/group_view.h"
+#include "process_group/profiling.h"
+#include "process_group/timing.h"
+
+namespace hccl_like {
+
+// Part of a Backend; the Issuer tells it of each call. Any thread.
+class Diagnosis {
+ public:
+  // Both outlive this.
+  Diagnosis(const c10d::Backend& backend, const c10d::Backend::Options& options)
+      : backend_(backend), options_(options) {}
+
+  std::shared_ptr<const GroupView> group();
+  TimeEstimate& estimate() { return estimate_; }
+
+  // --- by the Issuer ---
+  void begin_block() { counter_.begin_block(); }
+  CallNumber end_block() { return counter_.end_block(); }
+  // Numbers the call and makes it, seen by profilers if there are any.
+  void make(Issue& issue, c10::function_ref<void()> make_call);
+  // The call is launched, or queued on a device.
+  void launched(const Issue& issue, Completer& completer, const std::shared_ptr<Pending>& pending);
+  // ---
+
+  // Throws kMisuse if there is a hook already.
+  void set_hook(CompletionHooks::Hook hook);
+  // Blocks until the hook, if there is one, was told of all calls.
+  void wait_for_hook();
+  void remove_hook();
+
+ private:
+  const c10d::Backend& backend_;
+  const c10d::Backend::Options& options_;
+  CallCounter counter_;
+  TimeEstimate estimate_;
+
+  std::atomic<bool> hooked_{false};
+  std::mutex mutex_;  // guards what follows
+  std::shared_ptr<const GroupView> group_;
+  std::shared_ptr<CompletionHooks> hooks_;
+};
+
+}  // namespace hccl_like
