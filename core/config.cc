@@ -35,6 +35,7 @@ void read(uint64_t& member, std::string_view text) { member = parse_bytes(text);
 void read(uint32_t& member, std::string_view text) {
   member = static_cast<uint32_t>(parse_number(text, std::numeric_limits<uint32_t>::max()));
 }
+void read(bool& member, std::string_view text) { member = parse_number(text, 1) != 0; }
 void read(std::chrono::milliseconds& member, std::string_view text) {
   member = std::chrono::milliseconds(parse_number(text, std::numeric_limits<int32_t>::max()));
 }
@@ -47,6 +48,7 @@ std::string print(const std::string& member) { return member; }
 std::string print(const std::vector<std::string>& member) { return join(member); }
 std::string print(uint64_t member) { return std::to_string(member); }
 std::string print(uint32_t member) { return std::to_string(member); }
+std::string print(bool member) { return member ? "1" : "0"; }
 std::string print(std::chrono::milliseconds member) { return std::to_string(member.count()); }
 template <typename Value>
 requires requires(const Value& value) { value.to_string(); }
@@ -110,6 +112,14 @@ constexpr std::array kRows{
         access<&Config::spins>()},
     Row{{"HCCL_LIKE_YIELDS", "200", "Yields in a row before a waiting thread sleeps."},
         access<&Config::yields>()},
+    Row{{"HCCL_LIKE_FLIGHT_STACKS", "0",
+         "1: the flight recorder keeps the Python stack of every call, at a microsecond or more "
+         "each."},
+        access<&Config::flight_stacks>()},
+    Row{{"HCCL_LIKE_FLIGHT_DUMP", "1",
+         "1: the flight recorder is written to a file when a call fails, to find out why; 0: only "
+         "when asked."},
+        access<&Config::flight_dump>()},
     Row{{"HCCL_LIKE_TORCH_COMPAT", "",
          "Mends of torch's own Python to leave out, by name (hccl-like compat lists them); 0: all "
          "of them."},

@@ -47,6 +47,9 @@ struct Config {
   // Which mends of torch's Python are left out; read by Python, before this library is loaded.
   std::string torch_compat;
 
+  bool flight_stacks = false;  // the flight recorder keeps Python stacks
+  bool flight_dump = true;     // and is written down when a call fails
+
   // Reads the HCCL_LIKE_ variables of this process. Throws kMisuse, naming the variable, on a value
   // that cannot be understood. Warns in the log, once per process and variable, about an unknown
   // HCCL_LIKE_ name.

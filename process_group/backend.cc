@@ -37,7 +37,7 @@ Backend::Backend(const std::shared_ptr<Session>& session,
     : c10d::Backend(communicator->rank(), communicator->size()),
       store_(std::move(store)),
       options_(std::move(options)),
-      diagnosis_(*this, *options_),
+      diagnosis_(*this, *options_, session->recorder()),
       issuer_(session, communicator, diagnosis_),
       store_prefix_("hccl-like/" + std::to_string(communicator->id()) + "/") {
   init();

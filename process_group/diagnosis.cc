@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "process_group/flight_recorder_dump.h"
 
 namespace hccl_like {
 
@@ -14,9 +15,44 @@ std::shared_ptr<const GroupView> Diagnosis::group() {
 
 void Diagnosis::make(Issue& issue, c10::function_ref<void()> make_call) {
   issue.number = counter_.next(is_message(issue));
+  recorder_.capture_stack();
   issue.profiled = profiled();
   if (!issue.profiled) return make_call();
   record_call(*group(), issue, make_call);
+}
+
+CallNumber Diagnosis::end_block() {
+  const CallNumber number = counter_.end_block();
+  recorder_.capture_stack();
+  std::lock_guard lock(mutex_);
+  if (!collected_.empty()) in_blocks_[number.operation] = std::exchange(collected_, {});
+  return number;
+}
+
+void Diagnosis::collected(const Issue& issue) {
+  if (!recorder_.enabled()) return;
+  const auto id = recorder_.record(group(), issue, options_.timeout, {});
+  std::lock_guard lock(mutex_);
+  collected_.push_back(id);
+}
+
+void Diagnosis::launching(const Issue& issue, const std::shared_ptr<Pending>& pending) {
+  if (!recorder_.enabled()) return;
+  FlightIds ids;
+  if (issue.number.is_block) {
+    std::lock_guard lock(mutex_);
+    ids = std::exchange(in_blocks_[issue.number.operation], {});
+    in_blocks_.erase(issue.number.operation);
+  }
+  if (!ids.empty()) recorder_.attach(ids, pending);
+  const auto group = this->group();
+  const bool own = issue.timeout > std::chrono::milliseconds(0);
+  ids.push_back(recorder_.record(group, issue, own ? issue.timeout : options_.timeout, pending));
+  pending->set_flight(recorder_, std::move(ids), static_cast<int>(group->global_rank()));
+}
+
+void Diagnosis::refused(const Error& error) {
+  dump_after(error, recorder_, static_cast<int>(group()->global_rank()));
 }
 
 void Diagnosis::launched(const Issue& issue, Completer& completer,

@@ -2,10 +2,12 @@
 // Everything by which others watch the calls of one group.
 #include <memory>
 #include <mutex>
+#include <unordered_map>
 
 #include <c10/util/FunctionRef.h>
 
 #include "process_group/completion_hooks.h"
+#include "process_group/flight_recorder.h"
 #include "process_group/group_view.h"
 #include "process_group/profiling.h"
 #include "process_group/timing.h"
@@ -15,18 +17,25 @@ namespace hccl_like {
 // Part of a Backend; the Issuer tells it of each call. Any thread.
 class Diagnosis {
  public:
-  // Both outlive this.
-  Diagnosis(const c10d::Backend& backend, const c10d::Backend::Options& options)
-      : backend_(backend), options_(options) {}
+  // All outlive this.
+  Diagnosis(const c10d::Backend& backend, const c10d::Backend::Options& options,
+            FlightRecorder& recorder)
+      : backend_(backend), options_(options), recorder_(recorder) {}
 
   std::shared_ptr<const GroupView> group();
   TimeEstimate& estimate() { return estimate_; }
 
   // --- by the Issuer ---
   void begin_block() { counter_.begin_block(); }
-  CallNumber end_block() { return counter_.end_block(); }
+  CallNumber end_block();
   // Numbers the call and makes it, seen by profilers if there are any.
   void make(Issue& issue, c10::function_ref<void()> make_call);
+  // A block has taken the call.
+  void collected(const Issue& issue);
+  // The call has taken its place in the order of calls, and `pending` is about to be launched or queued.
+  void launching(const Issue& issue, const std::shared_ptr<Pending>& pending);
+  // The call is not made because the group has failed. Not with a lock held: may take the interpreter's.
+  void refused(const Error& error);
   // The call is launched, or queued on a device.
   void launched(const Issue& issue, Completer& completer, const std::shared_ptr<Pending>& pending);
   // ---
@@ -37,9 +46,12 @@ class Diagnosis {
   void wait_for_hook();
   void remove_hook();
 
+  FlightRecorder& recorder() { return recorder_; }
+
  private:
   const c10d::Backend& backend_;
   const c10d::Backend::Options& options_;
+  FlightRecorder& recorder_;
   CallCounter counter_;
   TimeEstimate estimate_;
 
@@ -47,6 +59,8 @@ class Diagnosis {
   std::mutex mutex_;  // guards what follows
   std::shared_ptr<const GroupView> group_;
   std::shared_ptr<CompletionHooks> hooks_;
+  FlightIds collected_;                                // of the open block
+  std::unordered_map<uint64_t, FlightIds> in_blocks_;  // by the number of a block not launched yet
 };
 
 }  // namespace hccl_like

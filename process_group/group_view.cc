@@ -52,8 +52,10 @@ void CallCounter::begin_block() {
 CallNumber CallCounter::end_block() {
   std::lock_guard lock(mutex_);
   in_block_ = false;
+  ++last_.operation;
   CallNumber number = last_;
   number.is_message = counted_message_;
+  number.is_block = true;
   return number;
 }
 

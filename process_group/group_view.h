@@ -20,6 +20,8 @@ struct GroupView {
   // global_ranks as an arithmetic progression; a stride of -1 if they are none.
   int start = 0;
   int stride = 1;
+
+  uint64_t global_rank() const { return global_ranks[static_cast<size_t>(rank)]; }
 };
 
 // torch names a group after it has made its backend, so this is for the time of the first call.
@@ -32,6 +34,7 @@ struct CallNumber {
   uint64_t message = 0;
   uint64_t operation = 0;
   bool is_message = false;
+  bool is_block = false;
 };
 
 // Numbers the calls of one group in the order in which they are made. Any thread.

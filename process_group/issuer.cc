@@ -103,6 +103,10 @@ c10::intrusive_ptr<Work> Issuer::issue(Issue issue) {
 
 c10::intrusive_ptr<Work> Issuer::start(Issue issue, c10::intrusive_ptr<Work> work) {
   const Group group = this->group();
+  if (auto error = group.communicators->failure()) {
+    diagnosis_.refused(*error);
+    throw Exception(std::move(*error));
+  }
   reap();
   issue.device = with_index(issue.device);
   const DeviceAccess& access = group.session->devices().access(issue.device);
@@ -163,6 +167,7 @@ void Issuer::on_host(Issue& issue, const Group& group, const DeviceAccess& acces
     std::lock_guard lock(mutex_);
     pending_.push_back(pending);
   }
+  diagnosis_.launching(issue, pending);
   pending->launch(/*waited_for=*/!issue.async);
   diagnosis_.launched(issue, group.session->completer(), pending);
   if (!issue.async) {
@@ -188,6 +193,7 @@ void Issuer::in_stream(Issue& issue, const Group& group, const DeviceAccess& acc
     prepare(issue, group, buffers, *pending, /*hold=*/route.end != current);
   }
   pending_.push_back(pending);
+  diagnosis_.launching(issue, pending);
   try {
     if (route.begin == route.end) {
       access.host_function(route.begin, Pending::run, pending.get());
@@ -270,6 +276,7 @@ bool Issuer::collect(Issue& issue, c10::intrusive_ptr<Work>& work) {
     throw_misuse("the calls of a coalescing block must be on one device, got " + all.device.str() +
                  " and " + issue.device.str());
   }
+  diagnosis_.collected(issue);
   for (Request& request : issue.requests) all.requests.push_back(std::move(request));
   block_->work->add_outputs(issue.description.outputs);
   all.timeout = std::max(all.timeout, issue.timeout);

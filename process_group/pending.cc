@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "collectives/engine.h"
+#include "process_group/flight_recorder_dump.h"
 #include "process_group/session.h"
 
 namespace hccl_like {
@@ -39,7 +40,16 @@ void Pending::hold(Buffers& buffers) {
   for (auto& alias : buffers.take_aliases()) aliases_.push_back(std::move(alias));
 }
 
-void Pending::launch(bool waited_for) { communicator_->launch(operations_, waited_for); }
+void Pending::set_flight(FlightRecorder& recorder, FlightIds entries, int global_rank) {
+  recorder_ = &recorder;
+  flight_ = std::move(entries);
+  global_rank_ = global_rank;
+}
+
+void Pending::launch(bool waited_for) {
+  begun_.store(true, std::memory_order_relaxed);
+  communicator_->launch(operations_, waited_for);
+}
 
 void Pending::start(void* self) { static_cast<Pending*>(self)->launch(/*waited_for=*/false); }
 
@@ -107,8 +117,16 @@ bool Pending::over() {
 }
 
 void Pending::finish() {
-  std::lock_guard lock(finish_mutex_);
-  if (finished_) return;
+  {
+    std::lock_guard lock(finish_mutex_);
+    if (finished_) return;
+    settle();
+  }
+  // Looks at all calls that run, so not under the lock of one.
+  if (recorder_ && error_) dump_after(*error_, *recorder_, global_rank_);
+}
+
+void Pending::settle() {
   for (const auto& operation : operations_) {
     if (const Error* error = operation->error(); error && !error_) error_ = *error;
     source_ = operation->source();
@@ -124,6 +142,7 @@ void Pending::finish() {
   operations_.clear();
   end_.reset();
   communicator_.reset();
+  if (recorder_) recorder_->retire(flight_, *this, error_.has_value());
   finished_.store(true, std::memory_order_release);
 }
 

@@ -12,6 +12,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Event.h>
+#include <c10/util/SmallVector.h>
 
 #include "collectives/communicator.h"
 #include "core/deadline.h"
@@ -19,7 +20,11 @@
 
 namespace hccl_like {
 
+class FlightRecorder;
 class Session;
+
+// Entries of the flight recorder.
+using FlightIds = c10::SmallVector<uint64_t, 1>;
 
 // Shared by the Work that the user holds (and may drop at any time) and by the Backend, which keeps it until it is over.
 // Any thread.
@@ -47,6 +52,8 @@ class Pending {
   // kStream: copies back go on the stream, and `end` marks the point where they are done.
   const Copies& copies_back() const { return copies_back_; }
   void set_end(std::shared_ptr<c10::Event> end) { end_ = std::move(end); }
+  // Entries of `recorder`, which outlives this, that hear how the call ends.
+  void set_flight(FlightRecorder& recorder, FlightIds entries, int global_rank);
   // ---
 
   // Starts the operations. With `waited_for`, the caller is about to wait().
@@ -77,6 +84,8 @@ class Pending {
   void abort(const std::string& reason);
 
   Kind kind() const { return kind_; }
+  // Whether launch() was called.
+  bool begun() const { return begun_.load(std::memory_order_relaxed); }
   // Why the call failed or, if it is not over, why it will.
   std::optional<Error> failure() const;
   // Of all the user's tensors that the call uses; none once it is finished.
@@ -90,6 +99,7 @@ class Pending {
  private:
   std::vector<std::shared_ptr<Operation>> copy_operations() const;
   void spoil() const;
+  void settle();
 
   const Kind kind_;
   std::weak_ptr<Session> session_;
@@ -102,6 +112,11 @@ class Pending {
   std::vector<Alias> aliases_;
   Copies copies_back_;
   std::shared_ptr<c10::Event> end_;
+  std::atomic<bool> begun_{false};
+
+  FlightRecorder* recorder_ = nullptr;
+  FlightIds flight_;
+  int global_rank_ = 0;
 
   std::mutex joined_mutex_;
   std::condition_variable joined_changed_;

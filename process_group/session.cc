@@ -7,9 +7,11 @@
 
 namespace hccl_like {
 
-Session::Session(Devices& devices) : devices_(devices) {
+Session::Session(Devices& devices, FlightRecorder& recorder)
+    : devices_(devices), recorder_(recorder) {
   Config config = Config::from_environment();
   configure_log(config.debug, config.debug_file);
+  recorder_.configure(FlightRecorder::settings(config));
   runtime_ = std::make_unique<Runtime>(std::move(config));
   completer_ = std::make_unique<Completer>();
 }
@@ -21,10 +23,11 @@ Session::~Session() {
   (void)runtime_.release();
 }
 
-std::shared_ptr<Session> Session::join(std::weak_ptr<Session>& current, Devices& devices) {
+std::shared_ptr<Session> Session::join(std::weak_ptr<Session>& current, Devices& devices,
+                                       FlightRecorder& recorder) {
   auto session = current.lock();
   if (session && !session->forked()) return session;
-  session = std::make_shared<Session>(devices);
+  session = std::make_shared<Session>(devices, recorder);
   current = session;
   return session;
 }
@@ -37,6 +40,11 @@ void Session::add(Backend& backend) {
 void Session::remove(Backend& backend) {
   std::lock_guard lock(mutex_);
   backends_.erase(&backend);
+}
+
+void Session::each(c10::function_ref<void(Backend&)> see) {
+  std::lock_guard lock(mutex_);
+  for (Backend* backend : backends_) see(*backend);
 }
 
 void Session::close_all() {

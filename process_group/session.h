@@ -6,9 +6,12 @@
 #include <mutex>
 #include <set>
 
+#include <c10/util/FunctionRef.h>
+
 #include "collectives/runtime.h"
 #include "process_group/completer.h"
 #include "process_group/devices.h"
+#include "process_group/flight_recorder.h"
 
 namespace hccl_like {
 
@@ -18,29 +21,34 @@ class Backend;
 // left then. Any thread.
 class Session {
  public:
-  // `devices` outlives every session. Reads the settings from the environment.
-  explicit Session(Devices& devices);
+  // Both outlive every session. Reads the settings from the environment.
+  Session(Devices& devices, FlightRecorder& recorder);
   // Not with the GIL held: joins threads that may want it.
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
   // The session that `current` remembers if it lives, else a new one, which it remembers from then on.
-  static std::shared_ptr<Session> join(std::weak_ptr<Session>& current, Devices& devices);
+  static std::shared_ptr<Session> join(std::weak_ptr<Session>& current, Devices& devices,
+                                       FlightRecorder& recorder);
 
   Runtime& runtime() { return *runtime_; }
   Devices& devices() { return devices_; }
   Completer& completer() { return *completer_; }
+  FlightRecorder& recorder() { return recorder_; }
   // True in a child process made by fork(): its parent's connections are not its own, so nothing here may be used.
   bool forked() const { return getpid() != pid_; }
 
   void add(Backend& backend);
   void remove(Backend& backend);
+  // Calls `see` for each backend that is open; it must not make or close any.
+  void each(c10::function_ref<void(Backend&)> see);
   // For the end of the program: every backend leaves its group, without waiting long for the others.
   void close_all();
 
  private:
   Devices& devices_;
+  FlightRecorder& recorder_;
   const pid_t pid_ = getpid();
   std::unique_ptr<Runtime> runtime_;
   std::unique_ptr<Completer> completer_;  // stopped before the engine goes

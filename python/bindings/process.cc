@@ -10,17 +10,18 @@ Process& process() {
 std::shared_ptr<Session> join_session() {
   Process& all = process();
   std::lock_guard lock(all.mutex);
-  return Session::join(all.session, all.devices);
+  return Session::join(all.session, all.devices, all.recorder);
+}
+
+std::shared_ptr<Session> current_session() {
+  Process& all = process();
+  std::lock_guard lock(all.mutex);
+  auto session = all.session.lock();
+  return session && !session->forked() ? session : nullptr;
 }
 
 void close_all_groups() {
-  Process& all = process();
-  std::shared_ptr<Session> session;
-  {
-    std::lock_guard lock(all.mutex);
-    session = all.session.lock();
-  }
-  if (session && !session->forked()) session->close_all();
+  if (const auto session = current_session()) session->close_all();
 }
 
 }  // namespace hccl_like

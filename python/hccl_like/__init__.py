@@ -15,8 +15,16 @@ if TYPE_CHECKING:
     from hccl_like._C import Options, ProcessGroupHcclLike
 
 __all__ = [
-    "Options", "ProcessGroupHcclLike", "enable_symmetric_memory", "is_available", "plugins", "settings", "version"
-]  # fmt: skip
+    "Options",
+    "ProcessGroupHcclLike",
+    "dump_flight_recorder",
+    "enable_symmetric_memory",
+    "is_available",
+    "plugins",
+    "settings",
+    "version",
+    "write_flight_recorder",
+]
 
 _autoload_error: BaseException | None = None
 
@@ -92,6 +100,35 @@ def enable_symmetric_memory() -> None:
     from hccl_like import _extension, _plugins
 
     _plugins.register(_extension.load())
+
+
+def dump_flight_recorder(format: str = "pickle", *, stacks: bool = True, only_active: bool = False) -> dict:
+    """The last calls of this process, as torch's flight recorder tells them (``docs/diagnosis.md``).
+
+    ``format``: "pickle" for all there is, or "json" for what fits that. ``only_active``: calls that are not over.
+    """
+    import json
+    import pickle
+
+    from hccl_like import _extension
+
+    extension = _extension.load()
+    if format == "json":
+        dump = json.loads(extension._dump_fr_trace_json(onlyActive=only_active))
+        dump.setdefault("entries", [])
+        return dump
+    if format != "pickle":
+        raise ValueError(f"there is no format '{format}'; there are 'pickle' and 'json'")
+    return pickle.loads(extension._dump_fr_trace(includeStackTraces=stacks, onlyActive=only_active))
+
+
+def write_flight_recorder() -> str:
+    """Writes the flight recorder to the file where torch's analyser looks for that of this rank; returns its path."""
+    import torch.distributed as dist
+
+    from hccl_like import _extension
+
+    return _extension.load()._write_fr_trace(dist.get_rank() if dist.is_initialized() else 0)
 
 
 def __getattr__(name: str):
