@@ -15,8 +15,12 @@ void Engine::fail(Communicator& communicator, const Error& error, bool tell_peer
   for (Link* link : communicator.identity_.links) {
     if (link == nullptr) continue;
     link->cancel(communicator.id());
-    if (first && tell_peers && link->failure() == nullptr)
+    if (first && tell_peers && link->failure() == nullptr) {
       link->send_abort(communicator.id(), to_string(error));
+      // At once: with the last operation gone nobody may drive for a while, and the peer would wait on.
+      link->progress();
+      inbox_full_ = true;  // what that moved is looked at before anybody sleeps
+    }
   }
   for (size_t i = 0; i < active_.size();) {
     if (&active_[i]->operation().communicator() == &communicator)
