@@ -23,11 +23,22 @@ const Tensors& roots_list(const NestedTensors& lists, bool is_root, int size, co
   return lists.front();
 }
 
-void check_alike(const Tensors& tensors, const at::Tensor& model, const char* what) {
-  for (const at::Tensor& tensor : tensors) {
-    check_same_type(tensor, model);
-    check_elements(tensor, what, model.numel(), as_many_as(model));
+// gather and scatter, without a name yet: `own` is this rank's tensor, `list` the root's, empty elsewhere. The parts may
+// differ in size, and only the root and the rank in question know a part's.
+Issue rooted(Collective collective, const at::Tensor& own, const Tensors& list, int root,
+             Place place) {
+  const bool gathers = collective == Collective::kGather;
+  const auto device = gathers ? check_tensors({own}, list) : check_tensors(list, {own});
+  for (const at::Tensor& part : list) check_same_type(part, own);
+  if (!list.empty()) {
+    check_elements(list[static_cast<size_t>(place.rank)], "the root's own part of the list",
+                   own.numel(), as_many_as(own));
   }
+  Request request{
+      .collective = collective, .type = carrier_type({own}), .root = root, .uneven = true};
+  (gathers ? request.input : request.output) = {{own}, Arrangement::kOwn};
+  if (!list.empty()) (gathers ? request.output : request.input) = {list, Arrangement::kPerRank};
+  return {.device = device, .requests = {std::move(request)}};
 }
 
 // One tensor of each rank goes to all, into outputs[rank].
@@ -113,40 +124,24 @@ Issue all_gather_coalesced(const Tensors& outputs, const Tensors& inputs,
 
 Issue gather(const NestedTensors& outputs, const Tensors& inputs,
              const c10d::GatherOptions& options, Place place) {
-  const at::Tensor& input = only(inputs);
   const auto root = static_cast<int>(options.rootRank);
   const Tensors& list = roots_list(outputs, root == place.rank, place.size, "output tensors");
-  const auto device = check_tensors(inputs, list);
-  check_alike(list, input, "an output");
-  Request request{.collective = Collective::kGather,
-                  .type = carrier_type(inputs),
-                  .root = root,
-                  .input = {inputs, Arrangement::kOwn}};
-  if (root == place.rank) request.output = {list, Arrangement::kPerRank};
-  return {.description = {"hccl-like:gather", c10d::OpType::GATHER, inputs, list},
-          .device = device,
-          .requests = {std::move(request)},
-          .timeout = options.timeout,
-          .async = options.asyncOp};
+  Issue issue = rooted(Collective::kGather, only(inputs), list, root, place);
+  issue.description = {"hccl-like:gather", c10d::OpType::GATHER, inputs, list};
+  issue.timeout = options.timeout;
+  issue.async = options.asyncOp;
+  return issue;
 }
 
 Issue scatter(const Tensors& outputs, const NestedTensors& inputs,
               const c10d::ScatterOptions& options, Place place) {
-  const at::Tensor& output = only(outputs);
   const auto root = static_cast<int>(options.rootRank);
   const Tensors& list = roots_list(inputs, root == place.rank, place.size, "input tensors");
-  const auto device = check_tensors(list, outputs);
-  check_alike(list, output, "an input");
-  Request request{.collective = Collective::kScatter,
-                  .type = carrier_type(outputs),
-                  .root = root,
-                  .output = {outputs, Arrangement::kOwn}};
-  if (root == place.rank) request.input = {list, Arrangement::kPerRank};
-  return {.description = {"hccl-like:scatter", c10d::OpType::SCATTER, list, outputs},
-          .device = device,
-          .requests = {std::move(request)},
-          .timeout = options.timeout,
-          .async = options.asyncOp};
+  Issue issue = rooted(Collective::kScatter, only(outputs), list, root, place);
+  issue.description = {"hccl-like:scatter", c10d::OpType::SCATTER, list, outputs};
+  issue.timeout = options.timeout;
+  issue.async = options.asyncOp;
+  return issue;
 }
 
 }  // namespace hccl_like

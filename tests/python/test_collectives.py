@@ -151,6 +151,30 @@ def scatter(rank, size, device):
             check(output, values.plain(rank + 3, count, torch.int16), f"{count} from {root}")
 
 
+def gather_and_scatter_uneven(rank, size, device):
+    """Each part has its own size, some have none; only the root and the rank in question know it."""
+    for root in range(size):
+        parts = [values.plain(r, 3 * r, torch.float32).to(device) for r in range(size)]
+        gathered = [torch.full_like(part, -1) for part in parts] if rank == root else None
+        dist.gather(parts[rank], gathered, root)
+        for r, part in enumerate(gathered or []):
+            check(part, parts[r], f"part {r} at {root}")
+        output = torch.full_like(parts[rank], -1)
+        dist.scatter(output, parts if rank == root else None, root)
+        check(output, parts[rank], f"from {root}")
+
+
+def repeated_outputs(rank, size, device):
+    """One tensor may stand for several outputs, and outputs may be parts of one tensor, the input's too."""
+    one = torch.zeros(3, device=device)
+    dist.all_gather([one] * size, torch.full((3,), 4.0, device=device))
+    check(one, torch.full((3,), 4.0), "one output for all")
+    table = torch.full((size, 5), -1.0, device=device)
+    table[rank] = rank
+    dist.all_gather(list(table.unbind(0)), table[rank])
+    check(table, torch.arange(float(size)).repeat_interleave(5).view(size, 5), "rows of a table")
+
+
 def all_to_all(rank, size, device):
     # Rank r sends r + p + 1 elements to rank p, beginning with 10 r + p.
     inputs = [values.plain(10 * rank + p, rank + p + 1, torch.float32).to(device) for p in range(size)]
@@ -279,7 +303,8 @@ def barrier(rank, size, device):
 CASES = [
     all_reduce, all_reduce_async, broadcast, reduce, all_gather, all_gather_uneven, all_gather_into_tensor,
     all_gather_in_place, all_gather_from_a_wrong_part, reduce_scatter, reduce_scatter_uneven, reduce_scatter_tensor,
-    reduce_scatter_in_place, gather, scatter, all_to_all, all_to_all_single, all_to_all_single_splits, coalesced,
+    reduce_scatter_in_place, gather, scatter, gather_and_scatter_uneven,
+    repeated_outputs, all_to_all, all_to_all_single, all_to_all_single_splits, coalesced,
     messages, messages_from_any, exchange, batch, objects, barrier,
 ]  # fmt: skip
 

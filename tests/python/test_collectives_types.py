@@ -109,6 +109,34 @@ def every_type_travels(rank, size, device):
         assert values.equal(tensor, torch.full((5,), 2).to(torch.float32).to(dtype)), dtype
 
 
+def every_type_takes_every_way(rank, size, device):
+    def part(number, dtype):
+        return (torch.arange(3) + number).to(torch.float32).to(dtype)
+
+    for dtype in values.NARROW + values.COMPLEX + [torch.float8_e4m3fnuz, torch.bool, torch.bfloat16]:
+        mine = part(rank, dtype).to(device)
+        everybody = [part(r, dtype) for r in range(size)]
+        outputs = [torch.zeros_like(mine) for _ in range(size)]
+        dist.gather(mine, outputs if rank == 0 else None)
+        if rank == 0:
+            assert all(map(values.equal, outputs, everybody)), dtype
+        output = torch.zeros_like(mine)
+        dist.scatter(output, [one.to(device) for one in everybody] if rank == 0 else None)
+        assert values.equal(output, everybody[rank]), dtype
+        outputs = [torch.zeros_like(mine) for _ in range(size)]
+        dist.all_to_all(outputs, [mine] * size)
+        assert all(map(values.equal, outputs, everybody)), dtype
+        message = dist.isend(mine, (rank + 1) % size)
+        dist.recv(output, (rank - 1) % size)
+        message.wait()
+        assert values.equal(output, everybody[rank - 1]), dtype
+    for dtype in values.NARROW:
+        inputs = [values.plain(r, 2 * size, dtype) for r in range(size)]
+        output = torch.zeros(2, device=device).to(dtype)
+        dist.reduce_scatter_tensor(output, inputs[rank].to(device))
+        assert values.equal(output, values.total(inputs)[2 * rank : 2 * rank + 2]), dtype
+
+
 def complex_reaches_every_reduction(rank, size, device):
     inputs = [values.plain(r, 2 * size, torch.complex64) for r in range(size)]
     tensor = inputs[rank].to(device, copy=True)
@@ -197,7 +225,7 @@ def no_dimensions(rank, size, device):
 
 CASES = [
     sums_of_every_type, products_and_extremes, averages, bit_operations, sums_of_multiples, nan_spreads,
-    every_type_travels, complex_reaches_every_reduction, several_types_in_one_block, strided_views, strided_outputs,
+    every_type_travels, every_type_takes_every_way, complex_reaches_every_reduction, several_types_in_one_block, strided_views, strided_outputs,
     expanded_inputs, lazily_conjugated, no_dimensions,
 ]  # fmt: skip
 
