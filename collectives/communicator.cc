@@ -82,6 +82,7 @@ std::shared_ptr<Communicator> Communicator::create(Engine& engine, Identity iden
 Communicator::Communicator(Engine& engine, Identity identity)
     : engine_(engine), identity_(std::move(identity)), timeout_(identity_.timeout) {
   topology_ = topology_of(identity_.members, engine_.config());
+  forced_ = engine_.config().algo;
 }
 
 Communicator::~Communicator() { engine_.remove(identity_.id); }
@@ -99,6 +100,12 @@ void Communicator::check(const Call& call) const {
                                              " is not defined for " +
                                              std::string(hccl_like::name(call.type)) +
                                              "; convert the tensor to another type first");
+}
+
+void Communicator::force(ForcedAlgorithms algorithms) {
+  std::lock_guard lock(mutex_);
+  forced_ = std::move(algorithms);
+  choices_.clear();
 }
 
 std::shared_ptr<Operation> Communicator::prepare(Call call) {
@@ -244,7 +251,7 @@ const Choice& Communicator::choice(Collective collective, size_t bytes, size_t e
   const auto found = choices_.find(index);
   if (found != choices_.end()) return found->second;
   const Config& config = engine_.config();
-  const ChooseOptions options{.forced = config.algo.find(hccl_like::name(collective)),
+  const ChooseOptions options{.forced = forced_.find(hccl_like::name(collective)),
                               .lap_bytes = config.lap_bytes,
                               .lap_window = config.lap_window,
                               .uneven = uneven};

@@ -46,6 +46,9 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::chrono::milliseconds timeout() const { return timeout_.load(); }
   void set_timeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
 
+  // Algorithms for the calls prepared from now on, in place of those that the settings force. The same on all ranks.
+  void force(ForcedAlgorithms algorithms);
+
   // Takes a call in: checks it, gives it its number and plans it. Touches no buffer and no link, so it may run long
   // before launch() (in stream order, say). Throws an Exception on misuse, and if the communicator has failed.
   std::shared_ptr<Operation> prepare(Call call);
@@ -92,6 +95,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
 
   mutable std::mutex mutex_;  // guards what follows
   std::optional<Error> failure_;
+  ForcedAlgorithms forced_;
   uint32_t sequence_ = 0;
   uint32_t splits_ = 0;
   std::unordered_map<uint64_t, uint32_t> sent_, received_;  // (peer, channel) -> messages so far

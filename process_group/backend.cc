@@ -1,5 +1,7 @@
 #include "process_group/backend.h"
 
+#include <ATen/ATen.h>
+
 #include "collectives/runtime.h"
 #include "core/log.h"
 #include "process_group/errors.h"
@@ -20,6 +22,7 @@ c10::intrusive_ptr<Backend> Backend::create(const std::shared_ptr<Session>& sess
                                             const c10::intrusive_ptr<hccl_like::Options>& options) {
   const std::string& name = options->group_name;
   try {
+    ForcedAlgorithms::parse(options->algorithms);  // refused before the others are kept waiting
     C10dStore bootstrap(store);
     auto communicator =
         session->runtime().create(bootstrap, rank, size, name.empty() ? "0" : name,
@@ -41,6 +44,8 @@ Backend::Backend(const std::shared_ptr<Session>& session,
       issuer_(session, communicator, diagnosis_),
       store_prefix_("hccl-like/" + std::to_string(communicator->id()) + "/") {
   init();
+  if (!options_->algorithms.empty())
+    issuer_.communicators()->force(ForcedAlgorithms::parse(options_->algorithms));
   session->add(*this);
 }
 
@@ -181,6 +186,22 @@ void Backend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_al
 }
 
 // ---------------------------------------------------------------------------------------------------- management
+
+at::Tensor Backend::allocateTensor(long size, at::TensorOptions options) {
+  return at::empty({size}, options);
+}
+
+std::shared_ptr<c10::Allocator> Backend::getMemAllocator() {
+  throw_torch_error({ErrorCode::kUnsupported,
+                     "there is no allocator of its own, because tensors from torch's allocator are "
+                     "sent from where they are; use torch.empty(), or allocate_tensor()"},
+                    "hccl-like mem_allocator");
+}
+
+std::unordered_map<std::string, uint64_t> Backend::getMemoryStats() {
+  const auto held = issuer_.held();
+  return {{"running_calls", held.calls}, {"temporary_bytes", held.temporary_bytes}};
+}
 
 void Backend::setTimeout(std::chrono::milliseconds timeout) {
   options_->timeout = timeout;

@@ -87,6 +87,17 @@ class Backend final : public c10d::Backend {
                                           const int& rank, const int& size) override;
   uint64_t splits() const { return splits_; }
 
+  // Tensors of torch's allocator are sent from where they are and nothing needs to be registered, so that is what
+  // allocateTensor() gives; an allocator of our own does not exist, and getMemAllocator() says so.
+  bool supportsTensorAlloc(c10::DeviceIndex) override { return true; }
+  at::Tensor allocateTensor(long size, at::TensorOptions options) override;
+  std::shared_ptr<c10::Allocator> getMemAllocator() override;
+  // Between calls a group holds no memory of a device, so there is nothing that resume() would have to get back.
+  void suspend() override { issuer_.settle(); }
+  void resume() override {}
+  // What the calls of this group that are not over hold.
+  std::unordered_map<std::string, uint64_t> getMemoryStats() override;
+
   void setTimeout(std::chrono::milliseconds timeout) override;
   // The calls are numbered from the beginning, alike on all ranks, so there is nothing to agree on.
   void setSequenceNumberForGroup() override {}

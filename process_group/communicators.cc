@@ -32,6 +32,11 @@ void Communicators::set_timeout(std::chrono::milliseconds timeout) const {
   device_->set_timeout(timeout);
 }
 
+void Communicators::force(const ForcedAlgorithms& algorithms) const {
+  host_->force(algorithms);
+  device_->force(algorithms);
+}
+
 std::optional<Error> Communicators::failure() const {
   if (auto error = host_->failure()) return error;
   return device_->failure();

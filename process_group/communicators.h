@@ -25,6 +25,7 @@ class Communicators {
 
   void abort(const std::string& reason) const;
   void set_timeout(std::chrono::milliseconds timeout) const;
+  void force(const ForcedAlgorithms& algorithms) const;
   std::optional<Error> failure() const;
   // Calls on both.
   uint64_t sequence() const;

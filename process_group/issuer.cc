@@ -321,6 +321,28 @@ bool Issuer::drain(const std::list<std::shared_ptr<Pending>>& pending, Deadline 
   return true;
 }
 
+void Issuer::settle() {
+  std::list<std::shared_ptr<Pending>> pending;
+  {
+    std::lock_guard lock(mutex_);
+    pending = pending_;
+  }
+  drain(pending, Deadline::never());
+  for (const auto& one : pending) one->end();
+  reap();
+}
+
+Issuer::Held Issuer::held() const {
+  std::lock_guard lock(mutex_);
+  Held held;
+  for (const auto& pending : pending_) {
+    if (pending->over()) continue;
+    ++held.calls;
+    held.temporary_bytes += pending->temporary_bytes();
+  }
+  return held;
+}
+
 void Issuer::close(std::optional<std::chrono::milliseconds> patience) {
   std::list<std::shared_ptr<Pending>> pending;
   std::shared_ptr<Session> session;

@@ -48,6 +48,15 @@ class Issuer {
   std::shared_ptr<const Communicators> communicators() const;
   std::shared_ptr<Session> session() const;
 
+  // Waits until all calls are over, and lets go of what they held.
+  void settle();
+  // How many calls may not be over, and the bytes of the temporaries that they use.
+  struct Held {
+    uint64_t calls = 0;
+    uint64_t temporary_bytes = 0;
+  };
+  Held held() const;
+
   // How the last of a group goes. Waits until all calls are over, and lets go of the session; later calls are refused.
   // With a patience, calls that are not over by then are given up. Idempotent.
   void close(std::optional<std::chrono::milliseconds> patience);

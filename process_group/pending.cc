@@ -172,6 +172,14 @@ void Pending::let_go_of_tensors() {
   copies_back_.clear();
 }
 
+uint64_t Pending::temporary_bytes() const {
+  std::lock_guard lock(finish_mutex_);
+  uint64_t bytes = 0;
+  for (const at::Tensor& temporary : temporaries_) bytes += temporary.nbytes();
+  for (const auto& [tensor, temporary] : copies_back_) bytes += temporary.nbytes();
+  return bytes;
+}
+
 void Pending::abort(const std::string& reason) {
   std::shared_ptr<Communicator> communicator;
   {

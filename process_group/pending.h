@@ -86,6 +86,8 @@ class Pending {
   Kind kind() const { return kind_; }
   // Whether launch() was called.
   bool begun() const { return begun_.load(std::memory_order_relaxed); }
+  // Of the temporaries that the call uses.
+  uint64_t temporary_bytes() const;
   // Why the call failed or, if it is not over, why it will.
   std::optional<Error> failure() const;
   // Of all the user's tensors that the call uses; none once it is finished.

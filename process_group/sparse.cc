@@ -113,16 +113,17 @@ c10::intrusive_ptr<Work> sparse_all_reduce(Issuer& issuer, const Tensors& tensor
     const int64_t elements = headers[rank][0].item<int64_t>();
     auto shape = values.sizes().vec();
     shape[0] = elements;
-    // Zeros are indices, whatever becomes of the call.
-    all_indices.push_back(at::zeros({indices.size(0), elements}, indices.options()));
+    all_indices.push_back(at::empty({indices.size(0), elements}, indices.options()));
     all_values.push_back(at::empty(shape, values.options()));
   }
   gather(issuer, "hccl-like:sparse_all_reduce.indices", all_indices, indices, options, place);
   const auto work =
       gather(issuer, "hccl-like:sparse_all_reduce", all_values, values, options, place);
-  // In the order of the ranks everywhere, hence the same sums.
-  tensor.copy_(at::_sparse_coo_tensor_unsafe(at::cat(all_indices, 1), at::cat(all_values, 0),
-                                             tensor.sizes(), values.options().layout(at::kSparse))
+  // In the order of the ranks everywhere, hence the same sums. A step that fails in stream order leaves -1 behind, with
+  // which later users of the tensor would leave its memory.
+  tensor.copy_(at::_sparse_coo_tensor_unsafe(at::cat(all_indices, 1).clamp_min_(0),
+                                             at::cat(all_values, 0), tensor.sizes(),
+                                             values.options().layout(at::kSparse))
                    .coalesce());
   work->set_outputs(tensors);
   return work;

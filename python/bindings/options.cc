@@ -14,7 +14,8 @@ OptionsPtr copy(const Options& options) { return c10::make_intrusive<Options>(op
 
 std::string repr(const Options& options) {
   return "hccl_like.Options(timeout=" + std::to_string(options.timeout.count()) +
-         " ms, group_name='" + options.group_name + "', group_desc='" + options.group_desc + "')";
+         " ms, group_name='" + options.group_name + "', group_desc='" + options.group_desc +
+         "', algorithms='" + options.algorithms + "')";
 }
 
 }  // namespace
@@ -22,12 +23,18 @@ std::string repr(const Options& options) {
 void bind_options(py::module_& module) {
   py::class_<Options, OptionsPtr, c10d::Backend::Options>(
       module, "Options", "What a process group may be told when it is made (`pg_options=`).")
-      .def(py::init([](std::chrono::milliseconds timeout) {
-             return c10::make_intrusive<Options>(timeout);
+      .def(py::init([](std::chrono::milliseconds timeout, std::string algorithms) {
+             auto options = c10::make_intrusive<Options>(timeout);
+             options->algorithms = std::move(algorithms);
+             return options;
            }),
-           py::arg("timeout") = kBackendDefaultTimeout)
+           py::arg("timeout") = kBackendDefaultTimeout, py::kw_only(), py::arg("algorithms") = "")
       .def_readwrite("group_desc", &Options::group_desc)
       .def_readwrite("timeout", &Options::timeout, "How long a call may take, as a timedelta.")
+      .def_readwrite("algorithms", &Options::algorithms,
+                     "Algorithms for this group, as HCCL_LIKE_ALGO names them for all groups: "
+                     "'allreduce:ring;broadcast:chain'. The same on all ranks.")
+      .def_readwrite("use_pg_for_symm_mem_rendezvous", &Options::use_pg_for_symm_mem_rendezvous)
       .def("__copy__", &copy)
       .def(
           "__deepcopy__", [](const Options& options, const py::object&) { return copy(options); },

@@ -10,6 +10,7 @@ may run before the accelerator's own package gave ``privateuseone`` its name:
 
 from __future__ import annotations
 
+import copy
 import sys
 from collections.abc import Iterator
 
@@ -108,13 +109,13 @@ def create(options, group_options=None):
             "the backend hccl-like takes hccl_like.Options()"
         )
     return make_backend(
-        options.store, options.group_rank, options.group_size, group_options, options.timeout, options.group_id,
+        options.store, options.group_rank, options.group_size, copy.copy(group_options), options.timeout, options.group_id,
         options.global_ranks_in_group,
     )  # fmt: skip
 
 
 def make_backend(store, rank, size, group_options, timeout, name, global_ranks):
-    """The backend of one group; the options are filled in and kept."""
+    """The backend of one group; the options are filled in and kept, so they must not serve another group."""
     from hccl_like import _extension, _plugins
 
     extension = _extension.load()
