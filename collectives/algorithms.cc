@@ -70,6 +70,11 @@ constexpr Algorithm kAlgorithms[] = {
 
 }  // namespace
 
+bool cuts_payload(Collective collective) {
+  return collective == kAllReduce || collective == kReduce || collective == kBroadcast ||
+         collective == kSend || collective == kRecv;
+}
+
 std::string_view name(Collective collective) {
   static constexpr std::array<std::string_view, kCollectives> kNames = {
       "allreduce", "reduce_scatter", "allgather", "broadcast", "reduce", "gather",

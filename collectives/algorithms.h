@@ -44,6 +44,8 @@ inline constexpr int kCollectives = 11;
 
 // "allreduce", "reduce_scatter", ...
 std::string_view name(Collective collective);
+// Whether the payload is cut as the algorithm wants; else there is one chunk for each rank.
+bool cuts_payload(Collective collective);
 
 struct Algorithm {
   Collective collective;

@@ -8,6 +8,7 @@
 
 #include "collectives/fingerprint.h"
 #include "core/log.h"
+#include "core/patience.h"
 
 namespace hccl_like {
 namespace {
@@ -24,12 +25,6 @@ bool has_root(Collective collective) {
 bool reduces(Collective collective) {
   return collective == Collective::kAllReduce || collective == Collective::kReduce ||
          collective == Collective::kReduceScatter;
-}
-
-// These cut the payload as their algorithm wants; the others have one chunk for each rank.
-bool cuts_payload(Collective collective) {
-  return collective == Collective::kAllReduce || collective == Collective::kReduce ||
-         collective == Collective::kBroadcast || is_point_to_point(collective);
 }
 
 // How large the payload is, as far as all ranks know it: the basis of every common decision.
@@ -82,7 +77,7 @@ std::shared_ptr<Communicator> Communicator::create(Engine& engine, Identity iden
 Communicator::Communicator(Engine& engine, Identity identity)
     : engine_(engine), identity_(std::move(identity)), timeout_(identity_.timeout) {
   topology_ = topology_of(identity_.members, engine_.config());
-  forced_ = engine_.config().algo;
+  force(engine_.config().algo);
 }
 
 Communicator::~Communicator() { engine_.remove(identity_.id); }
@@ -106,6 +101,37 @@ void Communicator::force(ForcedAlgorithms algorithms) {
   std::lock_guard lock(mutex_);
   forced_ = std::move(algorithms);
   choices_.clear();
+  for (size_t i = 0; i < named_.size(); ++i)
+    named_[i] = !forced_.find(hccl_like::name(static_cast<Collective>(i))).empty();
+}
+
+// `detail`: what else must be equal on all ranks.
+uint64_t Communicator::fingerprint(const Call& call, uint64_t detail) {
+  const bool p2p = is_point_to_point(call.collective);
+  return Fingerprint{.collective = p2p ? Collective::kSend : call.collective,
+                     .type = call.type,
+                     .op = call.op,
+                     .reduces = reduces(call.collective),
+                     .root = has_root(call.collective) ? call.root : -1,
+                     .detail = p2p ? 0 : mix(detail, std::bit_cast<uint64_t>(call.factor))}
+      .encode();
+}
+
+bool Communicator::fits_board(const Call& call, bool uneven) const {
+  return identity_.board && !named_[static_cast<size_t>(call.collective)] &&
+         board_bytes(call, size(), uneven);
+}
+
+BoardCall Communicator::board_call(const Call& call, const Plan& plan, uint32_t number) const {
+  return {.board = identity_.board.get(),
+          .collective = call.collective,
+          .op = call.op,
+          .type = call.type,
+          .factor = call.factor,
+          .root = call.root,
+          .reduction = plan.reduction,
+          .fingerprint = plan.fingerprint,
+          .number = number};
 }
 
 std::shared_ptr<Operation> Communicator::prepare(Call call) {
@@ -118,37 +144,28 @@ std::shared_ptr<Operation> Communicator::prepare(Call call) {
   std::lock_guard lock(mutex_);
   Plan plan;
   const Choice* choice = nullptr;
+  bool uneven = false;
   if (p2p) {
     plan.channel = 0x80000000u | call.tag;
     plan.program = &program(*algorithms(call.collective).data(), call.root);
   } else {
     const Layout& chunks = call.collective == Collective::kAllGather ? call.output : call.input;
-    const bool uneven =
-        call.uneven || (!cuts_payload(call.collective) && !chunks_are_equal(chunks, size()));
+    uneven = call.uneven || (!cuts_payload(call.collective) && !chunks_are_equal(chunks, size()));
     choice = &this->choice(call.collective, bytes, element, uneven);
     plan.program = &program(*choice->algorithm, call.root);
     plan.laps = choice->laps;
     plan.window = std::min(plan.laps, std::max(1u, engine_.config().lap_window));
   }
   if (reduces(call.collective)) plan.reduction = reduction(call.type, call.op);
-  if (cuts_payload(call.collective)) {
-    const size_t chunks = plan.program->schedule.chunks();
-    call.input = std::move(call.input).recut(chunks);
-    call.output = std::move(call.output).recut(chunks);
-  }
-
-  Fingerprint fingerprint{.collective = p2p ? Collective::kSend : call.collective,
-                          .type = call.type,
-                          .op = call.op,
-                          .reduces = plan.reduction.valid(),
-                          .root = has_root(call.collective) ? call.root : -1};
   if (choice != nullptr) {
-    fingerprint.detail = mix(bytes, plan.laps);
-    const auto number = choice->algorithm - algorithms(call.collective).data();
-    fingerprint.detail = mix(fingerprint.detail, static_cast<uint64_t>(number));
-    fingerprint.detail = mix(fingerprint.detail, std::bit_cast<uint64_t>(call.factor));
+    const uint64_t number =
+        static_cast<uint64_t>(choice->algorithm - algorithms(call.collective).data());
+    plan.fingerprint = fingerprint(call, mix(mix(bytes, plan.laps), number));
+    plan.on_board = fits_board(call, uneven);
+    if (plan.on_board) plan.fingerprint = fingerprint(call, bytes);
+  } else {
+    plan.fingerprint = fingerprint(call, 0);
   }
-  plan.fingerprint = fingerprint.encode();
 
   uint32_t number = 0;
   if (!p2p)
@@ -164,7 +181,59 @@ void Communicator::launch(std::span<const std::shared_ptr<Operation>> operations
   engine_.launch(operations, waited_for);
 }
 
+// Without the engine, as far as the other ranks come soon; what takes longer is handed over to it.
+bool Communicator::run_on_board(Call& call) {
+  Board* board = identity_.board.get();
+  if (board == nullptr || !board->is_open() || failed_.load(std::memory_order_acquire))
+    return false;
+  const Layout& chunks = call.collective == Collective::kAllGather ? call.output : call.input;
+  const bool uneven =
+      call.uneven || (!cuts_payload(call.collective) && !chunks_are_equal(chunks, size()));
+  if (!fits_board(call, uneven)) return false;
+  check(call);
+  Plan plan;
+  plan.on_board = true;
+  if (reduces(call.collective)) plan.reduction = reduction(call.type, call.op);
+  plan.fingerprint = fingerprint(call, common_bytes(call, size()));
+  uint32_t number;
+  {
+    std::lock_guard lock(mutex_);
+    if (!board->writable(sequence_)) return false;
+    number = sequence_++;
+  }
+  BoardCall on_board = board_call(call, plan, number);
+  on_board.input = &call.input;
+  on_board.output = &call.output;
+  on_board.show();
+  if (others_are_there(on_board)) {
+    on_board.finish();
+    board->done(number);
+    return true;
+  }
+  const auto operation =
+      std::make_shared<Operation>(shared_from_this(), std::move(call), plan, number);
+  operation->shown_ = true;
+  engine_.launch({&operation, 1}, /*waited_for=*/true);
+  engine_.wait(*operation, Deadline::never());
+  if (const Error* error = operation->error()) throw Exception(*error);
+  return true;
+}
+
+// Waits a little for the lines that a call needs. False also if one of them is of another call.
+bool Communicator::others_are_there(const BoardCall& call) const {
+  Patience patience(engine_.config());
+  for (int rank = 0; rank < size(); ++rank) {
+    if (!call.needs(rank)) continue;
+    const Board::Line* line;
+    while ((line = call.board->line(rank, call.number)) == nullptr)
+      if (!patience.wait()) return false;
+    if (line->fingerprint != call.fingerprint) return false;
+  }
+  return true;
+}
+
 void Communicator::run(Call call) {
+  if (run_on_board(call)) return;
   const std::shared_ptr<Operation> operation = prepare(std::move(call));
   engine_.launch({&operation, 1}, /*waited_for=*/true);
   engine_.wait(*operation, Deadline::never());
@@ -217,6 +286,7 @@ std::shared_ptr<Communicator> Communicator::split(std::span<const int> ranks, st
     throw_misuse("split: rank " + std::to_string(rank()) + " of group " + identity_.name +
                  " is not in its own list; pass an empty list to stay out");
   child.id = mix(mix(identity_.id, number), static_cast<uint64_t>(ranks[0]));
+  child.board = Board::split(identity_.board, child.id, ranks, number);
   return create(engine_, std::move(child));
 }
 

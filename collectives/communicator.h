@@ -1,5 +1,6 @@
 #pragma once
 // A group of ranks and the calls it has made: gives every call its number, its algorithm and its links.
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <memory>
@@ -10,6 +11,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "collectives/board/board.h"
+#include "collectives/board/board_call.h"
 #include "collectives/choose.h"
 #include "collectives/engine.h"
 #include "collectives/operation.h"
@@ -30,6 +33,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
     std::vector<ProcessRecord> members;  // by rank
     std::vector<Link*> links;            // by rank, null for this process
     std::vector<std::string> routes;     // by rank: how each is reached and why; own: empty
+    std::shared_ptr<Board> board;        // null if the ranks share no memory
   };
   static std::shared_ptr<Communicator> create(Engine& engine, Identity identity);
   ~Communicator();
@@ -54,7 +58,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::shared_ptr<Operation> prepare(Call call);
   // Starts a prepared operation. With `waited_for`, the caller is about to wait() and nobody else need be woken.
   void launch(std::span<const std::shared_ptr<Operation>> operations, bool waited_for);
-  // prepare + launch + wait; throws the operation's error.
+  // prepare + launch + wait; throws the operation's error. A small call on a board is over, in the common case, without
+  // the engine, and without an allocation.
   void run(Call call);
 
   // Gives the communicator up: every running operation ends with an error of code kAborted, so does every later one, and
@@ -68,6 +73,10 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // (`ranks` empty).
   std::shared_ptr<Communicator> split(std::span<const int> ranks, std::string name);
 
+  // Where small calls run, if anywhere. The call's layouts are left to the caller.
+  const std::shared_ptr<Board>& board() const { return identity_.board; }
+  BoardCall board_call(const Call& call, const Plan& plan, uint32_t number) const;
+
   // How many collective calls were prepared so far.
   uint32_t sequence() const;
 
@@ -77,6 +86,10 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Communicator(Engine& engine, Identity identity);
 
   void check(const Call& call) const;
+  static uint64_t fingerprint(const Call& call, uint64_t detail);
+  bool fits_board(const Call& call, bool uneven) const;
+  bool run_on_board(Call& call);
+  bool others_are_there(const BoardCall& call) const;
   // With mutex_ held.
   const Choice& choice(Collective collective, size_t bytes, size_t element_bytes, bool uneven);
   const Program& program(const Algorithm& algorithm, int root);
@@ -90,6 +103,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Engine& engine_;
   Identity identity_;
   Topology topology_;
+  std::array<std::atomic<bool>, kCollectives> named_{};  // collectives in forced_
   std::atomic<std::chrono::milliseconds> timeout_;
   std::atomic<bool> failed_{false};
 

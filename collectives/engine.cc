@@ -4,18 +4,13 @@
 #include <functional>
 
 #include "collectives/communicator.h"
+#include "core/patience.h"
 
 namespace hccl_like {
 namespace {
 
 // How often a driver that finds nothing to do looks at what changes rarely: deadlines, new connections, liveness.
 constexpr uint32_t kIdleTicks = 64;
-
-inline void relax() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
 
 }  // namespace
 
@@ -173,9 +168,11 @@ void Engine::background() {
 template <class Stop>
 void Engine::drive(Stop stop, Deadline deadline, bool background) {
   uint32_t idle = 0;
+  Patience patience(config_);
   while (!stop()) {
     if (step()) {
       idle = 0;
+      patience.reset();
       continue;
     }
     if (background && wanted_ > 0) return;
@@ -186,12 +183,7 @@ void Engine::drive(Stop stop, Deadline deadline, bool background) {
       look_at_deadlines();
       if (deadline.expired()) return;
     }
-    if (idle <= config_.spins)
-      relax();
-    else if (idle <= config_.spins + config_.yields)
-      std::this_thread::yield();
-    else
-      sleep(deadline, background);
+    if (!patience.wait()) sleep(deadline, background);
   }
 }
 
@@ -203,7 +195,10 @@ bool Engine::step() {
   for (size_t i = 0; i < active_.size();) {
     Execution& execution = *active_[i];
     if (execution.advance()) moved = true;
-    if (execution.finished())
+    if (execution.mismatch()) {
+      on_mismatch(execution);
+      i = 0;  // the list has changed
+    } else if (execution.finished())
       finish(i, std::nullopt);
     else
       ++i;
@@ -273,6 +268,9 @@ void Engine::sleep(Deadline deadline, bool background) {
   size_t prepared = 0;
   const auto& links = mesh_.links();
   while (quiet && prepared < links.size()) quiet = links[prepared++]->prepare_sleep();
+  // A peer that changed its board before the links were prepared did not ring.
+  quiet =
+      quiet && std::ranges::none_of(active_, [](const auto& one) { return one->could_advance(); });
   if (quiet) {
     for (const auto& execution : active_) deadline = earliest(deadline, execution->deadline());
     poller_.sleep(deadline);

@@ -65,6 +65,14 @@ class Engine {
   void look_at_links(bool idle);
   void on_abort(Link& link, const AbortNotice& notice);
   void on_mismatch(int peer, Communicator& communicator, const Link::Mismatch& mismatch);
+  void on_mismatch(const Execution& execution);
+  // What a rank says that it calls.
+  struct Claim {
+    uint64_t fingerprint;
+    size_t bytes;
+  };
+  void disagree(Communicator& communicator, int peer, uint32_t sequence, const std::string& mine,
+                Claim expected, Claim received);
   void on_failure(Link& link);
   void look_at_deadlines();
   void sleep(Deadline deadline, bool background);

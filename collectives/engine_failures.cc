@@ -82,14 +82,29 @@ void Engine::on_mismatch(int peer, Communicator& communicator, const Link::Misma
         execution->operation().sequence() == mismatch.tag.sequence &&
         execution->channel() == mismatch.tag.channel)
       mine = execution->operation().describe();
+  disagree(communicator, peer, mismatch.tag.sequence, mine,
+           {mismatch.expected, mismatch.expected_bytes},
+           {mismatch.received, mismatch.received_bytes});
+}
+
+void Engine::on_mismatch(const Execution& execution) {
+  const BoardMismatch& mismatch = *execution.mismatch();
+  const Operation& operation = execution.operation();
+  disagree(operation.communicator(), mismatch.rank, operation.sequence(), operation.describe(),
+           {operation.plan_.fingerprint, operation.bytes_}, {mismatch.fingerprint, mismatch.bytes});
+}
+
+void Engine::disagree(Communicator& communicator, int peer, uint32_t sequence,
+                      const std::string& mine, Claim expected, Claim received) {
+  const auto claim = [](const Claim& one) {
+    return std::to_string(one.bytes) + " bytes of " + describe_fingerprint(one.fingerprint);
+  };
   fail(communicator,
        Error{ErrorCode::kMismatch,
-             "ranks disagree about call #" + std::to_string(mismatch.tag.sequence) + " of group " +
+             "ranks disagree about call #" + std::to_string(sequence) + " of group " +
                  communicator.name() + ": rank " + std::to_string(communicator.rank()) + " makes " +
-                 mine + " and expects " + std::to_string(mismatch.expected_bytes) + " bytes of " +
-                 describe_fingerprint(mismatch.expected) + "; rank " + std::to_string(peer) +
-                 " sent " + std::to_string(mismatch.received_bytes) + " bytes of " +
-                 describe_fingerprint(mismatch.received) +
+                 mine + " and expects " + claim(expected) + "; rank " + std::to_string(peer) +
+                 " sent " + claim(received) +
                  ". Every rank must make the same calls in the same order, with the same sizes",
              peer},
        /*tell_peers=*/true);

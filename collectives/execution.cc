@@ -22,8 +22,6 @@ void Execution::begin(std::shared_ptr<Operation> operation, ScratchPool& pool, S
   plan_ = &operation_->plan_;
   pool_ = &pool;
   self_ = &self;
-  const Program& program = *plan_->program;
-  const Schedule& schedule = program.schedule;
   Call& call = operation_->call_;
   element_bytes_ = size_of(call.type);
   input_ = std::move(call.input);
@@ -34,7 +32,27 @@ void Execution::begin(std::shared_ptr<Operation> operation, ScratchPool& pool, S
   deadline_ = Deadline::after(timeout);
   laps_started_ = laps_done_ = 0;
   unbound_ = call.collective == Collective::kRecv && call.root == kAnySource;
+  stage_.off();
+  const auto& board = operation_->communicator().board();
+  if (board && plan_->channel == 0) {
+    board_call_ = operation_->communicator().board_call(call, *plan_, operation_->sequence_);
+    board_call_.input = &input_;
+    board_call_.output = &output_;
+    stage_.begin(board_call_, plan_->on_board, operation_->shown_, operation_->bytes_);
+  }
+  scheduled_ = false;
+  if (!plan_->on_board) begin_schedule();
+}
 
+void Execution::begin_schedule() {
+  scheduled_ = true;
+  const Program& program = *plan_->program;
+  const Schedule& schedule = program.schedule;
+  const Call& call = operation_->call_;
+  if (cuts_payload(call.collective)) {
+    input_ = std::move(input_).recut(schedule.chunks());
+    output_ = std::move(output_).recut(schedule.chunks());
+  }
   scratch_offsets_.clear();
   scratch_stride_ = 0;
   for (Slot slot : schedule.scratch_like()) {
@@ -43,7 +61,7 @@ void Execution::begin(std::shared_ptr<Operation> operation, ScratchPool& pool, S
     scratch_offsets_.push_back(scratch_stride_);
     scratch_stride_ += round_up(bytes / plan_->laps + element_bytes_);
   }
-  if (scratch_stride_ > 0) scratch_ = pool.take(scratch_stride_ * plan_->window);
+  if (scratch_stride_ > 0) scratch_ = pool_->take(scratch_stride_ * plan_->window);
 
   if (call.op == ReduceOp::kPreMulSum && plan_->reduction.scale != nullptr) prescale();
 
@@ -75,7 +93,11 @@ void Execution::prescale() {
 
 bool Execution::advance() {
   if (unbound_ && !bind_any_source()) return false;
-  bool moved = false;
+  bool moved = stage_.advance();
+  if (stage_.finished()) laps_done_ = plan_->laps;
+  if (stage_.holds()) return moved;
+  // There is no board after all.
+  if (!scheduled_) begin_schedule();
   for (uint32_t i = 0; i < plan_->window; ++i) {
     Lap& lap = laps_[i];
     if (!lap.active) {
@@ -252,6 +274,7 @@ void Execution::hand_over(int peer, OneEnd& message) {
 }
 
 std::shared_ptr<Operation> Execution::end() {
+  stage_.end();
   for (std::byte** block : {&scratch_, &scaled_})
     if (*block != nullptr) pool_->give_back(std::exchange(*block, nullptr));
   input_ = output_ = Layout();
@@ -267,6 +290,7 @@ bool Execution::waits_for(int peer) const {
 std::vector<int> Execution::waiting_for() const {
   std::vector<int> peers;
   if (unbound_) return peers;
+  if (stage_.holds()) return stage_.waiting_for();
   for (uint32_t i = 0; i < plan_->window && i < laps_.size(); ++i) {
     const Lap& lap = laps_[i];
     if (!lap.active || lap.pending == 0) continue;
@@ -288,6 +312,7 @@ std::vector<int> Execution::waiting_for() const {
 std::string Execution::whereabouts() const {
   if (unbound_) return "waiting for a message from any rank";
   std::string text;
+  if (stage_.holds()) text = "on the board";
   for (uint32_t i = 0; i < plan_->window && text.empty(); ++i) {
     const Lap& lap = laps_[i];
     if (!lap.active) continue;

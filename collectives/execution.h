@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "collectives/board/board_stage.h"
 #include "collectives/operation.h"
 #include "collectives/plan.h"
 #include "collectives/scratch_pool.h"
@@ -20,6 +21,10 @@ class Execution {
   void begin(std::shared_ptr<Operation> operation, ScratchPool& scratch, SelfMessages& self);
   // Makes every step that can be made now; true if any was.
   bool advance();
+  // Whether advance() could make a step on the board: asked before a sleep.
+  bool could_advance() const { return stage_.could_advance(); }
+  // What another rank's line says, if it makes another call.
+  const std::optional<BoardMismatch>& mismatch() const { return stage_.mismatch(); }
   bool finished() const { return laps_done_ == plan_->laps; }
   // Ends it, finished or not: forgets the operation and gives the scratch memory back. The messages must have been
   // cancelled if it was not finished.
@@ -48,6 +53,7 @@ class Execution {
     size_t recvs_used = 0;
   };
 
+  void begin_schedule();
   void prescale();
   bool bind_any_source();
   void start_lap(Lap& lap);
@@ -68,10 +74,13 @@ class Execution {
   SelfMessages* self_ = nullptr;
   Deadline deadline_ = Deadline::never();
   Layout input_, output_;
+  BoardCall board_call_;
+  BoardStage stage_;
   size_t element_bytes_ = 1;
   std::vector<Lap> laps_;  // the first `window` are used
   uint32_t laps_started_ = 0;
   uint32_t laps_done_ = 0;
+  bool scheduled_ = false;        // the schedule is laid out over the buffers
   bool unbound_ = false;          // a receive from any source that nobody has answered yet
   std::byte* scratch_ = nullptr;  // `window` times the schedule's slots
   std::byte* scaled_ = nullptr;   // the scaled input of a premul-sum

@@ -67,6 +67,7 @@ class Operation {
   std::string describe() const;
 
  private:
+  friend class Communicator;
   friend class Engine;
   friend class Execution;
 
@@ -74,7 +75,8 @@ class Operation {
   Call call_;
   Plan plan_;
   uint32_t sequence_;
-  size_t bytes_;  // the payload, for describe(): the layouts are gone by then
+  bool shown_ = false;  // on the board, by the thread that called
+  size_t bytes_;        // the payload, for describe(): the layouts are gone by then
   int source_ = kAnySource;
   std::optional<Error> error_;
   std::chrono::steady_clock::time_point started_{};

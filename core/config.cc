@@ -39,6 +39,11 @@ void read(bool& member, std::string_view text) { member = parse_number(text, 1) 
 void read(std::chrono::milliseconds& member, std::string_view text) {
   member = std::chrono::milliseconds(parse_number(text, std::numeric_limits<int32_t>::max()));
 }
+void read(bool& member, std::string_view text) {
+  if (text != "0" && text != "1")
+    throw_misuse("'" + std::string(text) + "' is not a switch; write 0 or 1");
+  member = text == "1";
+}
 template <typename Value>
 requires requires { Value::parse(std::string_view()); }
 void read(Value& member, std::string_view text) { member = Value::parse(text); }
@@ -105,6 +110,11 @@ constexpr std::array kRows{
     Row{{"HCCL_LIKE_SHM_RING_BYTES", "256K",
          "Bytes of the shared-memory ring buffer per direction and peer."},
         access<&Config::shm_ring_bytes>()},
+    Row{{"HCCL_LIKE_BOARD", "1",
+         "1: small calls between ranks of one host go through memory that all of them see; 0: they "
+         "are messages "
+         "like all others."},
+        access<&Config::board>()},
     Row{{"HCCL_LIKE_TCP_BUFFER_BYTES", "0",
          "Bytes of a TCP socket's buffers; 0: the system decides."},
         access<&Config::tcp_buffer_bytes>()},

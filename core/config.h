@@ -39,7 +39,8 @@ struct Config {
       8 << 10;  // a message up to this size is sent before the receiver asks for it
 
   uint64_t shm_ring_bytes = 256 << 10;  // ring buffer per direction and peer
-  uint64_t tcp_buffer_bytes = 0;        // socket buffers; 0: the system decides
+  bool board = true;              // small calls of one host through memory that all its ranks see
+  uint64_t tcp_buffer_bytes = 0;  // socket buffers; 0: the system decides
 
   uint32_t spins = 50;    // polls in a row before a waiting thread yields its core
   uint32_t yields = 200;  // yields in a row before it sleeps

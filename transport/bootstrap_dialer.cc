@@ -70,7 +70,7 @@ bool Dialer::on_connected() {
   Fd socket = connector_->take();
   if (stages_[stage_] == "shm") {
     shm_ = std::make_unique<ShmHandshake>(std::move(socket), ShmHandshake::Side::kConnector,
-                                          local_.shm_ring_bytes, poller_);
+                                          local_.shm_ring_bytes, poller_, local_.commons.get());
     return step_shm();
   }
   const std::string via = leaves_via(socket.get(), local_.addresses);

@@ -7,6 +7,7 @@
 #include "transport/address.h"
 #include "transport/bootstrap_connector.h"
 #include "transport/bootstrap_greeting.h"
+#include "transport/commons.h"
 #include "transport/mesh.h"
 #include "transport/shm/handshake.h"
 #include "transport/tcp/tcp_wire.h"
@@ -21,6 +22,7 @@ struct LocalEnd {
   std::vector<InterfaceAddress> addresses;
   TcpOptions tcp;
   size_t shm_ring_bytes = 0;
+  std::shared_ptr<Commons> commons;  // null without shm
 };
 
 // A wire and how it came about.

@@ -99,4 +99,8 @@ void Link::end_sleep() { state_->wire->end_sleep(); }
 
 std::string_view Link::transport() const { return state_->wire->transport(); }
 
+const PeerCommons* Link::commons() const { return state_->wire->commons(); }
+
+void Link::nudge() { state_->wire->nudge(); }
+
 }  // namespace hccl_like

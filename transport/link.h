@@ -132,6 +132,10 @@ class Link {
   void end_sleep();
   std::string_view transport() const;
 
+  // As Wire's; any thread.
+  const PeerCommons* commons() const;
+  void nudge();
+
  private:
   struct State;
   std::unique_ptr<State> state_;

@@ -54,6 +54,16 @@ LinkOptions link_options(const Config& config) {
   return options;
 }
 
+// What it makes faster works without.
+std::shared_ptr<Commons> make_commons() {
+  try {
+    return std::make_shared<Commons>();
+  } catch (const Exception& exception) {
+    log_warn("small calls will be slower than they could be: " + exception.error().message);
+    return nullptr;
+  }
+}
+
 LocalEnd local_end(const Config& config) {
   LocalEnd local;
   local.identity = {random_hex(kIdDigits / 2), random_hex(kNonceDigits / 2)};
@@ -65,6 +75,7 @@ LocalEnd local_end(const Config& config) {
   }
   local.tcp.socket_buffer_bytes = config.tcp_buffer_bytes;
   local.shm_ring_bytes = config.shm_ring_bytes;
+  if (has(local.transports, "shm") && config.board) local.commons = make_commons();
   return local;
 }
 
@@ -78,9 +89,10 @@ struct Mesh::State {
   };
   // A peer that came in over the UNIX socket and whose shared memory is being set up.
   struct Upgrading {
-    Upgrading(std::string id, Fd socket, size_t ring_bytes, Poller& poller)
+    Upgrading(std::string id, Fd socket, const LocalEnd& local, Poller& poller)
         : peer_id(std::move(id)),
-          handshake(std::move(socket), ShmHandshake::Side::kAcceptor, ring_bytes, poller) {}
+          handshake(std::move(socket), ShmHandshake::Side::kAcceptor, local.shm_ring_bytes, poller,
+                    local.commons.get()) {}
     std::string peer_id;
     ShmHandshake handshake;
   };
@@ -151,8 +163,7 @@ struct Mesh::State {
 
 void Mesh::State::take_in(Accepted accepted) {
   if (accepted.same_host) {
-    upgrading.emplace_back(std::move(accepted.peer_id), std::move(accepted.socket),
-                           local.shm_ring_bytes, poller);
+    upgrading.emplace_back(std::move(accepted.peer_id), std::move(accepted.socket), local, poller);
     return;
   }
   const std::string via = leaves_via(accepted.socket.get(), local.addresses);
@@ -264,8 +275,13 @@ Mesh::~Mesh() {
 
 const ProcessRecord& Mesh::self() const { return state_->self; }
 
-Roster Mesh::exchange(Store& store, int rank, int size, Deadline deadline) const {
-  return exchange_records(store, state_->self, state_->attempt, rank, size, deadline);
+const std::shared_ptr<Commons>& Mesh::commons() const { return state_->local.commons; }
+
+Roster Mesh::exchange(Store& store, int rank, int size, Deadline deadline,
+                      std::optional<uint32_t> area) const {
+  ProcessRecord self = state_->self;
+  self.area = area;
+  return exchange_records(store, self, state_->attempt, rank, size, deadline);
 }
 
 void Mesh::poll() { state_->accept(); }

@@ -3,11 +3,13 @@
 // accept, and keeps one Link per peer process however many groups share it.
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/config.h"
 #include "core/deadline.h"
+#include "transport/commons.h"
 #include "transport/link.h"
 #include "transport/poller.h"
 #include "transport/store.h"
@@ -24,6 +26,7 @@ struct ProcessRecord {
   std::string unix_name;               // abstract UNIX socket, empty without shm
   std::vector<std::string> addresses;  // "10.0.0.5", "fd00::5", best first
   uint16_t port = 0;                   // 0 without tcp
+  std::optional<uint32_t> area;        // of its Commons, for this group
   std::string serialize() const;
   static ProcessRecord parse(std::string_view text);  // throws a sentence on anything malformed
 };
@@ -42,12 +45,16 @@ class Mesh {
   ~Mesh();
 
   const ProcessRecord& self() const;
+  // What this process shows to its peers on this host; null without shared memory. Any thread.
+  const std::shared_ptr<Commons>& commons() const;
 
   // Publishes self() and reads everybody else's. Blocks on the store, touches no link: may run beside the engine.
   // Safe against stale keys: a store that served an earlier generation of the same group (in-place restart,
   // re-initialisation) is told apart by a generation that the ranks count in the store, and by
   // TORCHELASTIC_RESTART_COUNT. On time-out it throws an Exception that names the ranks that never came.
-  Roster exchange(Store& store, int rank, int size, Deadline deadline) const;
+  // `area`: the part of this process's Commons that it keeps for the group, if any.
+  Roster exchange(Store& store, int rank, int size, Deadline deadline,
+                  std::optional<uint32_t> area = std::nullopt) const;
 
   // Connects to every member that has no healthy link yet, and returns the links by rank (null for this process itself).
   // Only one thread at a time, together with the links' own rule; calls `idle` (which may be empty) while it waits so

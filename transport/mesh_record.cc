@@ -45,7 +45,7 @@ std::string digits_at(const nlohmann::json& record, const char* field, size_t di
 }  // namespace
 
 std::string ProcessRecord::serialize() const {
-  return nlohmann::json{
+  nlohmann::json record{
       {"protocol", kProtocolVersion},
       {"id", id},
       {"nonce", nonce},
@@ -55,8 +55,9 @@ std::string ProcessRecord::serialize() const {
       {"unix", unix_name},
       {"addresses", addresses},
       {"port", port},
-  }
-      .dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+  };
+  if (area) record["area"] = *area;
+  return record.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
 }
 
 ProcessRecord ProcessRecord::parse(std::string_view text) {
@@ -76,6 +77,8 @@ ProcessRecord ProcessRecord::parse(std::string_view text) {
   record.pid = number_at(json, "pid", INT64_MAX);
   record.unix_name = text_at(json, "unix");
   record.port = static_cast<uint16_t>(number_at(json, "port", UINT16_MAX));
+  if (json.contains("area"))
+    record.area = static_cast<uint32_t>(number_at(json, "area", Commons::kAreas - 1));
   const auto addresses = json.find("addresses");
   if (addresses == json.end() || !addresses->is_array() || addresses->size() > kMostAddresses)
     refuse("addresses are missing");

@@ -8,6 +8,8 @@
 
 namespace hccl_like {
 
+class PeerCommons;
+
 struct ConstRegion {
   const std::byte* data = nullptr;
   size_t bytes = 0;
@@ -52,6 +54,12 @@ class Wire {
   // after false.
   virtual bool prepare_sleep(bool for_space) = 0;
   virtual void end_sleep() = 0;
+
+  // What the peer shows to this host's processes; null where it shows nothing. Any thread.
+  virtual const PeerCommons* commons() const { return nullptr; }
+  // Wakes the peer's driver if it sleeps. Called after something changed in this process's Commons and a full fence
+  // (core/fence.h) after that. Any thread.
+  virtual void nudge() {}
 
   // "shm", "tcp", ...
   virtual std::string_view transport() const = 0;

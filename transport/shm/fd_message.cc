@@ -40,7 +40,7 @@ void collect(msghdr& message, std::vector<Fd>& fds) {
 }  // namespace
 
 FdMessageResult send_with_fds(int socket, std::span<const std::byte> bytes,
-                              std::initializer_list<int> fds) {
+                              std::span<const int> fds) {
   ControlBuffer control{};
   iovec data{const_cast<std::byte*>(bytes.data()), bytes.size()};
   msghdr message{};
@@ -53,7 +53,7 @@ FdMessageResult send_with_fds(int socket, std::span<const std::byte> bytes,
     part->cmsg_level = SOL_SOCKET;
     part->cmsg_type = SCM_RIGHTS;
     part->cmsg_len = CMSG_LEN(fds.size() * sizeof(int));
-    std::memcpy(CMSG_DATA(part), fds.begin(), fds.size() * sizeof(int));
+    std::memcpy(CMSG_DATA(part), fds.data(), fds.size() * sizeof(int));
   }
   const ssize_t sent = ::sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
   if (sent < 0) return not_now_or_failed();

@@ -1,7 +1,6 @@
 #pragma once
 // A few bytes and descriptors over a UNIX stream socket.
 #include <cstddef>
-#include <initializer_list>
 #include <span>
 #include <vector>
 
@@ -15,7 +14,7 @@ enum class FdMessageResult { kDone, kNotNow, kFailed };  // kFailed: errno tells
 
 // All of the bytes or nothing. Never blocks, never raises SIGPIPE.
 FdMessageResult send_with_fds(int socket, std::span<const std::byte> bytes,
-                              std::initializer_list<int> fds);
+                              std::span<const int> fds);
 // All of `bytes` or nothing; `fds` gets whatever came along, closed on exec. A message that is cut
 // short, or brings too many descriptors, is kFailed with EPROTO.
 FdMessageResult receive_with_fds(int socket, std::span<std::byte> bytes, std::vector<Fd>& fds);

@@ -18,7 +18,7 @@ namespace hccl_like {
 namespace {
 
 struct Offer {
-  std::array<char, 8> magic{'h', 'c', 'c', 'l', 's', 'h', 'm', '1'};
+  std::array<char, 8> magic{'h', 'c', 'c', 'l', 's', 'h', 'm', '2'};
   uint64_t ring_bytes = 0;
 };
 struct Reply {
@@ -38,12 +38,14 @@ std::string receive_failure() {
 
 }  // namespace
 
-ShmHandshake::ShmHandshake(Fd socket, Side side, size_t ring_bytes, Poller& poller)
+ShmHandshake::ShmHandshake(Fd socket, Side side, size_t ring_bytes, Poller& poller,
+                           const Commons* commons)
     : socket_(std::move(socket)),
       side_(side),
       ring_bytes_(round_ring_bytes(ring_bytes)),
       poller_(poller),
-      state_(side == Side::kConnector ? State::kOffering : State::kWaiting) {
+      state_(side == Side::kConnector ? State::kOffering : State::kWaiting),
+      own_commons_(commons) {
   check_peer();
   if (state_ != State::kFailed) poller_.watch(socket_.get(), EPOLLIN, *this);
 }
@@ -90,11 +92,24 @@ void ShmHandshake::next() {
   }
 }
 
+FdMessageResult ShmHandshake::send(std::span<const std::byte> bytes, std::vector<int> fds) {
+  fds.push_back(poller_.doorbell());
+  if (own_commons_ != nullptr) fds.push_back(own_commons_->fd());
+  return send_with_fds(socket_.get(), bytes, fds);
+}
+
+// The peer's doorbell and, if it has one, its Commons; false if they are something else.
+bool ShmHandshake::take_fds(std::span<Fd> fds) {
+  if (fds.empty() || fds.size() > 2 || !is_doorbell(fds[0])) return false;
+  doorbell_ = std::move(fds[0]);
+  if (fds.size() == 2) commons_ = std::make_unique<PeerCommons>(std::move(fds[1]));
+  return true;
+}
+
 void ShmHandshake::offer() {
   if (!segment_) segment_ = ShmSegment::create(ring_bytes_);
   const Offer offer{.ring_bytes = ring_bytes_};
-  switch (send_with_fds(socket_.get(), std::as_bytes(std::span(&offer, 1)),
-                        {segment_->fd(), poller_.doorbell()})) {
+  switch (send(std::as_bytes(std::span(&offer, 1)), {segment_->fd()})) {
     case FdMessageResult::kDone:
       state_ = State::kWaiting;
       return;
@@ -116,9 +131,8 @@ void ShmHandshake::receive_offer() {
     case FdMessageResult::kDone:
       break;
   }
-  if (offer.magic != Offer{}.magic || fds.size() != 2 || !is_doorbell(fds[1]))
+  if (offer.magic != Offer{}.magic || fds.empty() || !take_fds(std::span(fds).subspan(1)))
     return fail("the peer offered shared memory in a way that this version does not know");
-  doorbell_ = std::move(fds[1]);
   try {
     segment_ = ShmSegment::open(std::move(fds[0]), offer.ring_bytes);
   } catch (const Exception& exception) {
@@ -130,7 +144,7 @@ void ShmHandshake::receive_offer() {
 
 void ShmHandshake::reply() {
   const Reply reply{.refusal = static_cast<uint64_t>(refusal_)};
-  switch (send_with_fds(socket_.get(), std::as_bytes(std::span(&reply, 1)), {poller_.doorbell()})) {
+  switch (send(std::as_bytes(std::span(&reply, 1)), {})) {
     case FdMessageResult::kNotNow:
       return;
     case FdMessageResult::kFailed:
@@ -139,7 +153,7 @@ void ShmHandshake::reply() {
       break;
   }
   if (refusal_ != 0) return fail(cause_);
-  finish(std::move(doorbell_));
+  finish();
 }
 
 void ShmHandshake::receive_reply() {
@@ -153,20 +167,21 @@ void ShmHandshake::receive_reply() {
     case FdMessageResult::kDone:
       break;
   }
-  if (reply.magic != Offer{}.magic || fds.size() != 1 || !is_doorbell(fds[0]))
+  if (reply.magic != Offer{}.magic || !take_fds(fds))
     return fail(
         "the peer answered an offer of shared memory in a way that this version does not "
         "know");
   if (reply.refusal != 0) return fail("the peer could not map the shared memory offered to it");
-  finish(std::move(fds[0]));
+  finish();
 }
 
-void ShmHandshake::finish(Fd doorbell) {
+void ShmHandshake::finish() {
   poller_.forget(socket_.get());
   wire_ = std::make_unique<ShmWire>(ShmEnd{.side = side_ == Side::kConnector ? 0 : 1,
                                            .socket = std::move(socket_),
                                            .segment = std::move(*segment_),
-                                           .doorbell = std::move(doorbell)},
+                                           .doorbell = std::move(doorbell_),
+                                           .commons = std::move(commons_)},
                                     poller_);
   segment_.reset();
   state_ = State::kDone;

@@ -3,18 +3,24 @@
 //
 //   connector                                   acceptor
 //   makes the memory
-//   offer: ring size + memory, doorbell   ->    checks and maps it
-//   the wire exists                       <-    reply: well or why not + doorbell
+//   offer: ring size +
+//   memory, doorbell, commons             ->    checks and maps it
+//   the wire exists                       <-    reply: well or why not + doorbell, commons
+//
+// Whoever has no Commons leaves it out.
 //
 // Both ends first make sure that the other process belongs to the same user. Who it is beyond that
 // (its nonce) is settled on the socket before a handshake begins.
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "core/fd.h"
+#include "transport/commons.h"
 #include "transport/poller.h"
+#include "transport/shm/fd_message.h"
 #include "transport/shm/segment.h"
 #include "transport/wire.h"
 
@@ -27,7 +33,9 @@ class ShmHandshake final : private Pollable {
 
   // The connector's ring_bytes, rounded, hold for both; the acceptor's are ignored. Both the
   // handshake and the wire are woken through `poller`, which must outlive them.
-  ShmHandshake(Fd socket, Side side, size_t ring_bytes, Poller& poller);
+  // So must `commons`, which may be null: what this process shows to its peers.
+  ShmHandshake(Fd socket, Side side, size_t ring_bytes, Poller& poller,
+               const Commons* commons = nullptr);
   ~ShmHandshake() override;
   ShmHandshake(const ShmHandshake&) = delete;
   ShmHandshake& operator=(const ShmHandshake&) = delete;
@@ -49,7 +57,9 @@ class ShmHandshake final : private Pollable {
   void receive_offer();
   void receive_reply();
   void reply();
-  void finish(Fd doorbell);
+  FdMessageResult send(std::span<const std::byte> bytes, std::vector<int> fds);
+  bool take_fds(std::span<Fd> fds);
+  void finish();
   void fail(std::string cause);
 
   Fd socket_;
@@ -58,7 +68,9 @@ class ShmHandshake final : private Pollable {
   Poller& poller_;
   State state_;
   std::optional<ShmSegment> segment_;
+  const Commons* const own_commons_;
   Fd doorbell_;  // of the peer
+  std::unique_ptr<PeerCommons> commons_;
   int refusal_ = 0;
   std::unique_ptr<Wire> wire_;
   std::string cause_;

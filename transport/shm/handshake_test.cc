@@ -23,12 +23,12 @@ class ShmHandshakeTest : public testing::Test {
   using Side = ShmHandshake::Side;
   ShmHandshakeTest() : sockets(make_socket_pair()) {}
 
-  void send(std::string_view text, std::initializer_list<int> fds) {
+  void send(std::string_view text, std::vector<int> fds) {
     ASSERT_EQ(send_with_fds(sockets[0].get(), std::as_bytes(std::span(text)), fds),
               FdMessageResult::kDone);
   }
   static std::string offer(uint64_t ring_bytes) {
-    std::string text = "hcclshm1";
+    std::string text = "hcclshm2";
     text.append(reinterpret_cast<const char*>(&ring_bytes), sizeof ring_bytes);
     return text;
   }
@@ -94,7 +94,8 @@ TEST_F(ShmHandshakeTest, RefusesStrangeOffers) {
   };
   EXPECT_EQ(after("hcclshm9" + right.substr(8), {fd, fd}), known);
   EXPECT_EQ(after(right, {fd}), known);
-  EXPECT_EQ(after(right, {fd, fd, fd}), known);
+  EXPECT_EQ(after(right, {fd, fd, fd}), "the peer shows memory of an unexpected kind");
+  EXPECT_EQ(after(right, {fd, fd, fd, fd}), known);
   EXPECT_EQ(after(right, {}), known);
   EXPECT_NE(after(right.substr(0, 9), {fd, fd}), "");
   const Fd blocking(::eventfd(0, EFD_CLOEXEC));

@@ -61,6 +61,9 @@ class RingWriter {
     return indices_.reader.must_wake();
   }
   size_t unpublished() const { return written_ - published_; }
+  // True if the reader sleeps, for news that are not in the ring. Any thread, after a full
+  // fence.
+  bool must_wake_reader() { return indices_.reader.must_wake_after_fence(); }
 
   // True if it may sleep until the reader has made room.
   bool prepare_sleep() {

@@ -1,40 +1,25 @@
 #include "transport/shm/segment.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <string>
 #include <utility>
 
 #include "core/error.h"
-
-#ifndef MFD_NOEXEC_SEAL
-#define MFD_NOEXEC_SEAL 0x0008U
-#endif
+#include "transport/shm/memory.h"
 
 namespace hccl_like {
 namespace {
 
 constexpr size_t kLargestRing = 1 << 30;
-constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 size_t page_bytes() { return static_cast<size_t>(::sysconf(_SC_PAGESIZE)); }
 size_t index_bytes() { return page_bytes(); }
 size_t file_bytes(size_t ring_bytes) { return index_bytes() + 2 * ring_bytes; }
-
-Fd make_memory() {
-  constexpr const char* kName = "hccl-like";
-  int fd = ::memfd_create(kName, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
-  // Kernels before 6.3 don't know MFD_NOEXEC_SEAL, some later ones insist on it.
-  if (fd < 0 && errno == EINVAL) fd = ::memfd_create(kName, MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  if (fd < 0) throw_system("cannot create shared memory (memfd)");
-  return Fd(fd);
-}
 
 void map_over(std::byte* address, size_t bytes, int fd, size_t offset) {
   if (::mmap(address, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_POPULATE, fd,
@@ -49,24 +34,19 @@ size_t round_ring_bytes(size_t bytes) {
 }
 
 ShmSegment ShmSegment::create(size_t ring_bytes) {
-  Fd memory = make_memory();
+  Fd memory = make_shared_memory();
   const size_t bytes = file_bytes(ring_bytes);
-  int result;
-  do {
-    result = ::fallocate(memory.get(), 0, 0, static_cast<off_t>(bytes));
-  } while (result != 0 && errno == EINTR);
-  if (result != 0)
+  if (!reserve(memory.get(), 0, bytes))
     throw_system("cannot reserve " + std::to_string(bytes) +
                  " bytes of shared memory for a connection on this host (fewer are needed with a "
                  "smaller HCCL_LIKE_SHM_RING_BYTES)");
-  if (::fcntl(memory.get(), F_ADD_SEALS, kSeals) != 0) throw_system("cannot seal shared memory");
+  seal_size(memory.get());
   return {std::move(memory), ring_bytes};
 }
 
 ShmSegment ShmSegment::open(Fd memory, size_t ring_bytes) {
   struct stat status;
-  const int seals = ::fcntl(memory.get(), F_GET_SEALS);
-  if (ring_bytes != round_ring_bytes(ring_bytes) || seals < 0 || (seals & kSeals) != kSeals ||
+  if (ring_bytes != round_ring_bytes(ring_bytes) || !has_sealed_size(memory.get()) ||
       ::fstat(memory.get(), &status) != 0 ||
       static_cast<size_t>(status.st_size) != file_bytes(ring_bytes) ||
       static_cast<size_t>(status.st_blocks) * 512 < file_bytes(ring_bytes))

@@ -15,6 +15,7 @@ ShmWire::ShmWire(ShmEnd end, Poller& poller)
     : poller_(poller),
       socket_(std::move(end.socket)),
       doorbell_(std::move(end.doorbell)),
+      commons_(std::move(end.commons)),
       segment_(std::move(end.segment)),
       writer_(segment_.writer(end.side)),
       reader_(segment_.reader(1 - end.side)) {
@@ -62,6 +63,10 @@ size_t ShmWire::write(std::span<const ConstRegion> pieces) {
 
 void ShmWire::publish_written() {
   if (writer_.publish()) Poller::ring(doorbell_.get());
+}
+
+void ShmWire::nudge() {
+  if (writer_.must_wake_reader()) Poller::ring(doorbell_.get());
 }
 
 void ShmWire::publish_read() {

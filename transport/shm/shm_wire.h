@@ -1,8 +1,10 @@
 #pragma once
 // A wire to a process on the same host, over shared memory.
+#include <memory>
 #include <optional>
 
 #include "core/fd.h"
+#include "transport/commons.h"
 #include "transport/poller.h"
 #include "transport/shm/segment.h"
 #include "transport/wire.h"
@@ -14,7 +16,8 @@ struct ShmEnd {
   int side;   // 0: connector, 1: acceptor
   Fd socket;  // stays open: its end tells that the peer is gone
   ShmSegment segment;
-  Fd doorbell;  // of the peer's poller
+  Fd doorbell;                           // of the peer's poller
+  std::unique_ptr<PeerCommons> commons;  // of the peer; null if it shows none
 };
 
 // Data never goes through the kernel. A sleeping peer is woken through its doorbell. The peer's
@@ -33,6 +36,8 @@ class ShmWire final : public Wire {
   bool flush() override { return true; }
   bool prepare_sleep(bool for_space) override;
   void end_sleep() override;
+  const PeerCommons* commons() const override { return commons_.get(); }
+  void nudge() override;
   std::string_view transport() const override { return "shm"; }
 
  private:
@@ -52,6 +57,7 @@ class ShmWire final : public Wire {
   Fd socket_;
   Fd process_;  // a pidfd, if the peer's process can be seen from here
   Fd doorbell_;
+  std::unique_ptr<PeerCommons> commons_;
   ShmSegment segment_;
   RingWriter writer_;
   mutable RingReader reader_;

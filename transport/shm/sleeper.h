@@ -3,20 +3,9 @@
 #include <atomic>
 #include <cstdint>
 
-namespace hccl_like {
+#include "core/fence.h"
 
-// GCC warns that ThreadSanitizer does not model fences. Nothing but the wake-up depends on this one:
-// data is ordered by the acquiring and releasing accesses to the indices.
-inline void full_fence() noexcept {
-#if defined(__SANITIZE_THREAD__) && !defined(__clang__)
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wtsan"
-#endif
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-#if defined(__SANITIZE_THREAD__) && !defined(__clang__)
-#pragma GCC diagnostic pop
-#endif
-}
+namespace hccl_like {
 
 // A word in shared memory: "I sleep, or am about to".
 //
@@ -37,6 +26,10 @@ class Sleeper {
   }
   bool must_wake() noexcept {
     full_fence();
+    return must_wake_after_fence();
+  }
+  // The same where the caller has made the fence.
+  bool must_wake_after_fence() noexcept {
     return armed_.load(std::memory_order_relaxed) != 0 &&
            armed_.exchange(0, std::memory_order_relaxed) != 0;
   }

@@ -1,0 +1,44 @@
+#pragma once
+// What lies in one rank's area of shared memory: the rank that owns it writes, all ranks of the group read.
+//
+// The calls of a group are numbered alike on all ranks; call k uses line k modulo kLines. A line may be written again
+// once every rank has done with what it held, which each tells by its own count.
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "transport/commons.h"
+
+namespace hccl_like {
+
+// Two cache lines: processors fetch them in pairs.
+inline constexpr size_t kBoardLine = 128;
+
+struct BoardArea {
+  static constexpr size_t kLines = 8;
+  static constexpr size_t kChildren = 256;
+  static constexpr size_t kInlineBytes = kBoardLine - 24;
+  static constexpr size_t kPayloadBytes = (Commons::kAreaBytes - 4096) / kLines;
+
+  struct Line {
+    alignas(kBoardLine) std::atomic<uint64_t> stamp{0};  // of the call; written last
+    uint64_t fingerprint = 0;                            // what the rank calls
+    uint64_t bytes = 0;  // of its payload, which is in the line if it fits
+    std::array<std::byte, kInlineBytes> payload{};
+  };
+
+  // All calls up to this stamp are done with, on this rank: nobody's lines of them are needed here.
+  alignas(kBoardLine) std::atomic<uint64_t> done{0};
+  // Whether this rank sees all others (board.cc), of a board that is not a part of another.
+  std::atomic<uint64_t> verdict{0};
+  std::array<Line, kLines> lines{};
+  // By number of the split: where this rank's area of the child is. 0: not there yet; 1: there is none; else area + 2.
+  std::array<std::atomic<uint64_t>, kChildren> children{};
+  alignas(4096) std::array<std::array<std::byte, kPayloadBytes>, kLines> payloads;
+};
+static_assert(sizeof(BoardArea::Line) == kBoardLine);
+static_assert(sizeof(BoardArea) == Commons::kAreaBytes);
+static_assert(std::atomic<uint64_t>::is_always_lock_free);
+
+}  // namespace hccl_like

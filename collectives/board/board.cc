@@ -1,0 +1,231 @@
+#include "collectives/board/board.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "core/fence.h"
+
+namespace hccl_like {
+namespace {
+
+// How a rank tells in BoardArea::verdict whether it sees all others.
+constexpr uint64_t kSeesAll = 1;
+constexpr uint64_t kMissesSome = 2;
+
+constexpr uint64_t kNone = 1;
+constexpr uint64_t kFirst = 2;
+
+// Never 0, so that no stamp equals cleared memory.
+uint64_t seal_of(uint64_t communicator) {
+  return (communicator ^ communicator >> 32) << 32 | uint64_t{1} << 63;
+}
+
+}  // namespace
+
+std::optional<uint32_t> Board::take_area(Commons& commons) {
+  const auto area = commons.take();
+  // The payloads behind the head are never read before they are written.
+  if (area) new (commons.data(*area)) BoardArea;
+  return area;
+}
+
+Board::Board(std::shared_ptr<Commons> commons, uint32_t area, uint64_t communicator, int rank,
+             size_t size)
+    : commons_(std::move(commons)),
+      area_(area),
+      own_(reinterpret_cast<BoardArea*>(commons_->data(area))),
+      seal_(seal_of(communicator)),
+      rank_(rank),
+      peers_(size) {
+  peers_[static_cast<size_t>(rank)].area = own_;
+}
+
+const BoardArea* Board::seen(const Link& link, uint32_t area) {
+  const PeerCommons* commons = link.commons();
+  return commons == nullptr ? nullptr : reinterpret_cast<const BoardArea*>(commons->data(area));
+}
+
+std::shared_ptr<Board> Board::make(std::shared_ptr<Commons> commons, uint64_t communicator,
+                                   int rank, std::span<Link* const> links,
+                                   std::span<const std::optional<uint32_t>> areas) {
+  const auto own = areas[static_cast<size_t>(rank)];
+  if (std::ranges::any_of(areas, [](const auto& area) { return !area; })) return nullptr;
+  std::shared_ptr<Board> board(
+      new Board(std::move(commons), *own, communicator, rank, links.size()));
+  for (size_t i = 0; i < links.size(); ++i) {
+    if (links[i] == nullptr) continue;
+    Peer& peer = board->peers_[i];
+    peer.link = links[i];
+    peer.area = seen(*links[i], *areas[i]);
+    if (peer.area == nullptr) board->sees_all_ = false;
+  }
+  if (!board->sees_all_) board->state_ = State::kClosed;
+  board->own().verdict.store(board->seal_ | (board->sees_all_ ? kSeesAll : kMissesSome),
+                             std::memory_order_release);
+  return board;
+}
+
+std::shared_ptr<Board> Board::split(const std::shared_ptr<Board>& parent, uint64_t communicator,
+                                    std::span<const int> ranks, uint32_t number) {
+  if (!parent || number >= BoardArea::kChildren) return nullptr;
+  const auto found = std::ranges::find(ranks, parent->rank_);
+  auto& entry = parent->own().children[number];
+  const auto area = take_area(*parent->commons_);
+  if (!area) {
+    // The others count on an answer.
+    entry.store(kNone, std::memory_order_release);
+    parent->wake();
+  }
+  std::shared_ptr<Board> board(new Board(parent->commons_, area.value_or(0), communicator,
+                                         static_cast<int>(found - ranks.begin()), ranks.size()));
+  for (size_t i = 0; i < ranks.size(); ++i)
+    board->peers_[i].link = parent->peers_[static_cast<size_t>(ranks[i])].link;
+  board->parent_ = parent;
+  board->parent_ranks_.assign(ranks.begin(), ranks.end());
+  board->number_ = number;
+  if (!area) {
+    board->state_ = State::kClosed;
+    board->sees_all_ = false;
+    return board;
+  }
+  entry.store(*area + kFirst, std::memory_order_release);
+  parent->wake();
+  return board;
+}
+
+// The area goes back when no rank can want to read it any more. Whoever has not begun the last call keeps it.
+Board::~Board() {
+  if (parent_ && !sees_all_) return;  // it never had an area
+  if (shown_ == UINT32_MAX) {
+    // Others may still be looking for the verdict.
+    if (parent_) commons_->give_back(area_);
+    return;
+  }
+  std::vector<const BoardArea*> areas;
+  for (const Peer& peer : peers_)
+    if (peer.link != nullptr) areas.push_back(peer.area);
+  const uint64_t seal = seal_;
+  const uint32_t last = shown_;
+  commons_->retire(area_, [areas, seal, last] {
+    return std::ranges::all_of(areas, [&](const BoardArea* area) {
+      const uint64_t done = area->done.load(std::memory_order_acquire);
+      if ((done & ~uint64_t{UINT32_MAX}) != seal)
+        return done != 0;  // that rank's area is another board's by now
+      return static_cast<int32_t>(static_cast<uint32_t>(done) - last) >= 0;
+    });
+  });
+}
+
+Board::State Board::open() {
+  const State state = state_.load(std::memory_order_acquire);
+  if (state != State::kOpening) return state;
+  const State now = parent_ ? look_at_parent() : look_at_peers();
+  if (now != State::kOpening) state_.store(now, std::memory_order_release);
+  return now;
+}
+
+Board::State Board::look_at_peers() {
+  for (int rank = 0; rank < size(); ++rank) {
+    const uint64_t verdict = area(rank).verdict.load(std::memory_order_acquire);
+    if (verdict == (seal_ | kMissesSome)) return State::kClosed;
+    if (verdict != (seal_ | kSeesAll)) return State::kOpening;
+  }
+  return State::kOpen;
+}
+
+Board::State Board::look_at_parent() {
+  const State parent = parent_->open();
+  if (parent != State::kOpen) return parent;
+  for (size_t i = 0; i < peers_.size(); ++i) {
+    if (peers_[i].area.load(std::memory_order_relaxed) != nullptr) continue;
+    const uint64_t entry =
+        parent_->area(parent_ranks_[i]).children[number_].load(std::memory_order_acquire);
+    if (entry == 0) return State::kOpening;
+    if (entry < kFirst || entry - kFirst >= Commons::kAreas) return State::kClosed;
+    peers_[i].area.store(seen(*peers_[i].link, static_cast<uint32_t>(entry - kFirst)),
+                         std::memory_order_relaxed);
+  }
+  return State::kOpen;
+}
+
+uint32_t Board::last_done(const BoardArea& area) const {
+  const uint64_t done = area.done.load(std::memory_order_acquire);
+  return (done & ~uint64_t{UINT32_MAX}) == seal_ ? static_cast<uint32_t>(done) : UINT32_MAX;
+}
+
+bool Board::writable(uint32_t call) {
+  const uint32_t block = call / kBlock;
+  const uint32_t open = open_block_.load(std::memory_order_acquire);
+  constexpr uint32_t kBlocks = UINT32_MAX / kBlock + 1;
+  if ((open - block) % kBlocks < kBlocks / 2) return true;
+  if (std::ranges::any_of(peers_, [&](const Peer& peer) { return !done_before(peer, block); }))
+    return false;
+  open_block_.store(block, std::memory_order_release);
+  return true;
+}
+
+// Whether a rank is done with what the lines of the block held: all calls up to the block before the last.
+bool Board::done_before(const Peer& peer, uint32_t block) const {
+  const uint32_t needed = (block - 1) * kBlock - 1;
+  return static_cast<int32_t>(last_done(*peer.area.load(std::memory_order_relaxed)) - needed) >= 0;
+}
+
+std::vector<int> Board::behind(uint32_t call) const {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < size(); ++rank)
+    if (!done_before(peers_[static_cast<size_t>(rank)], call / kBlock)) ranks.push_back(rank);
+  return ranks;
+}
+
+std::byte* Board::payload(uint32_t call, size_t bytes) {
+  const size_t at = call % BoardArea::kLines;
+  return bytes <= BoardArea::kInlineBytes ? own().lines[at].payload.data()
+                                          : own().payloads[at].data();
+}
+
+void Board::show(uint32_t call, uint64_t fingerprint, size_t bytes) {
+  Line& line = own().lines[call % BoardArea::kLines];
+  line.fingerprint = fingerprint;
+  line.bytes = bytes;
+  line.stamp.store(stamp(call), std::memory_order_release);
+  const uint32_t before = shown_.load(std::memory_order_relaxed);
+  if (static_cast<int32_t>(call - before) > 0) shown_.store(call, std::memory_order_relaxed);
+  wake();
+}
+
+void Board::wake() {
+  full_fence();
+  for (const Peer& peer : peers_)
+    if (peer.link != nullptr) peer.link->nudge();
+}
+
+const Board::Line* Board::line(int rank, uint32_t call) const {
+  const Line& line = area(rank).lines[call % BoardArea::kLines];
+  return line.stamp.load(std::memory_order_acquire) == stamp(call) ? &line : nullptr;
+}
+
+const std::byte* Board::payload(int rank, uint32_t call, size_t bytes) const {
+  const size_t at = call % BoardArea::kLines;
+  return bytes <= BoardArea::kInlineBytes ? area(rank).lines[at].payload.data()
+                                          : area(rank).payloads[at].data();
+}
+
+void Board::done(uint32_t call) {
+  bool block_done = false;
+  {
+    const std::lock_guard lock(done_mutex_);
+    done_after_ |= 1u << (call - done_ - 1);
+    while ((done_after_ & 1) != 0) {
+      done_after_ >>= 1;
+      ++done_;
+      block_done |= done_ % kBlock == kBlock - 1;
+    }
+    own().done.store(stamp(done_), std::memory_order_release);
+  }
+  // Only then may somebody wait for it.
+  if (block_done) wake();
+}
+
+}  // namespace hccl_like

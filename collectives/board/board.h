@@ -1,0 +1,116 @@
+#pragma once
+// The board of a communicator whose ranks share a host: every rank shows the others, in memory that it alone writes, which
+// call it makes and, if the call is small, its input. One cache line crosses between two ranks instead of a message.
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "collectives/board/area.h"
+#include "transport/commons.h"
+#include "transport/link.h"
+
+namespace hccl_like {
+
+// Any thread, except that one call's own line is one thread's at a time. Calls are named by their number in the
+// communicator, modulo 2^32. The links must outlive it.
+class Board {
+ public:
+  using Line = BoardArea::Line;
+
+  // An area for a new board, cleared; to be told to the other ranks. Nothing if there is none to be had.
+  static std::optional<uint32_t> take_area(Commons& commons);
+
+  // A board over areas that the ranks told each other; `areas` by rank, this rank's own included. Every rank makes one,
+  // though some may see peers that others don't: open() is the same for all in the end. Null if a rank has no area; then
+  // all ranks get null, and the caller keeps his area. `links` by rank, null for this one.
+  static std::shared_ptr<Board> make(std::shared_ptr<Commons> commons, uint64_t communicator,
+                                     int rank, std::span<Link* const> links,
+                                     std::span<const std::optional<uint32_t>> areas);
+  // The board of a part of this one's ranks, given in the order of the new communicator. `number`: the how many-th
+  // split; all ranks of this board agree on it. Null where no rank gets one.
+  static std::shared_ptr<Board> split(const std::shared_ptr<Board>& parent, uint64_t communicator,
+                                      std::span<const int> ranks, uint32_t number);
+  ~Board();
+  Board(const Board&) = delete;
+  Board& operator=(const Board&) = delete;
+
+  enum class State {
+    kOpening,  // not known yet: a rank has not come that far
+    kOpen,     // every rank sees every other
+    kClosed,   // some do not, so all do without
+  };
+  // Looks again while it is opening.
+  State open();
+  bool is_open() const { return state_.load(std::memory_order_acquire) == State::kOpen; }
+
+  int rank() const { return rank_; }
+  int size() const { return static_cast<int>(peers_.size()); }
+
+  // Whether this rank's line of the call may be written: all ranks are done with what it held before.
+  bool writable(uint32_t call);
+  // The ranks for which it has to wait if not.
+  std::vector<int> behind(uint32_t call) const;
+  // Where this rank's payload of `bytes` goes, at most BoardArea::kPayloadBytes.
+  std::byte* payload(uint32_t call, size_t bytes);
+  // Shows the call, and wakes ranks that sleep.
+  void show(uint32_t call, uint64_t fingerprint, size_t bytes);
+
+  // What a rank shows of the call, null if it has not come that far. Valid until done(call).
+  const Line* line(int rank, uint32_t call) const;
+  // The payload of a line that is there. The size is the reader's own idea of it.
+  const std::byte* payload(int rank, uint32_t call, size_t bytes) const;
+  // This rank needs no line of the call any more. Once for each call, in any order.
+  void done(uint32_t call);
+
+ private:
+  // Half of the lines are in use while the other half waits to be done with: one look at the peers opens half of them.
+  static constexpr uint32_t kBlock = BoardArea::kLines / 2;
+
+  struct Peer {
+    Link* link = nullptr;                         // null: this rank itself
+    std::atomic<const BoardArea*> area{nullptr};  // null until it is known
+  };
+
+  Board(std::shared_ptr<Commons> commons, uint32_t area, uint64_t communicator, int rank,
+        size_t size);
+  BoardArea& own() const { return *own_; }
+  const BoardArea& area(int rank) const {
+    return *peers_[static_cast<size_t>(rank)].area.load(std::memory_order_relaxed);
+  }
+  static const BoardArea* seen(const Link& link, uint32_t area);
+  uint64_t stamp(uint32_t call) const { return seal_ | call; }
+  // The last call that a rank is done with, -1 if none.
+  uint32_t last_done(const BoardArea& area) const;
+  bool done_before(const Peer& peer, uint32_t block) const;
+  State look_at_peers();
+  State look_at_parent();
+  void wake();
+
+  const std::shared_ptr<Commons> commons_;
+  const uint32_t area_;
+  BoardArea* const own_;
+  const uint64_t
+      seal_;  // high half of every stamp: tells this communicator's from what lay here before
+  const int rank_;
+  std::vector<Peer> peers_;
+  std::atomic<State> state_{State::kOpening};
+  bool sees_all_ = true;
+
+  // Of a part: where the others' areas are told.
+  std::shared_ptr<Board> parent_;
+  std::vector<int> parent_ranks_;
+  uint32_t number_ = 0;
+
+  std::atomic<uint32_t> open_block_{1};  // the last block that may be written
+  std::mutex done_mutex_;
+  uint32_t done_ = UINT32_MAX;               // all calls up to this one
+  uint32_t done_after_ = 0;                  // bit i: call done_ + 1 + i
+  std::atomic<uint32_t> shown_{UINT32_MAX};  // the last call that this rank has shown, roughly
+};
+
+}  // namespace hccl_like

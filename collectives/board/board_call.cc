@@ -1,0 +1,149 @@
+#include "collectives/board/board_call.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+namespace hccl_like {
+namespace {
+
+// Every rank reads every other's line: with more ranks than this, fewer messages cost less.
+constexpr int kMostRanks = 64;
+
+void copy_in(std::byte* to, const Layout& from, size_t chunks) {
+  for (size_t chunk = 0; chunk < chunks; ++chunk) {
+    from.visit(chunk, 0, from.bytes(chunk), [&](Region region) {
+      std::memcpy(to, region.data, region.bytes);
+      to += region.bytes;
+    });
+  }
+}
+
+}  // namespace
+
+std::optional<size_t> board_bytes(const Call& call, int ranks, bool uneven) {
+  if (uneven || ranks > kMostRanks || call.collective == Collective::kSend ||
+      call.collective == Collective::kRecv)
+    return std::nullopt;
+  size_t bytes = 0;
+  switch (call.collective) {
+    case Collective::kScatter:
+      bytes = call.output.total_bytes() * static_cast<size_t>(ranks);
+      break;
+    case Collective::kAllGather:
+    case Collective::kGather:
+      bytes = call.input.total_bytes();
+      break;
+    default:
+      bytes = std::max(call.input.total_bytes(), call.output.total_bytes());
+  }
+  if (bytes > BoardArea::kPayloadBytes) return std::nullopt;
+  return bytes;
+}
+
+bool BoardCall::needs(int rank) const {
+  if (rank == board->rank()) return false;
+  switch (collective) {
+    case Collective::kBroadcast:
+    case Collective::kScatter:
+      return rank == root;
+    case Collective::kReduce:
+    case Collective::kGather:
+      return board->rank() == root;
+    default:
+      return true;
+  }
+}
+
+void BoardCall::show_fingerprint(size_t bytes) const { board->show(number, fingerprint, bytes); }
+
+void BoardCall::show() const {
+  const size_t bytes = input->total_bytes();
+  std::byte* to = board->payload(number, bytes);
+  // The chunks of a single() layout are all empty but one, and visited alike.
+  const bool whole = collective == Collective::kAllReduce || collective == Collective::kReduce ||
+                     collective == Collective::kBroadcast;
+  const bool shown = (collective != Collective::kBroadcast && collective != Collective::kScatter) ||
+                     board->rank() == root;
+  if (shown && bytes > 0) copy_in(to, *input, whole ? 1 : static_cast<size_t>(board->size()));
+  if (op == ReduceOp::kPreMulSum && reduction.scale != nullptr)
+    reduction.scale(to, to, bytes / size_of(type), factor);
+  board->show(number, fingerprint, bytes);
+}
+
+void BoardCall::finish() const {
+  const auto ranks = static_cast<size_t>(board->size());
+  const auto own = static_cast<size_t>(board->rank());
+  // Where the part of `rank`'s payload begins that goes to `chunk` of the output.
+  const auto copy_out = [&](size_t chunk, size_t rank, size_t shown, size_t at) {
+    const std::byte* from = board->payload(static_cast<int>(rank), number, shown) + at;
+    output->visit(chunk, 0, output->bytes(chunk), [&](Region region) {
+      std::memcpy(region.data, from, region.bytes);
+      from += region.bytes;
+    });
+  };
+  const auto combine = [&](size_t chunk, size_t shown, size_t at) {
+    std::array<const std::byte*, kMostRanks> sources;
+    for (size_t rank = 0; rank < ranks; ++rank)
+      sources[rank] = board->payload(static_cast<int>(rank), number, shown) + at;
+    output->visit(chunk, 0, output->bytes(chunk), [&](Region region) {
+      const size_t elements = region.bytes / size_of(type);
+      reduction.combine_many(region.data, std::span(sources).first(ranks), elements);
+      if (op == ReduceOp::kAvg && reduction.scale != nullptr) {
+        const auto count = static_cast<double>(ranks);
+        reduction.scale(region.data, region.data, elements, is_integer(type) ? count : 1.0 / count);
+      }
+      for (size_t rank = 0; rank < ranks; ++rank) sources[rank] += region.bytes;
+    });
+  };
+  switch (collective) {
+    case Collective::kAllReduce:
+      return combine(0, output->total_bytes(), 0);
+    case Collective::kReduce:
+      if (board->rank() == root) combine(0, output->total_bytes(), 0);
+      return;
+    case Collective::kReduceScatter:
+      return combine(own, output->bytes(own) * ranks, own * output->bytes(own));
+    case Collective::kBroadcast:
+      return copy_out(0, static_cast<size_t>(root), output->total_bytes(), 0);
+    case Collective::kAllGather:
+      for (size_t rank = 0; rank < ranks; ++rank) copy_out(rank, rank, output->bytes(rank), 0);
+      return;
+    case Collective::kGather:
+      if (board->rank() != root) return;
+      for (size_t rank = 0; rank < ranks; ++rank) copy_out(rank, rank, output->bytes(rank), 0);
+      return;
+    case Collective::kScatter:
+      return copy_out(own, static_cast<size_t>(root), output->bytes(own) * ranks,
+                      own * output->bytes(own));
+    case Collective::kAllToAll:
+      for (size_t rank = 0; rank < ranks; ++rank)
+        copy_out(rank, rank, output->total_bytes(), own * output->bytes(rank));
+      return;
+    case Collective::kBarrier:
+    case Collective::kSend:
+    case Collective::kRecv:
+      return;
+  }
+}
+
+void BoardWatch::begin(const BoardCall& call, bool everybody) {
+  missing_.clear();
+  mismatch_.reset();
+  for (int rank = 0; rank < call.board->size(); ++rank)
+    if (everybody ? rank != call.board->rank() : call.needs(rank)) missing_.push_back(rank);
+}
+
+bool BoardWatch::look(const BoardCall& call) {
+  const size_t before = missing_.size();
+  std::erase_if(missing_, [&](int rank) {
+    const Board::Line* line = call.board->line(rank, call.number);
+    if (line == nullptr) return false;
+    if (line->fingerprint == call.fingerprint) return true;
+    if (!mismatch_) mismatch_ = {rank, line->fingerprint, line->bytes};
+    return false;
+  });
+  return missing_.size() != before || mismatch_;
+}
+
+}  // namespace hccl_like

@@ -1,0 +1,66 @@
+#pragma once
+// How a small call runs on a board: each rank shows what others need of its input, then takes from theirs what it needs.
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "collectives/board/board.h"
+#include "collectives/operation.h"
+#include "device/reduce/reduce.h"
+
+namespace hccl_like {
+
+// The bytes that a rank would show of a call, at most; nothing if the call is not one for a board: too large, or not
+// equally large on all ranks. All ranks of a call get the same answer.
+std::optional<size_t> board_bytes(const Call& call, int ranks, bool uneven);
+
+// What one rank does in one call. The layouts and the board are borrowed.
+struct BoardCall {
+  Board* board = nullptr;
+  const Layout* input = nullptr;
+  const Layout* output = nullptr;
+  Collective collective = Collective::kBarrier;
+  ReduceOp op = ReduceOp::kSum;
+  DataType type = DataType::kUInt8;
+  double factor = 1.0;
+  int root = 0;
+  Reduction reduction{};
+  uint64_t fingerprint = 0;
+  uint32_t number = 0;
+
+  // Shows the call and this rank's input. The line must be writable. The input is free afterwards.
+  void show() const;
+  // Only that the call is made: its data goes another way.
+  void show_fingerprint(size_t bytes) const;
+
+  // Whether this rank must see `rank`'s line before it can finish.
+  bool needs(int rank) const;
+  // Writes the output. All needed lines must be there.
+  void finish() const;
+};
+
+// What a rank shows that does not fit to this rank's call.
+struct BoardMismatch {
+  int rank = 0;
+  uint64_t fingerprint = 0;
+  size_t bytes = 0;
+};
+
+// Follows the lines of one call until all that matter were seen.
+class BoardWatch {
+ public:
+  // All ranks, or those that the call needs.
+  void begin(const BoardCall& call, bool everybody);
+  // True if a line was seen that was not there before.
+  bool look(const BoardCall& call);
+  bool complete() const { return missing_.empty(); }
+  const std::vector<int>& missing() const { return missing_; }
+  const std::optional<BoardMismatch>& mismatch() const { return mismatch_; }
+
+ private:
+  std::vector<int> missing_;
+  std::optional<BoardMismatch> mismatch_;
+};
+
+}  // namespace hccl_like

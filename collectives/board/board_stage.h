@@ -1,0 +1,50 @@
+#pragma once
+// What an operation does on its communicator's board: small ones run there, all others are compared there.
+#include <string>
+#include <vector>
+
+#include "collectives/board/board_call.h"
+
+namespace hccl_like {
+
+// Used by the driver only, and reused.
+class BoardStage {
+ public:
+  // Nothing is done here.
+  void off() { phase_ = Phase::kOff; }
+  // `carries`: the call's data goes over the board; else its messages do that, and the call is only shown and compared
+  // with the others'. `shown`: that is done. `call` is borrowed until end().
+  void begin(const BoardCall& call, bool carries, bool shown, size_t bytes);
+  // Lets go of the lines.
+  void end();
+
+  // Makes the steps that can be made now; true if any was.
+  bool advance();
+  // Whether the messages have to wait: the call is not shown yet, or is not theirs to make.
+  bool holds() const { return phase_ != Phase::kOff && phase_ != Phase::kWatching; }
+  bool finished() const { return phase_ == Phase::kFinished; }
+  // Whether advance() could make a step: asked before a sleep.
+  bool could_advance() const;
+
+  const std::optional<BoardMismatch>& mismatch() const { return watch_.mismatch(); }
+  // While it holds.
+  std::vector<int> waiting_for() const;
+
+ private:
+  enum class Phase {
+    kOff,
+    kOpening,   // not known yet whether there is a board
+    kWindow,    // the line still holds an earlier call that some rank has not done with
+    kReading,   // waits for the lines that are needed
+    kFinished,  // the output is there
+    kWatching,  // the messages go on; the lines are compared when they come
+  };
+
+  const BoardCall* call_ = nullptr;
+  bool carries_ = false;
+  size_t bytes_ = 0;
+  Phase phase_ = Phase::kOff;
+  BoardWatch watch_;
+};
+
+}  // namespace hccl_like

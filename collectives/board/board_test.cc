@@ -1,0 +1,292 @@
+// What a board adds to a communicator: small calls of every kind, calls that run ahead, parts, mistakes, endings.
+#include "collectives/board/board.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <vector>
+
+#include "collectives/testing.h"
+
+namespace hccl_like {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::on_ranks;
+using testing::Rank;
+using testing::region;
+
+using Ints = std::vector<int64_t>;
+constexpr size_t kInt = sizeof(int64_t);
+
+Layout whole(Ints& data) { return Layout::even(region(data), 1, kInt); }
+Layout chunks(Ints& data, int ranks) {
+  return Layout::even(region(data), static_cast<size_t>(ranks), kInt);
+}
+Layout own(Ints& data, int rank) {
+  const Region all = region(data);
+  return Layout::single({&all, 1}, static_cast<size_t>(rank), kInt);
+}
+
+Call all_reduce(Ints& data) {
+  return {.collective = Collective::kAllReduce,
+          .type = DataType::kInt64,
+          .input = whole(data),
+          .output = whole(data)};
+}
+
+Call broadcast(Ints& data, int root) {
+  return {.collective = Collective::kBroadcast,
+          .type = DataType::kInt64,
+          .root = root,
+          .input = whole(data),
+          .output = whole(data)};
+}
+
+// The board opens with the first call.
+void open(Rank me) {
+  me.communicator.run({.collective = Collective::kBarrier});
+  ASSERT_TRUE(me.communicator.board()->is_open());
+}
+
+int64_t value(int from, int to, size_t i) {
+  return from * 1000 + to * 100 + static_cast<int64_t>(i);
+}
+
+class BoardOfRanks : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(, BoardOfRanks, ::testing::Values(2, 3, 4),
+                         ::testing::PrintToStringParamName());
+
+// Around what fits into a line, and around what fits onto the board.
+const std::vector<size_t> kCounts{0, 1, 12, 13, 14, 50, 190, 191, 192, 193, 200};
+
+TEST_P(BoardOfRanks, RunsEveryCollectiveExactly) {
+  on_ranks(GetParam(), Config{}, [](Rank me) {
+    open(me);
+    const int n = me.size, r = me.rank;
+    for (const size_t count : kCounts) {
+      const auto all = count * static_cast<size_t>(n);
+      Ints in(all), out(all, -1), mine(count, -1);
+      for (int to = 0; to < n; ++to)
+        for (size_t i = 0; i < count; ++i)
+          in[static_cast<size_t>(to) * count + i] = value(r, to, i);
+      me.communicator.run({.collective = Collective::kAllToAll,
+                           .type = DataType::kInt64,
+                           .input = chunks(in, n),
+                           .output = chunks(out, n)});
+      for (int from = 0; from < n; ++from)
+        for (size_t i = 0; i < count; ++i)
+          ASSERT_EQ(out[static_cast<size_t>(from) * count + i], value(from, r, i));
+
+      me.communicator.run({.collective = Collective::kReduceScatter,
+                           .type = DataType::kInt64,
+                           .input = chunks(in, n),
+                           .output = own(mine, r)});
+      for (size_t i = 0; i < count; ++i)
+        ASSERT_EQ(mine[i], n * (n - 1) / 2 * 1000 + n * (r * 100 + static_cast<int64_t>(i)))
+            << count;
+
+      for (size_t i = 0; i < count; ++i) mine[i] = value(r, 0, i);
+      me.communicator.run({.collective = Collective::kAllGather,
+                           .type = DataType::kInt64,
+                           .input = own(mine, r),
+                           .output = chunks(out, n)});
+      for (int from = 0; from < n; ++from)
+        for (size_t i = 0; i < count; ++i)
+          ASSERT_EQ(out[static_cast<size_t>(from) * count + i], value(from, 0, i));
+
+      for (int root = 0; root < n; ++root) {
+        Ints gathered(all, -1);
+        Call gather{.collective = Collective::kGather,
+                    .type = DataType::kInt64,
+                    .root = root,
+                    .input = own(mine, r)};
+        if (r == root) gather.output = chunks(gathered, n);
+        me.communicator.run(std::move(gather));
+        ASSERT_EQ(gathered, r == root ? out : Ints(all, -1));
+
+        Ints part(count, -1);
+        Call scatter{.collective = Collective::kScatter,
+                     .type = DataType::kInt64,
+                     .root = root,
+                     .output = own(part, r)};
+        if (r == root) scatter.input = chunks(in, n);
+        me.communicator.run(std::move(scatter));
+        for (size_t i = 0; i < count; ++i) ASSERT_EQ(part[i], value(root, r, i));
+
+        Ints reduced(count, -1);
+        Call reduce{.collective = Collective::kReduce,
+                    .type = DataType::kInt64,
+                    .op = ReduceOp::kMax,
+                    .root = root,
+                    .input = whole(mine)};
+        if (r == root) reduce.output = whole(reduced);
+        me.communicator.run(std::move(reduce));
+        for (size_t i = 0; i < count; ++i)
+          ASSERT_EQ(reduced[i], r == root ? value(n - 1, 0, i) : -1);
+
+        Ints told(count, -1);
+        if (r == root) told = mine;
+        me.communicator.run(broadcast(told, root));
+        for (size_t i = 0; i < count; ++i) ASSERT_EQ(told[i], value(root, 0, i));
+      }
+    }
+  });
+}
+
+// Every wait sleeps at once, so a wake-up that gets lost is a hang.
+TEST_P(BoardOfRanks, WakesRanksThatSleep) {
+  Config config;
+  config.spins = 0;
+  config.yields = 0;
+  on_ranks(GetParam(), config, [](Rank me) {
+    open(me);
+    for (int64_t round = 0; round < 500; ++round) {
+      Ints data{round + me.rank};
+      me.communicator.run(all_reduce(data));
+      ASSERT_EQ(data[0], round * me.size + me.size * (me.size - 1) / 2);
+      data = {me.rank == 1 ? round : -1};
+      me.communicator.run(broadcast(data, 1));
+      ASSERT_EQ(data[0], round);
+    }
+  });
+}
+
+TEST(Board, ARootRunsAheadOnlyAsFarAsThereAreLines) {
+  std::atomic<bool> checked{false};
+  on_ranks(2, Config{}, [&](Rank me) {
+    open(me);
+    constexpr size_t kCalls = 20;
+    std::vector<Ints> data(kCalls, Ints{-1});
+    if (me.rank == 0) {
+      std::vector<std::shared_ptr<Operation>> operations;
+      for (size_t i = 0; i < kCalls; ++i) {
+        data[i] = {static_cast<int64_t>(i)};
+        operations.push_back(me.communicator.prepare(broadcast(data[i], 0)));
+      }
+      me.communicator.launch(operations, true);
+      // The other rank has made no call but the first.
+      EXPECT_TRUE(me.runtime.engine().wait(*operations[BoardArea::kLines - 2],
+                                           Deadline::after(std::chrono::seconds(10))));
+      EXPECT_FALSE(me.runtime.engine().wait(*operations[BoardArea::kLines - 1],
+                                            Deadline::after(milliseconds(20))));
+      checked = true;
+      for (const auto& operation : operations)
+        EXPECT_TRUE(me.runtime.engine().wait(*operation, Deadline::never()));
+    } else {
+      while (!checked) std::this_thread::yield();
+      for (size_t i = 0; i < kCalls; ++i) {
+        me.communicator.run(broadcast(data[i], 0));
+        ASSERT_EQ(data[i][0], static_cast<int64_t>(i));
+      }
+    }
+  });
+}
+
+TEST(Board, CallsFinishInAnyOrderAmongLargeOnes) {
+  on_ranks(3, Config{}, [](Rank me) {
+    open(me);
+    constexpr size_t kCalls = 30;
+    std::vector<Ints> data;
+    std::vector<std::shared_ptr<Operation>> operations;
+    for (size_t i = 0; i < kCalls; ++i) {
+      data.emplace_back(i % 3 == 0 ? 40'001 : i + 1, static_cast<int64_t>(i) + me.rank);
+      operations.push_back(me.communicator.prepare(all_reduce(data.back())));
+    }
+    me.communicator.launch(operations, false);
+    for (size_t i = 0; i < kCalls; ++i) {
+      ASSERT_TRUE(me.runtime.engine().wait(*operations[i], Deadline::never()));
+      ASSERT_EQ(operations[i]->error(), nullptr);
+      ASSERT_EQ(data[i], Ints(data[i].size(), 3 * static_cast<int64_t>(i) + 3));
+    }
+  });
+}
+
+TEST(Board, PartsHaveTheirOwnAndGiveItBack) {
+  on_ranks(4, Config{}, [](Rank me) {
+    open(me);
+    std::optional<uint32_t> first;
+    // More parts than a board can tell of; the last ones do without, and are as right.
+    for (int round = 0; round < 300; ++round) {
+      const std::vector<int> ranks =
+          me.rank % 2 == 0 ? std::vector<int>{2, 0} : std::vector<int>{1, 3};
+      const auto part = me.communicator.split(ranks, "part");
+      for (int repeat = 0; repeat < 3; ++repeat) {
+        Ints data{me.rank + 10 * round};
+        part->run(all_reduce(data));
+        ASSERT_EQ(data[0], (me.rank % 2 == 0 ? 2 : 4) + 20 * round);
+      }
+      EXPECT_EQ(part->board() != nullptr, static_cast<size_t>(round) < BoardArea::kChildren);
+    }
+    me.communicator.run({.collective = Collective::kBarrier});
+    // Areas were used again: far fewer than parts were taken.
+    const auto area = Board::take_area(*me.runtime.mesh().commons());
+    ASSERT_TRUE(area);
+    EXPECT_LT(*area, 40u);
+  });
+}
+
+TEST(Board, TellsASmallCallFromALargeOne) {
+  for (const size_t other : {size_t{2}, size_t{100'000}}) {
+    on_ranks(2, Config{}, [&](Rank me) {
+      open(me);
+      Ints data(me.rank == 0 ? 1 : other, 7);
+      try {
+        me.communicator.run(all_reduce(data));
+        ADD_FAILURE() << "sizes of 1 and " << other << " went together";
+      } catch (const Exception& exception) {
+        EXPECT_NE(exception.error().message.find("call #1"), std::string::npos)
+            << exception.error().message;
+        EXPECT_NE(exception.error().message.find("8 bytes of allreduce of int64 (sum)"),
+                  std::string::npos)
+            << exception.error().message;
+      }
+      EXPECT_EQ(data, Ints(data.size(), 7)) << "the buffer was touched";
+    });
+  }
+}
+
+TEST(Board, ARankThatLeavesIsMissedByThoseWhoWaitForIt) {
+  on_ranks(3, Config{}, [](Rank me) {
+    open(me);
+    if (me.rank == 2) return;
+    Ints data{1};
+    Call call = all_reduce(data);
+    call.timeout = std::chrono::seconds(15);
+    try {
+      me.communicator.run(std::move(call));
+      ADD_FAILURE() << "nobody missed rank 2";
+    } catch (const Exception& exception) {
+      EXPECT_NE(exception.error().message.find("allreduce #1"), std::string::npos)
+          << exception.error().message;
+      EXPECT_NE(exception.error().code, ErrorCode::kTimeout) << exception.error().message;
+    }
+  });
+}
+
+TEST(Board, AnAbortEndsAWait) {
+  on_ranks(2, Config{}, [](Rank me) {
+    open(me);
+    if (me.rank == 1) {
+      me.communicator.abort("enough");
+      return;
+    }
+    Ints data{1};
+    EXPECT_THROW(me.communicator.run(all_reduce(data)), Exception);
+    EXPECT_EQ(me.communicator.failure()->code, ErrorCode::kAborted);
+  });
+}
+
+TEST(Board, IsNotUsedWhereTheUserSaysSo) {
+  Config config;
+  config.board = false;
+  on_ranks(2, config, [](Rank me) {
+    EXPECT_EQ(me.communicator.board(), nullptr);
+    Ints data{me.rank + 1};
+    me.communicator.run(all_reduce(data));
+    EXPECT_EQ(data[0], 3);
+  });
+}
+
+}  // namespace
+}  // namespace hccl_like

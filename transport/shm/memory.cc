@@ -1,0 +1,47 @@
+#include "transport/shm/memory.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+
+#include <cerrno>
+
+#include "core/error.h"
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U
+#endif
+
+namespace hccl_like {
+namespace {
+
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+}  // namespace
+
+Fd make_shared_memory() {
+  constexpr const char* kName = "hccl-like";
+  int fd = ::memfd_create(kName, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+  // Kernels before 6.3 don't know MFD_NOEXEC_SEAL, some later ones insist on it.
+  if (fd < 0 && errno == EINVAL) fd = ::memfd_create(kName, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (fd < 0) throw_system("cannot create shared memory (memfd)");
+  return Fd(fd);
+}
+
+void seal_size(int memory) {
+  if (::fcntl(memory, F_ADD_SEALS, kSeals) != 0) throw_system("cannot seal shared memory");
+}
+
+bool has_sealed_size(int memory) {
+  const int seals = ::fcntl(memory, F_GET_SEALS);
+  return seals >= 0 && (seals & kSeals) == kSeals;
+}
+
+bool reserve(int memory, size_t offset, size_t bytes) {
+  int result;
+  do {
+    result = ::fallocate(memory, 0, static_cast<off_t>(offset), static_cast<off_t>(bytes));
+  } while (result != 0 && errno == EINTR);
+  return result == 0;
+}
+
+}  // namespace hccl_like

@@ -1,0 +1,17 @@
+#pragma once
+// Nameless shared memory: nothing is left behind whoever dies when.
+#include <cstddef>
+
+#include "core/fd.h"
+
+namespace hccl_like {
+
+// An empty memfd, closed on exec and not executable. Throws kSystem.
+Fd make_shared_memory();
+// Makes the size final, so that touching what was reserved cannot fail, whatever a peer does. Throws kSystem.
+void seal_size(int memory);
+bool has_sealed_size(int memory);
+// Allocates the pages of a range; false, with errno, if they cannot be had.
+bool reserve(int memory, size_t offset, size_t bytes);
+
+}  // namespace hccl_like
