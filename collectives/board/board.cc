@@ -195,6 +195,10 @@ void Board::show(uint32_t call, uint64_t fingerprint, size_t bytes) {
   wake();
 }
 
+void Board::withdraw(uint32_t call) {
+  own().lines[call % BoardArea::kLines].stamp.store(0, std::memory_order_release);
+}
+
 void Board::wake() {
   full_fence();
   for (const Peer& peer : peers_)

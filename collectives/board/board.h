@@ -60,6 +60,9 @@ class Board {
   // Shows the call, and wakes ranks that sleep.
   void show(uint32_t call, uint64_t fingerprint, size_t bytes);
 
+  // Shows the call no longer: it has failed here, so a rank that comes late must not succeed.
+  void withdraw(uint32_t call);
+
   // What a rank shows of the call, null if it has not come that far. Valid until done(call).
   const Line* line(int rank, uint32_t call) const;
   // The payload of a line that is there. The size is the reader's own idea of it.

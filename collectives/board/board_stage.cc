@@ -14,6 +14,7 @@ void BoardStage::begin(const BoardCall& call, bool carries, bool shown, size_t b
 }
 
 void BoardStage::end() {
+  if (phase_ == Phase::kReading) call_->board->withdraw(call_->number);
   if (phase_ == Phase::kFinished || phase_ == Phase::kWatching) call_->board->done(call_->number);
   phase_ = Phase::kOff;
 }

@@ -15,7 +15,7 @@ class BoardStage {
   // `carries`: the call's data goes over the board; else its messages do that, and the call is only shown and compared
   // with the others'. `shown`: that is done. `call` is borrowed until end().
   void begin(const BoardCall& call, bool carries, bool shown, size_t bytes);
-  // Lets go of the lines.
+  // The call is over, or has failed.
   void end();
 
   // Makes the steps that can be made now; true if any was.

@@ -264,6 +264,24 @@ TEST(Board, ARankThatLeavesIsMissedByThoseWhoWaitForIt) {
   });
 }
 
+TEST(Board, ARankThatComesTooLateDoesNotSucceed) {
+  std::atomic<bool> gave_up{false};
+  on_ranks(2, Config{}, [&](Rank me) {
+    open(me);
+    Ints data{1};
+    Call call = all_reduce(data);
+    if (me.rank == 0) {
+      call.timeout = milliseconds(50);
+      EXPECT_THROW(me.communicator.run(std::move(call)), Exception);
+      gave_up = true;
+    } else {
+      while (!gave_up) std::this_thread::yield();
+      EXPECT_THROW(me.communicator.run(std::move(call)), Exception);
+    }
+    EXPECT_EQ(data[0], 1);
+  });
+}
+
 TEST(Board, AnAbortEndsAWait) {
   on_ranks(2, Config{}, [](Rank me) {
     open(me);
