@@ -39,11 +39,6 @@ void read(bool& member, std::string_view text) { member = parse_number(text, 1) 
 void read(std::chrono::milliseconds& member, std::string_view text) {
   member = std::chrono::milliseconds(parse_number(text, std::numeric_limits<int32_t>::max()));
 }
-void read(bool& member, std::string_view text) {
-  if (text != "0" && text != "1")
-    throw_misuse("'" + std::string(text) + "' is not a switch; write 0 or 1");
-  member = text == "1";
-}
 template <typename Value>
 requires requires { Value::parse(std::string_view()); }
 void read(Value& member, std::string_view text) { member = Value::parse(text); }

@@ -43,9 +43,9 @@ void monitored_barrier(Store& store, const std::string& name, int rank, int size
     store.set(arrived(rank), "1");
     if (is_there(store, go, deadline)) return;
     fail("Rank " + std::to_string(rank) +
-         " successfully reached monitoredBarrier, but rank 0 did not answer within " +
-         milliseconds(timeout) +
-         "; the error of rank 0 says which rank is missing, unless it is rank 0 itself");
+         " successfully reached monitoredBarrier, but received errors while waiting for send/recv "
+         "from rank 0: it did not answer within " +
+         milliseconds(timeout) + "; its own error says which rank is missing, unless it is itself");
   }
   std::vector<int> missing;
   for (int other = 1; other < size; ++other) {
