@@ -1,15 +1,26 @@
 #!/usr/bin/env bash
-# Sets up everything and runs all tests: C++ (plain, and under the address, undefined-behaviour and thread sanitizers)
-# and Python. Every part runs, also after one has failed; the closing lines of each come last.
+# Sets up everything and runs the tests: C++ (plain, and under the address, undefined-behaviour and thread sanitizers),
+# Python, and PyTorch's own distributed tests. Every part runs, also after one has failed; the closing lines of each come
+# last.
 #
-#   scripts/test.sh          all of it
-#   scripts/test.sh quick    without the sanitizers
+#   scripts/test.sh            what a change must pass
+#   scripts/test.sh quick      without the sanitizers
+#   scripts/test.sh nightly    the tests that take minutes, and every suite of PyTorch's tests, besides
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+SANITIZERS=(asan tsan)
+MARKS="not nightly"
+SUITES=(--suite distributed)
+# Some hundred thousand billion operations of convolution: hours on a device that computes with this host's cores.
+HEAVY=(--skip test_ddp_uneven_inputs)
 case "${1:-all}" in
-  all) SANITIZERS=(asan tsan) ;;
+  all) ;;
   quick) SANITIZERS=() ;;
-  *) sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 2 ;;
+  nightly)
+    MARKS=""
+    SUITES=(--suite all)
+    ;;
+  *) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2 ;;
 esac
 
 LOGS=$ROOT/build/logs
@@ -43,7 +54,12 @@ cpp() {
 
 # One run for each folder: two of them may have files of the same name.
 python_tests() {
-  timeout --kill-after=30 1800 "$VENV/bin/python" -m pytest -q --timeout 300 "$1"
+  timeout --kill-after=30 7200 "$VENV/bin/python" -m pytest -q --timeout 1200 -m "$MARKS" "$1"
+}
+
+conformance() {
+  timeout --kill-after=30 7200 "$VENV/bin/python" -m hccl_like.conformance --device "$1" "${SUITES[@]}" "${HEAVY[@]}" \
+    --jobs 2 --json "$LOGS/conformance-$1.json" --junit "$LOGS/conformance-$1.xml"
 }
 
 bash scripts/setup.sh --tests
@@ -51,13 +67,15 @@ part cpp cpp dev
 part structure python_tests tests/structure
 part simulator python_tests simulator/tests
 part python python_tests tests/python
+part conformance-cpu conformance cpu
+part conformance-sim conformance sim
 for preset in ${SANITIZERS[@]+"${SANITIZERS[@]}"}; do part "$preset" cpp "$preset"; done
 
 say ""
-for log in structure cpp asan tsan simulator python; do
+for log in structure cpp asan tsan simulator python conformance-cpu conformance-sim; do
   [ -f "$LOGS/$log.log" ] || continue
   say "-- $log"
-  grep -E '^[0-9]+% tests passed|^Total Test time|^The following tests FAILED|^\s+[0-9]+ - |^(FAILED|ERROR) |^(=+ )?[0-9]+ (passed|failed|errors?)\b.* in ' \
+  grep -E '^[0-9]+% tests passed|^Total Test time|^The following tests FAILED|^\s+[0-9]+ - |^(FAILED|ERROR) |^(=+ )?[0-9]+ (passed|failed|errors?)\b.* in |^[0-9]+ pass, [0-9]+ fail' \
     "$LOGS/$log.log" || say "no closing line: see $LOGS/$log.log"
 done
 if [ ${#failed[@]} -gt 0 ]; then

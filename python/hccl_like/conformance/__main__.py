@@ -58,6 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--world-size", type=int, default=4, metavar="N", help="ranks of each test (default: %(default)s)")
     add("-k", action="append", default=[], metavar="PATTERN", help="only tests whose id contains this; * and ? as in a shell")
+    add("--skip", action="append", default=[], metavar="PATTERN", help="leave these out, say because they compute for hours")
     add("--list", action="store_true", help="name the tests and run none")
     add("--timeout", type=float, default=120, metavar="S", help="seconds for one test (default: %(default)s)")
     add("--jobs", type=int, default=1, metavar="N", help="tests at the same time (default: %(default)s)")
@@ -80,6 +81,7 @@ def _apply(options: argparse.Namespace) -> None:
     settings.device = options.device
     settings.world_size = options.world_size
     settings.patterns = options.k
+    settings.left_out = options.skip
     settings.only = report.failed_in(options.failed_from) if options.failed_from else None
     settings.timeout = options.timeout
     settings.jobs = max(1, options.jobs)

@@ -12,6 +12,7 @@ class Settings:
     world_size: int = 4
     suites: list[str] = field(default_factory=lambda: ["distributed"])
     patterns: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
     # Ids to run and no others; None: all of them.
     only: set[str] | None = None
     timeout: float = 120.0

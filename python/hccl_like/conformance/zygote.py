@@ -76,7 +76,9 @@ def _load(suite: str) -> list[Test]:
         names = getattr(case, "conformance_tests", None) or unittest.TestLoader().getTestCaseNames(case)
         skips = getattr(case, "conformance_skips", {})
         for name in names:
-            tests.append(_test(f"{short}.{case.__name__}.{name}", case, name, skips.get(name)))
+            id = f"{short}.{case.__name__}.{name}"
+            left_out = "left out by --skip" if _matches(id, settings.left_out) else None
+            tests.append(_test(id, case, name, skips.get(name) or left_out))
     return tests
 
 
@@ -93,9 +95,11 @@ def _test(id: str, case: type[unittest.TestCase], name: str, skip: str | None) -
 def _is_wanted(id: str) -> bool:
     if settings.only is not None and id not in settings.only:
         return False
-    return not settings.patterns or any(
-        fnmatch.fnmatchcase(id, f"*{pattern}*") for pattern in settings.patterns
-    )
+    return not settings.patterns or _matches(id, settings.patterns)
+
+
+def _matches(id: str, patterns: list[str]) -> bool:
+    return any(fnmatch.fnmatchcase(id, f"*{pattern}*") for pattern in patterns)
 
 
 class _Running:
