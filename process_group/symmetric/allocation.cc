@@ -1,5 +1,7 @@
 #include "process_group/symmetric/allocation.h"
 
+#include <unistd.h>
+
 #include <ATen/ATen.h>
 #include <c10/core/DeviceGuard.h>
 
@@ -43,14 +45,15 @@ bool Limbo::used(const Sharers& sharers) {
 void Limbo::add(c10::DataPtr memory, Sharers sharers) {
   if (!used(sharers)) return;
   std::lock_guard lock(mutex_);
-  kept_.push_back({std::move(memory), std::move(sharers)});
+  kept_.push_back({std::move(memory), std::move(sharers), ::getpid()});
 }
 
 void Limbo::sweep() {
   std::vector<Kept> free;  // freed outside the lock
   std::lock_guard lock(mutex_);
-  const auto first_free = std::partition(kept_.begin(), kept_.end(),
-                                         [](const Kept& kept) { return used(kept.sharers); });
+  const auto first_free = std::partition(kept_.begin(), kept_.end(), [](const Kept& kept) {
+    return kept.process != ::getpid() || used(kept.sharers);
+  });
   std::move(first_free, kept_.end(), std::back_inserter(free));
   kept_.erase(first_free, kept_.end());
 }

@@ -38,6 +38,7 @@ class Limbo {
   struct Kept {
     c10::DataPtr memory;
     Sharers sharers;
+    pid_t process;  // that made it: a forked child frees nothing of its parent's
   };
   static bool used(const Sharers& sharers);
 

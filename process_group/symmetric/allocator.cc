@@ -58,7 +58,7 @@ auto as_torch(const char* where, Body&& body) {
 }  // namespace
 
 Allocator::Allocator(Devices& devices, c10::DeviceType type, Interpreter interpreter)
-    : devices_(devices), type_(type), interpreter_(std::move(interpreter)), process_(::getpid()) {}
+    : devices_(devices), type_(type), interpreter_(std::move(interpreter)) {}
 
 Allocator::~Allocator() {
   // At the end of the program devices may have gone before us: the system takes everything back.
@@ -87,18 +87,24 @@ void* Allocator::alloc(size_t size, int device_idx, const std::optional<std::str
                                                    symm::get_signal_pad_size(), state_->limbo);
     std::byte* const at = allocation->buffer();
     std::lock_guard lock(mutex_);
-    state_->entries[at] = {std::move(allocation), group_name, {}};
+    Entry& entry = state_->entries[at];
+    // What a forked child has from its parent is not its own to free, though the address is free again.
+    if (entry.allocation) (void)new Entry(std::move(entry));
+    entry = {std::move(allocation), group_name, {}, ::getpid()};
     return at;
   });
 }
 
 void Allocator::free(void* ptr) {
-  if (symm::is_finalizing() || ::getpid() != process_) return;  // a forked child owns none of it
+  if (symm::is_finalizing()) return;
   std::map<std::byte*, Entry>::node_type
       freed;  // destroyed without the lock: it waits for the device
   {
     std::lock_guard lock(mutex_);
-    freed = state_->entries.extract(static_cast<std::byte*>(ptr));
+    const auto entry = state_->entries.find(static_cast<std::byte*>(ptr));
+    if (entry == state_->entries.end() || entry->second.process != ::getpid())
+      return;  // a forked child owns none of what its parent made
+    freed = state_->entries.extract(entry);
   }
   if (!freed.empty()) freed.mapped() = {};
   state_->limbo->sweep();

@@ -44,6 +44,7 @@ class Allocator final : public c10d::symmetric_memory::SymmetricMemoryAllocator 
     std::shared_ptr<Allocation> allocation;
     std::optional<std::string> group;  // the one that alloc() was told
     std::map<std::string, c10::intrusive_ptr<Memory>> memories;
+    pid_t process = 0;  // that made it
   };
   // How often a group has met over a store: the same on all its ranks.
   struct Meetings {
@@ -63,7 +64,6 @@ class Allocator final : public c10d::symmetric_memory::SymmetricMemoryAllocator 
   Devices& devices_;
   const c10::DeviceType type_;
   const Interpreter interpreter_;
-  const pid_t process_;
   std::mutex mutex_;
   std::unique_ptr<State> state_ = std::make_unique<State>();
 };

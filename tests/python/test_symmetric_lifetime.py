@@ -143,3 +143,11 @@ def ends_holding_everything(rank, size, device):
 def test_a_rank_may_end_with_memory_still_shared(device):
     run_ranks(ends_holding_everything, 2, device)
     assert not [name for name in os.listdir("/dev/shm") if re.search("symmetric|torch_sim", name)]
+
+
+def test_a_process_may_load_the_extension_before_it_forks_its_ranks(sim):
+    import hccl_like
+
+    hccl_like.Options()
+    run_ranks(leaves_nothing, 2, "sim")
+    run_ranks(leaves_nothing, 2, "cpu")
