@@ -5,11 +5,11 @@
 #
 #   scripts/test.sh            what a change must pass
 #   scripts/test.sh quick      without the sanitizers
-#   scripts/test.sh nightly    the tests that take minutes, and every suite of PyTorch's tests, besides
+#   scripts/test.sh nightly    the slow tests, and every suite of PyTorch's tests, besides
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 SANITIZERS=(asan tsan)
-MARKS="not nightly"
+MARKS="not slow"
 SUITES=(--suite distributed)
 # Some hundred thousand billion operations of convolution: hours on a device that computes with this host's cores.
 HEAVY=(--skip test_ddp_uneven_inputs)

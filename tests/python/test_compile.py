@@ -13,7 +13,7 @@ from training import batch, descent, loss_of, model, on_ranks, same_parameters, 
 
 # Inductor makes code for host tensors; for an accelerator its vendor has to add that.
 COMPILERS = [("cpu", "eager"), ("cpu", "aot_eager"), ("cpu", "inductor"), ("sim", "eager"), ("sim", "aot_eager")]
-pytestmark = [pytest.mark.slow, pytest.mark.nightly]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(params=COMPILERS, ids=lambda pair: "-".join(pair))

@@ -39,7 +39,6 @@ def test_a_few_tests_of_each_suite_pass(suite, device, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.nightly
 @pytest.mark.parametrize("suite", QUICK)
 def test_a_whole_suite_passes(suite, device, tmp_path):
     found = list(results(suite, device, tmp_path).values())

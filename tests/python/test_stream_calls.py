@@ -166,7 +166,7 @@ QUICK = [(scenario, LARGE if scenario is synchronous else SMALL) for scenario in
 @pytest.mark.parametrize(
     "scenario, count, size",
     [
-        pytest.param(scenario, count, size, marks=[] if size == 2 and (scenario, count) in QUICK else [pytest.mark.slow, pytest.mark.nightly],
+        pytest.param(scenario, count, size, marks=[] if size == 2 and (scenario, count) in QUICK else pytest.mark.slow,
                      id=f"{scenario.__name__}, {count} numbers, {size} ranks")
         for scenario in SCENARIOS for count in (SMALL, LARGE) for size in (2, 3)
     ],
