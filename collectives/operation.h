@@ -11,6 +11,7 @@
 #include "collectives/plan.h"
 #include "core/error.h"
 #include "core/types.h"
+#include "device/device.h"
 
 namespace hccl_like {
 
@@ -39,6 +40,12 @@ struct Call {
   bool uneven = false;
   Layout input;
   Layout output;
+  // Where peers on this host find the memory, if it is one piece that its device lets them map: nothing is copied on the
+  // way then. Peers open it by the same device of theirs.
+  const Device* device = nullptr;
+  int device_index = 0;
+  std::optional<ExportedRange> shared_input;   // of the whole input
+  std::optional<ExportedRange> shared_output;  // of the whole output
   std::chrono::milliseconds timeout{0};  // 0: the communicator's
 };
 
