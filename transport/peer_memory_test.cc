@@ -1,0 +1,154 @@
+#include "transport/peer_memory.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "device/fake_device.h"
+
+namespace hccl_like {
+namespace {
+
+constexpr size_t kBytes = 1001;  // what every handle opens
+
+// A device whose handles are numbers, and open memory of which every byte is that number.
+struct Counts {
+  std::atomic<int> opened{0};
+  std::atomic<int> closed{0};
+} counts;
+
+constexpr uint64_t kBroken = 999;
+
+hcd_api exporting_api() {
+  hcd_api api = fake_device::api();
+  api.ipc_export = [](int, hcd_ref, size_t, hcd_ipc_handle*, uint64_t*) {
+    return fake_device::fail(HCD_UNSUPPORTED, "not used here");
+  };
+  api.ipc_open = [](int, const hcd_ipc_handle* handle, void** host, size_t* bytes) {
+    ++counts.opened;
+    uint64_t number = 0;
+    std::memcpy(&number, handle->bytes + 120, sizeof number);
+    if (number == kBroken) return fake_device::fail(HCD_INVALID, "there is no such memory");
+    auto* const memory = new std::byte[kBytes];
+    std::memset(memory, static_cast<int>(number), kBytes);
+    *host = memory;
+    *bytes = kBytes;
+    return int{HCD_OK};
+  };
+  api.ipc_close = [](int, void* host) {
+    ++counts.closed;
+    delete[] static_cast<std::byte*>(host);
+    return int{HCD_OK};
+  };
+  return api;
+}
+
+class PeerMemoryTest : public ::testing::Test {
+ protected:
+  PeerMemoryTest() { counts.opened = counts.closed = 0; }
+
+  static ExportedRange range(uint64_t number, uint64_t offset = 0) {
+    ExportedRange range{.offset = offset};
+    std::memcpy(range.handle.bytes + 120, &number, sizeof number);
+    return range;
+  }
+  PeerMemory::View open(uint64_t number) {
+    return memory_->open(device_, 0, range(number), kBytes).value();
+  }
+
+  Device device_{exporting_api()};
+  std::unique_ptr<PeerMemory> memory_ = std::make_unique<PeerMemory>();
+};
+
+TEST_F(PeerMemoryTest, OpensAHandleOnce) {
+  const auto first = memory_->open(device_, 0, range(7, 3), 500).value();
+  const auto second = memory_->open(device_, 0, range(7, 501), 500).value();
+  EXPECT_EQ(counts.opened, 1);
+  EXPECT_EQ(first.data[0], std::byte{7});
+  EXPECT_EQ(second.data - first.data, 498);
+  EXPECT_EQ(first.mapping, second.mapping);
+}
+
+TEST_F(PeerMemoryTest, TellsHandlesAndDevicesApart) {
+  const auto one = open(1), two = open(2);
+  EXPECT_EQ(one.data[kBytes - 1], std::byte{1});
+  EXPECT_EQ(two.data[kBytes - 1], std::byte{2});
+  memory_->open(device_, 1, range(1), kBytes).value();
+  EXPECT_EQ(counts.opened, 3);
+}
+
+TEST_F(PeerMemoryTest, RefusesWhatLiesOutside) {
+  EXPECT_TRUE(memory_->open(device_, 0, range(1, kBytes), 0).ok());
+  EXPECT_TRUE(memory_->open(device_, 0, range(1, 1), kBytes - 1).ok());
+  constexpr uint64_t kHuge = std::numeric_limits<uint64_t>::max();
+  for (const auto& [offset, bytes] : std::vector<std::pair<uint64_t, size_t>>{
+           {0, kBytes + 1}, {1, kBytes}, {kBytes + 1, 0}, {kHuge, 1}, {1, kHuge}, {kHuge, 2}}) {
+    const auto view = memory_->open(device_, 0, range(1, offset), bytes);
+    ASSERT_FALSE(view.ok()) << offset << " + " << bytes;
+    EXPECT_EQ(view.error().code, ErrorCode::kMismatch);
+  }
+}
+
+TEST_F(PeerMemoryTest, RemembersAFailure) {
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    const auto view = memory_->open(device_, 0, range(kBroken), 1);
+    ASSERT_FALSE(view.ok());
+    EXPECT_NE(view.error().message.find("there is no such memory"), std::string::npos);
+  }
+  EXPECT_EQ(counts.opened, 1);
+  EXPECT_TRUE(memory_->open(device_, 0, range(1), 1).ok());
+}
+
+TEST_F(PeerMemoryTest, ClosesTheLeastRecentlyUsed) {
+  for (uint64_t number = 0; number < PeerMemory::kKept; ++number) open(number);
+  open(0);
+  EXPECT_EQ(counts.closed, 0);
+  open(100);
+  EXPECT_EQ(counts.closed, 1);
+  open(0);
+  EXPECT_EQ(counts.opened, static_cast<int>(PeerMemory::kKept) + 1) << "0 was used later than 1";
+  open(1);
+  EXPECT_EQ(counts.opened, static_cast<int>(PeerMemory::kKept) + 2);
+}
+
+TEST_F(PeerMemoryTest, ClosesNothingThatIsHeld) {
+  std::vector<PeerMemory::View> held;
+  for (uint64_t number = 0; number <= PeerMemory::kKept; ++number) held.push_back(open(number));
+  EXPECT_EQ(counts.closed, 0);
+  for (const auto& view : held) EXPECT_EQ(view.data[0], view.data[kBytes - 1]);
+  held.clear();
+  open(200);
+  EXPECT_EQ(counts.closed, 2) << "back to the limit";
+}
+
+TEST_F(PeerMemoryTest, AViewOutlivesTheTable) {
+  const auto view = open(5);
+  memory_.reset();
+  EXPECT_EQ(counts.closed, 0);
+  EXPECT_EQ(view.data[0], std::byte{5});
+}
+
+TEST_F(PeerMemoryTest, ServesSeveralThreads) {
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (uint64_t t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (uint64_t i = 0; i < 2000; ++i) {
+        const uint64_t number = (i * 7 + t) % 100;
+        if (open(number).data[0] != std::byte(number)) ++wrong;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+  memory_.reset();
+  EXPECT_EQ(counts.opened, counts.closed);
+}
+
+}  // namespace
+}  // namespace hccl_like
