@@ -29,6 +29,14 @@ constexpr std::array<std::pair<std::string_view, Shape>, 10> kShapes{{
     {"barrier", {Collective::kBarrier, false, false, false, false, false, whole}},
 }};
 
+// With plain stores: a library's memset may go round the caches when there is much to write.
+void overwrite(std::span<std::byte> bytes, uint32_t pattern) {
+  auto* words = reinterpret_cast<uint32_t*>(bytes.data());
+  std::fill_n(words, bytes.size() / sizeof pattern, pattern);
+  const size_t rest = bytes.size() % sizeof pattern;
+  std::memcpy(bytes.data() + bytes.size() - rest, &pattern, rest);
+}
+
 Region region(std::span<std::byte> bytes) { return {bytes.data(), bytes.size()}; }
 
 }  // namespace
@@ -121,6 +129,12 @@ void Buffers::fill_input(int salt) { fill(send_, row_.type, row_.op, row_.rank, 
 void Buffers::prepare(int salt) {
   std::ranges::fill(receive_, std::byte{0x55});
   fill_input(salt);
+}
+
+void Buffers::rewrite() {
+  const uint32_t pattern = row_.type == DataType::kBool ? 0x01010101 : 0x3f803f80;
+  if (receive_.data() != send_.data()) overwrite(receive_, pattern);
+  overwrite(send_, pattern);
 }
 
 size_t Buffers::count_wrong(int salt) const {

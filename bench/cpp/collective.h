@@ -52,8 +52,8 @@ class Buffers {
   std::vector<Call> calls() const;
   // Input in place, output spoilt.
   void prepare(int salt);
-  // Only the input, as an owner does between two operations.
-  void rewrite() { fill_input(1); }
+  // As an owner does between two operations: writes its input and its output, small finite numbers in every type.
+  void rewrite();
   // Counts the wrong elements of this rank after an operation on what prepare(salt) wrote.
   size_t count_wrong(int salt) const;
 

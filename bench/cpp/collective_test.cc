@@ -2,6 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "bench/cpp/meeting.h"
 #include "bench/cpp/options.h"
 #include "bench/cpp/table.h"
 
@@ -39,6 +45,17 @@ TEST(Buffers, OutOfPlaceAreApart) {
   EXPECT_NE(buffers.receive().data(), buffers.send().data());
 }
 
+TEST(Buffers, AreBothRewrittenByTheirOwner) {
+  const Case row{
+      .rank = 0, .ranks = 2, .count = 7, .type = DataType::kInt8, .op = ReduceOp::kSum, .root = -1};
+  Buffers buffers(shape("all_reduce"), row, false);
+  buffers.rewrite();
+  for (const auto& bytes : {buffers.send(), buffers.receive()}) {
+    EXPECT_EQ(bytes[0], std::byte{0x80});
+    EXPECT_EQ(bytes[6], std::byte{0x80});  // the rest of the last word
+  }
+}
+
 TEST(Buffers, NoticeAResultThatNeverCame) {
   const Case row{.rank = 0,
                  .ranks = 2,
@@ -69,6 +86,38 @@ TEST(Options, StepByFactorOrByBytes) {
   EXPECT_EQ(sizes(options), (std::vector<uint64_t>{8, 308}));
   options.collective = "barrier";
   EXPECT_EQ(sizes(options), std::vector<uint64_t>{0});
+}
+
+Options parsed(std::vector<std::string> words) {
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  int exit_code = 0;
+  return parse(static_cast<int>(arguments.size()), arguments.data(), &exit_code).value();
+}
+
+TEST(Options, NameTheFormAndTheBatch) {
+  const Options options = parsed({"all_gather_perf", "--form", "in-place", "--batch", "50"});
+  EXPECT_EQ(options.collective, "all_gather");
+  EXPECT_EQ(options.form, "in-place");
+  EXPECT_EQ(options.batch, 50);
+}
+
+TEST(Meeting, LetsNobodyPassBeforeTheLastIsThere) {
+  constexpr uint32_t kRanks = 3;
+  constexpr int kRounds = 2000;
+  Meeting* meeting = Meeting::shared();
+  std::atomic<int> arrived{0}, early{0};
+  const auto rank = [&] {
+    for (int round = 1; round <= kRounds; ++round) {
+      ++arrived;
+      meeting->meet(kRanks);
+      if (arrived < round * static_cast<int>(kRanks)) ++early;
+    }
+  };
+  std::vector<std::thread> ranks;
+  for (uint32_t i = 0; i < kRanks; ++i) ranks.emplace_back(rank);
+  for (std::thread& one : ranks) one.join();
+  EXPECT_EQ(early, 0);
 }
 
 TEST(Table, NumbersKeepAsManyDecimalsAsFit) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "bench/cpp/collective.h"
+#include "bench/cpp/meeting.h"
 #include "bench/cpp/options.h"
 #include "collectives/communicator.h"
 
@@ -17,7 +18,8 @@ struct Timing {
   size_t wrong = 0;
 };
 
-Timing measure(Communicator& communicator, Buffers& buffers, const Options& options);
+Timing measure(Communicator& communicator, Meeting& meeting, Buffers& buffers,
+               const Options& options);
 
 // CPU seconds of the whole host and of this process.
 struct CpuTime {

@@ -132,7 +132,15 @@ std::optional<Options> parse(int argc, char** argv, int* exit_code) {
       ->check(CLI::Range(0, 1));
   app.add_option("-J,--json", o.json, "write everything to a JSON file");
   app.add_option("--csv", o.csv, "write the rows to a CSV file");
-  app.add_flag("--dirty", o.dirty, "every rank rewrites its input before every iteration, untimed");
+  app.add_flag("--dirty", o.dirty,
+               "every rank rewrites its buffers before every iteration, untimed");
+  app.add_option(
+         "--batch", o.batch,
+         "operations one after the other in an iteration; with --dirty the rewriting between "
+         "them is timed (1)")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--form", o.form, "out-of-place, in-place, or both (both)")
+      ->check(CLI::IsMember({"out-of-place", "in-place", "both"}));
   app.add_flag("--pin", o.pin, "tie rank r to core r, counted round");
   try {
     app.parse(argc, argv);

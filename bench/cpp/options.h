@@ -28,6 +28,8 @@ struct Options {
   std::string json;
   std::string csv;
   bool dirty = false;
+  int batch = 1;
+  std::string form = "both";  // or in-place, out-of-place
   bool pin = false;
 };
 

@@ -69,9 +69,10 @@ struct Report {
 
 class Benchmark {
  public:
-  Benchmark(const Options& options, int rank, Store& store)
+  Benchmark(const Options& options, Meeting& meeting, int rank, Store& store)
       : options_(options),
         shape_(shape(options.collective)),
+        meeting_(meeting),
         rank_(rank),
         store_(store),
         runtime_(Config::from_environment()),
@@ -123,6 +124,14 @@ class Benchmark {
     return found;
   }
 
+  // Those that exist and were asked for; false: out of place.
+  std::vector<bool> forms() const {
+    std::vector<bool> found;
+    if (options_.form != "in-place" || !shape_.in_place) found.push_back(false);
+    if (options_.form != "out-of-place" && shape_.in_place) found.push_back(true);
+    return found;
+  }
+
   Row measure_row(const NamedType& type, const NamedOp& op, int root, uint64_t bytes) {
     const uint64_t elements = bytes / size_of(type.type);
     const uint64_t count =
@@ -130,10 +139,9 @@ class Benchmark {
     const Case row{rank_, options_.ranks, count, type.type, op.op, root};
     Report mine;
     const CpuTime before = CpuTime::now();
-    for (const bool in_place : {false, true}) {
-      if (in_place && !shape_.in_place) continue;
+    for (const bool in_place : forms()) {
       Buffers buffers(shape_, row, in_place);
-      mine.forms.push_back(measure(*communicator_, buffers, options_));
+      mine.forms.push_back(measure(*communicator_, meeting_, buffers, options_));
     }
     mine.load = CpuTime::now() - before;
     return combined(row, type, op, gather(mine));
@@ -161,7 +169,8 @@ class Benchmark {
             .type = type.name,
             .op = op.name,
             .root = c.root};
-    for (size_t form = 0; form < all[0].forms.size(); ++form) {
+    const std::vector<bool> kinds = forms();
+    for (size_t form = 0; form < kinds.size(); ++form) {
       std::vector<double> medians, p99s;
       Block block;
       for (const Report& report : all) {
@@ -173,7 +182,7 @@ class Benchmark {
       block.p99_us = combine(p99s, options_.average);
       block.algbw = static_cast<double>(row.size) / block.time_us / 1000;
       block.busbw = block.algbw * shape_.factor(c.ranks);
-      (form == 0 ? row.out_of_place : row.in_place) = block;
+      (kinds[form] ? row.in_place : row.out_of_place) = block;
     }
     const CpuTime& load = all[0].load;
     double ours = 0;
@@ -186,6 +195,7 @@ class Benchmark {
 
   const Options& options_;
   const Shape& shape_;
+  Meeting& meeting_;
   int rank_;
   Store& store_;
   Runtime runtime_;
@@ -201,10 +211,11 @@ int main(int argc, char** argv) {
   int exit_code = 0;
   const auto options = bench::parse(argc, argv, &exit_code);
   if (!options) return exit_code;
+  bench::Meeting& meeting = *bench::Meeting::shared();
   const auto outcomes = run_ranks(options->ranks,
                                   [&](int rank, Store& store) {
                                     if (options->pin) bench::pin(rank);
-                                    return bench::Benchmark(*options, rank, store).run();
+                                    return bench::Benchmark(*options, meeting, rank, store).run();
                                   },
                                   {.timeout = bench::kLongest});
   if (all_ok(outcomes)) return 0;

@@ -105,7 +105,7 @@ std::string head(const Options& o, const Machine& machine, const std::string& tr
       << "# host " << machine.host << ", " << machine.processor << ", " << machine.cores
       << " cores, kernel " << machine.kernel << "\n# ranks " << o.ranks
       << ", device cpu, transport " << transport << (o.pin ? ", pinned" : "")
-      << (o.dirty ? ", inputs rewritten before each iteration" : "") << "\n# minBytes "
+      << (o.dirty ? ", buffers rewritten before each iteration" : "") << "\n# minBytes "
       << o.min_bytes << " maxBytes " << o.max_bytes << " step: "
       << (o.step_bytes ? std::to_string(o.step_bytes) + "(bytes)"
                        : std::to_string(o.step_factor) + "(factor)")
@@ -165,6 +165,7 @@ void write_json(const Options& o, const Machine& machine, const std::string& tra
         {"average", o.average},
         {"blocking", o.blocking},
         {"dirty", o.dirty},
+        {"batch", o.batch},
         {"pin", o.pin}}},
       {"environment",
        {{"hccl_like", HCCL_LIKE_VERSION},

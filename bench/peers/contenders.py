@@ -1,0 +1,151 @@
+"""Who is measured: each one starts, measures a row when it is its turn, and stops."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from libraries import HERE, LIBRARIES, ROOT, commands, environment, install
+from servers import Answer, Refused, Server
+
+START_SECONDS = 60
+ROW_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Row:
+    collective: str
+    type: str  # as hccl_like_perf calls it
+    size: int
+    ranks: int
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How often a row is repeated in one turn."""
+
+    warmup: int
+    iterations: int
+    batch: int  # operations under one reading of the clock
+
+    @staticmethod
+    def of(size: int, slow: bool) -> "Effort":
+        if size <= 1024:
+            return Effort(3, 20, 1) if slow else Effort(3, 40, 50)
+        iterations = max(3, min(150, (1 << 27) // size))
+        return Effort(2, min(iterations, 10), 1) if slow else Effort(3, iterations, 1)
+
+
+class Ours:
+    """The C++ benchmark, started for every turn."""
+
+    def __init__(self, perf: Path, memory: str):
+        self.name = "mapped" if memory == "mapped" else "ordinary"
+        self._perf, self._memory = perf, memory
+
+    def start(self) -> None:
+        if not self._perf.exists():
+            raise Refused(f"{self._perf} is not built")
+
+    def measure(self, row: Row, first: bool) -> tuple[Answer, float | None]:
+        effort = Effort.of(row.size, row.ranks > len(os.sched_getaffinity(0)) and row.size <= 1024)
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "row.json"
+            command = [self._perf, row.collective, "-g", row.ranks, "-b", row.size, "-e", row.size, "-d", row.type,
+                       "-n", effort.iterations, "-w", effort.warmup, "-c", int(first), "--batch", effort.batch,
+                       "--dirty", "--pin", *(["--memory", "mapped"] if self._memory == "mapped" else []), "-J", file,
+                       "--form", "in-place" if row.collective in ("all_reduce", "broadcast") else "out-of-place"]
+            done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=ROW_SECONDS)
+            if not file.exists():
+                lines = (done.stderr.strip() or "no reason given").splitlines()
+                raise Refused(lines[-1])
+            result = json.loads(file.read_text())["results"][0]
+        block = result["in_place"] or result["out_of_place"]
+        answer = Answer(block["time_us"], block["time_us"], block["p99_us"], block["wrong"])
+        return answer, block.get("floor_us")
+
+    def stop(self) -> None:
+        pass
+
+
+class Served:
+    """Another library, or a backend of torch: its ranks stay alive between its turns."""
+
+    slow = False
+
+    def __init__(self, name: str, ranks: int, logs: Path):
+        self.name, self._ranks, self._logs = name, ranks, logs
+        self._server: Server | None = None
+
+    def _launch(self, start: list[list[str]], variables: dict) -> None:
+        self._server = Server(self.name.replace(" ", "-"), start, self._ranks, variables, self._logs / f"{self.name}.log")
+        try:
+            self._server.start(START_SECONDS)
+        except Refused:
+            self.stop()
+            raise
+
+    def measure(self, row: Row, first: bool) -> tuple[Answer, None]:
+        if self._server is None:
+            raise Refused("it ended in an earlier row")
+        effort = Effort.of(row.size, self.slow)
+        try:
+            answer = self._server.measure(row.collective, row.type, row.size, effort.warmup, effort.iterations,
+                                          effort.batch, ROW_SECONDS)
+        except Refused as refusal:
+            if refusal.fatal:
+                self.stop()
+            raise
+        return answer, None
+
+    def stop(self) -> None:
+        if self._server is not None:
+            self._server.stop()
+        self._server = None
+
+
+class Peer(Served):
+    def __init__(self, name: str, ranks: int, under: Path):
+        super().__init__(LIBRARIES[name].title, ranks, under)
+        self._library, self._under = LIBRARIES[name], under
+
+    def start(self) -> None:
+        variables = environment(self._library, self._under, self._ranks, len(os.sched_getaffinity(0)))
+        if variables is None:
+            raise Refused("it only spins: milliseconds a call with more ranks than cores")
+        if reason := install(self._library, self._under):
+            raise Refused(reason)
+        self._launch(commands(self._library, self._under, self._ranks), variables)
+
+
+class Torch(Served):
+    """A backend of torch.distributed, in the Python that runs this."""
+
+    def __init__(self, name: str, backend: str, ranks: int, logs: Path, device: str = "cpu"):
+        super().__init__(name, ranks, logs)
+        self._backend, self._device = backend, device
+        self.slow = backend == "gloo"
+
+    def start(self) -> None:
+        start = [[sys.executable, str(HERE / "torch_serve.py"), "{pipes}", str(rank), str(self._ranks), self._backend,
+                  self._device] for rank in range(self._ranks)]
+        self._launch(start, {**os.environ, "OMP_NUM_THREADS": "1"})
+
+
+def all_of(names: list[str], ranks: int, perf: Path, under: Path) -> list:
+    """The contenders by the names that the command line takes."""
+    known = {
+        "mapped": lambda: Ours(perf, "mapped"),
+        "ordinary": lambda: Ours(perf, "ordinary"),
+        "gloo": lambda: Torch("gloo", "gloo", ranks, under),
+        "torch": lambda: Torch("hccl-like in torch", "hccl-like", ranks, under),
+        "fake": lambda: Torch("fake in torch", "fake", ranks, under),
+        **{name: (lambda name=name: Peer(name, ranks, under)) for name in LIBRARIES},
+    }
+    return [known[name]() for name in names]
+
+
+PERF = ROOT / "build" / "release" / "bench" / "hccl_like_perf"

@@ -1,0 +1,98 @@
+"""The libraries we compare with: where their packages go, how their programs are built and started.
+
+What a library is told is what measured best for it: where ranks outnumber cores, one that can yield is told to, and one
+that can only spin is left out (milliseconds for every call, for everyone on the machine).
+"""
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+FLAGS = ["-std=c++20", "-O3", "-march=native", "-DOMPI_SKIP_MPICXX", "-DMPICH_SKIP_MPICXX"]
+
+
+@dataclass(frozen=True)
+class Library:
+    name: str
+    title: str
+    packages: tuple[str, ...]
+    link: str
+    source: str = "mpi_serve.cc"
+    launch: tuple[str, ...] | None = ("-n", "{ranks}")  # of mpiexec; None: the ranks are started one by one
+    environment: dict = field(default_factory=dict)
+    crowded: dict | None = None  # more settings where ranks outnumber cores; None: not to be measured there
+    bfloat16: str = "own type"
+
+    def folder(self, under: Path) -> Path:
+        return under / self.name
+
+    def program(self, under: Path) -> Path:
+        return self.folder(under) / "serve"
+
+
+LIBRARIES = {
+    library.name: library
+    for library in (
+        Library("mpich", "MPICH", ("mpich",), "mpi", launch=("-launcher", "fork", "-n", "{ranks}")),
+        Library("openmpi", "Open MPI", ("openmpi",), "mpi",
+                launch=("--bind-to", "none", "--map-by", ":OVERSUBSCRIBE", "-n", "{ranks}"),
+                environment={"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+                             "PRTE_ALLOW_RUN_AS_ROOT": "1", "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": "1"},
+                crowded={"OMPI_MCA_mpi_yield_when_idle": "1"}, bfloat16="uint16 with an operation of ours"),
+        Library("impi", "Intel MPI", ("impi-rt", "impi-devel"), "mpi", launch=("-launcher", "fork", "-n", "{ranks}"),
+                environment={"I_MPI_PIN": "0", "I_MPI_FABRICS": "shm"}, crowded={"I_MPI_THREAD_YIELD": "2"}),
+        Library("oneccl", "oneCCL", ("oneccl", "oneccl-devel"), ":libccl.so.1", source="oneccl_serve.cc", launch=None,
+                environment={"CCL_ATL_TRANSPORT": "ofi", "CCL_WORKER_OFFLOAD": "0", "CCL_ATL_SHM": "1", "CCL_LOG_LEVEL": "error"}),
+    )
+}
+
+
+def install(library: Library, under: Path) -> str | None:
+    """Fetches the packages and builds the program; what went wrong, if anything did."""
+    folder = library.folder(under)
+    if not (folder / "include").exists():
+        command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-warn-script-location", "--ignore-installed",
+                   "--prefix", str(folder), *library.packages]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            return f"pip cannot install {' '.join(library.packages)}: {last_line(done.stderr)}"
+    program = library.program(under)
+    sources = [HERE / library.source, HERE / "serve.cc"]
+    newest = max(path.stat().st_mtime for path in (*HERE.glob("serve.*"), HERE / library.source))
+    if program.exists() and program.stat().st_mtime > newest:
+        return None
+    libraries = folder / "lib"
+    command = [os.environ.get("CXX", "g++"), *FLAGS, f"-I{ROOT}", "-isystem", str(folder / "include"),
+               *map(str, sources), "-o", str(program), f"-L{libraries}", f"-l{library.link}", f"-Wl,-rpath,{libraries}",
+               "-Wl,--allow-shlib-undefined"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    return f"cannot build its program: {last_line(done.stderr)}" if done.returncode else None
+
+
+def last_line(text: str) -> str:
+    return (text.strip().splitlines() or ["no reason given"])[-1]
+
+
+def commands(library: Library, under: Path, ranks: int) -> list[list[str]]:
+    """What starts its ranks: one launcher, or one command a rank. "{pipes}" stands for the folder of the pipes."""
+    program = str(library.program(under))
+    if library.launch is None:
+        return [[program, "{pipes}", str(rank), str(ranks)] for rank in range(ranks)]
+    launcher = str(library.folder(under) / "bin" / "mpiexec")
+    return [[launcher, *(part.format(ranks=ranks) for part in library.launch), program, "{pipes}"]]
+
+
+def environment(library: Library, under: Path, ranks: int, cores: int) -> dict | None:
+    """Its variables; None if it must not run with so many ranks on so few cores."""
+    settings = {**library.environment, "I_MPI_ROOT": str(library.folder(under))}
+    if library.launch is None:
+        settings["LD_LIBRARY_PATH"] = settings["FI_PROVIDER_PATH"] = str(library.folder(under) / "lib")
+    if ranks > cores:
+        if library.crowded is None:
+            return None
+        settings |= library.crowded
+    return {**os.environ, **settings}
