@@ -62,10 +62,6 @@ Topology topology_of(const std::vector<ProcessRecord>& members, const Config& co
   return topology;
 }
 
-uint64_t key(int peer, uint32_t channel) {
-  return static_cast<uint64_t>(static_cast<uint32_t>(peer)) << 32 | channel;
-}
-
 }  // namespace
 
 std::shared_ptr<Communicator> Communicator::create(Engine& engine, Identity identity) {
@@ -142,39 +138,26 @@ std::shared_ptr<Operation> Communicator::prepare(Call call) {
   const size_t bytes = common_bytes(call, size());
 
   std::lock_guard lock(mutex_);
-  Plan plan;
-  const Choice* choice = nullptr;
-  bool uneven = false;
   if (p2p) {
-    plan.channel = 0x80000000u | call.tag;
-    plan.program = &program(*algorithms(call.collective).data(), call.root);
-  } else {
-    const Layout& chunks = call.collective == Collective::kAllGather ? call.output : call.input;
-    uneven = call.uneven || (!cuts_payload(call.collective) && !chunks_are_equal(chunks, size()));
-    choice = &this->choice(call.collective, bytes, element, uneven);
-    plan.program = &program(*choice->algorithm, call.root);
-    plan.laps = choice->laps;
-    plan.window = std::min(plan.laps, std::max(1u, engine_.config().lap_window));
+    const Plan plan = message_plan(call);
+    const uint32_t number = message_number(call, plan.channel);
+    return std::make_shared<Operation>(shared_from_this(), std::move(call), plan, number);
   }
+  Plan plan;
+  const Layout& chunks = call.collective == Collective::kAllGather ? call.output : call.input;
+  const bool uneven =
+      call.uneven || (!cuts_payload(call.collective) && !chunks_are_equal(chunks, size()));
+  const Choice& choice = this->choice(call.collective, bytes, element, uneven);
+  plan.program = &program(*choice.algorithm, call.root);
+  plan.laps = choice.laps;
+  plan.window = std::min(plan.laps, std::max(1u, engine_.config().lap_window));
   if (reduces(call.collective)) plan.reduction = reduction(call.type, call.op);
-  if (choice != nullptr) {
-    const uint64_t number =
-        static_cast<uint64_t>(choice->algorithm - algorithms(call.collective).data());
-    plan.fingerprint = fingerprint(call, mix(mix(bytes, plan.laps), number));
-    plan.on_board = fits_board(call, uneven);
-    if (plan.on_board) plan.fingerprint = fingerprint(call, bytes);
-  } else {
-    plan.fingerprint = fingerprint(call, 0);
-  }
-
-  uint32_t number = 0;
-  if (!p2p)
-    number = sequence_++;
-  else if (call.collective == Collective::kSend)
-    number = sent_[key(call.root, plan.channel)]++;
-  else if (call.root != kAnySource)
-    number = received_[key(call.root, plan.channel)]++;
-  return std::make_shared<Operation>(shared_from_this(), std::move(call), plan, number);
+  const auto algorithm =
+      static_cast<uint64_t>(choice.algorithm - algorithms(call.collective).data());
+  plan.fingerprint = fingerprint(call, mix(mix(bytes, plan.laps), algorithm));
+  plan.on_board = fits_board(call, uneven);
+  if (plan.on_board) plan.fingerprint = fingerprint(call, bytes);
+  return std::make_shared<Operation>(shared_from_this(), std::move(call), plan, sequence_++);
 }
 
 void Communicator::launch(std::span<const std::shared_ptr<Operation>> operations, bool waited_for) {
@@ -233,6 +216,7 @@ bool Communicator::others_are_there(const BoardCall& call) const {
 }
 
 void Communicator::run(Call call) {
+  if (is_point_to_point(call.collective)) return run({&call, 1});
   if (run_on_board(call)) return;
   const std::shared_ptr<Operation> operation = prepare(std::move(call));
   engine_.launch({&operation, 1}, /*waited_for=*/true);
@@ -304,7 +288,7 @@ int Communicator::answered(uint32_t channel, uint32_t* sequence) {
   std::lock_guard lock(mutex_);
   for (int peer = 0; peer < size(); ++peer) {
     const Link* link = identity_.links[static_cast<size_t>(peer)];
-    uint32_t& next = received_[key(peer, channel)];
+    uint32_t& next = received_(peer, channel);
     const Tag tag{.communicator = identity_.id, .channel = channel, .sequence = next};
     size_t bytes = 0;
     if (!(link == nullptr ? engine_.self_.arrived(tag, &bytes) : link->arrived(tag, &bytes)))

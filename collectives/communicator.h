@@ -15,6 +15,7 @@
 #include "collectives/board/board_call.h"
 #include "collectives/choose.h"
 #include "collectives/engine.h"
+#include "collectives/message_counters.h"
 #include "collectives/operation.h"
 #include "collectives/schedule.h"
 #include "transport/mesh.h"
@@ -62,6 +63,14 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // the engine, and without an allocation.
   void run(Call call);
 
+  // The same for calls that may wait for each other, such as a send and a receive: all are launched before one is waited
+  // for.
+  void run(std::span<const Call> calls);
+  // Makes a send or a receive of a short message between processes of one host at once, in the caller's thread, without
+  // the engine's lists and without an allocation; `patient` waits a moment for the peer. Null when it is over, else the
+  // operation that the call has become, to be launched. For other calls it is prepare().
+  std::shared_ptr<Operation> pass(const Call& call, bool patient);
+
   // Gives the communicator up: every running operation ends with an error of code kAborted, so does every later one, and
   // the other ranks are told. Any thread, does not block. The first reason wins.
   void abort(std::string reason);
@@ -88,11 +97,14 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   void check(const Call& call) const;
   static uint64_t fingerprint(const Call& call, uint64_t detail);
   bool fits_board(const Call& call, bool uneven) const;
+  Link* short_message_link(const Call& call) const;
   bool run_on_board(Call& call);
   bool others_are_there(const BoardCall& call) const;
   // With mutex_ held.
   const Choice& choice(Collective collective, size_t bytes, size_t element_bytes, bool uneven);
   const Program& program(const Algorithm& algorithm, int root);
+  Plan message_plan(const Call& call);
+  uint32_t message_number(const Call& call, uint32_t channel);
 
   // For the engine. remember() keeps the first error only and tells whether this was it; answered() gives a rank whose
   // next message on a channel has arrived unasked, and takes that message's number, or -1.
@@ -112,7 +124,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   ForcedAlgorithms forced_;
   uint32_t sequence_ = 0;
   uint32_t splits_ = 0;
-  std::unordered_map<uint64_t, uint32_t> sent_, received_;  // (peer, channel) -> messages so far
+  MessageCounters sent_, received_;
   std::unordered_map<uint64_t, Choice> choices_;
   std::unordered_map<uint64_t, std::unique_ptr<Program>> programs_;
 };

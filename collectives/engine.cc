@@ -62,9 +62,24 @@ void Engine::abort(Communicator& communicator, Error error) {
 }
 
 bool Engine::wait(const Operation& operation, Deadline deadline) {
-  if (operation.done()) return true;
+  return wait_until([&] { return operation.done(); }, deadline);
+}
+
+// All at once: a caller that waited for one after the other would hand the rest over to the background thread between.
+bool Engine::wait(std::span<const std::shared_ptr<Operation>> operations, Deadline deadline) {
+  const auto all_done = [&] {
+    while (!operations.empty() && operations.back()->done())
+      operations = operations.first(operations.size() - 1);
+    return operations.empty();
+  };
+  return wait_until(all_done, deadline);
+}
+
+template <class Done>
+bool Engine::wait_until(Done done, Deadline deadline) {
+  if (done()) return true;
   wanted_.fetch_add(1);
-  while (!operation.done() && !deadline.expired()) {
+  while (!done() && !deadline.expired()) {
     uint64_t epoch;
     {
       std::lock_guard lock(turn_mutex_);
@@ -72,22 +87,46 @@ bool Engine::wait(const Operation& operation, Deadline deadline) {
     }
     std::unique_lock driver(driver_, std::try_to_lock);
     if (driver) {
-      drive([&] { return operation.done(); }, deadline, /*background=*/false);
+      drive(done, deadline, /*background=*/false);
       wanted_.fetch_sub(1);
       leave(std::move(driver), false);
-      return operation.done();
+      return done();
     }
     // Somebody else drives. The background thread steps aside when it sees that it is wanted; another waiter goes on
-    // and finishes this operation along with its own.
+    // and finishes these operations along with its own.
     if (sleeping_ && background_drives_) poller_.ring();
     std::unique_lock lock(turn_mutex_);
     turn_.wait_until(
         lock, earliest(deadline, Deadline::after(std::chrono::milliseconds(100))).time_point(),
-        [&] { return operation.done() || turn_epoch_ != epoch; });
+        [&] { return done() || turn_epoch_ != epoch; });
   }
   // The driver that left may have counted on this thread to go on.
   if (wanted_.fetch_sub(1) == 1 && running_ > 0) wake_background();
-  return operation.done();
+  return done();
+}
+
+template <class OneEnd>
+bool Engine::pass_end(Link& link, OneEnd& message, bool patient) {
+  std::unique_lock driver(driver_, std::try_to_lock);
+  if (!driver || inbox_full_.load(std::memory_order_relaxed)) return false;
+  link.post(message);
+  Patience patience(config_);
+  do {
+    link.progress();
+  } while (!message.done && patient && !link.has_news() && patience.wait());
+  const bool passed = link.withdraw(message);
+  // News that concern a message which did not pass wait for the operation that it becomes.
+  if (passed && link.has_news()) look_at_links(/*idle=*/false);
+  leave(std::move(driver), /*waited_for=*/false);
+  return passed;
+}
+
+bool Engine::pass(Link& link, Send& message, bool patient) {
+  return pass_end(link, message, patient);
+}
+
+bool Engine::pass(Link& link, Recv& message, bool patient) {
+  return pass_end(link, message, patient);
 }
 
 void Engine::with_mesh(const std::function<void(Mesh&, const std::function<void()>&)>& work) {

@@ -36,6 +36,14 @@ class Engine {
   // Any thread. Drives (or lets the present driver work) until the operation is done; false if `deadline` passed first.
   // The operation's own time-out is not this deadline: it ends the operation with an error.
   bool wait(const Operation& operation, Deadline deadline);
+  // The same for several operations, which may be done in any order.
+  bool wait(std::span<const std::shared_ptr<Operation>> operations, Deadline deadline);
+
+  // Any thread. Moves a message of at most the link's eager_bytes over a link in shared memory in the caller's thread,
+  // with a moment's patience if asked for. False, and the message is as if it had never been posted, if somebody else
+  // drives or the moment did not suffice. `message.pending` counts as usual.
+  bool pass(Link& link, Send& message, bool patient);
+  bool pass(Link& link, Recv& message, bool patient);
 
   // Any thread. Ends every operation of the communicator with an error.
   void abort(Communicator& communicator, Error error);
@@ -52,6 +60,12 @@ class Engine {
     std::shared_ptr<Communicator> aborted;
     std::optional<Error> error;
   };
+
+  // Any thread.
+  template <class OneEnd>
+  bool pass_end(Link& link, OneEnd& message, bool patient);
+  template <class Done>
+  bool wait_until(Done done, Deadline deadline);
 
   // Only the thread that holds driver_ calls these.
   template <class Stop>

@@ -57,10 +57,8 @@ void Pending::join(void* self) {
   auto& pending = *static_cast<Pending*>(self);
   Engine& engine = pending.communicator_->engine();
   bool failed = false;
-  for (const auto& operation : pending.operations_) {
-    engine.wait(*operation, Deadline::never());
-    failed = failed || operation->error();
-  }
+  engine.wait(pending.operations_, Deadline::never());
+  for (const auto& operation : pending.operations_) failed = failed || operation->error();
   if (failed) pending.spoil();
   // Under the lock to its end: whoever sees `joined_` may destroy this object.
   std::lock_guard lock(pending.joined_mutex_);
@@ -97,10 +95,9 @@ bool Pending::wait_inside_session(Deadline deadline) {
     }
     return joined_changed_.wait_until(lock, deadline.time_point(), joined);
   }
-  for (const auto& operation : copy_operations()) {
-    if (!operation->communicator().engine().wait(*operation, deadline)) return false;
-  }
-  return true;
+  const auto operations = copy_operations();
+  return operations.empty() ||
+         operations.front()->communicator().engine().wait(operations, deadline);
 }
 
 bool Pending::over() {

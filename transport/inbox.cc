@@ -34,7 +34,7 @@ void Inbox::post(Recv& recv) {
   recv.operand_at = {};
   Incoming* found = incoming_.find(recv.tag);
   if (found == nullptr) {
-    const bool asked = recv.bytes > eager_bytes_;
+    const bool asked = recv.bytes > eager_bytes_ && !recv.passing;
     incoming_.insert(recv.tag, {.recv = &recv, .asked = asked});
     if (asked) ask_for(recv);
     return;
@@ -44,6 +44,7 @@ void Inbox::post(Recv& recv) {
 
   EarlyMessage* early = found->early;
   const bool announced = early->header.kind == FrameKind::kAnnounce;
+  if (announced && recv.passing) return;
   // Also when it does not fit, so that the sender learns what is expected here.
   if (announced) ask_for(recv);
   if (!matches(recv, early->header)) {
@@ -77,6 +78,26 @@ bool Inbox::matches(const Recv& recv, const FrameHeader& header) {
                     .expected_bytes = recv.bytes,
                     .received_bytes = header.bytes});
   return false;
+}
+
+void Inbox::withdraw(Recv& recv) {
+  Incoming* found = incoming_.find(recv.tag);
+  if (found == nullptr || found->recv != &recv) return;
+  found->recv = nullptr;
+  deliverable_.erase_if([&](const Tag& tag) { return tag == recv.tag; });
+  if (recv_ == &recv) {
+    // Its message is being read: what is there already moves to where the rest will go.
+    early_ = found->early = new_early(header_);
+    recv_ = nullptr;
+    for (size_t& at = early_->filled; at < recv.moved;) {
+      const Piece piece = recv.into.from(at);
+      const size_t part = std::min(piece.bytes, recv.moved - at);
+      std::memcpy(early_->data.get() + at, piece.data, part);
+      at += part;
+    }
+  } else if (found->early == nullptr) {
+    incoming_.erase(recv.tag);
+  }
 }
 
 void Inbox::cancel(uint64_t communicator) {
@@ -199,6 +220,9 @@ void Inbox::begin_announced(const FrameHeader& header) {
       incoming_.insert(header.tag, {.early = new_early(header)});
   } else if (found->early != nullptr || found->recv->moved > 0) {
     fail("two messages with one tag");
+  } else if (found->recv->passing) {
+    found->recv = nullptr;
+    found->early = new_early(header);
   } else {
     const Recv& recv = *found->recv;
     if (!std::exchange(found->asked, true)) ask_for(recv);

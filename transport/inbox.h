@@ -29,6 +29,8 @@ class Inbox {
   Inbox(Wire& wire, Outbox& outbox, const LinkOptions& options, Fifo<Link::Mismatch>& mismatches);
 
   void post(Recv& recv);
+  // Gives up a passing Recv that is not done. What has arrived of its message is kept for the next one.
+  void withdraw(Recv& recv);
   void cancel(uint64_t communicator);
 
   // True if anything moved. Stops at the first thing that a link cannot have sent.
@@ -38,6 +40,7 @@ class Inbox {
 
   bool arrived(const Tag& tag, size_t* bytes) const;
   std::optional<AbortNotice> take_abort();
+  bool has_aborts() const noexcept { return !aborts_.empty(); }
   bool peer_said_goodbye() const noexcept { return goodbye_; }
   // Null while everything read made sense.
   const Error* failure() const noexcept { return failure_ ? &*failure_ : nullptr; }

@@ -47,6 +47,17 @@ void Link::post(Send& send) {
 // Also after the end: what the peer sent before it left may have been waiting here for this.
 void Link::post(Recv& recv) { state_->inbox.post(recv); }
 
+bool Link::withdraw(Send& send) { return send.done || state_->outbox.withdraw(send); }
+
+bool Link::withdraw(Recv& recv) {
+  if (!recv.done) state_->inbox.withdraw(recv);
+  return recv.done;
+}
+
+bool Link::has_news() const {
+  return state_->failure || state_->inbox.has_aborts() || !state_->mismatches.empty();
+}
+
 void Link::cancel(uint64_t communicator) {
   state_->outbox.cancel(communicator);
   state_->inbox.cancel(communicator);

@@ -56,8 +56,10 @@ struct Recv : Message {
   Pieces operand;
   Combine combine = nullptr;
   size_t element_bytes = 1;  // with combine: a power of two up to 4096; pieces hold whole elements
-  PieceCursor into_at;       // owned by the link
-  PieceCursor operand_at;    // owned by the link
+  // Takes only what comes unasked: until it is withdrawn, nothing is announced to the peer.
+  bool passing = false;
+  PieceCursor into_at;     // owned by the link
+  PieceCursor operand_at;  // owned by the link
 };
 
 struct LinkOptions {
@@ -85,6 +87,10 @@ class Link {
   // After failure() a post is accepted and never done.
   void post(Send& send);
   void post(Recv& recv);
+  // Takes back a message of at most eager_bytes that need not be done here and now; false, and it is free to be posted
+  // again, unless it is done: a send that the wire has begun to take is done on return. A Recv must be `passing`.
+  bool withdraw(Send& send);
+  bool withdraw(Recv& recv);
   // Forgets every posted message of a communicator without completing it; its memory is free on
   // return. A message that was half sent is finished from a copy of what the wire had begun to take
   // (so the peer never sees wrong bytes), one that was half received is read and dropped, so that
@@ -102,6 +108,8 @@ class Link {
 
   // Tells the peer that this rank gave up a communicator. The reason is cut at 4096 bytes.
   void send_abort(uint64_t communicator, std::string_view reason);
+  // Whether failure(), take_abort() or take_mismatch() have something to say.
+  bool has_news() const;
   // What the peer gave up, one notice a call.
   std::optional<AbortNotice> take_abort();
   // Says that no further message will come, for a clean end.

@@ -106,17 +106,31 @@ void Outbox::cancel(uint64_t communicator) {
     if (pending.send != nullptr) --waiting_;
     return true;
   });
-  if (busy_ && send_ != nullptr && of_it(send_)) {
-    bytes_.resize(payload_left_);
-    for (size_t done = 0; done < payload_left_;) {
-      const Piece piece = send_->at.here(send_->from);
-      const size_t part = std::min(piece.bytes, payload_left_ - done);
-      std::memcpy(bytes_.data() + done, piece.data, part);
-      send_->at.advance(send_->from, part);
-      done += part;
-    }
-    send_ = nullptr;
+  if (busy_ && send_ != nullptr && of_it(send_)) finish_from_copy();
+}
+
+bool Outbox::withdraw(Send& send) {
+  if (busy_ && send_ == &send) {
+    finish_from_copy();
+    send.done = true;
+    --*send.pending;
+    return true;
   }
+  eager_.erase_if([&](const Send* one) { return one == &send; });
+  return false;
+}
+
+// The frame that the wire has begun to take goes on without its message.
+void Outbox::finish_from_copy() {
+  bytes_.resize(payload_left_);
+  for (size_t done = 0; done < payload_left_;) {
+    const Piece piece = send_->at.here(send_->from);
+    const size_t part = std::min(piece.bytes, payload_left_ - done);
+    std::memcpy(bytes_.data() + done, piece.data, part);
+    send_->at.advance(send_->from, part);
+    done += part;
+  }
+  send_ = nullptr;
 }
 
 bool Outbox::wants_to_write() const noexcept {

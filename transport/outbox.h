@@ -25,6 +25,8 @@ class Outbox {
   void push_abort(uint64_t communicator, std::string_view reason);
   // The peer asks for a message that may have been announced, or not even posted yet.
   void ready(const FrameHeader& header);
+  // Takes back an eager message; false if that was possible, true if it counts as sent.
+  bool withdraw(Send& send);
   void cancel(uint64_t communicator);
 
   // True if the wire took anything.
@@ -50,6 +52,7 @@ class Outbox {
   void begin_message(FrameKind kind, Send& send, size_t payload);
   size_t write_some();
   void end_frame();
+  void finish_from_copy();
   void report_mismatch(const Send& send, uint64_t fingerprint, uint64_t bytes);
 
   Wire& wire_;

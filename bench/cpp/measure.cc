@@ -28,12 +28,13 @@ class Runner {
   void run(int times) {
     // The common case is the one that a blocking caller takes: nothing is kept, nobody else is woken.
     if (times == 1 && calls_.size() == 1) return communicator_.run(calls_[0]);
+    if (times == 1) return communicator_.run(calls_);
     operations_.clear();
     for (int i = 0; i < times; ++i)
       for (const Call& call : calls_) operations_.push_back(communicator_.prepare(call));
     communicator_.launch(operations_, true);
+    communicator_.engine().wait(operations_, Deadline::after(communicator_.timeout()));
     for (const auto& operation : operations_) {
-      communicator_.engine().wait(*operation, Deadline::after(communicator_.timeout()));
       if (const Error* error = operation->error()) throw Exception(*error);
     }
   }

@@ -1,0 +1,89 @@
+// Messages between two ranks: their plans and numbers, and the short way of short ones.
+#include "collectives/communicator.h"
+
+namespace hccl_like {
+namespace {
+
+bool is_message(const Call& call) {
+  return call.collective == Collective::kSend || call.collective == Collective::kRecv;
+}
+
+const Layout& payload(const Call& call) {
+  return call.collective == Collective::kSend ? call.input : call.output;
+}
+
+}  // namespace
+
+// The link of a message that may pass without an operation, else null.
+Link* Communicator::short_message_link(const Call& call) const {
+  if (!is_message(call) || call.root < 0 || call.root >= size()) return nullptr;
+  Link* link = identity_.links[static_cast<size_t>(call.root)];
+  if (link == nullptr || payload(call).total_bytes() > engine_.config().eager_bytes) return nullptr;
+  return link->transport() == "shm" ? link : nullptr;
+}
+
+Plan Communicator::message_plan(const Call& call) {
+  Plan plan;
+  plan.channel = 0x80000000u | call.tag;
+  plan.program = &program(*algorithms(call.collective).data(), call.root);
+  plan.fingerprint = fingerprint(call, 0);
+  return plan;
+}
+
+// A receive from any source gets its number when it is answered.
+uint32_t Communicator::message_number(const Call& call, uint32_t channel) {
+  if (call.root == kAnySource) return 0;
+  return (call.collective == Collective::kSend ? sent_ : received_)(call.root, channel)++;
+}
+
+std::shared_ptr<Operation> Communicator::pass(const Call& call, bool patient) {
+  Link* link = short_message_link(call);
+  if (link == nullptr || failed_.load(std::memory_order_acquire)) return prepare(call);
+  const uint32_t channel = 0x80000000u | call.tag;
+  uint32_t number;
+  {
+    std::lock_guard lock(mutex_);
+    number = message_number(call, channel);
+  }
+  uint32_t pending = 1;
+  const auto passes = [&](auto& message, Pieces& pieces) {
+    const Layout& layout = payload(call);
+    layout.visit(0, 0, layout.total_bytes(),
+                 [&](Region region) { pieces.add(region.data, region.bytes); });
+    message.tag = {.communicator = identity_.id, .channel = channel, .sequence = number};
+    message.fingerprint = fingerprint(call, 0);
+    message.bytes = layout.total_bytes();
+    message.pending = &pending;
+    return engine_.pass(*link, message, patient);
+  };
+  bool passed;
+  if (call.collective == Collective::kSend) {
+    Send send;
+    passed = passes(send, send.from);
+  } else {
+    Recv recv;
+    recv.passing = true;
+    passed = passes(recv, recv.into);
+  }
+  if (passed) return nullptr;
+  std::lock_guard lock(mutex_);
+  return std::make_shared<Operation>(shared_from_this(), call, message_plan(call), number);
+}
+
+// Sends first: a rank that waited for its receive before it sent would wait for a rank that does the same.
+void Communicator::run(std::span<const Call> calls) {
+  std::vector<std::shared_ptr<Operation>> rest;
+  for (const bool sends : {true, false})
+    for (const Call& call : calls) {
+      if ((call.collective == Collective::kSend) != sends) continue;
+      if (auto operation = pass(call, /*patient=*/rest.empty()))
+        rest.push_back(std::move(operation));
+    }
+  if (rest.empty()) return;
+  engine_.launch(rest, /*waited_for=*/true);
+  engine_.wait(rest, Deadline::never());
+  for (const auto& operation : rest)
+    if (const Error* error = operation->error()) throw Exception(*error);
+}
+
+}  // namespace hccl_like

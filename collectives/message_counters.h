@@ -1,0 +1,30 @@
+#pragma once
+// How many messages went to, or came from, each peer on each channel.
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+namespace hccl_like {
+
+class MessageCounters {
+ public:
+  // From 0. Most programs use one channel, which costs no look-up.
+  uint32_t& operator()(int peer, uint32_t channel) {
+    const auto index = static_cast<size_t>(peer);
+    if (index >= last_.size()) last_.resize(index + 1);
+    Last& last = last_[index];
+    if (last.counter == nullptr || last.channel != channel)
+      last = {channel, &counters_[uint64_t{static_cast<uint32_t>(peer)} << 32 | channel]};
+    return *last.counter;
+  }
+
+ private:
+  struct Last {
+    uint32_t channel = 0;
+    uint32_t* counter = nullptr;
+  };
+  std::vector<Last> last_;  // by peer
+  std::unordered_map<uint64_t, uint32_t> counters_;
+};
+
+}  // namespace hccl_like

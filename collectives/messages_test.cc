@@ -1,0 +1,171 @@
+// Short messages on their short way, and that they mix with all others.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <numeric>
+#include <thread>
+#include <vector>
+
+#include "collectives/communicator.h"
+#include "collectives/testing.h"
+
+namespace hccl_like {
+namespace {
+
+using testing::on_ranks;
+using testing::Rank;
+using testing::region;
+
+using Bytes = std::vector<uint8_t>;
+
+Bytes message(int from, size_t bytes, uint32_t number = 0) {
+  Bytes data(bytes);
+  for (size_t i = 0; i < bytes; ++i)
+    data[i] = static_cast<uint8_t>(i * 31 + static_cast<size_t>(from) * 7 + number);
+  return data;
+}
+
+Call send(Bytes& data, int to, uint32_t tag = 0) {
+  return {.collective = Collective::kSend,
+          .root = to,
+          .tag = tag,
+          .input = Layout::even(region(data), 1, 1)};
+}
+
+Call recv(Bytes& data, int from, uint32_t tag = 0) {
+  return {.collective = Collective::kRecv,
+          .root = from,
+          .tag = tag,
+          .output = Layout::even(region(data), 1, 1)};
+}
+
+const std::vector<size_t> kSizes{0, 1, 8, 63, 1024, 8191, 8192, 8193, 100'003};
+
+struct Case {
+  const char* transport;
+  uint32_t patience;
+};
+
+class Messages : public ::testing::TestWithParam<Case> {
+ protected:
+  void run(int ranks, const std::function<void(Rank)>& body) const {
+    Config config;
+    config.transports = {GetParam().transport};
+    config.spins = config.yields = GetParam().patience;
+    on_ranks(ranks, config, body);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(, Messages,
+                         ::testing::Values(Case{"shm", 100}, Case{"shm", 0}, Case{"tcp", 100}),
+                         [](const auto& info) {
+                           return std::string(info.param.transport) +
+                                  (info.param.patience == 0 ? "AtOnce" : "");
+                         });
+
+TEST_P(Messages, GoRoundTheRingInEitherOrder) {
+  for (const int ranks : {2, 3})
+    run(ranks, [](Rank me) {
+      const int next = (me.rank + 1) % me.size, before = (me.rank + me.size - 1) % me.size;
+      for (uint32_t round = 0; round < 60; ++round) {
+        const size_t bytes = kSizes[round % kSizes.size()];
+        Bytes out = message(me.rank, bytes, round), in(bytes);
+        std::vector<Call> calls{recv(in, before), send(out, next)};
+        if (round % 2 == 0) std::swap(calls[0], calls[1]);
+        me.communicator.run(calls);
+        ASSERT_EQ(in, message(before, bytes, round)) << bytes << " bytes";
+      }
+    });
+}
+
+TEST_P(Messages, KeepTheirOrderWhicheverWayTheyGo) {
+  run(2, [](Rank me) {
+    constexpr uint32_t kMessages = 90;
+    const auto bytes = [](uint32_t i) { return kSizes[i * 5 % kSizes.size()]; };
+    const auto one = [&](Call call, uint32_t i) {
+      if (i % 3 == 0) {
+        const std::shared_ptr<Operation> operation = me.communicator.prepare(std::move(call));
+        me.communicator.launch({&operation, 1}, false);
+        me.communicator.engine().wait(*operation, Deadline::never());
+        ASSERT_EQ(operation->error(), nullptr);
+      } else {
+        me.communicator.run({&call, 1});
+      }
+    };
+    for (uint32_t i = 0; i < kMessages; ++i) {
+      Bytes data = me.rank == 0 ? message(0, bytes(i), i) : Bytes(bytes(i));
+      if (me.rank == 0)
+        one(send(data, 1), i);
+      else
+        one(recv(data, i % 7 == 2 ? kAnySource : 0), i / 2);
+      ASSERT_EQ(data, message(0, bytes(i), i)) << i;
+    }
+  });
+}
+
+TEST_P(Messages, OfSeveralThreadsDoNotMeet) {
+  run(2, [](Rank me) {
+    std::vector<std::thread> threads;
+    for (uint32_t tag = 0; tag < 3; ++tag)
+      threads.emplace_back([&, tag] {
+        for (uint32_t round = 0; round < 100; ++round) {
+          Bytes out = message(me.rank, 100 * tag + 1, round), in(out.size());
+          const std::vector<Call> calls{send(out, 1 - me.rank, tag), recv(in, 1 - me.rank, tag)};
+          me.communicator.run(calls);
+          ASSERT_EQ(in, message(1 - me.rank, in.size(), round));
+        }
+      });
+    for (std::thread& thread : threads) thread.join();
+  });
+}
+
+TEST_P(Messages, OfDifferentSizesAreRefused) {
+  run(2, [](Rank me) {
+    Bytes data(me.rank == 0 ? 100u : 101u, 7);
+    Call call = me.rank == 0 ? send(data, 1) : recv(data, 0);
+    if (me.rank == 0) {
+      me.communicator.run({&call, 1});
+      return;
+    }
+    try {
+      me.communicator.run({&call, 1});
+      ADD_FAILURE() << "100 bytes were taken for 101";
+    } catch (const Exception& exception) {
+      EXPECT_EQ(exception.error().code, ErrorCode::kMismatch);
+      EXPECT_NE(exception.error().message.find("rank 1 makes recv #0 (uint8, 101 bytes"),
+                std::string::npos)
+          << exception.error().message;
+    }
+    EXPECT_EQ(data, Bytes(101, 7));
+  });
+}
+
+TEST_P(Messages, FromARankThatLeftAreMissed) {
+  run(2, [](Rank me) {
+    Bytes data = message(1, 10);
+    Call first = me.rank == 1 ? send(data, 0) : recv(data, 1);
+    me.communicator.run({&first, 1});
+    if (me.rank == 1) return;
+    Call second = recv(data, 1);
+    EXPECT_THROW(me.communicator.run({&second, 1}), Exception);
+    EXPECT_THROW(me.communicator.run({&second, 1}), Exception);
+  });
+}
+
+TEST_P(Messages, EndWithTheirGroup) {
+  std::atomic<bool> waiting{false};
+  run(2, [&](Rank me) {
+    Bytes data(10);
+    if (me.rank == 1) {
+      while (!waiting) std::this_thread::yield();
+      me.communicator.abort("enough");
+      return;
+    }
+    waiting = true;
+    Call call = recv(data, 1);
+    EXPECT_THROW(me.communicator.run({&call, 1}), Exception);
+    EXPECT_EQ(me.communicator.failure()->code, ErrorCode::kAborted);
+  });
+}
+
+}  // namespace
+}  // namespace hccl_like
