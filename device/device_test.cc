@@ -73,7 +73,7 @@ TEST(Device, GivesThePluginsSentence) {
 TEST(Device, SaysWhatANullEntryMeans) {
   const Device host(host_api());
   EXPECT_TRUE(host.can_map());
-  EXPECT_FALSE(host.can_queue_functions() || host.can_wait_on_words() || host.can_export() ||
+  EXPECT_FALSE(host.can_queue_functions() || host.can_wait_on_words() || host.can_open_peers() ||
                host.can_translate_streams());
   uint64_t word = 0;
   const auto nothing = [](void*) {};
@@ -83,9 +83,10 @@ TEST(Device, SaysWhatANullEntryMeans) {
   EXPECT_EQ(host.wait_for_word(0, 0, &word, 1)->code, ErrorCode::kUnsupported);
   EXPECT_EQ(host.write_word(0, 0, &word, 1)->code, ErrorCode::kUnsupported);
   EXPECT_EQ(host.stream_from_torch(0, 0, nullptr).error().code, ErrorCode::kUnsupported);
-  EXPECT_EQ(host.export_range(0, {&word, 0}, 8).error().code, ErrorCode::kUnsupported);
-  EXPECT_EQ(host.import_range(0, {}).error().code, ErrorCode::kUnsupported);
   EXPECT_EQ(host.open_peer(0, {}).error().code, ErrorCode::kUnsupported);
+  const Device private_memory(fake_device::api());
+  EXPECT_EQ(private_memory.export_range(0, {&word, 0}, 8).error().code, ErrorCode::kUnsupported);
+  EXPECT_EQ(private_memory.import_range(0, {}).error().code, ErrorCode::kUnsupported);
 }
 
 TEST(Device, PassesUnsupportedOn) {

@@ -4,6 +4,7 @@
 
 #include "device/fake_device.h"
 #include "device/host/host_api.h"
+#include "device/host/shared_pool.h"
 
 namespace hccl_like {
 namespace {
@@ -15,6 +16,16 @@ INSTANTIATE_TEST_SUITE_P(Host, PluginContract,
                                                            .free = std::free,
                                                            .streams = {0}}),
                          plugin_name);
+
+INSTANTIATE_TEST_SUITE_P(
+    SharedHost, PluginContract,
+    ::testing::Values(PluginUnderTest{
+        .name = "Cpu",
+        .api = &host_api(),
+        .allocate = [](size_t bytes) { return SharedPool::of_process().allocate(bytes); },
+        .free = [](void* base) { SharedPool::of_process().free(base); },
+        .streams = {0}}),
+    plugin_name);
 
 INSTANTIATE_TEST_SUITE_P(Fake, PluginContract,
                          ::testing::Values(PluginUnderTest{.name = "Asynchronous",

@@ -4,21 +4,18 @@
 #include <cstddef>
 #include <cstring>
 
+#include "device/host/host_error.h"
+#include "device/host/host_ipc.h"
+
 namespace hccl_like {
 namespace {
 
-thread_local const char* last_failure = "";
-
-int fail(int status, const char* sentence) {
-  last_failure = sentence;
-  return status;
-}
+using host::fail;
 
 std::byte* address(hcd_ref ref) { return static_cast<std::byte*>(ref.base) + ref.offset; }
 
 int init() { return HCD_OK; }
 void fini() {}
-const char* last_error() { return last_failure; }
 
 int device_info(int, hcd_device_info* out) {
   hcd_device_info info{};
@@ -52,19 +49,23 @@ int map(int, hcd_ref ref, size_t, void** host) {
 }
 int unmap(int, void*) { return HCD_OK; }
 
-// Entries that are not named are null: no streams, hence nothing to queue on them; and torch's CPU memory is private.
+// Entries that are not named are null: no streams, hence nothing to queue on them. A peer's memory, once mapped,
+// is memory like any other, so there is no peer_open.
 constexpr hcd_api kApi = {
     .size = sizeof(hcd_api),
     .name = "cpu",
     .init = init,
     .fini = fini,
-    .last_error = last_error,
+    .last_error = host::last_error,
     .device_info = device_info,
     .stream_sync = stream_sync,
     .copy_d2h = copy_d2h,
     .copy_h2d = copy_h2d,
     .map = map,
     .unmap = unmap,
+    .ipc_export = host::ipc_export,
+    .ipc_open = host::ipc_open,
+    .ipc_close = host::ipc_close,
 };
 
 }  // namespace

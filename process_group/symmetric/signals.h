@@ -9,7 +9,7 @@
 
 #include "core/deadline.h"
 #include "core/error.h"
-#include "process_group/symmetric/shared_memory.h"
+#include "device/host/shared_memory.h"
 
 namespace hccl_like {
 

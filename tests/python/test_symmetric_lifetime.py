@@ -74,7 +74,7 @@ def leaves_nothing(rank, size, device):
     def count():
         symm_mem.empty(1, device=device)  # memory that others used is given back when somebody comes by
         settle(device)
-        return mappings("memfd:hccl-like-symmetric"), files("hccl-like-symmetric"), mappings("memfd:torch_sim"), files("torch_sim")
+        return mappings("memfd:hccl-like-shared"), files("hccl-like-shared"), mappings("memfd:torch_sim"), files("torch_sim")
 
     warm = shared((100,), device=device)
     warm[1].barrier()
@@ -142,7 +142,7 @@ def ends_holding_everything(rank, size, device):
 
 def test_a_rank_may_end_with_memory_still_shared(device):
     run_ranks(ends_holding_everything, 2, device)
-    assert not [name for name in os.listdir("/dev/shm") if re.search("symmetric|torch_sim", name)]
+    assert not [name for name in os.listdir("/dev/shm") if re.search("hccl-like|torch_sim", name)]
 
 
 def test_a_process_may_load_the_extension_before_it_forks_its_ranks(sim):

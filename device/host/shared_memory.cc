@@ -1,0 +1,206 @@
+#include "device/host/shared_memory.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <limits>
+#include <map>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "core/error.h"
+#include "device/host/peer_file.h"
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U
+#endif
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+namespace hccl_like {
+namespace {
+
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+constexpr uint64_t kMagic = 0x79726f6d656d7973;
+constexpr size_t kHugePage = size_t{2} << 20;
+
+// Behind the data, in a page that is never mapped.
+struct Stamp {
+  uint64_t magic = kMagic;
+  uint64_t bytes = 0;
+  std::array<uint64_t, 2> nonce{};
+};
+
+size_t page_bytes() { return static_cast<size_t>(::sysconf(_SC_PAGESIZE)); }
+size_t whole_pages(size_t bytes) {
+  const size_t page = page_bytes();
+  return std::max((bytes + page - 1) / page, size_t{1}) * page;
+}
+
+// All memory that this process created, by address.
+struct Created {
+  std::atomic<uintptr_t> begin{std::numeric_limits<uintptr_t>::max()};  // nothing lies in front
+  std::atomic<uintptr_t> end{0};                                        // nor behind
+  std::mutex mutex;
+  std::map<uintptr_t, SharedMemoryToken> tokens;
+};
+
+// Never freed: memory may be let go of at the very end of the program. A forked child has created nothing yet. What it
+// has from its parent is the parent's, and the lock may have been held by a thread that it does not have.
+std::atomic<Created*>& created() {
+  static std::atomic<Created*> instance = [] {
+    ::pthread_atfork(nullptr, nullptr, [] { created().store(new Created); });
+    return new Created;
+  }();
+  return instance;
+}
+
+Fd make_file() {
+  constexpr const char* kName = "hccl-like-shared";
+  int fd = ::memfd_create(kName, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+  // Kernels before 6.3 do not know MFD_NOEXEC_SEAL, some later ones insist on it.
+  if (fd < 0 && errno == EINVAL) fd = ::memfd_create(kName, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (fd < 0) throw_system("cannot create shared memory (memfd)");
+  return Fd(fd);
+}
+
+// A large mapping begins where a huge page could.
+Mapping map_file(int fd, size_t bytes, int flags) {
+  constexpr int kAccess = PROT_READ | PROT_WRITE;
+  if (bytes < kHugePage) return Mapping::map(fd, bytes, kAccess, MAP_SHARED | flags);
+  constexpr int kNothing = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+  void* const around = ::mmap(nullptr, bytes + kHugePage, PROT_NONE, kNothing, -1, 0);
+  if (around == MAP_FAILED) throw_system("no addresses are left for shared memory");
+  auto* const begin = static_cast<std::byte*>(around);
+  const size_t front = -reinterpret_cast<uintptr_t>(begin) % kHugePage;
+  if (front > 0) ::munmap(begin, front);
+  if (front < kHugePage) ::munmap(begin + front + bytes, kHugePage - front);
+  Mapping place(begin + front, bytes);
+  if (::mmap(place.data(), bytes, kAccess, MAP_SHARED | MAP_FIXED | flags, fd, 0) == MAP_FAILED)
+    throw_system("cannot map " + std::to_string(bytes) + " bytes of shared memory");
+  return place;
+}
+
+// Has all pages made now.
+void reserve(int fd, const Mapping& mapping) {
+  const size_t bytes = mapping.size();
+  (void)::madvise(mapping.data(), bytes, MADV_HUGEPAGE);  // if the system gives any
+  int result;
+  do {
+    result = ::madvise(mapping.data(), bytes, MADV_POPULATE_WRITE) == 0 ? 0 : errno;
+  } while (result == EINTR || result == EAGAIN);
+  if (result == EINVAL) {  // a kernel before 5.14; the first touch then takes its time
+    do {
+      result = ::posix_fallocate(fd, 0, static_cast<off_t>(bytes));
+    } while (result == EINTR);
+  }
+  if (result == 0) return;
+  errno = result;
+  throw_system("cannot reserve " + std::to_string(bytes) + " bytes of shared memory");
+}
+
+bool is_what_was_offered(int fd, const SharedMemoryToken& token) {
+  struct stat status {};
+  Stamp stamp{.magic = 0};
+  const int seals = ::fcntl(fd, F_GET_SEALS);
+  return seals >= 0 && (seals & kSeals) == kSeals && ::fstat(fd, &status) == 0 &&
+         static_cast<uint64_t>(status.st_size) == token.bytes + page_bytes() &&
+         ::pread(fd, &stamp, sizeof stamp, static_cast<off_t>(token.bytes)) == sizeof stamp &&
+         stamp.magic == kMagic && stamp.bytes == token.bytes && stamp.nonce == token.nonce;
+}
+
+void add(const std::byte* data, const SharedMemoryToken& token) {
+  Created& all = *created();
+  const auto begin = reinterpret_cast<uintptr_t>(data);
+  std::lock_guard lock(all.mutex);
+  all.tokens[begin] = token;
+  all.begin = std::min(all.begin.load(), begin);
+  all.end = std::max(all.end.load(), begin + token.bytes);
+}
+
+void remove(const std::byte* data, const SharedMemoryToken& token) {
+  Created& all = *created();
+  std::lock_guard lock(all.mutex);
+  const auto found = all.tokens.find(reinterpret_cast<uintptr_t>(data));
+  // In a forked child, memory of its own may have the number of what it has from its parent.
+  if (found == all.tokens.end() || found->second.nonce != token.nonce) return;
+  all.tokens.erase(found);
+}
+
+}  // namespace
+
+SharedMemory SharedMemory::create(size_t bytes) {
+  Fd file = make_file();
+  SharedMemoryToken token{
+      .process = ::getpid(), .descriptor = file.get(), .bytes = whole_pages(bytes)};
+  const ssize_t drawn = ::getrandom(&token.nonce, sizeof token.nonce, 0);
+  const Stamp stamp{.bytes = token.bytes, .nonce = token.nonce};
+  const auto behind = static_cast<off_t>(token.bytes);
+  if (drawn != sizeof token.nonce ||
+      ::ftruncate(file.get(), behind + static_cast<off_t>(page_bytes())) != 0 ||
+      ::pwrite(file.get(), &stamp, sizeof stamp, behind) != sizeof stamp ||
+      ::fcntl(file.get(), F_ADD_SEALS, kSeals) != 0)
+    throw_system("cannot seal shared memory");
+  Mapping mapping = map_file(file.get(), token.bytes, 0);
+  reserve(file.get(), mapping);
+  SharedMemory memory(std::move(file), token, std::move(mapping));
+  add(memory.data(), token);
+  return memory;
+}
+
+SharedMemory SharedMemory::open(const SharedMemoryToken& token) {
+  const Fd file = open_peer_file(token.process, token.descriptor);
+  if (!is_what_was_offered(file.get(), token))
+    throw_error(ErrorCode::kPeerLost, "what process " + std::to_string(token.process) +
+                                          " offered is not the shared memory it speaks of");
+  // Its pages are there: taking them all at once is ten times faster than one by one. The mapping is all that is needed.
+  return {Fd(), token, map_file(file.get(), token.bytes, MAP_POPULATE)};
+}
+
+SharedMemory::SharedMemory(Fd file, const SharedMemoryToken& token, Mapping mapping)
+    : file_(std::move(file)), token_(token), mapping_(std::move(mapping)) {}
+
+SharedMemory& SharedMemory::operator=(SharedMemory&& other) noexcept {
+  if (this == &other) return *this;
+  if (file_.valid()) remove(data(), token_);
+  file_ = std::move(other.file_);
+  token_ = other.token_;
+  mapping_ = std::move(other.mapping_);
+  return *this;
+}
+
+SharedMemory::~SharedMemory() {
+  if (file_.valid()) remove(data(), token_);
+}
+
+void SharedMemory::discard() noexcept {
+  constexpr int kHole = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+  (void)::fallocate(file_.get(), kHole, 0, static_cast<off_t>(size()));
+}
+
+std::optional<SharedMemory::Place> SharedMemory::find(const void* at, size_t bytes) {
+  Created& all = *created();
+  const auto begin = reinterpret_cast<uintptr_t>(at);
+  if (begin < all.begin.load(std::memory_order_relaxed) ||
+      begin >= all.end.load(std::memory_order_relaxed))
+    return std::nullopt;
+  std::lock_guard lock(all.mutex);
+  auto found = all.tokens.upper_bound(begin);
+  if (found == all.tokens.begin()) return std::nullopt;
+  --found;
+  const uint64_t offset = begin - found->first;
+  const SharedMemoryToken& token = found->second;
+  if (offset > token.bytes || bytes > token.bytes - offset) return std::nullopt;
+  return Place{token, offset};
+}
+
+}  // namespace hccl_like
