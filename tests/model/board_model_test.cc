@@ -1,0 +1,183 @@
+// The board (collectives/board/board.h) on real wires between ranks of one host, in every execution: what a rank shows is
+// complete when others see it, is not written over while they need it, and wakes whoever sleeps for want of it.
+#include <gtest/gtest.h>
+
+#include "collectives/board/board.h"
+#include "tests/model/modelled_host.h"
+#include "tests/model/modelled_std.h"
+#include "tests/model/verdict.h"
+
+namespace hccl_like::model {
+namespace {
+
+// What a rank shows, in an area that is made anew for each execution.
+struct Shown {
+  std::shared_ptr<Commons> commons = std::make_shared<Commons>();
+  uint32_t area = commons->take().value();
+};
+
+struct Rank {
+  Poller& poller;
+  const std::vector<Link*>& links;
+  std::shared_ptr<Board> board{};
+  bool looks_again = true;
+  std::array<Plain, BoardArea::kLines> payloads{};  // stand for what is in the lines
+
+  // As an engine waits, its patience at an end (collectives/engine.cc: drive, sleep).
+  template <class Ready>
+  void wait(uint64_t place, Ready ready) {
+    while (true) {
+      Explorer::active()->landmark(place);
+      if (ready()) return;
+      sleep(ready);
+    }
+  }
+  template <class Ready>
+  void sleep(Ready ready) {
+    bool quiet = true;
+    size_t prepared = 0;
+    for (; quiet && prepared < links.size(); ++prepared)
+      if (links[prepared] != nullptr) quiet = links[prepared]->prepare_sleep();
+    if (quiet && !(looks_again && ready())) poller.sleep(Deadline::never());
+    for (size_t i = 0; i < prepared; ++i)
+      if (links[i] != nullptr) links[i]->end_sleep();
+  }
+};
+
+struct Job {
+  Job(ModelledHost& host, const std::vector<Shown>& shown) {
+    host.begin_execution();
+    std::vector<std::optional<uint32_t>> areas;
+    for (const Shown& one : shown) {
+      areas.emplace_back(one.area);
+      new (one.commons->data(one.area)) BoardArea;
+    }
+    for (size_t i = 0; i < shown.size(); ++i) {
+      ranks.push_back({.poller = host.poller(i), .links = host.links(i)});
+      ranks.back().board =
+          Board::make(shown[i].commons, 7, static_cast<int>(i), host.links(i), areas);
+    }
+    for (Rank& rank : ranks) check(rank.board->open() == Board::State::kOpen, "no board");
+  }
+
+  // A small call as BoardCall makes it: shows this rank's line, reads those of `from`.
+  void call(size_t self, uint32_t number, const std::vector<size_t>& from) {
+    Rank& rank = ranks[self];
+    Board& board = *rank.board;
+    uint64_t place = uint64_t{number} << 8;
+    rank.wait(place, [&] { return board.writable(number); });
+    show(self, number);
+    for (const size_t peer : from) {
+      const auto other = static_cast<int>(peer);
+      rank.wait(++place, [&] { return board.line(other, number) != nullptr; });
+      read(peer, number);
+    }
+    board.done(number);
+  }
+  void show(size_t self, uint32_t number) {
+    Board& board = *ranks[self].board;
+    ranks[self].payloads[number % BoardArea::kLines].write();
+    *board.payload(number, 1) = static_cast<std::byte>(number);
+    board.show(number, number, 1);
+  }
+  void read(size_t peer, uint32_t number) {
+    ranks[peer].payloads[number % BoardArea::kLines].read();
+    const std::byte there = *ranks[peer].board->payload(static_cast<int>(peer), number, 1);
+    check(there == static_cast<std::byte>(number), "the payload of another call");
+  }
+
+  std::vector<Rank> ranks;
+};
+
+using Needs = std::vector<std::vector<size_t>>;  // by rank: whose lines it reads
+
+template <class Body>
+Verdict explore(size_t ranks, const Body& body, Flaw flaw = {}) {
+  const std::vector<Shown> shown(ranks);
+  std::vector<const Commons*> commons;
+  for (const Shown& one : shown) commons.push_back(one.commons.get());
+  ModelledHost host(ranks, commons);
+  return Explorer::explore(
+      [&](Explorer& explorer) { body(explorer, std::make_shared<Job>(host, shown)); }, flaw);
+}
+
+Verdict calls(uint32_t count, const Needs& needs, Flaw flaw = {}) {
+  const auto scenario = [&](Explorer& explorer, const std::shared_ptr<Job>& job) {
+    for (size_t i = 0; i < needs.size(); ++i)
+      explorer.thread("rank " + std::to_string(i), [=, &needs] {
+        for (uint32_t number = 0; number < count; ++number) job->call(i, number, needs[i]);
+      });
+  };
+  return explore(needs.size(), scenario, flaw);
+}
+
+// A root has filled all its lines and goes on, into the half that the other, who comes only now, gives free first.
+Verdict run_ahead(Flaw flaw = {}) {
+  constexpr uint32_t kLines = BoardArea::kLines, kHalf = kLines / 2;
+  const auto scenario = [&](Explorer& explorer, const std::shared_ptr<Job>& job) {
+    for (uint32_t number = 0; number < kLines; ++number) job->call(0, number, {});
+    explorer.thread("rank 0", [=] {
+      for (uint32_t number = kLines; number < kLines + kHalf; ++number) job->call(0, number, {});
+    });
+    explorer.thread("rank 1", [=] {
+      for (uint32_t number = 0; number < kHalf; ++number) job->call(1, number, {0});
+    });
+  };
+  return explore(2, scenario, flaw);
+}
+
+TEST(BoardModel, EveryRankSeesTheOthersLines) {
+  for (const uint32_t count : {1, 2}) EXPECT_TRUE(holds(calls(count, {{1}, {0}}))) << count;
+}
+
+TEST(BoardModel, ARankThatNeedsSeveralSleepsOnAllOfThem) {
+  EXPECT_TRUE(holds(calls(1, {{1, 2}, {}, {}})));
+}
+
+TEST(BoardModel, ARootRunsAheadUntilItsLinesAreNeeded) { EXPECT_TRUE(holds(run_ahead())); }
+
+TEST(BoardModel, WithoutTheFenceOfEitherSideAWakeUpIsLost) {
+  const Needs one_way{{}, {0}};
+  EXPECT_TRUE(fails_with(calls(1, one_way, {.thread = "rank 0"}), kLost)) << "who shows";
+  EXPECT_TRUE(fails_with(calls(1, one_way, {.thread = "rank 1"}), kLost)) << "who sleeps";
+}
+
+TEST(BoardModel, StampsMustBeReleasedAndAcquired) {
+  for (const char* function : {"Board::show", "Board::line"})
+    EXPECT_TRUE(fails_with(calls(1, {{}, {0}}, {.relaxed_inside = function}), kRace)) << function;
+  for (const char* function : {"Board::done", "Board::last_done"})
+    EXPECT_TRUE(fails_with(run_ahead({.relaxed_inside = function}), kRace)) << function;
+}
+
+TEST(BoardModel, WhoeverDoesNotLookAtTheBoardAgainMayNeverWake) {
+  const auto scenario = [](Explorer& explorer, const std::shared_ptr<Job>& job) {
+    job->ranks[1].looks_again = false;
+    explorer.thread("rank 0", [=] { job->call(0, 0, {}); });
+    explorer.thread("rank 1", [=] { job->call(1, 0, {0}); });
+  };
+  EXPECT_TRUE(fails_with(explore(2, scenario), kLost));
+}
+
+TEST(BoardModel, WhatWasTakenBackIsSeenByNobodyWhoKnowsOfTheFailure) {
+  bool seen = false, missed = false;
+  const auto scenario = [&](Explorer& explorer, const std::shared_ptr<Job>& job) {
+    const auto told = std::make_shared<Atomic<uint64_t>>();  // as a message of the failure would
+    explorer.thread("rank 0", [=] {
+      job->show(0, 0);
+      job->ranks[0].board->withdraw(0);
+      told->store(1, std::memory_order_release);
+    });
+    explorer.thread("rank 1", [=, &seen, &missed] {
+      const bool knows = told->load(std::memory_order_acquire) == 1;
+      const bool there = job->ranks[1].board->line(0, 0) != nullptr;
+      if (there) job->read(0, 0);
+      check(!(knows && there), "a call succeeds whose failure is known");
+      (there ? seen : missed) = true;
+    });
+  };
+  EXPECT_TRUE(holds(explore(2, scenario)));
+  EXPECT_TRUE(seen && missed) << "both happen";
+}
+
+}  // namespace
+}  // namespace hccl_like::model

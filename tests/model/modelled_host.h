@@ -1,0 +1,35 @@
+#pragma once
+// Ranks of one host as they are connected in earnest: shared memory, rings, doorbells, commons.
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "core/mapping.h"
+#include "transport/commons.h"
+#include "transport/link.h"
+#include "transport/poller.h"
+
+namespace hccl_like::model {
+
+// The pollers of the ranks, and a link between any two. Made once: for each execution what they share is made anew.
+class ModelledHost {
+ public:
+  ModelledHost(size_t ranks, const std::vector<const Commons*>& shown);
+  // To be called in the scenario.
+  void begin_execution();
+
+  Poller& poller(size_t rank) { return *pollers_[rank]; }
+  // By rank, null for itself.
+  const std::vector<Link*>& links(size_t rank) const { return by_rank_[rank]; }
+
+ private:
+  void connect(size_t first, size_t second, const std::vector<const Commons*>& shown);
+
+  std::vector<std::unique_ptr<Poller>> pollers_;
+  std::vector<std::unique_ptr<Link>> links_;
+  std::vector<std::vector<Link*>> by_rank_;
+  std::vector<Mapping> indices_;               // of all rings
+  std::vector<std::pair<int, size_t>> rings_;  // the copies of doorbells, and whose they are
+};
+
+}  // namespace hccl_like::model
