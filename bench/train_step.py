@@ -26,7 +26,7 @@ def parse(argv):
     add("--steps", type=int, default=3, help="timed steps in a turn (3)")
     add("--layers", type=int, default=8)
     add("--width", type=int, default=512)
-    add("--tokens", type=int, default=96, help="of one rank in one step")
+    add("--tokens", type=int, default=128, help="of one rank in one step")
     add("-J", "--json", metavar="FILE", help="write everything to a JSON file")
     return parser.parse_args(argv)
 
