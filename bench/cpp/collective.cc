@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "bench/cpp/inputs.h"
+#include "bench/cpp/move.h"
+#include "device/host/host_ipc.h"
 
 namespace hccl_like::bench {
 namespace {
@@ -29,14 +31,6 @@ constexpr std::array<std::pair<std::string_view, Shape>, 10> kShapes{{
     {"barrier", {Collective::kBarrier, false, false, false, false, false, whole}},
 }};
 
-// With plain stores: a library's memset may go round the caches when there is much to write.
-void overwrite(std::span<std::byte> bytes, uint32_t pattern) {
-  auto* words = reinterpret_cast<uint32_t*>(bytes.data());
-  std::fill_n(words, bytes.size() / sizeof pattern, pattern);
-  const size_t rest = bytes.size() % sizeof pattern;
-  std::memcpy(bytes.data() + bytes.size() - rest, &pattern, rest);
-}
-
 Region region(std::span<std::byte> bytes) { return {bytes.data(), bytes.size()}; }
 
 }  // namespace
@@ -45,8 +39,8 @@ const Shape& shape(std::string_view name) {
   return std::ranges::find(kShapes, name, &std::pair<std::string_view, Shape>::first)->second;
 }
 
-Buffers::Buffers(const Shape& shape, const Case& row, bool in_place)
-    : shape_(shape), row_(row), element_(size_of(row.type)) {
+Buffers::Buffers(const Shape& shape, const Case& row, bool in_place, const Device* shared)
+    : shape_(shape), row_(row), shared_(shared), element_(size_of(row.type)) {
   const size_t one = row.count * element_, all = one * static_cast<size_t>(row.ranks);
   const size_t send = shape.send_shares ? all : one, receive = shape.receive_shares ? all : one;
   const bool owns_whole = !shape.rooted || row.rank == row.root;
@@ -64,9 +58,11 @@ Buffers::Buffers(const Shape& shape, const Case& row, bool in_place)
 std::span<std::byte> Buffers::allocate(size_t bytes) {
   constexpr size_t kAlignment = 4096;
   const size_t rounded = std::max(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
-  auto* memory = static_cast<std::byte*>(std::aligned_alloc(kAlignment, rounded));
+  const bool pooled = shared_ != nullptr;
+  auto* memory = static_cast<std::byte*>(pooled ? SharedPool::of_process().allocate(rounded)
+                                                : std::aligned_alloc(kAlignment, rounded));
   if (memory == nullptr) throw std::bad_alloc();
-  memory_.emplace_back(memory);
+  memory_.push_back({memory, Free{pooled}});
   std::memset(memory, 0, rounded);  // touched before anything is timed
   return {memory, bytes};
 }
@@ -85,6 +81,11 @@ std::vector<Call> Buffers::calls() const {
             .op = row_.op,
             .factor = kFactor,
             .root = std::max(row_.root, 0)};
+  if (shared_ != nullptr && shape_.collective != Collective::kBarrier) {
+    call.device = shared_;
+    call.shared_input = shared_range(send_.data(), send_.size());
+    call.shared_output = shared_range(receive_.data(), receive_.size());
+  }
   const Region send = region(send_), receive = region(receive_);
   const auto single = [&](Region part) {
     return Layout::single(std::span(&part, 1), me, element_);

@@ -13,6 +13,7 @@
 
 #include "collectives/operation.h"
 #include "core/types.h"
+#include "device/host/shared_pool.h"
 
 namespace hccl_like::bench {
 
@@ -44,7 +45,8 @@ struct Case {
 // Owns the buffers of one form of one row.
 class Buffers {
  public:
-  Buffers(const Shape& shape, const Case& row, bool in_place);
+  // With `shared`, the host's device, the buffers lie where peers can map them and the calls say so.
+  Buffers(const Shape& shape, const Case& row, bool in_place, const Device* shared = nullptr);
 
   std::span<std::byte> send() const { return send_; }
   std::span<std::byte> receive() const { return receive_; }
@@ -59,7 +61,13 @@ class Buffers {
 
  private:
   struct Free {
-    void operator()(std::byte* memory) const { std::free(memory); }
+    bool pooled = false;
+    void operator()(std::byte* memory) const {
+      if (pooled)
+        SharedPool::of_process().free(memory);
+      else
+        std::free(memory);
+    }
   };
   std::span<std::byte> allocate(size_t bytes);
   std::span<std::byte> share(std::span<std::byte> whole, int rank) const;
@@ -67,6 +75,7 @@ class Buffers {
 
   Shape shape_;
   Case row_;
+  const Device* shared_;
   size_t element_;
   std::vector<std::unique_ptr<std::byte, Free>> memory_;
   std::span<std::byte> send_;

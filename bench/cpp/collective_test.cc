@@ -10,6 +10,7 @@
 #include "bench/cpp/meeting.h"
 #include "bench/cpp/options.h"
 #include "bench/cpp/table.h"
+#include "device/host/host_api.h"
 
 namespace hccl_like::bench {
 namespace {
@@ -43,6 +44,23 @@ TEST(Buffers, OutOfPlaceAreApart) {
       .rank = 0, .ranks = 2, .count = 7, .type = DataType::kInt8, .op = ReduceOp::kSum, .root = -1};
   const Buffers buffers(shape("all_reduce"), row, false);
   EXPECT_NE(buffers.receive().data(), buffers.send().data());
+}
+
+TEST(Buffers, InSharedMemorySayWhereItIs) {
+  const Device host(host_api());
+  const Case row{.rank = 1,
+                 .ranks = 2,
+                 .count = 5000,
+                 .type = DataType::kFloat32,
+                 .op = ReduceOp::kSum,
+                 .root = -1};
+  const Buffers shared(shape("all_gather"), row, true, &host);
+  const Call call = shared.calls().at(0);
+  EXPECT_EQ(call.device, &host);
+  ASSERT_TRUE(call.shared_input && call.shared_output);
+  EXPECT_EQ(call.shared_input->offset, call.shared_output->offset + 20000);
+  const Buffers ordinary(shape("all_gather"), row, true);
+  EXPECT_FALSE(ordinary.calls().at(0).shared_input);
 }
 
 TEST(Buffers, AreBothRewrittenByTheirOwner) {
@@ -124,6 +142,14 @@ TEST(Table, NumbersKeepAsManyDecimalsAsFit) {
   EXPECT_EQ(number(1.234, 7), "1.23");
   EXPECT_EQ(number(123456.78, 7), "123457");
   EXPECT_EQ(number(12345.67, 7), "12345.7");
+}
+
+TEST(Table, SaysWhatPartOfTheFloorATimeIs) {
+  Row row{.size = 8, .count = 2, .type = "float", .op = "sum"};
+  row.in_place = Block{.time_us = 12.5, .floor_us = 5};
+  EXPECT_TRUE(to_string(row, true).ends_with("   5.00      40"));
+  row.in_place->floor_us = 0;
+  EXPECT_TRUE(to_string(row, true).ends_with("      -       -"));
 }
 
 TEST(Table, AlignsTheHeaderWithTheRows) {

@@ -16,6 +16,7 @@ struct Timing {
   double median_us = 0;
   double p99_us = 0;
   size_t wrong = 0;
+  double floor_us = 0;  // 0: not measured, or nothing to move
 };
 
 Timing measure(Communicator& communicator, Meeting& meeting, Buffers& buffers,

@@ -139,6 +139,12 @@ std::optional<Options> parse(int argc, char** argv, int* exit_code) {
          "operations one after the other in an iteration; with --dirty the rewriting between "
          "them is timed (1)")
       ->check(CLI::PositiveNumber);
+  app.add_option(
+         "--memory", o.memory,
+         "where the buffers lie: ordinary, or mapped, so that peers can reach them (ordinary)")
+      ->check(CLI::IsMember({"ordinary", "mapped"}));
+  app.add_flag("--floor", o.floor, "measure the least time that memory allows for each row");
+  app.add_flag("--bandwidth", o.bandwidth, "measure memory first; needs a core for every rank");
   app.add_option("--form", o.form, "out-of-place, in-place, or both (both)")
       ->check(CLI::IsMember({"out-of-place", "in-place", "both"}));
   app.add_flag("--pin", o.pin, "tie rank r to core r, counted round");

@@ -31,6 +31,9 @@ struct Options {
   int batch = 1;
   std::string form = "both";  // or in-place, out-of-place
   bool pin = false;
+  std::string memory = "ordinary";  // or mapped: peers can reach the buffers
+  bool floor = false;               // measure the least time of each row, too
+  bool bandwidth = false;           // and of memory as such
 };
 
 // What the types and reductions are called on the command line and in the columns.

@@ -10,12 +10,16 @@
 #include <sstream>
 #include <vector>
 
+#include "bench/cpp/bandwidth.h"
 #include "bench/cpp/collective.h"
+#include "bench/cpp/floor.h"
 #include "bench/cpp/measure.h"
 #include "bench/cpp/options.h"
 #include "bench/cpp/table.h"
 #include "collectives/runtime.h"
 #include "core/config.h"
+#include "device/host/host_api.h"
+#include "device/host/shared_memory.h"
 #include "device/reduce/reduce.h"
 #include "transport/testing/run_ranks.h"
 
@@ -26,13 +30,19 @@ namespace {
 constexpr auto kTimeout = std::chrono::minutes(2);
 constexpr auto kLongest = std::chrono::hours(24);
 
-void pin(int rank) {
+std::vector<size_t> allowed_cores() {
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
-  if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
   std::vector<size_t> cores;
+  if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0) return cores;
   for (size_t core = 0; core < CPU_SETSIZE; ++core)
     if (CPU_ISSET(core, &allowed)) cores.push_back(core);
+  return cores;
+}
+
+void pin(int rank) {
+  const std::vector<size_t> cores = allowed_cores();
+  if (cores.empty()) return;
   cpu_set_t one;
   CPU_ZERO(&one);
   CPU_SET(cores[static_cast<size_t>(rank) % cores.size()], &one);
@@ -55,24 +65,27 @@ struct Report {
     std::ostringstream out;
     out.precision(17);
     out << load.own;
-    for (const Timing& t : forms) out << ' ' << t.median_us << ' ' << t.p99_us << ' ' << t.wrong;
+    for (const Timing& t : forms)
+      out << ' ' << t.median_us << ' ' << t.p99_us << ' ' << t.wrong << ' ' << t.floor_us;
     return out.str();
   }
   static Report parse(const std::string& text) {
     Report report;
     std::istringstream in(text);
     in >> report.load.own;
-    for (Timing t; in >> t.median_us >> t.p99_us >> t.wrong;) report.forms.push_back(t);
+    for (Timing t; in >> t.median_us >> t.p99_us >> t.wrong >> t.floor_us;)
+      report.forms.push_back(t);
     return report;
   }
 };
 
 class Benchmark {
  public:
-  Benchmark(const Options& options, Meeting& meeting, int rank, Store& store)
+  Benchmark(const Options& options, Meeting& meeting, const Floor& floor, int rank, Store& store)
       : options_(options),
         shape_(shape(options.collective)),
         meeting_(meeting),
+        floor_(floor),
         rank_(rank),
         store_(store),
         runtime_(Config::from_environment()),
@@ -84,7 +97,9 @@ class Benchmark {
     const std::string transport = runtime_.mesh().links().empty()
                                       ? "none"
                                       : runtime_.mesh().describe(*runtime_.mesh().links().front());
-    if (rank_ == 0) std::cout << head(options_, machine, transport) << table_header() << std::flush;
+    if (rank_ == 0) std::cout << head(options_, machine, transport) << std::flush;
+    const std::vector<Bandwidth> memory = bandwidths();
+    if (rank_ == 0) std::cout << table_header() << std::flush;
     std::vector<Row> rows;
     for (const auto& [type, op, root] : cases())
       for (const uint64_t bytes : sizes(options_)) {
@@ -95,12 +110,34 @@ class Benchmark {
       }
     if (rank_ != 0) return 0;
     std::cout << foot(rows) << std::flush;
-    if (!options_.json.empty()) write_json(options_, machine, transport, rows);
+    if (!options_.json.empty()) write_json(options_, machine, transport, memory, rows);
     if (!options_.csv.empty()) write_csv(options_.csv, rows);
     return wrong_values(rows) ? 1 : 0;
   }
 
  private:
+  // Of one core, and of all ranks' cores together; printed. Nothing unless asked for.
+  std::vector<Bandwidth> bandwidths() {
+    if (!options_.bandwidth) return {};
+    std::vector<Bandwidth> found = measure_bandwidths(meeting_, rank_, options_.ranks);
+    const std::string prefix = "bench/bandwidth/";
+    if (rank_ != 0) {
+      std::ostringstream mine;
+      for (const Bandwidth& one : found) mine << one.all << ' ';
+      store_.set(prefix + std::to_string(rank_), mine.str());
+      return {};
+    }
+    for (int rank = 1; rank < options_.ranks; ++rank) {
+      std::istringstream theirs(
+          store_.get(prefix + std::to_string(rank), Deadline::after(kTimeout)));
+      double all = 0;
+      for (Bandwidth& one : found)
+        if (theirs >> all) one.all += all;
+    }
+    std::cout << to_string(found) << std::flush;
+    return found;
+  }
+
   struct Kind {
     NamedType type;
     NamedOp op;
@@ -140,8 +177,13 @@ class Benchmark {
     Report mine;
     const CpuTime before = CpuTime::now();
     for (const bool in_place : forms()) {
-      Buffers buffers(shape_, row, in_place);
-      mine.forms.push_back(measure(*communicator_, meeting_, buffers, options_));
+      Buffers buffers(shape_, row, in_place, options_.memory == "mapped" ? &host_ : nullptr);
+      Timing timing = measure(*communicator_, meeting_, buffers, options_);
+      constexpr int kRepeats = 10;
+      if (options_.floor)
+        timing.floor_us = floor_.measure(shape_, row, in_place, options_.dirty,
+                                         std::min(kRepeats, options_.iterations));
+      mine.forms.push_back(timing);
     }
     mine.load = CpuTime::now() - before;
     return combined(row, type, op, gather(mine));
@@ -171,15 +213,17 @@ class Benchmark {
             .root = c.root};
     const std::vector<bool> kinds = forms();
     for (size_t form = 0; form < kinds.size(); ++form) {
-      std::vector<double> medians, p99s;
+      std::vector<double> medians, p99s, floors;
       Block block;
       for (const Report& report : all) {
         medians.push_back(report.forms[form].median_us);
         p99s.push_back(report.forms[form].p99_us);
+        floors.push_back(report.forms[form].floor_us);
         block.wrong += report.forms[form].wrong;
       }
       block.time_us = combine(medians, options_.average);
       block.p99_us = combine(p99s, options_.average);
+      block.floor_us = combine(floors, options_.average);
       block.algbw = static_cast<double>(row.size) / block.time_us / 1000;
       block.busbw = block.algbw * shape_.factor(c.ranks);
       (kinds[form] ? row.in_place : row.out_of_place) = block;
@@ -196,10 +240,12 @@ class Benchmark {
   const Options& options_;
   const Shape& shape_;
   Meeting& meeting_;
+  const Floor& floor_;
   int rank_;
   Store& store_;
   Runtime runtime_;
   std::shared_ptr<Communicator> communicator_;
+  Device host_{host_api()};
   int row_number_ = 0;
 };
 
@@ -212,12 +258,20 @@ int main(int argc, char** argv) {
   const auto options = bench::parse(argc, argv, &exit_code);
   if (!options) return exit_code;
   bench::Meeting& meeting = *bench::Meeting::shared();
-  const auto outcomes = run_ranks(options->ranks,
-                                  [&](int rank, Store& store) {
-                                    if (options->pin) bench::pin(rank);
-                                    return bench::Benchmark(*options, meeting, rank, store).run();
-                                  },
-                                  {.timeout = bench::kLongest});
+  // A buffer may be a little longer than its row says, never more than a page.
+  const size_t piece = (options->max_bytes / 4096 + 2) * 4096;
+  const auto ranks = static_cast<size_t>(options->ranks);
+  const SharedMemory arena =
+      options->floor ? SharedMemory::create(2 * ranks * piece) : SharedMemory();
+  const bool crowded = options->ranks > static_cast<int>(bench::allowed_cores().size());
+  const bench::Floor floor(meeting, arena.data(), piece, crowded);
+  const auto outcomes =
+      run_ranks(options->ranks,
+                [&](int rank, Store& store) {
+                  if (options->pin) bench::pin(rank);
+                  return bench::Benchmark(*options, meeting, floor, rank, store).run();
+                },
+                {.timeout = bench::kLongest});
   if (all_ok(outcomes)) return 0;
   std::cerr << "failed: " << to_string(outcomes) << "\n";
   return 1;

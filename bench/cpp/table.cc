@@ -42,7 +42,8 @@ nlohmann::json as_json(const std::optional<Block>& block) {
           {"p99_us", block->p99_us},
           {"algbw", block->algbw},
           {"busbw", block->busbw},
-          {"wrong", block->wrong}};
+          {"wrong", block->wrong},
+          {"floor_us", block->floor_us > 0 ? nlohmann::json(block->floor_us) : nlohmann::json()}};
 }
 
 std::pair<double, size_t> sum_of_busbw(const std::vector<Row>& rows) {
@@ -70,8 +71,9 @@ std::string table_header() {
                     units = "     (us)  (GB/s)  (GB/s)        ";
   return "#" + std::string(53, ' ') + "          out-of-place                     in-place\n" +
          "#       size         count      type   redop    root" + names + names +
-         "      p99  load\n" + "#        (B)    (elements)                          " + units +
-         units + "     (us)   (%)\n";
+         "      p99  load    floor  %floor\n" +
+         "#        (B)    (elements)                          " + units + units +
+         "     (us)   (%)     (us)     (%)\n";
 }
 
 std::string to_string(const Row& row, bool checked) {
@@ -79,8 +81,12 @@ std::string to_string(const Row& row, bool checked) {
                      right(std::to_string(row.count), 12) + "  " + right(row.type, 8) + "  " +
                      right(row.op, 6) + "  " + right(std::to_string(row.root), 6);
   text += columns(row.out_of_place, checked) + columns(row.in_place, checked);
-  text += "  " + right(number(headline(row)->p99_us, 7), 7);
-  return text + "  " + right(row.foreign ? decimals(100 * *row.foreign, 0) : "-", 4);
+  const Block& best = *headline(row);
+  text += "  " + right(number(best.p99_us, 7), 7);
+  text += "  " + right(row.foreign ? decimals(100 * *row.foreign, 0) : "-", 4);
+  const bool known = best.floor_us > 0;
+  text += "  " + right(known ? number(best.floor_us, 7) : "-", 7);
+  return text + "  " + right(known ? decimals(100 * best.floor_us / best.time_us, 0) : "-", 6);
 }
 
 Machine Machine::here() {
@@ -133,7 +139,11 @@ std::string foot(const std::vector<Row>& rows) {
 }
 
 void write_json(const Options& o, const Machine& machine, const std::string& transport,
-                const std::vector<Row>& rows) {
+                const std::vector<Bandwidth>& memory, const std::vector<Row>& rows) {
+  nlohmann::json bandwidths = nlohmann::json::array();
+  for (const Bandwidth& one : memory)
+    bandwidths.push_back(
+        {{"loop", one.loop}, {"level", one.level}, {"one", one.one}, {"all", one.all}});
   nlohmann::json results = nlohmann::json::array();
   for (const Row& row : rows)
     results.push_back({{"size", row.size},
@@ -166,6 +176,7 @@ void write_json(const Options& o, const Machine& machine, const std::string& tra
         {"blocking", o.blocking},
         {"dirty", o.dirty},
         {"batch", o.batch},
+        {"memory", o.memory},
         {"pin", o.pin}}},
       {"environment",
        {{"hccl_like", HCCL_LIKE_VERSION},
@@ -174,6 +185,7 @@ void write_json(const Options& o, const Machine& machine, const std::string& tra
         {"processor", machine.processor},
         {"kernel", machine.kernel},
         {"cores", machine.cores}}},
+      {"bandwidth_gb_per_s", bandwidths},
       {"results", results},
       {"out_of_bounds", wrong_values(rows)},
       {"average_bus_bandwidth", sum / static_cast<double>(blocks ? blocks : 1)},
@@ -187,7 +199,7 @@ void write_csv(const std::string& path, const std::vector<Row>& rows) {
   std::ofstream file(path);
   file << "size,count,type,redop,root,foreign";
   for (const char* form : {"out_of_place", "in_place"})
-    for (const char* name : {"time_us", "p99_us", "algbw", "busbw", "wrong"})
+    for (const char* name : {"time_us", "p99_us", "algbw", "busbw", "wrong", "floor_us"})
       file << ',' << form << '_' << name;
   file << "\n";
   for (const Row& row : rows) {
@@ -196,11 +208,12 @@ void write_csv(const std::string& path, const std::vector<Row>& rows) {
     if (row.foreign) file << *row.foreign;
     for (const auto* block : {&row.out_of_place, &row.in_place}) {
       if (!*block) {
-        file << ",,,,,";
+        file << ",,,,,,";
         continue;
       }
       file << ',' << (*block)->time_us << ',' << (*block)->p99_us << ',' << (*block)->algbw << ','
-           << (*block)->busbw << ',' << (*block)->wrong;
+           << (*block)->busbw << ',' << (*block)->wrong << ',';
+      if ((*block)->floor_us > 0) file << (*block)->floor_us;
     }
     file << "\n";
   }

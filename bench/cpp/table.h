@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/cpp/bandwidth.h"
 #include "bench/cpp/options.h"
 
 namespace hccl_like::bench {
@@ -15,6 +16,7 @@ struct Block {
   double algbw = 0;  // GB/s
   double busbw = 0;
   size_t wrong = 0;
+  double floor_us = 0;  // 0: not measured, or nothing to move
 };
 
 struct Row {
@@ -48,7 +50,7 @@ std::string foot(const std::vector<Row>& rows);
 size_t wrong_values(const std::vector<Row>& rows);
 
 void write_json(const Options& options, const Machine& machine, const std::string& transport,
-                const std::vector<Row>& rows);
+                const std::vector<Bandwidth>& memory, const std::vector<Row>& rows);
 void write_csv(const std::string& path, const std::vector<Row>& rows);
 
 }  // namespace hccl_like::bench

@@ -49,6 +49,8 @@ def parse(argv):
     add("--backend", default="hccl-like", help="the backend that is measured (hccl-like)")
     add("--compare", metavar="BACKEND", help="measure this backend too, both alternating in the same run")
     add("--dirty", action="store_true", help="every rank rewrites its input before every iteration, untimed")
+    add("--floor", nargs="?", const="", metavar="PERF", help="show the least time that memory allows, by the C++ benchmark "
+        "PERF (the newest under build/)")
     add("--pin", action="store_true", help="tie rank r to core r, counted round")
     args = parser.parse_args(argv)
     if args.minbytes > args.maxbytes:

@@ -25,13 +25,16 @@ def block(result: dict | None) -> str:
             f"{number(result['busbw'], 6):>6}  {wrong:>6}")
 
 
-def header(reference: str | None) -> list[str]:
+def header(reference: str | None, floor: bool = False) -> list[str]:
     """Two blocks of nccl-tests' columns, then ours: they come last so that parsers of the former still work."""
     columns = f"{'time':>7}  {'algbw':>6}  {'busbw':>6}  {'#wrong':>6}"
     units = f"{'(us)':>7}  {'(GB/s)':>6}  {'(GB/s)':>6}  {'':>6}"
     named, theirs, gain = (reference or "", "(us)", "(x)") if reference else ("", "", "")
     tail = f"  {named:>9}  {'gain':>6}" if reference else ""
     tail_units = f"  {theirs:>9}  {gain:>6}" if reference else ""
+    if floor:
+        tail += f"  {'floor':>7}  {'%floor':>6}"
+        tail_units += f"  {'(us)':>7}  {'(%)':>6}"
     return [
         f"# {'':>10}  {'':>12}  {'':>8}  {'':>6}  {'':>6}  {'out-of-place':^31}  {'in-place':^31}".rstrip(),
         f"# {'size':>10}  {'count':>12}  {'type':>8}  {'redop':>6}  {'root':>6}  {columns}  {columns}"
@@ -46,7 +49,7 @@ def headline(row: dict) -> dict | None:
     return row["in_place"] or row["out_of_place"]
 
 
-def line(row: dict, reference: str | None) -> str:
+def line(row: dict, reference: str | None, floor: bool = False) -> str:
     text = f"{row['size']:>12}  {row['count']:>12}  {row['type']:>8}  {row['redop']:>6}  {row['root']:>6}"
     text += "".join(block(row[form]) for form in FORMS)
     best = headline(row)
@@ -55,6 +58,9 @@ def line(row: dict, reference: str | None) -> str:
     if reference:
         other = best and best.get("reference_us")
         text += f"  {number(other, 9):>9}  {number(best['gain'], 6):>6}" if other else f"  {'N/A':>9}  {'N/A':>6}"
+    if floor:
+        least = best and best.get("floor_us")
+        text += f"  {number(least, 7):>7}  {100 * least / best['time_us']:>6.0f}" if least else f"  {'-':>7}  {'-':>6}"
     return text
 
 
@@ -66,7 +72,7 @@ def flat(row: dict) -> dict:
     """One level deep, for tables: out_of_place.time_us becomes out_of_place_time_us."""
     kept = {name: value for name, value in row.items() if name not in FORMS}
     for form in FORMS:
-        for name in ("time_us", "p99_us", "algbw", "busbw", "wrong", "reference_us", "gain"):
+        for name in ("time_us", "p99_us", "algbw", "busbw", "wrong", "reference_us", "gain", "floor_us"):
             kept[f"{form}_{name}"] = (row[form] or {}).get(name)
     return kept
 
@@ -95,6 +101,8 @@ def markdown(record: dict) -> str:
         f"{environment['torch']}; medians of {config['iters']})", ""]
     names = ["size", "type", f"{config['backend']}, us", "p99, us", "busbw, GB/s"]
     names += [f"{reference}, us", "gain"] if reference else []
+    floor = config.get("floor") is not None
+    names += ["floor, us", "of floor"] if floor else []
     lines += ["| " + " | ".join(names) + " |", "|" + "---|" * len(names)]
     for row in record["results"]:
         best = headline(row)
@@ -105,5 +113,8 @@ def markdown(record: dict) -> str:
         if reference:
             other = best.get("reference_us")
             cells += [f"{other:,.1f}", f"{best['gain']:.1f} x"] if other else ["-", "-"]
+        if floor:
+            least = best.get("floor_us")
+            cells += [f"{least:,.1f}", f"{100 * least / best['time_us']:.0f} %"] if least else ["-", "-"]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n\n"

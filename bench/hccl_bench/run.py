@@ -6,7 +6,7 @@ import os
 import torch
 import torch.distributed as dist
 
-from . import launch, machine, measure, options, output
+from . import floor, launch, machine, measure, options, output
 from .collectives import COLLECTIVES, Case
 from .types import REDUCTIONS, TYPES, allowed, type_named
 
@@ -43,8 +43,9 @@ class Benchmark:
     def __init__(self, args):
         self.args = args
         self.collective = COLLECTIVES[args.collective]
+        self.cores = os.sched_getaffinity(0)
         if args.pin:
-            cores = sorted(os.sched_getaffinity(0))
+            cores = sorted(self.cores)
             os.sched_setaffinity(0, {cores[int(os.environ.get("LOCAL_RANK", 0)) % len(cores)]})
         torch.set_num_threads(1)  # the ranks share the cores
         device = pick_device(args.device)
@@ -92,7 +93,7 @@ class Benchmark:
         self.say(f"# minBytes {args.minbytes} maxBytes {args.maxbytes} step: {step} warmup iters: {args.warmup_iters} "
                  f"iters: {args.iters} agg iters: {args.agg_iters} validation: {args.check}")
         self.say("#")
-        for text in output.header(args.compare):
+        for text in output.header(args.compare, args.floor is not None):
             self.say(text)
         return {"config": config, "environment": environment}
 
@@ -133,7 +134,17 @@ class Benchmark:
                 if timing["error"]:
                     spoilt = self.errors.setdefault((subject.name, timing["error"]), [])
                     spoilt += [f"{kind.name} {op}"] if f"{kind.name} {op}" not in spoilt else []
+        if self.args.floor is not None:
+            self.add_floor(row)
         return row
+
+    def add_floor(self, row: dict) -> None:
+        if self.rank == 0:
+            for form, least in floor.measure(floor.program(self.args.floor), self.args, row, self.ranks,
+                                             self.cores).items():
+                if row[form]:
+                    row[form]["floor_us"] = least
+        dist.barrier(group=self.control)  # the others' next row would take the cores
 
     def combined(self, size: int, everyone: list) -> dict | None:
         """One form of a row from all ranks' timings: `everyone[rank][subject]`."""
@@ -193,7 +204,7 @@ def run(argv) -> int:
         for size in options.sizes(args):
             row = benchmark.row(size, kind, op, root)
             record["results"].append(row)
-            benchmark.say(output.line(row, args.compare))
+            benchmark.say(output.line(row, args.compare, args.floor is not None))
     code = benchmark.finish(record)
     dist.destroy_process_group()
     return code

@@ -56,7 +56,7 @@ class Ours:
             file = Path(folder) / "row.json"
             command = [self._perf, row.collective, "-g", row.ranks, "-b", row.size, "-e", row.size, "-d", row.type,
                        "-n", effort.iterations, "-w", effort.warmup, "-c", int(first), "--batch", effort.batch,
-                       "--dirty", "--pin", *(["--memory", "mapped"] if self._memory == "mapped" else []), "-J", file,
+                       "--dirty", "--pin", "--memory", self._memory, *(["--floor"] if self._memory == "mapped" else []), "-J", file,
                        "--form", "in-place" if row.collective in ("all_reduce", "broadcast") else "out-of-place"]
             done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=ROW_SECONDS)
             if not file.exists():

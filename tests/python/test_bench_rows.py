@@ -12,7 +12,7 @@ import torch
 BENCH = Path(__file__).resolve().parents[2] / "bench"
 sys.path.insert(0, str(BENCH))
 
-from hccl_bench import machine, options, output, plot  # noqa: E402
+from hccl_bench import floor, machine, options, output, plot  # noqa: E402
 from hccl_bench.collectives import COLLECTIVES, Case  # noqa: E402
 from hccl_bench.types import type_named  # noqa: E402
 
@@ -90,6 +90,28 @@ def test_rows_stand_under_their_headers(reference):
                             + ["20.00", "25"] + (["25.00", "2.00"] if reference else []))
     for value, name in (("4096", "size"), ("1024", "count"), ("float", "type"), ("sum", "redop")):
         assert text.index(value) + len(value) == names.index(name) + len(name)
+
+
+def test_the_floor_stands_at_the_end_of_a_row():
+    text = output.line(row(in_place=block(floor_us=5.0)), None, floor=True)
+    _, names, _ = output.header(None, floor=True)
+    assert len(text) == len(names) and names.split()[-2:] == ["floor", "%floor"]
+    assert text.split()[-2:] == ["5.00", "40"]
+    assert output.line(row(in_place=block(floor_us=None)), None, floor=True).split()[-2:] == ["-", "-"]
+
+
+def test_the_floor_is_what_the_c_benchmark_measured_for_that_row(tmp_path):
+    perf = tmp_path / "perf"
+    perf.write_text("#!/bin/sh\necho \"$@\" > $(dirname $0)/asked\n"
+                    "while [ $1 != -J ]; do shift; done\n"
+                    'echo \'{"results": [{"out_of_place": null, "in_place": {"floor_us": 3.5}}]}\' > $2\n')
+    perf.chmod(0o755)
+    args = options.parse(["all_reduce", "--dirty"])
+    assert floor.measure(floor.program(str(perf)), args, row(size=4096), 4, {0}) == {"out_of_place": None, "in_place": 3.5}
+    asked = (tmp_path / "asked").read_text()
+    assert "all_reduce -g 4 -b 4096 -e 4096" in asked and "--dirty" in asked and "--pin" not in asked
+    with pytest.raises(SystemExit, match="build"):
+        floor.program(str(tmp_path / "missing"))
 
 
 def test_large_numbers_lose_decimals_before_columns_shift():
