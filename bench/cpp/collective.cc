@@ -73,6 +73,18 @@ std::span<std::byte> Buffers::share(std::span<std::byte> all, int rank) const {
 }
 
 std::vector<Call> Buffers::calls() const {
+  std::vector<Call> calls = private_calls();
+  if (shared_ == nullptr) return calls;
+  for (Call& call : calls) {  // as the layer above does for a device's memory
+    const bool reads = call.input.total_bytes() > 0, writes = call.output.total_bytes() > 0;
+    if (reads || writes) call.device = shared_;
+    if (reads) call.shared_input = shared_range(send_.data(), send_.size());
+    if (writes) call.shared_output = shared_range(receive_.data(), receive_.size());
+  }
+  return calls;
+}
+
+std::vector<Call> Buffers::private_calls() const {
   const auto ranks = static_cast<size_t>(row_.ranks);
   const auto me = static_cast<size_t>(row_.rank);
   const bool root = row_.rank == row_.root;
@@ -81,11 +93,6 @@ std::vector<Call> Buffers::calls() const {
             .op = row_.op,
             .factor = kFactor,
             .root = std::max(row_.root, 0)};
-  if (shared_ != nullptr && shape_.collective != Collective::kBarrier) {
-    call.device = shared_;
-    call.shared_input = shared_range(send_.data(), send_.size());
-    call.shared_output = shared_range(receive_.data(), receive_.size());
-  }
   const Region send = region(send_), receive = region(receive_);
   const auto single = [&](Region part) {
     return Layout::single(std::span(&part, 1), me, element_);

@@ -59,6 +59,9 @@ TEST(Buffers, InSharedMemorySayWhereItIs) {
   EXPECT_EQ(call.device, &host);
   ASSERT_TRUE(call.shared_input && call.shared_output);
   EXPECT_EQ(call.shared_input->offset, call.shared_output->offset + 20000);
+  const std::vector<Call> both = Buffers(shape("sendrecv"), row, false, &host).calls();
+  EXPECT_TRUE(both.at(0).shared_input && !both.at(0).shared_output);
+  EXPECT_TRUE(!both.at(1).shared_input && both.at(1).shared_output);
   const Buffers ordinary(shape("all_gather"), row, true);
   EXPECT_FALSE(ordinary.calls().at(0).shared_input);
 }

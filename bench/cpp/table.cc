@@ -109,8 +109,8 @@ std::string head(const Options& o, const Machine& machine, const std::string& tr
   std::ostringstream out;
   out << "# " << o.collective << "_perf: hccl-like " << HCCL_LIKE_VERSION << ", without Python\n"
       << "# host " << machine.host << ", " << machine.processor << ", " << machine.cores
-      << " cores, kernel " << machine.kernel << "\n# ranks " << o.ranks
-      << ", device cpu, transport " << transport << (o.pin ? ", pinned" : "")
+      << " cores, kernel " << machine.kernel << "\n# ranks " << o.ranks << ", device cpu, "
+      << o.memory << " memory, transport " << transport << (o.pin ? ", pinned" : "")
       << (o.dirty ? ", buffers rewritten before each iteration" : "") << "\n# minBytes "
       << o.min_bytes << " maxBytes " << o.max_bytes << " step: "
       << (o.step_bytes ? std::to_string(o.step_bytes) + "(bytes)"
