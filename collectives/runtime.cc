@@ -23,7 +23,7 @@ class Lease {
     if (commons_) area_ = Board::take_area(*commons_);
   }
   ~Lease() {
-    if (area_) commons_->give_back(*area_);
+    if (area_) commons_->areas().give_back(*area_);
   }
   Lease(const Lease&) = delete;
   Lease& operator=(const Lease&) = delete;

@@ -25,9 +25,9 @@ uint64_t seal_of(uint64_t communicator) {
 }  // namespace
 
 std::optional<uint32_t> Board::take_area(Commons& commons) {
-  const auto area = commons.take();
+  const auto area = commons.areas().take();
   // The payloads behind the head are never read before they are written.
-  if (area) new (commons.data(*area)) BoardArea;
+  if (area) new (commons.areas().data(*area)) BoardArea;
   return area;
 }
 
@@ -35,7 +35,7 @@ Board::Board(std::shared_ptr<Commons> commons, uint32_t area, uint64_t communica
              size_t size)
     : commons_(std::move(commons)),
       area_(area),
-      own_(reinterpret_cast<BoardArea*>(commons_->data(area))),
+      own_(reinterpret_cast<BoardArea*>(commons_->areas().data(area))),
       seal_(seal_of(communicator)),
       rank_(rank),
       peers_(size) {
@@ -44,7 +44,7 @@ Board::Board(std::shared_ptr<Commons> commons, uint32_t area, uint64_t communica
 
 const BoardArea* Board::seen(const Link& link, uint32_t area) {
   const PeerCommons* commons = link.commons();
-  return commons == nullptr ? nullptr : reinterpret_cast<const BoardArea*>(commons->data(area));
+  return commons == nullptr ? nullptr : reinterpret_cast<const BoardArea*>(commons->area(area));
 }
 
 std::shared_ptr<Board> Board::make(std::shared_ptr<Commons> commons, uint64_t communicator,
@@ -76,7 +76,7 @@ std::shared_ptr<Board> Board::split(const std::shared_ptr<Board>& parent, uint64
   if (!area) {
     // The others count on an answer.
     entry.store(kNone, std::memory_order_release);
-    parent->wake();
+    parent->ring();
   }
   std::shared_ptr<Board> board(new Board(parent->commons_, area.value_or(0), communicator,
                                          static_cast<int>(found - ranks.begin()), ranks.size()));
@@ -91,7 +91,7 @@ std::shared_ptr<Board> Board::split(const std::shared_ptr<Board>& parent, uint64
     return board;
   }
   entry.store(*area + kFirst, std::memory_order_release);
-  parent->wake();
+  parent->ring();
   return board;
 }
 
@@ -100,21 +100,22 @@ Board::~Board() {
   if (parent_ && !sees_all_) return;  // it never had an area
   if (shown_ == UINT32_MAX) {
     // Others may still be looking for the verdict.
-    if (parent_) commons_->give_back(area_);
+    if (parent_) commons_->areas().give_back(area_);
     return;
   }
-  std::vector<const BoardArea*> areas;
-  for (const Peer& peer : peers_)
-    if (peer.link != nullptr) areas.push_back(peer.area);
-  const uint64_t seal = seal_;
-  const uint32_t last = shown_;
-  commons_->retire(area_, [areas, seal, last] {
-    return std::ranges::all_of(areas, [&](const BoardArea* area) {
-      const uint64_t done = area->done.load(std::memory_order_acquire);
-      if ((done & ~uint64_t{UINT32_MAX}) != seal)
-        return done != 0;  // that rank's area is another board's by now
-      return static_cast<int32_t>(static_cast<uint32_t>(done) - last) >= 0;
-    });
+  commons_->areas().retire(area_, done_with(shown_));
+}
+
+std::function<bool()> Board::done_with(uint32_t call) const {
+  return [readers = readers_, call] { return readers->done_with(call); };
+}
+
+bool Board::Readers::done_with(uint32_t call) const {
+  return std::ranges::all_of(areas, [&](const BoardArea* area) {
+    const uint64_t done = area->done.load(std::memory_order_acquire);
+    // Another seal: that rank's area is another board's by now.
+    if ((done & ~uint64_t{UINT32_MAX}) != seal) return done != 0;
+    return static_cast<int32_t>(static_cast<uint32_t>(done) - call) >= 0;
   });
 }
 
@@ -122,6 +123,13 @@ Board::State Board::open() {
   const State state = state_.load(std::memory_order_acquire);
   if (state != State::kOpening) return state;
   const State now = parent_ ? look_at_parent() : look_at_peers();
+  if (now == State::kOpen) {
+    auto readers = std::make_shared<Readers>();
+    readers->seal = seal_;
+    for (const Peer& peer : peers_)
+      if (peer.link != nullptr) readers->areas.push_back(peer.area);
+    readers_ = std::move(readers);
+  }
   if (now != State::kOpening) state_.store(now, std::memory_order_release);
   return now;
 }
@@ -192,14 +200,14 @@ void Board::show(uint32_t call, uint64_t fingerprint, size_t bytes) {
   line.stamp.store(stamp(call), std::memory_order_release);
   const uint32_t before = shown_.load(std::memory_order_relaxed);
   if (static_cast<int32_t>(call - before) > 0) shown_.store(call, std::memory_order_relaxed);
-  wake();
+  ring();
 }
 
 void Board::withdraw(uint32_t call) {
   own().lines[call % BoardArea::kLines].stamp.store(0, std::memory_order_release);
 }
 
-void Board::wake() {
+void Board::ring() {
   full_fence();
   for (const Peer& peer : peers_)
     if (peer.link != nullptr) peer.link->nudge();
@@ -216,6 +224,12 @@ const std::byte* Board::payload(int rank, uint32_t call, size_t bytes) const {
                                           : area(rank).payloads[at].data();
 }
 
+const std::byte* Board::lane(int rank, uint32_t piece) const {
+  const Link* link = peers_[static_cast<size_t>(rank)].link;
+  if (piece >= Commons::kLanes) return nullptr;
+  return link == nullptr ? commons_->lanes().data(piece) : link->commons()->lane(piece);
+}
+
 void Board::done(uint32_t call) {
   bool block_done = false;
   {
@@ -229,7 +243,7 @@ void Board::done(uint32_t call) {
     own().done.store(stamp(done_), std::memory_order_release);
   }
   // Only then may somebody wait for it.
-  if (block_done) wake();
+  if (block_done) ring();
 }
 
 }  // namespace hccl_like

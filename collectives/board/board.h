@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -69,6 +70,16 @@ class Board {
   const std::byte* payload(int rank, uint32_t call, size_t bytes) const;
   // This rank needs no line of the call any more. Once for each call, in any order.
   void done(uint32_t call);
+  // Tells whether all other ranks have said that of the call, also when this board is gone.
+  std::function<bool()> done_with(uint32_t call) const;
+
+  // This process's memory for payloads too large for an area, and what a rank has put into a lane of its own. Null if a
+  // rank names one that there is not.
+  Shelf& lanes() const { return commons_->lanes(); }
+  const std::byte* lane(int rank, uint32_t piece) const;
+  const Link* link(int rank) const { return peers_[static_cast<size_t>(rank)].link; }
+  // Wakes ranks that sleep, so that they look at what this rank has changed.
+  void ring();
 
  private:
   // Half of the lines are in use while the other half waits to be done with: one look at the peers opens half of them.
@@ -77,6 +88,13 @@ class Board {
   struct Peer {
     Link* link = nullptr;                         // null: this rank itself
     std::atomic<const BoardArea*> area{nullptr};  // null until it is known
+  };
+
+  // Whom this rank shows something; apart from the board, which they outlive.
+  struct Readers {
+    std::vector<const BoardArea*> areas;
+    uint64_t seal = 0;
+    bool done_with(uint32_t call) const;
   };
 
   Board(std::shared_ptr<Commons> commons, uint32_t area, uint64_t communicator, int rank,
@@ -92,7 +110,6 @@ class Board {
   bool done_before(const Peer& peer, uint32_t block) const;
   State look_at_peers();
   State look_at_parent();
-  void wake();
 
   const std::shared_ptr<Commons> commons_;
   const uint32_t area_;
@@ -103,6 +120,7 @@ class Board {
   std::vector<Peer> peers_;
   std::atomic<State> state_{State::kOpening};
   bool sees_all_ = true;
+  std::shared_ptr<const Readers> readers_;  // set when it opens
 
   // Of a part: where the others' areas are told.
   std::shared_ptr<Board> parent_;
