@@ -6,6 +6,7 @@
 #include <bit>
 #include <set>
 
+#include "collectives/direct/direct_run.h"
 #include "collectives/fingerprint.h"
 #include "core/log.h"
 #include "core/patience.h"
@@ -20,11 +21,6 @@ bool is_point_to_point(Collective collective) {
 bool has_root(Collective collective) {
   return collective == Collective::kBroadcast || collective == Collective::kReduce ||
          collective == Collective::kGather || collective == Collective::kScatter;
-}
-
-bool reduces(Collective collective) {
-  return collective == Collective::kAllReduce || collective == Collective::kReduce ||
-         collective == Collective::kReduceScatter;
 }
 
 // How large the payload is, as far as all ranks know it: the basis of every common decision.
@@ -113,9 +109,11 @@ uint64_t Communicator::fingerprint(const Call& call, uint64_t detail) {
       .encode();
 }
 
-bool Communicator::fits_board(const Call& call, bool uneven) const {
-  return identity_.board && !named_[static_cast<size_t>(call.collective)] &&
-         board_bytes(call, size(), uneven);
+Way Communicator::way(const Call& call, bool uneven) const {
+  if (!identity_.board || named_[static_cast<size_t>(call.collective)]) return Way::kMessages;
+  if (board_bytes(call, size(), uneven)) return Way::kBoard;
+  return engine_.config().direct && runs_direct(call, size(), uneven) ? Way::kDirect
+                                                                      : Way::kMessages;
 }
 
 BoardCall Communicator::board_call(const Call& call, const Plan& plan, uint32_t number) const {
@@ -127,7 +125,12 @@ BoardCall Communicator::board_call(const Call& call, const Plan& plan, uint32_t 
           .root = call.root,
           .reduction = plan.reduction,
           .fingerprint = plan.fingerprint,
-          .number = number};
+          .number = number,
+          .shared_input = call.shared_input ? &*call.shared_input : nullptr,
+          .shared_output = call.shared_output ? &*call.shared_output : nullptr,
+          .device = call.device,
+          .device_index = call.device_index,
+          .peer_memory = &engine_.peer_memory()};
 }
 
 std::shared_ptr<Operation> Communicator::prepare(Call call) {
@@ -155,8 +158,9 @@ std::shared_ptr<Operation> Communicator::prepare(Call call) {
   const auto algorithm =
       static_cast<uint64_t>(choice.algorithm - algorithms(call.collective).data());
   plan.fingerprint = fingerprint(call, mix(mix(bytes, plan.laps), algorithm));
-  plan.on_board = fits_board(call, uneven);
-  if (plan.on_board) plan.fingerprint = fingerprint(call, bytes);
+  plan.way = way(call, uneven);
+  if (plan.way != Way::kMessages)
+    plan.fingerprint = fingerprint(call, mix(bytes, static_cast<uint64_t>(plan.way)));
   return std::make_shared<Operation>(shared_from_this(), std::move(call), plan, sequence_++);
 }
 
@@ -172,12 +176,13 @@ bool Communicator::run_on_board(Call& call) {
   const Layout& chunks = call.collective == Collective::kAllGather ? call.output : call.input;
   const bool uneven =
       call.uneven || (!cuts_payload(call.collective) && !chunks_are_equal(chunks, size()));
-  if (!fits_board(call, uneven)) return false;
+  if (way(call, uneven) != Way::kBoard) return false;
   check(call);
   Plan plan;
-  plan.on_board = true;
+  plan.way = Way::kBoard;
   if (reduces(call.collective)) plan.reduction = reduction(call.type, call.op);
-  plan.fingerprint = fingerprint(call, common_bytes(call, size()));
+  plan.fingerprint =
+      fingerprint(call, mix(common_bytes(call, size()), static_cast<uint64_t>(plan.way)));
   uint32_t number;
   {
     std::lock_guard lock(mutex_);

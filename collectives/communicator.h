@@ -96,7 +96,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
 
   void check(const Call& call) const;
   static uint64_t fingerprint(const Call& call, uint64_t detail);
-  bool fits_board(const Call& call, bool uneven) const;
+  Way way(const Call& call, bool uneven) const;
   Link* short_message_link(const Call& call) const;
   bool run_on_board(Call& call);
   bool others_are_there(const BoardCall& call) const;

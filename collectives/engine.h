@@ -17,6 +17,7 @@
 #include "core/config.h"
 #include "core/deadline.h"
 #include "transport/mesh.h"
+#include "transport/peer_memory.h"
 #include "transport/poller.h"
 
 namespace hccl_like {
@@ -28,6 +29,8 @@ class Engine {
   ~Engine();
 
   const Config& config() const { return config_; }
+  // Any thread.
+  PeerMemory& peer_memory() { return peer_memory_; }
 
   // Any thread. Takes operations to run; makes their first steps at once if nobody else drives. Without `waited_for`, the
   // background thread is told to see to them.
@@ -102,6 +105,7 @@ class Engine {
   const Config& config_;
   Poller& poller_;
   Mesh& mesh_;
+  PeerMemory peer_memory_;
 
   std::mutex driver_;  // held by the thread that drives; guards the next four
   std::vector<std::unique_ptr<Execution>> active_;

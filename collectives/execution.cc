@@ -38,10 +38,11 @@ void Execution::begin(std::shared_ptr<Operation> operation, ScratchPool& pool, S
     board_call_ = operation_->communicator().board_call(call, *plan_, operation_->sequence_);
     board_call_.input = &input_;
     board_call_.output = &output_;
-    stage_.begin(board_call_, plan_->on_board, operation_->shown_, operation_->bytes_);
+    board_call_.bytes = operation_->bytes_;
+    stage_.begin(board_call_, plan_->way, operation_->shown_);
   }
   scheduled_ = false;
-  if (!plan_->on_board) begin_schedule();
+  if (plan_->way == Way::kMessages) begin_schedule();
 }
 
 void Execution::begin_schedule() {

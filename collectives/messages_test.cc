@@ -57,7 +57,7 @@ class Messages : public ::testing::TestWithParam<Case> {
 };
 INSTANTIATE_TEST_SUITE_P(, Messages,
                          ::testing::Values(Case{"shm", 100}, Case{"shm", 0}, Case{"tcp", 100}),
-                         [](const auto& info) {
+                         [](const auto& one) {
                            return std::string(info.param.transport) +
                                   (info.param.patience == 0 ? "AtOnce" : "");
                          });

@@ -25,6 +25,13 @@ struct Program {
   size_t most_recvs = 0;
 };
 
+// How the data goes. Without a board, or if it does not open, messages do all.
+enum class Way : uint8_t {
+  kMessages,
+  kBoard,   // the call is small: over the communicator's board
+  kDirect,  // it is large: straight between the ranks' memory, or through their lanes
+};
+
 // Everything but the program is the same on every rank.
 struct Plan {
   const Program* program = nullptr;  // owned by the communicator
@@ -33,7 +40,7 @@ struct Plan {
   Reduction reduction{};  // null members if the call reduces nothing
   uint64_t fingerprint = 0;
   uint32_t channel = 0;   // see Tag
-  bool on_board = false;  // small enough for the communicator's board, if that opens
+  Way way = Way::kMessages;
 };
 
 }  // namespace hccl_like

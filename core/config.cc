@@ -110,6 +110,11 @@ constexpr std::array kRows{
          "are messages "
          "like all others."},
         access<&Config::board>()},
+    Row{{"HCCL_LIKE_DIRECT", "1",
+         "1: large calls between ranks of one host read and write each other's memory, or pass "
+         "through "
+         "shared memory without messages; 0: they are messages. Needs HCCL_LIKE_BOARD."},
+        access<&Config::direct>()},
     Row{{"HCCL_LIKE_TCP_BUFFER_BYTES", "0",
          "Bytes of a TCP socket's buffers; 0: the system decides."},
         access<&Config::tcp_buffer_bytes>()},

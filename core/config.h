@@ -40,6 +40,7 @@ struct Config {
 
   uint64_t shm_ring_bytes = 256 << 10;  // ring buffer per direction and peer
   bool board = true;              // small calls of one host through memory that all its ranks see
+  bool direct = true;             // large ones without messages; needs the board
   uint64_t tcp_buffer_bytes = 0;  // socket buffers; 0: the system decides
 
   uint32_t spins = 50;    // polls in a row before a waiting thread yields its core

@@ -55,20 +55,20 @@ bool BoardCall::needs(int rank) const {
   }
 }
 
-void BoardCall::show_fingerprint(size_t bytes) const { board->show(number, fingerprint, bytes); }
+void BoardCall::show_fingerprint() const { board->show(number, fingerprint, bytes); }
 
 void BoardCall::show() const {
-  const size_t bytes = input->total_bytes();
-  std::byte* to = board->payload(number, bytes);
+  const size_t given = input->total_bytes();
+  std::byte* to = board->payload(number, given);
   // The chunks of a single() layout are all empty but one, and visited alike.
   const bool whole = collective == Collective::kAllReduce || collective == Collective::kReduce ||
                      collective == Collective::kBroadcast;
   const bool shown = (collective != Collective::kBroadcast && collective != Collective::kScatter) ||
                      board->rank() == root;
-  if (shown && bytes > 0) copy_in(to, *input, whole ? 1 : static_cast<size_t>(board->size()));
+  if (shown && given > 0) copy_in(to, *input, whole ? 1 : static_cast<size_t>(board->size()));
   if (op == ReduceOp::kPreMulSum && reduction.scale != nullptr)
-    reduction.scale(to, to, bytes / size_of(type), factor);
-  board->show(number, fingerprint, bytes);
+    reduction.scale(to, to, given / size_of(type), factor);
+  board->show(number, fingerprint, given);
 }
 
 void BoardCall::finish() const {

@@ -8,6 +8,7 @@
 #include "collectives/board/board.h"
 #include "collectives/operation.h"
 #include "device/reduce/reduce.h"
+#include "transport/peer_memory.h"
 
 namespace hccl_like {
 
@@ -28,11 +29,18 @@ struct BoardCall {
   Reduction reduction{};
   uint64_t fingerprint = 0;
   uint32_t number = 0;
+  size_t bytes = 0;  // the payload, for people
+  // Of memory that peers can map (Call); null if they can't.
+  const ExportedRange* shared_input = nullptr;
+  const ExportedRange* shared_output = nullptr;
+  const Device* device = nullptr;
+  int device_index = 0;
+  PeerMemory* peer_memory = nullptr;
 
   // Shows the call and this rank's input. The line must be writable. The input is free afterwards.
   void show() const;
   // Only that the call is made: its data goes another way.
-  void show_fingerprint(size_t bytes) const;
+  void show_fingerprint() const;
 
   // Whether this rank must see `rank`'s line before it can finish.
   bool needs(int rank) const;

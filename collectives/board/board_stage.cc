@@ -4,47 +4,81 @@
 
 namespace hccl_like {
 
-void BoardStage::begin(const BoardCall& call, bool carries, bool shown, size_t bytes) {
+void BoardStage::begin(const BoardCall& call, Way way, bool shown) {
   call_ = &call;
-  carries_ = carries;
-  bytes_ = bytes;
-  phase_ = Phase::kOpening;
-  watch_.begin(call, /*everybody=*/!carries);
-  if (shown) phase_ = Phase::kReading;
+  way_ = way;
+  phase_ = shown ? Phase::kReading : Phase::kOpening;
+  watch_.begin(call, /*everybody=*/way != Way::kBoard);
 }
 
 void BoardStage::end() {
-  if (phase_ == Phase::kReading) call_->board->withdraw(call_->number);
-  if (phase_ == Phase::kFinished || phase_ == Phase::kWatching) call_->board->done(call_->number);
+  switch (phase_) {
+    case Phase::kReading:
+    case Phase::kMeeting:
+    case Phase::kMoving:
+      call_->board->withdraw(call_->number);
+      break;
+    case Phase::kFinished:
+    case Phase::kWatching:
+      call_->board->done(call_->number);
+      break;
+    default:
+      break;
+  }
+  direct_.end();
   phase_ = Phase::kOff;
+}
+
+bool BoardStage::show() {
+  switch (way_) {
+    case Way::kMessages:
+      call_->show_fingerprint();
+      phase_ = Phase::kWatching;
+      return true;
+    case Way::kBoard:
+      call_->show();
+      phase_ = Phase::kReading;
+      return true;
+    case Way::kDirect:
+      // Lanes are only short while very many calls are under way at once.
+      if (!direct_.begin(*call_)) return false;
+      direct_.show();
+      phase_ = Phase::kMeeting;
+      return true;
+  }
+  return false;
 }
 
 bool BoardStage::advance() {
   const Phase before = phase_;
+  bool moved = false;
   if (phase_ == Phase::kOpening) {
     const Board::State state = call_->board->open();
     if (state == Board::State::kClosed) phase_ = Phase::kOff;
     if (state == Board::State::kOpen) phase_ = Phase::kWindow;
   }
-  if (phase_ == Phase::kWindow && call_->board->writable(call_->number)) {
-    if (carries_)
-      call_->show();
-    else
-      call_->show_fingerprint(bytes_);
-    phase_ = carries_ ? Phase::kReading : Phase::kWatching;
-  }
-  bool seen = false;
-  if ((phase_ == Phase::kReading || phase_ == Phase::kWatching) && !watch_.mismatch())
-    seen = !watch_.complete() && watch_.look(*call_);
+  if (phase_ == Phase::kWindow && call_->board->writable(call_->number)) show();
+  if ((phase_ == Phase::kReading || phase_ == Phase::kMeeting || phase_ == Phase::kWatching) &&
+      !watch_.mismatch())
+    moved = !watch_.complete() && watch_.look(*call_);
   if (phase_ == Phase::kReading && watch_.complete()) {
     call_->finish();
     phase_ = Phase::kFinished;
   }
-  return seen || phase_ != before;
+  if (phase_ == Phase::kMeeting && watch_.complete()) {
+    direct_.meet();
+    phase_ = Phase::kMoving;
+  }
+  if (phase_ == Phase::kMoving) {
+    moved |= direct_.advance();
+    if (direct_.finished()) phase_ = Phase::kFinished;
+  }
+  return moved || phase_ != before;
 }
 
 std::vector<int> BoardStage::waiting_for() const {
-  return phase_ == Phase::kWindow ? call_->board->behind(call_->number) : watch_.missing();
+  if (phase_ == Phase::kWindow) return call_->board->behind(call_->number);
+  return phase_ == Phase::kMoving ? direct_.waiting_for() : watch_.missing();
 }
 
 bool BoardStage::could_advance() const {
@@ -56,9 +90,12 @@ bool BoardStage::could_advance() const {
     case Phase::kWindow:
       return board.writable(call_->number);
     case Phase::kReading:
+    case Phase::kMeeting:
     case Phase::kWatching:
       return std::ranges::any_of(
           watch_.missing(), [&](int rank) { return board.line(rank, call_->number) != nullptr; });
+    case Phase::kMoving:
+      return direct_.could_advance();
     case Phase::kOff:
     case Phase::kFinished:
       return false;

@@ -1,9 +1,11 @@
 #pragma once
-// What an operation does on its communicator's board: small ones run there, all others are compared there.
+// What an operation does on its communicator's board: small ones run there, large ones meet there, all are compared there.
 #include <string>
 #include <vector>
 
 #include "collectives/board/board_call.h"
+#include "collectives/direct/direct_run.h"
+#include "collectives/plan.h"
 
 namespace hccl_like {
 
@@ -12,9 +14,9 @@ class BoardStage {
  public:
   // Nothing is done here.
   void off() { phase_ = Phase::kOff; }
-  // `carries`: the call's data goes over the board; else its messages do that, and the call is only shown and compared
-  // with the others'. `shown`: that is done. `call` is borrowed until end().
-  void begin(const BoardCall& call, bool carries, bool shown, size_t bytes);
+  // `way`: how the data goes; of a call whose messages carry it, the line is only shown and compared with the others'.
+  // `shown`: that is done. `call` is borrowed until end().
+  void begin(const BoardCall& call, Way way, bool shown);
   // The call is over, or has failed.
   void end();
 
@@ -36,15 +38,19 @@ class BoardStage {
     kOpening,   // not known yet whether there is a board
     kWindow,    // the line still holds an earlier call that some rank has not done with
     kReading,   // waits for the lines that are needed
+    kMeeting,   // of a direct call: waits for all lines
+    kMoving,    // of a direct call: the data is on its way
     kFinished,  // the output is there
     kWatching,  // the messages go on; the lines are compared when they come
   };
 
+  bool show();
+
   const BoardCall* call_ = nullptr;
-  bool carries_ = false;
-  size_t bytes_ = 0;
+  Way way_ = Way::kMessages;
   Phase phase_ = Phase::kOff;
   BoardWatch watch_;
+  DirectRun direct_;
 };
 
 }  // namespace hccl_like

@@ -1,0 +1,215 @@
+// What a direct call reads and writes, one lap at a time.
+#include <algorithm>
+#include <cstring>
+
+#include "collectives/direct/direct_run.h"
+#include "core/fence.h"
+
+namespace hccl_like {
+namespace {
+
+// A result that goes to several places is copied while it is in the first-level cache.
+constexpr size_t kHotBytes = 16 << 10;
+
+Pieces one_piece(std::byte* data, size_t bytes) {
+  Pieces pieces;
+  pieces.add(data, bytes);
+  return pieces;
+}
+
+void copy_bytes(const Pieces& to, const Pieces& from) {
+  const size_t bytes = to.bytes();
+  for (size_t at = 0; at < bytes;) {
+    const Piece target = to.from(at), source = from.from(at);
+    const size_t now = std::min(target.bytes, source.bytes);
+    if (target.data != source.data) std::memcpy(target.data, source.data, now);
+    at += now;
+  }
+}
+
+}  // namespace
+
+void DirectRun::put(Span lap, std::byte* slot) {
+  const auto put_part = [&](int to, Span range) {
+    copy_bytes(one_piece(slot + shape_.place(lap, to, range.begin), range.bytes()),
+               own_input(to, range));
+  };
+  switch (shape_.kind) {
+    case Shape::Kind::kWhole:
+      return put_part(rank_, lap);
+    case Shape::Kind::kCut: {
+      const Span own = shape_.share(lap, rank_);
+      put_part(rank_, {lap.begin, own.begin});
+      put_part(rank_, {own.end, lap.end});
+      return;
+    }
+    case Shape::Kind::kChunks:
+      for (int to = 0; to < ranks_; ++to)
+        if (to != rank_ && (roles_.reducing() || roles_.path(rank_, to) == Path::kStaged))
+          put_part(to, lap);
+  }
+}
+
+bool DirectRun::work(Span lap, uint32_t number) {
+  if (roles_.pushes() && !begin_writing()) return false;
+  if (roles_.reducing())
+    reduce(shape_.kind == Shape::Kind::kCut ? shape_.share(lap, rank_) : lap, lap, number);
+  else
+    copy(lap, number);
+  if (roles_.pushes()) lane_->writing.store(0, std::memory_order_release);
+  return true;
+}
+
+// A rank that gives up takes its line back, then looks whether somebody writes; this is the other half.
+bool DirectRun::begin_writing() {
+  lane_->writing.store(base_ + 1, std::memory_order_relaxed);
+  full_fence();
+  for (int rank = 0; rank < ranks_; ++rank)
+    if (rank != rank_ && roles_.output_mapped(rank) && !still_shown(rank)) lost_ = true;
+  if (lost_) lane_->writing.store(0, std::memory_order_release);
+  return !lost_;
+}
+
+void DirectRun::reduce(Span range, Span lap, uint32_t number) {
+  const bool collects = roles_.collects(rank_) || shape_.kind == Shape::Kind::kChunks;
+  std::byte* const kept =
+      roles_.keeps_results() ? slot(number) + shape_.place(lap, rank_, range.begin) : nullptr;
+  // Without a place of its own the result is made in the first place that wants it.
+  std::byte* elsewhere = kept;
+  if (!collects && kept == nullptr) elsewhere = output_of(call_->root, rank_, range.begin);
+  const Pieces into = collects ? own_output(rank_, range) : one_piece(elsewhere, range.bytes());
+  const Pieces own = own_input(rank_, range);
+  const bool several = collects && (roles_.pushes() || kept != nullptr);
+  const size_t element = size_of(call_->type);
+  for (size_t at = 0; at < range.bytes();) {
+    const Piece target = into.from(at), source = own.from(at);
+    size_t now = std::min(target.bytes, source.bytes);
+    if (several) now = std::min(now, kHotBytes);
+    for (int rank = 0; rank < ranks_; ++rank) {
+      const size_t offset = range.begin + at;
+      sources_[static_cast<size_t>(rank)] =
+          rank == rank_               ? source.data
+          : roles_.input_mapped(rank) ? input_of(rank, rank_, offset)
+                                      : slot_of(rank, number) + shape_.place(lap, rank_, offset);
+    }
+    if (ranks_ == 2)
+      call_->reduction.combine(target.data, sources_[0], sources_[1], now / element);
+    else
+      call_->reduction.combine_many(target.data, sources_, now / element);
+    if (call_->op == ReduceOp::kAvg && call_->reduction.scale != nullptr)
+      call_->reduction.scale(target.data, target.data, now / element,
+                             is_integer(call_->type) ? ranks_ : 1.0 / ranks_);
+    if (several) {
+      if (kept != nullptr) std::memcpy(kept + at, target.data, now);
+      for (int rank = 0; rank < ranks_; ++rank)
+        if (rank != rank_ && roles_.collects(rank) && roles_.output_mapped(rank))
+          std::memcpy(output_of(rank, rank_, range.begin + at), target.data, now);
+    }
+    at += now;
+  }
+}
+
+void DirectRun::copy(Span lap, uint32_t number) {
+  if (call_->collective == Collective::kAllGather || call_->collective == Collective::kAllToAll ||
+      rank_ == call_->root)
+    copy_bytes(own_output(rank_, lap), own_input(rank_, lap));
+  // Every rank begins with another one, so that no memory is read by all at once.
+  for (int i = 1; i < ranks_; ++i) {
+    const int peer = (rank_ + i) % ranks_;
+    if (const Span range = pulled(lap, peer, rank_); range.bytes() > 0) {
+      std::byte* from = roles_.path(peer, rank_) == Path::kStaged
+                            ? slot_of(peer, number) + shape_.place(lap, rank_, range.begin)
+                            : input_of(peer, rank_, range.begin);
+      copy_bytes(own_output(peer, range), one_piece(from, range.bytes()));
+    }
+    if (const Span range = pushed(lap, rank_, peer); range.bytes() > 0)
+      copy_bytes(one_piece(output_of(peer, rank_, range.begin), range.bytes()),
+                 own_input(peer, range));
+  }
+}
+
+void DirectRun::fetch(Span lap, uint32_t number) {
+  for (int i = 1; i < ranks_; ++i) {
+    const int peer = (rank_ + i) % ranks_;
+    const Span share = shape_.share(lap, peer);
+    copy_bytes(
+        own_output(peer, share),
+        one_piece(slot_of(peer, number) + shape_.place(lap, peer, share.begin), share.bytes()));
+  }
+}
+
+namespace {
+
+// Of a path that both ends share: all ranks move equally much if the root, which has to do with every other rank, moves
+// one part in `ranks` of each pair's bytes.
+size_t root_begins(Span lap, int ranks) {
+  const auto parts = static_cast<size_t>(ranks);
+  return lap.begin + lap.bytes() / parts * (parts - 1) / 64 * 64;
+}
+
+}  // namespace
+
+Span DirectRun::pulled(Span lap, int from, int to) const {
+  switch (roles_.path(from, to)) {
+    case Path::kStaged:
+    case Path::kPulled:
+      return lap;
+    case Path::kShared: {
+      const size_t root = root_begins(lap, ranks_);
+      return to == call_->root ? Span{root, lap.end} : Span{lap.begin, root};
+    }
+    default:
+      return {};
+  }
+}
+
+Span DirectRun::pushed(Span lap, int from, int to) const {
+  switch (roles_.path(from, to)) {
+    case Path::kPushed:
+      return lap;
+    case Path::kShared: {
+      const size_t root = root_begins(lap, ranks_);
+      return from == call_->root ? Span{root, lap.end} : Span{lap.begin, root};
+    }
+    default:
+      return {};
+  }
+}
+
+Pieces DirectRun::own_input(int to, Span range) const {
+  size_t chunk = static_cast<size_t>(rank_);
+  if (shape_.kind == Shape::Kind::kChunks) chunk = static_cast<size_t>(to);
+  if (shape_.kind == Shape::Kind::kCut || call_->collective == Collective::kBroadcast) chunk = 0;
+  Pieces pieces;
+  call_->input->visit(chunk, range.begin, range.end,
+                      [&](Region region) { pieces.add(region.data, region.bytes); });
+  return pieces;
+}
+
+Pieces DirectRun::own_output(int from, Span range) const {
+  size_t chunk = static_cast<size_t>(rank_);
+  if (collects_chunks(call_->collective)) chunk = static_cast<size_t>(from);
+  if (shape_.kind == Shape::Kind::kCut || call_->collective == Collective::kBroadcast) chunk = 0;
+  Pieces pieces;
+  call_->output->visit(chunk, range.begin, range.end,
+                       [&](Region region) { pieces.add(region.data, region.bytes); });
+  return pieces;
+}
+
+std::byte* DirectRun::input_of(int rank, int to, size_t offset) const {
+  if (shape_.kind == Shape::Kind::kChunks) offset += static_cast<size_t>(to) * shape_.payload;
+  return peers_[static_cast<size_t>(rank)].input.data + offset;
+}
+
+std::byte* DirectRun::output_of(int rank, int from, size_t offset) const {
+  if (collects_chunks(call_->collective)) offset += static_cast<size_t>(from) * shape_.payload;
+  return peers_[static_cast<size_t>(rank)].output.data + offset;
+}
+
+// Read only: the mapping does not allow more.
+std::byte* DirectRun::slot_of(int rank, uint32_t lap) const {
+  const Lane* lane = peers_[static_cast<size_t>(rank)].lane;
+  return const_cast<std::byte*>(lane->slots[lap % Lane::kSlots].data());
+}
+
+}  // namespace hccl_like

@@ -1,0 +1,103 @@
+#pragma once
+// One large call between ranks of one host, without messages: each rank reduces or copies straight out of what the others
+// show, and writes straight into it where it may.
+//
+// Memory that peers can map (Call::shared_input, shared_output) is read and written where it is. All other goes by in
+// laps through the lanes of shared memory, a few at a time, so that what is reduced is still in a cache. Either way a
+// call takes two meetings of the ranks, plus one if memory is shared, and all wait until nobody uses theirs any more.
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "collectives/board/board_call.h"
+#include "collectives/direct/lane.h"
+#include "collectives/direct/roles.h"
+#include "collectives/direct/shape.h"
+#include "transport/peer_memory.h"
+#include "transport/pieces.h"
+
+namespace hccl_like {
+
+// Whether a call can go this way, if it is too large for the board. The same on all ranks.
+bool runs_direct(const Call& call, int ranks, bool uneven);
+
+// Used by one thread at a time, and reused.
+class DirectRun {
+ public:
+  // Takes a lane for the call, which is borrowed until end(); false if none is free now.
+  bool begin(const BoardCall& call);
+  // Shows the call and what this rank offers. The line must be writable.
+  void show();
+  // All lines are there.
+  void meet();
+
+  // Makes the steps that can be made now, one of some hundred KiB at most; true if any was.
+  bool advance();
+  bool could_advance() const { return next() != Step::kNone; }
+  bool finished() const { return stage_ == Stage::kFinished; }
+  // Ranks that it waits for, after meet().
+  std::vector<int> waiting_for() const;
+  // The call is over or has failed. If it failed, nobody writes into this rank's memory any more when this returns: it
+  // waits for whoever does, a second at most.
+  void end();
+
+ private:
+  enum class Stage : uint8_t { kOff, kShown, kAccepting, kMoving, kDraining, kFinished };
+  enum class Step : uint8_t { kNone, kSettle, kPut, kWork, kFetch, kFinish };
+  struct Peer {
+    const Lane* lane = nullptr;
+    uint64_t base = 0;
+    uint64_t shares = 0;  // Lane::kInputs, Lane::kOutputs
+    PeerMemory::View input, output;
+  };
+
+  // direct_run.cc: who waits for whom.
+  Step next() const;
+  bool map(const ExportedRange& range, size_t bytes, PeerMemory::View& view) const;
+  void settle();
+  void tell(Lane::Counter Lane::*counter, uint64_t laps);
+  // Laps that another rank has told.
+  uint64_t told(int rank, Lane::Counter Lane::*counter) const;
+  bool all_told(Lane::Counter Lane::*counter, uint64_t laps) const;
+  bool has_accepted(int rank) const;
+  bool slot_is_free(uint32_t lap) const;
+  bool inputs_are_there(uint32_t lap) const;
+  bool still_shown(int rank) const;
+  bool lends() const;
+  void wait_for_writers() const;
+
+  // direct_moves.cc: what is read and written.
+  void put(Span lap, std::byte* slot);
+  // False if a rank took back what this one was to write into.
+  bool work(Span lap, uint32_t number);
+  void reduce(Span range, Span lap, uint32_t number);
+  void copy(Span lap, uint32_t number);
+  void fetch(Span lap, uint32_t number);
+  bool begin_writing();
+  Span pulled(Span lap, int from, int to) const;
+  Span pushed(Span lap, int from, int to) const;
+  Pieces own_input(int to, Span range) const;
+  Pieces own_output(int from, Span range) const;
+  std::byte* input_of(int rank, int to, size_t offset) const;
+  std::byte* output_of(int rank, int from, size_t offset) const;
+  std::byte* slot(uint32_t lap) const { return lane_->slots[lap % Lane::kSlots].data(); }
+  std::byte* slot_of(int rank, uint32_t lap) const;
+
+  const BoardCall* call_ = nullptr;
+  Stage stage_ = Stage::kOff;
+  int rank_ = 0;
+  int ranks_ = 1;
+  uint32_t lane_number_ = 0;
+  Lane* lane_ = nullptr;
+  uint64_t base_ = 0;
+  Shape shape_;
+  Roles roles_;
+  std::vector<Peer> peers_;
+  std::vector<const std::byte*> sources_;
+  size_t whole_input_ = 0, whole_output_ = 0;  // bytes of what a rank shares
+  uint64_t most_laps_ = 0;
+  uint32_t put_ = 0, worked_ = 0, fetched_ = 0;
+  bool lost_ = false;
+};
+
+}  // namespace hccl_like

@@ -1,0 +1,52 @@
+#pragma once
+// What lies in a lane of shared memory: how far its owner is with a call, and the payload that passes by in laps.
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "collectives/board/area.h"
+#include "transport/commons.h"
+
+namespace hccl_like {
+
+// The rank that owns it writes, the others read. The counters only grow, also from call to call, so that what an earlier
+// call left is never taken for progress of this one: lap k of a call that began at `base` is over when a counter is
+// larger than base + k.
+struct Lane {
+  static constexpr uint32_t kSlots = 4;
+  static constexpr size_t kSlotBytes = (Commons::kLaneBytes - 4096) / kSlots;
+
+  using Counter = std::atomic<uint64_t>;
+
+  alignas(kBoardLine) Counter put{0};     // laps whose input is in the slots
+  alignas(kBoardLine) Counter worked{0};  // laps of which this rank has made its part
+  alignas(kBoardLine) Counter finished{
+      0};  // laps of which it needs nobody's slot and nobody's memory any more
+  alignas(kBoardLine) Counter accepted{
+      0};  // whose memory it could map: base << 8 | 0x80 | kInputs | kOutputs
+  alignas(kBoardLine) Counter writing{0};  // base + 1 while it writes into a peer's memory
+  uint64_t next_base = 0;                  // for the owner alone
+  alignas(4096) std::array<std::array<std::byte, kSlotBytes>, kSlots> slots;
+
+  static constexpr uint64_t kInputs = 1;
+  static constexpr uint64_t kOutputs = 2;
+};
+static_assert(sizeof(Lane) == Commons::kLaneBytes);
+
+// What a rank shows of a direct call on its board, in the line itself.
+struct Offer {
+  uint32_t lane = 0;
+  uint32_t shares = 0;  // Lane::kInputs, Lane::kOutputs
+  uint64_t base = 0;
+};
+static_assert(sizeof(Offer) <= BoardArea::kInlineBytes);
+
+// And beside the line, of what it shares.
+struct Shares {
+  ExportedRange input, output;
+};
+static_assert(sizeof(Shares) > BoardArea::kInlineBytes &&
+              sizeof(Shares) <= BoardArea::kPayloadBytes);
+
+}  // namespace hccl_like

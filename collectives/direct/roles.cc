@@ -1,0 +1,63 @@
+#include "collectives/direct/roles.h"
+
+namespace hccl_like {
+
+Roles::Roles(Collective collective, int rank, int ranks, int root, RankSet inputs, RankSet outputs)
+    : collective_(collective),
+      rank_(rank),
+      ranks_(ranks),
+      root_(root),
+      inputs_(inputs),
+      outputs_(outputs) {
+  for (int from = 0; from < ranks; ++from) {
+    if (reducing()) {
+      const bool puts = !input_mapped(from);
+      if (from == rank) puts_ = puts;
+      staged_ |= puts || fetches(from);
+      if (from == rank) continue;
+      keeps_results_ |= fetches(from);
+      pushes_ |= collects(from) && output_mapped(from);
+      continue;
+    }
+    for (int to = 0; to < ranks; ++to) {
+      const Path path = this->path(from, to);
+      staged_ |= path == Path::kStaged;
+      if (from != rank) continue;
+      puts_ |= path == Path::kStaged;
+      pushes_ |= path == Path::kPushed || path == Path::kShared;
+    }
+  }
+}
+
+bool Roles::gives(int from, int to) const {
+  if (from == to) return false;
+  switch (collective_) {
+    case Collective::kBroadcast:
+    case Collective::kScatter:
+      return from == root_;
+    case Collective::kGather:
+      return to == root_;
+    default:
+      return true;
+  }
+}
+
+Path Roles::path(int from, int to) const {
+  if (!gives(from, to)) return Path::kNone;
+  const bool rooted = collective_ != Collective::kAllGather && collective_ != Collective::kAllToAll;
+  // Where all ranks give and take alike there is nothing to share out.
+  if (input_mapped(from)) return rooted && output_mapped(to) ? Path::kShared : Path::kPulled;
+  return output_mapped(to) ? Path::kPushed : Path::kStaged;
+}
+
+bool Roles::collects(int rank) const {
+  return collective_ == Collective::kAllReduce ||
+         (collective_ == Collective::kReduce && rank == root_);
+}
+
+bool Roles::reads_lane_of(int rank) const {
+  if (rank == rank_) return false;
+  return reducing() ? !input_mapped(rank) : path(rank, rank_) == Path::kStaged;
+}
+
+}  // namespace hccl_like

@@ -1,0 +1,64 @@
+#pragma once
+// Who moves what in a direct call, given whose memory all ranks can map: every rank computes the same.
+#include <cstdint>
+
+#include "collectives/direct/shape.h"
+
+namespace hccl_like {
+
+// How one rank's bytes get to another.
+enum class Path : uint8_t {
+  kNone,    // they do not
+  kStaged,  // the giver puts them into its lane, the taker copies them from there
+  kPulled,  // the taker reads the giver's memory
+  kPushed,  // the giver writes the taker's memory
+  kShared,  // both halves at once: the taker reads, the giver writes
+};
+
+// A set of ranks, as bits.
+using RankSet = uint64_t;
+inline constexpr int kMostDirectRanks = 64;
+constexpr RankSet rank_bit(int rank) { return RankSet{1} << rank; }
+
+class Roles {
+ public:
+  // `inputs` and `outputs`: the ranks whose memory all others can map.
+  Roles(Collective collective, int rank, int ranks, int root, RankSet inputs, RankSet outputs);
+  Roles() = default;
+
+  bool reducing() const { return reduces(collective_); }
+  bool input_mapped(int rank) const { return (inputs_ & rank_bit(rank)) != 0; }
+  bool output_mapped(int rank) const { return (outputs_ & rank_bit(rank)) != 0; }
+
+  // Of collectives that only copy.
+  Path path(int from, int to) const;
+  // Of collectives that reduce: whether a rank gets all shares of the result, not only its own.
+  bool collects(int rank) const;
+  // Whether a rank, which is not this one, must be given this rank's share of the result in this rank's lane.
+  bool fetches(int rank) const { return collects(rank) && !output_mapped(rank); }
+
+  // Whether this rank puts its input into its lane; whether it writes results there.
+  bool puts() const { return puts_; }
+  bool keeps_results() const { return keeps_results_; }
+  // Whether this rank reads `rank`'s lane.
+  bool reads_lane_of(int rank) const;
+  // Whether this rank writes into other ranks' memory.
+  bool pushes() const { return pushes_; }
+  // Whether any rank uses a lane's slots.
+  bool staged() const { return staged_; }
+
+ private:
+  bool gives(int from, int to) const;
+
+  Collective collective_{};
+  int rank_ = 0;
+  int ranks_ = 1;
+  int root_ = 0;
+  RankSet inputs_ = 0, outputs_ = 0;
+  bool puts_ = false;
+  bool keeps_results_ = false;
+  bool pushes_ = false;
+  bool staged_ = false;
+};
+
+}  // namespace hccl_like

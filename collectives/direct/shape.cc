@@ -1,0 +1,54 @@
+#include "collectives/direct/shape.h"
+
+#include <algorithm>
+
+#include "collectives/layout.h"
+
+namespace hccl_like {
+namespace {
+
+// Cuts are made here, where a cache line begins if the payload does: no line is written by two ranks.
+constexpr size_t kGrain = 64;
+
+Shape::Kind kind_of(Collective collective) {
+  switch (collective) {
+    case Collective::kAllReduce:
+    case Collective::kReduce:
+      return Shape::Kind::kCut;
+    case Collective::kReduceScatter:
+    case Collective::kAllToAll:
+    case Collective::kScatter:
+      return Shape::Kind::kChunks;
+    default:
+      return Shape::Kind::kWhole;
+  }
+}
+
+}  // namespace
+
+Shape Shape::of(Collective collective, int ranks, size_t payload, size_t room) {
+  Shape shape;
+  shape.kind = kind_of(collective);
+  shape.ranks = ranks;
+  shape.payload = payload;
+  const size_t pieces = shape.kind == Kind::kChunks ? static_cast<size_t>(ranks) : 1;
+  shape.lap_bytes = room / pieces / kGrain * kGrain;
+  shape.laps = static_cast<uint32_t>((payload + shape.lap_bytes - 1) / shape.lap_bytes);
+  return shape;
+}
+
+Span Shape::lap(uint32_t number) const {
+  const size_t begin = number * lap_bytes;
+  return {begin, std::min(payload, begin + lap_bytes)};
+}
+
+Span Shape::share(Span lap, int rank) const {
+  const size_t grains = (lap.bytes() + kGrain - 1) / kGrain;
+  const auto at = [&](int i) {
+    return std::min(lap.end, lap.begin + kGrain * even_begin(grains, static_cast<size_t>(i),
+                                                             static_cast<size_t>(ranks)));
+  };
+  return {at(rank), at(rank + 1)};
+}
+
+}  // namespace hccl_like

@@ -1,0 +1,55 @@
+#pragma once
+// How a call is cut: what every rank of a direct call computes alike, without a message.
+#include <cstddef>
+#include <cstdint>
+
+#include "collectives/algorithms.h"
+#include "core/types.h"
+
+namespace hccl_like {
+
+// A range of bytes.
+struct Span {
+  size_t begin = 0;
+  size_t end = 0;
+  size_t bytes() const { return end - begin; }
+};
+
+// The payload goes by in laps. Offsets count from the beginning of the payload, which is
+//   kCut     the whole input: every rank reduces its share of each lap (all_reduce, reduce)
+//   kChunks  one of as many chunks as ranks (reduce_scatter, all_to_all, scatter)
+//   kWhole   what one rank gives (all_gather, gather, broadcast)
+struct Shape {
+  enum class Kind : uint8_t { kCut, kChunks, kWhole };
+
+  Kind kind = Kind::kWhole;
+  int ranks = 1;
+  size_t payload = 0;    // bytes
+  size_t lap_bytes = 1;  // of the payload, in every lap but the last
+  uint32_t laps = 1;
+
+  // `room`: the bytes that one lap may take on each rank, at least 64 for each of them.
+  static Shape of(Collective collective, int ranks, size_t payload, size_t room);
+
+  Span lap(uint32_t number) const;
+  // Of a lap: what `rank` reduces. Only for kCut.
+  Span share(Span lap, int rank) const;
+  // Where in the room of a lap the bytes from `offset` on lie that concern `rank`.
+  size_t place(Span lap, int rank, size_t offset) const {
+    return (kind == Kind::kChunks ? static_cast<size_t>(rank) * lap_bytes : 0) + offset - lap.begin;
+  }
+};
+
+// Whether it combines what the ranks give.
+constexpr bool reduces(Collective collective) {
+  return collective == Collective::kAllReduce || collective == Collective::kReduce ||
+         collective == Collective::kReduceScatter;
+}
+
+// Whether its output has a chunk from every rank.
+constexpr bool collects_chunks(Collective collective) {
+  return collective == Collective::kAllGather || collective == Collective::kGather ||
+         collective == Collective::kAllToAll;
+}
+
+}  // namespace hccl_like
