@@ -1,0 +1,354 @@
+// Large calls of one host: every collective, exactly, whoever can map whose memory; mistakes and endings.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "collectives/direct/direct_run.h"
+#include "collectives/testing.h"
+#include "device/host/host_api.h"
+#include "device/host/shared_pool.h"
+
+namespace hccl_like {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::on_ranks;
+using testing::Rank;
+
+const Device& host() {
+  static const Device device(host_api());
+  return device;
+}
+
+// Numbers in memory that peers can map.
+class Numbers {
+ public:
+  Numbers(size_t count, int32_t value)
+      : data_(static_cast<int32_t*>(
+            SharedPool::of_process().allocate(std::max<size_t>(1, count) * sizeof(int32_t)))),
+        count_(count) {
+    std::fill_n(data_, count, value);
+  }
+  ~Numbers() { SharedPool::of_process().free(data_); }
+  Numbers(const Numbers&) = delete;
+  Numbers& operator=(const Numbers&) = delete;
+
+  int32_t& operator[](size_t i) { return data_[i]; }
+  size_t size() const { return count_; }
+  Region region() { return {reinterpret_cast<std::byte*>(data_), count_ * sizeof(int32_t)}; }
+  Region part(size_t i, size_t count) {
+    return {reinterpret_cast<std::byte*>(data_ + i * count), count * sizeof(int32_t)};
+  }
+
+ private:
+  int32_t* data_;
+  size_t count_;
+};
+
+// Which ranks let peers map their inputs and outputs.
+enum class Sharing { kNobody, kInputs, kOutputs, kEverybody, kEvenRanks };
+
+ExportedRange exported(Region region) {
+  return host().export_range(0, {region.data, 0}, region.bytes).value();
+}
+
+void share(Call& call, Sharing sharing, int rank, Region input, Region output) {
+  call.device = &host();
+  const bool all =
+      sharing == Sharing::kEverybody || (sharing == Sharing::kEvenRanks && rank % 2 == 0);
+  if ((all || sharing == Sharing::kInputs) && call.input.total_bytes() > 0)
+    call.shared_input = exported(input);
+  if ((all || sharing == Sharing::kOutputs) && call.output.total_bytes() > 0)
+    call.shared_output = exported(output);
+}
+
+int32_t value(int from, int to, size_t i) {
+  return from * 100'000 + to * 10'000 + static_cast<int32_t>(i % 9'973);
+}
+
+struct Setting {
+  int ranks;
+  Sharing sharing;
+};
+
+void PrintTo(const Setting& setting, std::ostream* out) {
+  static const char* const kNames[] = {"nobody", "inputs", "outputs", "everybody", "even ranks"};
+  *out << setting.ranks << " ranks, " << kNames[static_cast<int>(setting.sharing)];
+}
+
+class Direct : public ::testing::TestWithParam<Setting> {};
+INSTANTIATE_TEST_SUITE_P(
+    , Direct,
+    ::testing::Values(Setting{2, Sharing::kNobody}, Setting{2, Sharing::kInputs},
+                      Setting{2, Sharing::kOutputs}, Setting{2, Sharing::kEverybody},
+                      Setting{2, Sharing::kEvenRanks}, Setting{3, Sharing::kNobody},
+                      Setting{3, Sharing::kInputs}, Setting{3, Sharing::kOutputs},
+                      Setting{3, Sharing::kEverybody}, Setting{3, Sharing::kEvenRanks},
+                      Setting{4, Sharing::kEvenRanks}, Setting{5, Sharing::kEverybody}));
+
+// Numbers of one rank: just above the board, about a lap of the lanes, several laps, more laps than slots.
+const std::vector<size_t> kCounts{399, 1'000, 16'384, 32'771, 100'003, 400'009};
+
+constexpr size_t kInt = sizeof(int32_t);
+
+// What everybody gives to `to`, in the order of ranks.
+int32_t sum(int ranks, int to, size_t i) {
+  int32_t total = 0;
+  for (int from = 0; from < ranks; ++from) total += value(from, to, i);
+  return total;
+}
+
+TEST_P(Direct, ReducesExactly) {
+  const auto [ranks, sharing] = GetParam();
+  on_ranks(ranks, Config{}, [&](Rank me) {
+    for (const size_t count : kCounts) {
+      for (const bool in_place : {true, false}) {
+        for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kAvg, ReduceOp::kMax}) {
+          Numbers in(count, 0), out(count, -1);
+          for (size_t i = 0; i < count; ++i) in[i] = value(me.rank, 0, i);
+          Numbers& result = in_place ? in : out;
+          Call call{.collective = Collective::kAllReduce,
+                    .type = DataType::kInt32,
+                    .op = op,
+                    .input = Layout::even(in.region(), 1, kInt),
+                    .output = Layout::even(result.region(), 1, kInt)};
+          share(call, sharing, me.rank, in.region(), result.region());
+          me.communicator.run(std::move(call));
+          for (size_t i = 0; i < count; ++i) {
+            int32_t expected = sum(me.size, 0, i);
+            if (op == ReduceOp::kAvg) expected /= me.size;
+            if (op == ReduceOp::kMax) expected = value(me.size - 1, 0, i);
+            ASSERT_EQ(result[i], expected) << i << " of " << count;
+          }
+        }
+      }
+      for (int root = 0; root < me.size; ++root) {
+        Numbers in(count, 0), out(count, -1);
+        for (size_t i = 0; i < count; ++i) in[i] = value(me.rank, 0, i);
+        Call call{.collective = Collective::kReduce,
+                  .type = DataType::kInt32,
+                  .root = root,
+                  .input = Layout::even(in.region(), 1, kInt),
+                  .output = Layout::even(out.region(), 1, kInt)};
+        share(call, sharing, me.rank, in.region(), out.region());
+        me.communicator.run(std::move(call));
+        if (me.rank == root) {
+          for (size_t i = 0; i < count; ++i) ASSERT_EQ(out[i], sum(me.size, 0, i));
+        }
+        for (size_t i = 0; i < count; ++i) ASSERT_EQ(in[i], value(me.rank, 0, i));
+      }
+    }
+  });
+}
+
+TEST_P(Direct, GathersAndScattersExactly) {
+  const auto [ranks, sharing] = GetParam();
+  on_ranks(ranks, Config{}, [&](Rank me) {
+    const int n = me.size, r = me.rank;
+    const auto chunks = static_cast<size_t>(n), own = static_cast<size_t>(r);
+    for (const size_t count : kCounts) {
+      const auto single = [&](Region region) { return Layout::single({&region, 1}, own, kInt); };
+      Numbers mine(count, 0), all(count * chunks, 0), out(count * chunks, -1), part(count, -1);
+      for (size_t i = 0; i < count; ++i) mine[i] = value(r, 0, i);
+      for (int to = 0; to < n; ++to)
+        for (size_t i = 0; i < count; ++i)
+          all[static_cast<size_t>(to) * count + i] = value(r, to, i);
+
+      Call to_all{.collective = Collective::kAllToAll,
+                  .type = DataType::kInt32,
+                  .input = Layout::even(all.region(), chunks, kInt),
+                  .output = Layout::even(out.region(), chunks, kInt)};
+      share(to_all, sharing, r, all.region(), out.region());
+      me.communicator.run(std::move(to_all));
+      for (int from = 0; from < n; ++from)
+        for (size_t i = 0; i < count; ++i)
+          ASSERT_EQ(out[static_cast<size_t>(from) * count + i], value(from, r, i)) << count;
+
+      Call scattered{.collective = Collective::kReduceScatter,
+                     .type = DataType::kInt32,
+                     .input = Layout::even(all.region(), chunks, kInt),
+                     .output = single(part.region())};
+      share(scattered, sharing, r, all.region(), part.region());
+      me.communicator.run(std::move(scattered));
+      for (size_t i = 0; i < count; ++i) ASSERT_EQ(part[i], sum(n, r, i)) << count;
+
+      Call gathered{.collective = Collective::kAllGather,
+                    .type = DataType::kInt32,
+                    .input = single(mine.region()),
+                    .output = Layout::even(out.region(), chunks, kInt)};
+      share(gathered, sharing, r, mine.region(), out.region());
+      me.communicator.run(std::move(gathered));
+      for (int from = 0; from < n; ++from)
+        for (size_t i = 0; i < count; ++i)
+          ASSERT_EQ(out[static_cast<size_t>(from) * count + i], value(from, 0, i)) << count;
+
+      for (int root = 0; root < n; ++root) {
+        Numbers whole(count, r == root ? 0 : -1);
+        if (r == root)
+          for (size_t i = 0; i < count; ++i) whole[i] = value(root, 7, i);
+        Call sent{.collective = Collective::kBroadcast,
+                  .type = DataType::kInt32,
+                  .root = root,
+                  .input = Layout::even(whole.region(), 1, kInt),
+                  .output = Layout::even(whole.region(), 1, kInt)};
+        share(sent, sharing, r, whole.region(), whole.region());
+        me.communicator.run(std::move(sent));
+        for (size_t i = 0; i < count; ++i) ASSERT_EQ(whole[i], value(root, 7, i)) << count;
+
+        Numbers there(count * chunks, -1), here(count, -1);
+        Call gather{.collective = Collective::kGather,
+                    .type = DataType::kInt32,
+                    .root = root,
+                    .input = single(mine.region())};
+        if (r == root) gather.output = Layout::even(there.region(), chunks, kInt);
+        share(gather, sharing, r, mine.region(), there.region());
+        me.communicator.run(std::move(gather));
+        for (size_t i = 0; i < there.size(); ++i)
+          ASSERT_EQ(there[i], r == root ? out[i] : -1) << count;
+
+        Call scatter{.collective = Collective::kScatter,
+                     .type = DataType::kInt32,
+                     .root = root,
+                     .output = single(here.region())};
+        if (r == root) scatter.input = Layout::even(all.region(), chunks, kInt);
+        share(scatter, sharing, r, all.region(), here.region());
+        me.communicator.run(std::move(scatter));
+        for (size_t i = 0; i < count; ++i) ASSERT_EQ(here[i], value(root, r, i)) << count;
+      }
+    }
+  });
+}
+
+// In place, as c10d's tensors often are: every rank's own chunk is where it belongs already.
+TEST_P(Direct, WorksInPlaceWhereChunksAreCollected) {
+  const auto [ranks, sharing] = GetParam();
+  on_ranks(ranks, Config{}, [&](Rank me) {
+    const int n = me.size, r = me.rank;
+    const auto chunks = static_cast<size_t>(n), own = static_cast<size_t>(r);
+    for (const size_t count : {size_t{1'001}, size_t{200'003}}) {
+      Numbers all(count * chunks, -1);
+      const Region mine = all.part(own, count);
+      for (size_t i = 0; i < count; ++i) all[own * count + i] = value(r, 0, i);
+      Call gather{.collective = Collective::kAllGather,
+                  .type = DataType::kInt32,
+                  .input = Layout::single({&mine, 1}, own, kInt),
+                  .output = Layout::even(all.region(), chunks, kInt)};
+      share(gather, sharing, r, mine, all.region());
+      me.communicator.run(std::move(gather));
+      for (int from = 0; from < n; ++from)
+        for (size_t i = 0; i < count; ++i)
+          ASSERT_EQ(all[static_cast<size_t>(from) * count + i], value(from, 0, i));
+
+      Call scatter{.collective = Collective::kReduceScatter,
+                   .type = DataType::kInt32,
+                   .input = Layout::even(all.region(), chunks, kInt),
+                   .output = Layout::single({&mine, 1}, own, kInt)};
+      share(scatter, sharing, r, all.region(), mine);
+      me.communicator.run(std::move(scatter));
+      for (size_t i = 0; i < count; ++i) ASSERT_EQ(all[own * count + i], n * value(r, 0, i));
+    }
+  });
+}
+
+// One rank's memory cannot be mapped, though it says so: all do without.
+TEST(DirectMemory, ThatCannotBeMappedGoesThroughTheLanes) {
+  on_ranks(3, Config{}, [](Rank me) {
+    constexpr size_t kCount = 50'001;
+    Numbers data(kCount, me.rank + 1);
+    Call call{.collective = Collective::kAllReduce,
+              .type = DataType::kInt32,
+              .input = Layout::even(data.region(), 1, kInt),
+              .output = Layout::even(data.region(), 1, kInt)};
+    share(call, Sharing::kEverybody, me.rank, data.region(), data.region());
+    if (me.rank == 1) call.shared_output->handle.bytes[20] ^= 0x5a;
+    me.communicator.run(std::move(call));
+    for (size_t i = 0; i < kCount; ++i) ASSERT_EQ(data[i], 6);
+  });
+}
+
+// A range that begins beyond the mapping's end would be read and written where nothing of the peer's is.
+TEST(DirectMemory, BeyondItsMappingIsNotTouched) {
+  on_ranks(2, Config{}, [](Rank me) {
+    constexpr size_t kCount = 50'001;
+    Numbers data(kCount, me.rank + 1);
+    Call call{.collective = Collective::kAllReduce,
+              .type = DataType::kInt32,
+              .input = Layout::even(data.region(), 1, kInt),
+              .output = Layout::even(data.region(), 1, kInt)};
+    share(call, Sharing::kEverybody, me.rank, data.region(), data.region());
+    if (me.rank == 1) call.shared_input->offset = uint64_t{1} << 60;
+    me.communicator.run(std::move(call));
+    for (size_t i = 0; i < kCount; ++i) ASSERT_EQ(data[i], 3);
+  });
+}
+
+TEST(DirectMistakes, AreToldBeforeABufferIsTouched) {
+  for (const size_t other : {size_t{50'001}, size_t{60'000}}) {
+    on_ranks(2, Config{}, [&](Rank me) {
+      Numbers data(me.rank == 0 ? 50'000 : other, 5);
+      Call call{.collective = other == 50'001 ? Collective::kBroadcast : Collective::kAllReduce,
+                .type = DataType::kInt32,
+                .input = Layout::even(data.region(), 1, kInt),
+                .output = Layout::even(data.region(), 1, kInt)};
+      share(call, Sharing::kEverybody, me.rank, data.region(), data.region());
+      try {
+        me.communicator.run(std::move(call));
+        FAIL() << "two sizes went together";
+      } catch (const Exception& error) {
+        EXPECT_NE(std::string(error.what()).find(std::to_string(other * kInt)), std::string::npos)
+            << error.what();
+      }
+      for (size_t i = 0; i < data.size(); ++i) ASSERT_EQ(data[i], 5);
+    });
+  }
+}
+
+TEST(DirectEndings, ATimeoutNamesTheRankThatDidNotCome) {
+  on_ranks(3, Config{}, [](Rank me) {
+    me.communicator.run({.collective = Collective::kBarrier});
+    if (me.rank == 1) {
+      // It learns from the others that the group is given up.
+      Numbers data(1'000, 0);
+      EXPECT_THROW(me.communicator.run({.collective = Collective::kRecv,
+                                        .type = DataType::kInt32,
+                                        .root = 0,
+                                        .output = Layout::even(data.region(), 1, kInt)}),
+                   Exception);
+      return;
+    }
+    Numbers data(100'000, 1);
+    Call call{.collective = Collective::kAllReduce,
+              .type = DataType::kInt32,
+              .input = Layout::even(data.region(), 1, kInt),
+              .output = Layout::even(data.region(), 1, kInt),
+              .timeout = milliseconds(300)};
+    share(call, Sharing::kEverybody, me.rank, data.region(), data.region());
+    try {
+      me.communicator.run(std::move(call));
+      FAIL() << "a rank was missing";
+    } catch (const Exception& error) {
+      EXPECT_NE(std::string(error.what()).find("rank 1"), std::string::npos) << error.what();
+    }
+  });
+}
+
+TEST(DirectLanes, AreUsedAgain) {
+  on_ranks(2, Config{}, [](Rank me) {
+    Numbers data(30'000, 1);
+    for (int i = 0; i < 500; ++i)
+      me.communicator.run({.collective = Collective::kBroadcast,
+                           .type = DataType::kInt32,
+                           .root = i % 2,
+                           .input = Layout::even(data.region(), 1, kInt),
+                           .output = Layout::even(data.region(), 1, kInt)});
+    me.communicator.run({.collective = Collective::kBarrier});
+    EXPECT_LT(*me.runtime.mesh().commons()->lanes().take(), 12u);
+  });
+}
+
+}  // namespace
+}  // namespace hccl_like
