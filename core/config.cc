@@ -122,6 +122,10 @@ constexpr std::array kRows{
         access<&Config::spins>()},
     Row{{"HCCL_LIKE_YIELDS", "200", "Yields in a row before a waiting thread sleeps."},
         access<&Config::yields>()},
+    Row{{"HCCL_LIKE_THREADS", "0",
+         "Threads at most that share one long reduction or copy, while cores are idle; 0: up to 8; "
+         "1: never more than the one that waits."},
+        access<&Config::threads>()},
     Row{{"HCCL_LIKE_FLIGHT_STACKS", "0",
          "1: the flight recorder keeps the Python stack of every call, at a microsecond or more "
          "each."},

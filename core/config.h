@@ -45,6 +45,7 @@ struct Config {
 
   uint32_t spins = 50;    // polls in a row before a waiting thread yields its core
   uint32_t yields = 200;  // yields in a row before it sleeps
+  uint32_t threads = 0;   // at most, for one long pass over memory; 0: as cores are idle
 
   // Which mends of torch's Python are left out; read by Python, before this library is loaded.
   std::string torch_compat;

@@ -42,7 +42,7 @@ TEST(Config, ReadsEveryKindOfValue) {
              "HCCL_LIKE_SOCKET_IFNAME=^docker,lo", "HCCL_LIKE_PORT_RANGE=4000-4010",
              "HCCL_LIKE_TRANSPORTS=tcp", "HCCL_LIKE_CONNECT_TIMEOUT_MS=1500",
              "HCCL_LIKE_ALGO=allreduce:ring", "HCCL_LIKE_LAP_BYTES=64K", "HCCL_LIKE_LAP_WINDOW=2",
-             "HCCL_LIKE_SPINS=0", "HCCL_LIKE_YIELDS=7"})
+             "HCCL_LIKE_SPINS=0", "HCCL_LIKE_YIELDS=7", "HCCL_LIKE_THREADS=3"})
           .config;
   EXPECT_EQ(config.debug, LogLevel::kTrace);
   EXPECT_EQ(config.debug_file, "/tmp/%h.%p");
@@ -55,6 +55,7 @@ TEST(Config, ReadsEveryKindOfValue) {
   EXPECT_EQ(config.lap_window, 2u);
   EXPECT_EQ(config.spins, 0u);
   EXPECT_EQ(config.yields, 7u);
+  EXPECT_EQ(config.threads, 3u);
 }
 
 TEST(Config, NamesTheVariableThatIsWrong) {

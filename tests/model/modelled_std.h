@@ -49,6 +49,18 @@ class Atomic {
               Where where = Where::current()) noexcept {
     return change([more](T old) { return static_cast<T>(old + more); }, order, where);
   }
+  T fetch_sub(T less, std::memory_order order = std::memory_order_seq_cst,
+              Where where = Where::current()) noexcept {
+    return change([less](T old) { return static_cast<T>(old - less); }, order, where);
+  }
+  // One that fails stores what was there, with the order of success: fails less often and sees more than a real one.
+  bool compare_exchange_weak(T& expected, T desired, std::memory_order success, std::memory_order,
+                             Where where = Where::current()) noexcept {
+    const uint64_t wanted = to_word(expected);
+    expected =
+        change([&](T old) { return to_word(old) == wanted ? desired : old; }, success, where);
+    return to_word(expected) == wanted;
+  }
   operator T() const noexcept { return load(); }
   T operator=(T value) noexcept {
     store(value);
