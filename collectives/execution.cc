@@ -177,6 +177,7 @@ void Execution::post(Lap& lap, const Step& step) {
     send.from.clear();
     add_pieces(send.from, step.a, step.count, lap);
     prepare(send, send.from.bytes());
+    send.place = place(operation_->call_.shared_input);
     hand_over(peer, send);
     return;
   }
@@ -192,6 +193,7 @@ void Execution::post(Lap& lap, const Step& step) {
     recv.element_bytes = element_bytes_;
   }
   prepare(recv, recv.into.bytes());
+  recv.place = place(operation_->call_.shared_output);
   hand_over(peer, recv);
 }
 
@@ -265,6 +267,16 @@ bool Execution::bind_any_source() {
 
 int Execution::unbound_source(int peer) const {
   return peer == kAnySource ? operation_->source_ : peer;
+}
+
+// A message of a send or a receive is all of its call's memory; those of collectives are parts, and not described.
+SharedPlace Execution::place(const std::optional<ExportedRange>& range) const {
+  const Call& call = operation_->call_;
+  if (plan_->channel == 0 || !range || call.device == nullptr) return {};
+  return {.range = &*range,
+          .device = call.device,
+          .index = call.device_index,
+          .memory = &operation_->communicator().engine().peer_memory()};
 }
 
 template <class OneEnd>

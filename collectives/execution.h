@@ -60,6 +60,7 @@ class Execution {
   void start_round(Lap& lap);
   void finish_lap(Lap& lap);
   void post(Lap& lap, const Step& step);
+  SharedPlace place(const std::optional<ExportedRange>& range) const;
   template <class OneEnd>
   void hand_over(int peer, OneEnd& message);
   void compute(const Lap& lap, const Step& step);

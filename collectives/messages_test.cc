@@ -8,6 +8,9 @@
 
 #include "collectives/communicator.h"
 #include "collectives/testing.h"
+#include "device/host/host_api.h"
+#include "device/host/host_ipc.h"
+#include "device/host/shared_pool.h"
 
 namespace hccl_like {
 namespace {
@@ -46,6 +49,34 @@ struct Case {
   uint32_t patience;
 };
 
+// Lies in memory that the other ranks can map.
+class Shared {
+ public:
+  explicit Shared(size_t bytes)
+      : bytes_(bytes),
+        memory_(
+            static_cast<uint8_t*>(SharedPool::of_process().allocate(std::max<size_t>(bytes, 1)))) {
+    std::fill(memory_, memory_ + bytes, uint8_t{0xee});
+  }
+  ~Shared() { SharedPool::of_process().free(memory_); }
+  Shared(const Shared&) = delete;
+
+  void show(Call& call) const {
+    const bool sends = call.collective == Collective::kSend;
+    (sends ? call.input : call.output) =
+        Layout::even(Region{reinterpret_cast<std::byte*>(memory_), bytes_}, 1, 1);
+    static const Device host(host_api());
+    call.device = &host;
+    (sends ? call.shared_input : call.shared_output) = shared_range(memory_, bytes_);
+  }
+  void set(const Bytes& data) { std::copy(data.begin(), data.end(), memory_); }
+  Bytes get() const { return Bytes(memory_, memory_ + bytes_); }
+
+ private:
+  size_t bytes_;
+  uint8_t* memory_;
+};
+
 class Messages : public ::testing::TestWithParam<Case> {
  protected:
   void run(int ranks, const std::function<void(Rank)>& body) const {
@@ -58,8 +89,8 @@ class Messages : public ::testing::TestWithParam<Case> {
 INSTANTIATE_TEST_SUITE_P(, Messages,
                          ::testing::Values(Case{"shm", 100}, Case{"shm", 0}, Case{"tcp", 100}),
                          [](const auto& one) {
-                           return std::string(info.param.transport) +
-                                  (info.param.patience == 0 ? "AtOnce" : "");
+                           return std::string(one.param.transport) +
+                                  (one.param.patience == 0 ? "AtOnce" : "");
                          });
 
 TEST_P(Messages, GoRoundTheRingInEitherOrder) {
@@ -73,6 +104,29 @@ TEST_P(Messages, GoRoundTheRingInEitherOrder) {
         if (round % 2 == 0) std::swap(calls[0], calls[1]);
         me.communicator.run(calls);
         ASSERT_EQ(in, message(before, bytes, round)) << bytes << " bytes";
+      }
+    });
+}
+
+TEST_P(Messages, OfMemoryThatPeersMapGoRoundTheRing) {
+  for (const int ranks : {2, 3})
+    run(ranks, [](Rank me) {
+      const int next = (me.rank + 1) % me.size, before = (me.rank + me.size - 1) % me.size;
+      uint32_t round = 0;
+      for (const size_t bytes : {size_t{0}, size_t{100}, size_t{32'767}, size_t{32'768},
+                                 size_t{65'537}, size_t{1'000'003}, size_t{3'000'000}}) {
+        // One of the four has ordinary memory in some rounds.
+        for (const int ordinary : {-1, 0, 1}) {
+          Bytes plain;
+          Shared out(bytes), in(bytes);
+          out.set(message(me.rank, bytes, ++round));
+          std::vector<Call> calls{send(plain, next), recv(plain, before)};
+          out.show(calls[0]);
+          in.show(calls[1]);
+          if (me.rank == ordinary) calls[round % 2].device = nullptr;
+          me.communicator.run(calls);
+          ASSERT_EQ(in.get(), message(before, bytes, round)) << bytes << " bytes";
+        }
       }
     });
 }

@@ -55,6 +55,7 @@ class FaultyWire final : public Wire {
     return inner_->prepare_sleep(for_space) && !std::exchange(hid_, false) && !cut_;
   }
   void end_sleep() override { inner_->end_sleep(); }
+  Workspace workspace() override { return inner_->workspace(); }
   const PeerCommons* commons() const override { return inner_->commons(); }
   void nudge() override { inner_->nudge(); }
   std::string_view transport() const override { return inner_->transport(); }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "device/device.h"
 #include "transport/link.h"
 
 namespace hccl_like {
@@ -13,16 +14,16 @@ static_assert(std::endian::native == std::endian::little,
 
 enum class FrameKind : uint8_t {
   kEager = 1,  // a whole message
-  kAnnounce,   // a message that is too long to send unasked
-  kReady,      // its receiver asks for it
-  kData,       // a part of it
-  kAbort,      // a communicator was given up; the payload says why
-  kGoodbye,    // no further frame will come
+  kAnnounce,  // a message that is too long to send unasked; the payload may be a Descriptor of where it lies
+  kReady,    // its receiver asks for it; the payload may be a Descriptor of where it shall go
+  kData,     // a part of it
+  kAbort,    // a communicator was given up; the payload says why
+  kGoodbye,  // no further frame will come
 };
 
 struct FrameHeader {
   static constexpr uint16_t kMagic = 0x4c48;
-  static constexpr uint8_t kVersion = 1;
+  static constexpr uint8_t kVersion = 2;
 
   uint16_t magic = kMagic;
   uint8_t version = kVersion;
@@ -33,6 +34,13 @@ struct FrameHeader {
   uint64_t bytes = 0;        // of the message
 };
 static_assert(sizeof(FrameHeader) == 48 && std::is_trivially_copyable_v<FrameHeader>);
+
+// A message's memory, for peers on this host.
+struct Descriptor {
+  uint64_t slot = 0;  // kAnnounce: the sender's, see rendezvous.h
+  ExportedRange range;
+};
+static_assert(sizeof(Descriptor) == 144 && std::is_trivially_copyable_v<Descriptor>);
 
 // An eager message is never longer, whatever the settings: the receiver may have to buffer it.
 inline constexpr uint64_t kLongestEager = 64 << 20;
@@ -49,6 +57,7 @@ inline bool plausible(const FrameHeader& header) {
       return header.payload == header.bytes && header.bytes <= kLongestEager;
     case FrameKind::kAnnounce:
     case FrameKind::kReady:
+      return header.payload == 0 || header.payload == sizeof(Descriptor);
     case FrameKind::kGoodbye:
       return header.payload == 0;
     case FrameKind::kData:

@@ -13,17 +13,16 @@ constexpr size_t kBudget = 256 << 10;
 // Combined and released at once: large enough for the kernels, small enough that the sender gets
 // its space back while it is still writing.
 constexpr size_t kCombineBytes = 32 << 10;
-// What an early message costs beside its payload, so that announcements count, too.
-constexpr size_t kEarlyOverhead = 128;
 // Buffers up to this size are kept for the next early message.
 constexpr size_t kKeptBuffer = 64 << 10;
 
 }  // namespace
 
-Inbox::Inbox(Wire& wire, Outbox& outbox, const LinkOptions& options,
+Inbox::Inbox(Wire& wire, Outbox& outbox, Rendezvous& rendezvous, const LinkOptions& options,
              Fifo<Link::Mismatch>& mismatches)
     : wire_(wire),
       outbox_(outbox),
+      rendezvous_(rendezvous),
       eager_bytes_(options.eager_bytes),
       early_limit_(options.early_bytes_limit),
       mismatches_(mismatches) {}
@@ -57,17 +56,14 @@ void Inbox::post(Recv& recv) {
   if (announced) {
     found->asked = true;
     found->early = nullptr;
+    if (early->has_descriptor()) {
+      meet(recv, early->from);
+      early->header.payload = 0;
+    }
     free_early(early);
   } else if (early->whole()) {
     deliverable_.push(recv.tag);
   }
-}
-
-void Inbox::ask_for(const Recv& recv) {
-  outbox_.push({.kind = FrameKind::kReady,
-                .tag = recv.tag,
-                .fingerprint = recv.fingerprint,
-                .bytes = recv.bytes});
 }
 
 bool Inbox::matches(const Recv& recv, const FrameHeader& header) {
@@ -166,6 +162,11 @@ bool Inbox::begin_frame() {
   recv_ = nullptr;
   early_ = nullptr;
   left_ = header_.payload;
+  if (header_.payload > 0 &&
+      (header_.kind == FrameKind::kAnnounce || header_.kind == FrameKind::kReady)) {
+    if (!read_descriptor()) return false;
+    left_ = 0;
+  }
   switch (header_.kind) {
     case FrameKind::kEager:
       // A stalled header stays on the wire and is looked at again the next time.
@@ -175,7 +176,8 @@ bool Inbox::begin_frame() {
       begin_announced(header_);
       break;
     case FrameKind::kReady:
-      if (!is_cancelled(header_.tag.communicator)) outbox_.ready(header_);
+      if (!is_cancelled(header_.tag.communicator))
+        outbox_.ready(header_, header_.payload > 0 ? &descriptor_ : nullptr);
       break;
     case FrameKind::kData:
       begin_data(header_);
@@ -188,7 +190,7 @@ bool Inbox::begin_frame() {
       break;
   }
   if (failure_) return false;
-  wire_.release(sizeof header_);
+  wire_.release(sizeof header_ + (header_.payload - left_));
   busy_ = true;
   return true;
 }
@@ -203,7 +205,7 @@ bool Inbox::begin_eager(const FrameHeader& header) {
       incoming_.erase(header.tag);
     }
   } else if (!is_cancelled(header.tag.communicator)) {
-    const size_t cost = header.bytes + kEarlyOverhead;
+    const size_t cost = EarlyMessage::cost(header);
     stalled_ = early_bytes_ > 0 && early_bytes_ + cost > early_limit_;
     if (stalled_) return false;
     early_ = new_early(header);
@@ -211,39 +213,6 @@ bool Inbox::begin_eager(const FrameHeader& header) {
   }
   stalled_ = false;
   return true;
-}
-
-void Inbox::begin_announced(const FrameHeader& header) {
-  Incoming* found = incoming_.find(header.tag);
-  if (found == nullptr) {
-    if (!is_cancelled(header.tag.communicator))
-      incoming_.insert(header.tag, {.early = new_early(header)});
-  } else if (found->early != nullptr || found->recv->moved > 0) {
-    fail("two messages with one tag");
-  } else if (found->recv->passing) {
-    found->recv = nullptr;
-    found->early = new_early(header);
-  } else {
-    const Recv& recv = *found->recv;
-    if (!std::exchange(found->asked, true)) ask_for(recv);
-    if (!matches(recv, header)) incoming_.erase(header.tag);
-  }
-}
-
-void Inbox::begin_data(const FrameHeader& header) {
-  const Incoming* found = incoming_.find(header.tag);
-  if (found == nullptr) {
-    if (!is_cancelled(header.tag.communicator)) fail("data that nobody asked for");
-    return;
-  }
-  Recv* recv = found->recv;
-  const size_t offset = header.fingerprint;
-  if (recv == nullptr || !found->asked || found->early != nullptr || header.bytes != recv->bytes ||
-      offset != recv->moved || header.payload % recv->element_bytes != 0) {
-    fail("data that does not fit what was asked for");
-    return;
-  }
-  recv_ = recv;
 }
 
 // False if the wire has no more for now.
@@ -335,30 +304,26 @@ void Inbox::done(Recv& recv) {
 }
 
 EarlyMessage* Inbox::new_early(const FrameHeader& header) {
-  if (early_free_.empty()) {
-    early_pool_.push_back(std::make_unique<EarlyMessage>());
-    early_free_.push_back(early_pool_.back().get());
-    early_free_.reserve(early_pool_.size());
-  }
-  EarlyMessage* early = early_free_.back();
-  early_free_.pop_back();
+  EarlyMessage* early = early_pool_.take();
   early->header = header;
   early->filled = 0;
-  if (header.payload > early->capacity) {
+  const bool eager = header.kind == FrameKind::kEager;
+  if (eager && header.payload > early->capacity) {
     early->capacity = std::bit_ceil(header.payload);
     early->data = std::make_unique_for_overwrite<std::byte[]>(early->capacity);
   }
-  early_bytes_ += header.payload + kEarlyOverhead;
+  early_bytes_ += early->cost();
   return early;
 }
 
 void Inbox::free_early(EarlyMessage* early) {
-  early_bytes_ -= early->header.payload + kEarlyOverhead;
+  early_bytes_ -= early->cost();
+  if (early->has_descriptor()) rendezvous_.leave(static_cast<uint32_t>(early->from.slot));
   if (early->capacity > kKeptBuffer) {
     early->data.reset();
     early->capacity = 0;
   }
-  early_free_.push_back(early);
+  early_pool_.give_back(early);
 }
 
 void Inbox::fail(const char* what) {

@@ -11,6 +11,8 @@
 #include "transport/frame.h"
 #include "transport/link.h"
 #include "transport/outbox.h"
+#include "transport/pool.h"
+#include "transport/rendezvous.h"
 #include "transport/tag_table.h"
 
 namespace hccl_like {
@@ -18,20 +20,30 @@ namespace hccl_like {
 // A message that came, or was announced, before its Recv was posted.
 struct EarlyMessage {
   FrameHeader header;
+  Descriptor from;  // if the announcement had one
   std::unique_ptr<std::byte[]> data;
   size_t capacity = 0;
   size_t filled = 0;
+  // What it takes of the limit, so that announcements count, too.
+  static size_t cost(const FrameHeader& header) {
+    return header.kind == FrameKind::kEager ? 128 + header.payload : 384;
+  }
+  size_t cost() const { return cost(header); }
+  bool has_descriptor() const { return header.kind == FrameKind::kAnnounce && header.payload > 0; }
   bool whole() const { return header.kind == FrameKind::kEager && filled == header.bytes; }
 };
 
 class Inbox {
  public:
-  Inbox(Wire& wire, Outbox& outbox, const LinkOptions& options, Fifo<Link::Mismatch>& mismatches);
+  Inbox(Wire& wire, Outbox& outbox, Rendezvous& rendezvous, const LinkOptions& options,
+        Fifo<Link::Mismatch>& mismatches);
 
   void post(Recv& recv);
   // Gives up a passing Recv that is not done. What has arrived of its message is kept for the next one.
   void withdraw(Recv& recv);
   void cancel(uint64_t communicator);
+  // All of a message has arrived, by whichever way.
+  void done(Recv& recv);
 
   // True if anything moved. Stops at the first thing that a link cannot have sent.
   bool progress();
@@ -59,15 +71,17 @@ class Inbox {
   };
 
   bool begin_frame();
+  bool read_descriptor();
   bool begin_eager(const FrameHeader& header);
   void begin_announced(const FrameHeader& header);
+  void keep_announced(const FrameHeader& header, Incoming& incoming);
+  void meet(Recv& recv, const Descriptor& from);
   void begin_data(const FrameHeader& header);
   bool read_payload();
   size_t read_into(Recv& recv);
   size_t combine_into(Recv& recv);
   void end_frame();
   void deliver(Tag tag);
-  void done(Recv& recv);
 
   void ask_for(const Recv& recv);
   bool matches(const Recv& recv, const FrameHeader& header);
@@ -78,6 +92,7 @@ class Inbox {
 
   Wire& wire_;
   Outbox& outbox_;
+  Rendezvous& rendezvous_;
   const size_t eager_bytes_;
   const size_t early_limit_;
   Fifo<Link::Mismatch>& mismatches_;
@@ -86,8 +101,7 @@ class Inbox {
   Fifo<Tag> deliverable_;  // posted, and here already
   std::vector<uint64_t> cancelled_;
   Fifo<AbortNotice> aborts_;
-  std::vector<std::unique_ptr<EarlyMessage>> early_pool_;  // owns them all
-  std::vector<EarlyMessage*> early_free_;
+  Pool<EarlyMessage> early_pool_;
   size_t early_bytes_ = 0;
   bool stalled_ = false;
   bool goodbye_ = false;
@@ -96,6 +110,7 @@ class Inbox {
   // The frame being read. Its payload goes to one of these, or nowhere.
   bool busy_ = false;
   FrameHeader header_;
+  Descriptor descriptor_;
   size_t left_ = 0;
   Recv* recv_ = nullptr;
   EarlyMessage* early_ = nullptr;

@@ -5,23 +5,36 @@
 #include "transport/fifo.h"
 #include "transport/inbox.h"
 #include "transport/outbox.h"
+#include "transport/rendezvous.h"
 
 namespace hccl_like {
 
 struct Link::State {
   State(std::unique_ptr<Wire> taken, const LinkOptions& options)
       : wire(std::move(taken)),
-        outbox(*wire, options, mismatches),
-        inbox(*wire, outbox, options, mismatches) {}
+        rendezvous(*wire),
+        outbox(*wire, rendezvous, options, mismatches),
+        inbox(*wire, outbox, rendezvous, options, mismatches) {}
 
+  bool meet();
   void look_for_failure();
 
   std::unique_ptr<Wire> wire;
   Fifo<Mismatch> mismatches;
+  Rendezvous rendezvous;
   Outbox outbox;
   Inbox inbox;
   std::optional<Error> failure;
 };
+
+// What goes beside the wire; after a failure only what is complete already.
+bool Link::State::meet() {
+  if (!rendezvous.progress(/*copy=*/!failure)) return false;
+  while (Recv* recv = rendezvous.take_received()) inbox.done(*recv);
+  while (Send* send = rendezvous.take_sent()) outbox.done(*send);
+  while (Send* send = rendezvous.take_refused()) outbox.send_as_data(*send);
+  return true;
+}
 
 void Link::State::look_for_failure() {
   if (inbox.failure() != nullptr) {
@@ -59,16 +72,21 @@ bool Link::has_news() const {
 }
 
 void Link::cancel(uint64_t communicator) {
+  state_->rendezvous.cancel(communicator, /*peer_lives=*/!state_->failure);
   state_->outbox.cancel(communicator);
   state_->inbox.cancel(communicator);
 }
 
 bool Link::progress() {
-  if (state_->failure) return state_->inbox.deliver_early();
+  if (state_->failure) {
+    const bool met = state_->meet();
+    return state_->inbox.deliver_early() || met;
+  }
   const bool sent = state_->outbox.progress();
   const bool received = state_->inbox.progress();
-  if (!sent && !received) state_->look_for_failure();
-  return sent || received || state_->failure;
+  const bool met = state_->meet();
+  if (!sent && !received && !met) state_->look_for_failure();
+  return sent || received || met || state_->failure;
 }
 
 bool Link::arrived(const Tag& tag, size_t* bytes) const {
@@ -86,7 +104,8 @@ void Link::send_goodbye() { state_->outbox.push({.kind = FrameKind::kGoodbye}); 
 bool Link::peer_said_goodbye() const { return state_->inbox.peer_said_goodbye(); }
 
 bool Link::flushed() {
-  return state_->failure || (state_->outbox.empty() && state_->wire->flush());
+  return state_->failure ||
+         (state_->outbox.empty() && !state_->rendezvous.sends() && state_->wire->flush());
 }
 
 const Error* Link::failure() const { return state_->failure ? &*state_->failure : nullptr; }
@@ -103,7 +122,8 @@ bool Link::prepare_sleep() {
   // Stalled, the bytes that are there can't be taken: the wire would refuse to sleep for ever, and
   // only a post, which comes from this process, changes anything.
   const bool may = state_->wire->prepare_sleep(writing);
-  return may || (state_->inbox.stalled() && !writing);
+  // Looked at after the wire is armed: a peer that changes something from here on rings.
+  return (may || (state_->inbox.stalled() && !writing)) && !state_->rendezvous.could_advance();
 }
 
 void Link::end_sleep() { state_->wire->end_sleep(); }

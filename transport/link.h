@@ -9,11 +9,14 @@
 #include <vector>
 
 #include "core/error.h"
+#include "device/device.h"
 #include "device/reduce/reduce.h"
 #include "transport/pieces.h"
 #include "transport/wire.h"
 
 namespace hccl_like {
+
+class PeerMemory;
 
 // What a send and its receive have in common. Both ends compute it from the call alone, so no two
 // messages that are under way between two processes share one.
@@ -29,6 +32,15 @@ struct Tag {
   friend bool operator==(const Tag&, const Tag&) = default;
 };
 
+// Where a peer on this host finds the memory of a message that lies in one piece.
+struct SharedPlace {
+  const ExportedRange* range = nullptr;  // null: nowhere. Borrowed as the message is
+  // By which the peer's is opened here.
+  const Device* device = nullptr;
+  int index = 0;
+  PeerMemory* memory = nullptr;
+};
+
 // A posted message. Owned by the caller, pinned in memory, and borrowed by the link until
 // `*pending` was decremented for it or it was cancelled. `fingerprint` is a hash of the call
 // (operation, type, sizes, root, ...): the receiver compares it with its own before it touches a
@@ -38,7 +50,8 @@ struct Message {
   uint64_t fingerprint = 0;
   size_t bytes = 0;
   uint32_t* pending = nullptr;  // decremented once when the message is done
-  size_t moved = 0;             // bytes so far; owned by the link
+  SharedPlace place;  // of the whole message; the memory is its owner's again when it is done
+  size_t moved = 0;   // bytes so far; owned by the link
   bool done =
       false;  // set by the link with `pending`; tells a finished message without bytes from one that is not
   uint8_t state = 0;  // owned by the link
@@ -91,11 +104,11 @@ class Link {
   // again, unless it is done: a send that the wire has begun to take is done on return. A Recv must be `passing`.
   bool withdraw(Send& send);
   bool withdraw(Recv& recv);
-  // Forgets every posted message of a communicator without completing it; its memory is free on
-  // return. A message that was half sent is finished from a copy of what the wire had begun to take
-  // (so the peer never sees wrong bytes), one that was half received is read and dropped, so that
-  // the other communicators on this link go on. It is the end of this communicator on this link:
-  // whatever the peer still sends for it is dropped, which is why a number must not be used twice.
+  // Forgets every posted message of a communicator without completing it; its memory is free on return, for which a peer
+  // that copies to or from it is waited for, a second at most. A message that was half sent is finished from a copy of
+  // what the wire had begun to take (so the peer never sees wrong bytes), one that was half received is read and dropped,
+  // so that the other communicators on this link go on. It is the end of this communicator on this link: whatever the
+  // peer still sends for it is dropped, which is why a number must not be used twice.
   void cancel(uint64_t communicator);
 
   // Moves what can be moved, up to some hundred KiB each way, so that other links get their turn.

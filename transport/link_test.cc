@@ -75,6 +75,18 @@ TEST_F(Stranger, LengthsThatContradictEachOtherAreRefused) {
   expect_refused();
 }
 
+TEST_F(Stranger, ADescriptorOfAnotherSizeIsRefused) {
+  send({.kind = FrameKind::kReady, .payload = 4, .tag = kTag, .bytes = 100'000}, 4);
+  expect_refused();
+}
+
+TEST_F(Stranger, ASlotThatIsNotThereIsRefused) {
+  FrameHeader header{
+      .kind = FrameKind::kAnnounce, .payload = sizeof(Descriptor), .tag = kTag, .bytes = 100'000};
+  send(header, sizeof(Descriptor));
+  expect_refused();
+}
+
 TEST_F(Stranger, DataThatNobodyAskedForIsRefused) {
   send({.kind = FrameKind::kData, .payload = 4, .tag = kTag, .bytes = 100'000}, 4);
   expect_refused();

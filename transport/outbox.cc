@@ -29,8 +29,10 @@ class Gather {
 
 }  // namespace
 
-Outbox::Outbox(Wire& wire, const LinkOptions& options, Fifo<Link::Mismatch>& mismatches)
+Outbox::Outbox(Wire& wire, Rendezvous& rendezvous, const LinkOptions& options,
+               Fifo<Link::Mismatch>& mismatches)
     : wire_(wire),
+      rendezvous_(rendezvous),
       eager_bytes_(std::min<uint64_t>(options.eager_bytes, kLongestEager)),
       mismatches_(mismatches) {}
 
@@ -41,47 +43,87 @@ void Outbox::post(Send& send) {
     eager_.push(&send);
     return;
   }
-  if (const Pending* wish = pending_.find(send.tag); wish == nullptr) {
-    pending_.insert(send.tag, {.send = &send});
+  const Pending* wish = pending_.find(send.tag);
+  // Not tried if the peer has asked and cannot be reached.
+  std::optional<uint32_t> slot;
+  if ((wish == nullptr || wish->into != nullptr) && rendezvous_.takes(send))
+    slot = rendezvous_.offer(send);
+  if (wish == nullptr) {
+    pending_.insert(send.tag, {.send = &send, .slot = slot});
     ++waiting_;
-  } else {
-    const Pending asked = *wish;
-    pending_.erase(send.tag);
-    if (asked.fingerprint == send.fingerprint && asked.bytes == send.bytes) {
-      data_.push(&send);
-      return;
-    }
-    report_mismatch(send, asked.fingerprint, asked.bytes);
+    announce(send, slot);
+    return;
   }
-  push(header_of(FrameKind::kAnnounce, send));
+  const Pending asked = *wish;
+  pending_.erase(send.tag);
+  if (asked.fingerprint == send.fingerprint && asked.bytes == send.bytes) {
+    if (slot) announce(send, slot);
+    start(send, slot, asked.into);
+  } else {
+    if (slot) rendezvous_.retract(*slot);
+    report_mismatch(send, asked.fingerprint, asked.bytes);
+    announce(send, std::nullopt);
+  }
+  ranges_.give_back(asked.into);
 }
 
-void Outbox::push(const FrameHeader& control) { control_.push({.header = control, .text = {}}); }
+void Outbox::announce(Send& send, std::optional<uint32_t> slot) {
+  const FrameHeader header = header_of(FrameKind::kAnnounce, send);
+  if (slot)
+    push(header, {.slot = *slot, .range = *send.place.range});
+  else
+    push(header);
+}
+
+// Both ends are there.
+void Outbox::start(Send& send, std::optional<uint32_t> slot, const ExportedRange* into) {
+  if (slot && into != nullptr) return rendezvous_.begin(*slot, *into);
+  if (slot) rendezvous_.retract(*slot);
+  data_.push(&send);
+}
+
+void Outbox::push(const FrameHeader& control) {
+  control_.push({.header = control, .text = {}, .descriptor = {}});
+}
+
+void Outbox::push(FrameHeader control, const Descriptor& descriptor) {
+  control.payload = sizeof descriptor;
+  control_.push({.header = control, .text = {}, .descriptor = descriptor});
+}
 
 void Outbox::push_abort(uint64_t communicator, std::string_view reason) {
   const std::string_view text = reason.substr(0, kLongestText);
   control_.push({.header = {.kind = FrameKind::kAbort,
                             .payload = static_cast<uint32_t>(text.size()),
                             .tag = {.communicator = communicator}},
-                 .text = std::string(text)});
+                 .text = std::string(text),
+                 .descriptor = {}});
 }
 
-void Outbox::ready(const FrameHeader& header) {
+void Outbox::ready(const FrameHeader& header, const Descriptor* into) {
   const Pending* found = pending_.find(header.tag);
   if (found == nullptr) {
     // What is sent unasked needs no memory of having been asked for.
-    if (header.bytes > eager_bytes_)
-      pending_.insert(header.tag, {.fingerprint = header.fingerprint, .bytes = header.bytes});
+    if (header.bytes <= eager_bytes_) return;
+    Pending wish{.fingerprint = header.fingerprint, .bytes = header.bytes};
+    if (into != nullptr) {
+      wish.into = ranges_.take();
+      *wish.into = into->range;
+    }
+    pending_.insert(header.tag, wish);
     return;
   }
-  Send* send = found->send;
-  if (send == nullptr) return;
+  if (found->send == nullptr) return;
+  const Pending announced = *found;
+  Send& send = *announced.send;
   pending_.erase(header.tag);
   --waiting_;
-  if (header.fingerprint == send->fingerprint && header.bytes == send->bytes)
-    data_.push(send);
-  else
-    report_mismatch(*send, header.fingerprint, header.bytes);
+  if (header.fingerprint == send.fingerprint && header.bytes == send.bytes) {
+    start(send, announced.slot, into != nullptr ? &into->range : nullptr);
+  } else {
+    if (announced.slot) rendezvous_.retract(*announced.slot);
+    report_mismatch(send, header.fingerprint, header.bytes);
+  }
 }
 
 void Outbox::report_mismatch(const Send& send, uint64_t fingerprint, uint64_t bytes) {
@@ -95,7 +137,8 @@ void Outbox::report_mismatch(const Send& send, uint64_t fingerprint, uint64_t by
 void Outbox::cancel(uint64_t communicator) {
   const auto of_it = [&](const Send* send) { return send->tag.communicator == communicator; };
   control_.erase_if([&](const Control& control) {
-    return control.header.tag.communicator == communicator &&
+    // An announced slot is free when the peer has seen that nothing comes of it.
+    return control.header.tag.communicator == communicator && control.header.payload == 0 &&
            (control.header.kind == FrameKind::kAnnounce ||
             control.header.kind == FrameKind::kReady);
   });
@@ -104,6 +147,7 @@ void Outbox::cancel(uint64_t communicator) {
   pending_.erase_if([&](const Tag& tag, const Pending& pending) {
     if (tag.communicator != communicator) return false;
     if (pending.send != nullptr) --waiting_;
+    ranges_.give_back(pending.into);
     return true;
   });
   if (busy_ && send_ != nullptr && of_it(send_)) finish_from_copy();
@@ -112,8 +156,7 @@ void Outbox::cancel(uint64_t communicator) {
 bool Outbox::withdraw(Send& send) {
   if (busy_ && send_ == &send) {
     finish_from_copy();
-    send.done = true;
-    --*send.pending;
+    done(send);
     return true;
   }
   eager_.erase_if([&](const Send* one) { return one == &send; });
@@ -152,10 +195,13 @@ bool Outbox::begin_frame() {
     const Control control = control_.pop();
     header_ = control.header;
     header_left_ = sizeof header_;
-    payload_left_ = control.text.size();
+    payload_left_ = header_.payload;
     send_ = nullptr;
-    bytes_.resize(control.text.size());
-    if (!control.text.empty()) std::memcpy(bytes_.data(), control.text.data(), bytes_.size());
+    bytes_.resize(payload_left_);
+    const bool abort = header_.kind == FrameKind::kAbort;
+    const void* payload =
+        abort ? static_cast<const void*>(control.text.data()) : &control.descriptor;
+    if (payload_left_ > 0) std::memcpy(bytes_.data(), payload, payload_left_);
     busy_ = true;
   } else if (!eager_.empty() && (data_.empty() || eager_run_ < kEagerRun)) {
     ++eager_run_;
@@ -214,13 +260,16 @@ size_t Outbox::write_some() {
 void Outbox::end_frame() {
   busy_ = false;
   if (send_ == nullptr) return;
-  if (send_->moved == send_->bytes) {
-    send_->done = true;
-    --*send_->pending;
-  } else {
+  if (send_->moved == send_->bytes)
+    done(*send_);
+  else
     data_.push(send_);
-  }
   send_ = nullptr;
+}
+
+void Outbox::done(Send& send) {
+  send.done = true;
+  --*send.pending;
 }
 
 }  // namespace hccl_like

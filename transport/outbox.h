@@ -8,6 +8,8 @@
 #include "transport/fifo.h"
 #include "transport/frame.h"
 #include "transport/link.h"
+#include "transport/pool.h"
+#include "transport/rendezvous.h"
 #include "transport/tag_table.h"
 
 namespace hccl_like {
@@ -17,14 +19,21 @@ namespace hccl_like {
 // eager messages at the latest.
 class Outbox {
  public:
-  Outbox(Wire& wire, const LinkOptions& options, Fifo<Link::Mismatch>& mismatches);
+  Outbox(Wire& wire, Rendezvous& rendezvous, const LinkOptions& options,
+         Fifo<Link::Mismatch>& mismatches);
 
   void post(Send& send);
   // A frame without payload.
   void push(const FrameHeader& control);
+  // The same with a descriptor as its payload.
+  void push(FrameHeader control, const Descriptor& descriptor);
   void push_abort(uint64_t communicator, std::string_view reason);
   // The peer asks for a message that may have been announced, or not even posted yet.
-  void ready(const FrameHeader& header);
+  void ready(const FrameHeader& header, const Descriptor* into);
+  // A message that its receiver waits for goes through the wire after all.
+  void send_as_data(Send& send) { data_.push(&send); }
+  // All of a message has left, by whichever way.
+  static void done(Send& send);
   // Takes back an eager message; false if that was possible, true if it counts as sent.
   bool withdraw(Send& send);
   void cancel(uint64_t communicator);
@@ -39,15 +48,21 @@ class Outbox {
  private:
   struct Control {
     FrameHeader header;
-    std::string text;
+    std::string text;  // or:
+    Descriptor descriptor;
   };
   // An announced message, or, with a null `send`, the peer's wish for one.
   struct Pending {
     Send* send = nullptr;
     uint64_t fingerprint = 0;
     uint64_t bytes = 0;
+    std::optional<uint32_t>
+        slot;  // of an announced message, if it may go another way than the wire
+    ExportedRange* into = nullptr;  // where the peer wants it; one of ranges_
   };
 
+  void announce(Send& send, std::optional<uint32_t> slot);
+  void start(Send& send, std::optional<uint32_t> slot, const ExportedRange* into);
   bool begin_frame();
   void begin_message(FrameKind kind, Send& send, size_t payload);
   size_t write_some();
@@ -56,6 +71,7 @@ class Outbox {
   void report_mismatch(const Send& send, uint64_t fingerprint, uint64_t bytes);
 
   Wire& wire_;
+  Rendezvous& rendezvous_;
   const size_t eager_bytes_;
   Fifo<Link::Mismatch>& mismatches_;
 
@@ -63,6 +79,7 @@ class Outbox {
   Fifo<Send*> eager_;
   Fifo<Send*> data_;  // asked for; each in turn sends a frame
   TagTable<Pending> pending_;
+  Pool<ExportedRange> ranges_;
   size_t waiting_ = 0;    // how many of pending_ have a send
   size_t eager_run_ = 0;  // eager messages since the last data frame
 

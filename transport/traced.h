@@ -47,6 +47,7 @@ class TracedWire final : public Wire {
     return may;
   }
   void end_sleep() override { inner_->end_sleep(); }
+  Workspace workspace() override { return inner_->workspace(); }
   const PeerCommons* commons() const override { return inner_->commons(); }
   void nudge() override { inner_->nudge(); }
   std::string_view transport() const override { return inner_->transport(); }

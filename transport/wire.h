@@ -55,10 +55,15 @@ class Wire {
   virtual bool prepare_sleep(bool for_space) = 0;
   virtual void end_sleep() = 0;
 
+  // Memory that both ends see, zeros at first, one part for each end to begin things in. Empty where there is none.
+  struct Workspace {
+    std::span<std::byte> own, peers;
+  };
+  virtual Workspace workspace() { return {}; }
   // What the peer shows to this host's processes; null where it shows nothing. Any thread.
   virtual const PeerCommons* commons() const { return nullptr; }
-  // Wakes the peer's driver if it sleeps. Called after something changed in this process's Commons and a full fence
-  // (core/fence.h) after that. Any thread.
+  // Wakes the peer's driver if it sleeps. Called after something changed in the workspace or in this process's Commons and
+  // a full fence (core/fence.h) after that. Any thread.
   virtual void nudge() {}
 
   // "shm", "tcp", ...

@@ -73,6 +73,12 @@ RingIndices& ShmSegment::indices(int direction) const {
   return reinterpret_cast<RingIndices*>(mapping_.data())[direction];
 }
 
+std::span<std::byte> ShmSegment::workspace(int side) const {
+  constexpr size_t kUsed = 2 * sizeof(RingIndices);
+  const size_t half = (index_bytes() - kUsed) / 2;
+  return {mapping_.data() + kUsed + static_cast<size_t>(side) * half, half};
+}
+
 std::byte* ShmSegment::data(int direction) const {
   return mapping_.data() + index_bytes() + 2 * static_cast<size_t>(direction) * ring_bytes_;
 }

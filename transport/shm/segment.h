@@ -33,6 +33,8 @@ class ShmSegment {
   RingReader reader(int direction) const {
     return {indices(direction), data(direction), ring_bytes_};
   }
+  // What is left beside the indices, half for each side.
+  std::span<std::byte> workspace(int side) const;
 
  private:
   ShmSegment(Fd memory, size_t ring_bytes);

@@ -13,6 +13,7 @@ namespace hccl_like {
 
 ShmWire::ShmWire(ShmEnd end, Poller& poller)
     : poller_(poller),
+      side_(end.side),
       socket_(std::move(end.socket)),
       doorbell_(std::move(end.doorbell)),
       commons_(std::move(end.commons)),

@@ -36,6 +36,9 @@ class ShmWire final : public Wire {
   bool flush() override { return true; }
   bool prepare_sleep(bool for_space) override;
   void end_sleep() override;
+  Workspace workspace() override {
+    return {segment_.workspace(side_), segment_.workspace(1 - side_)};
+  }
   const PeerCommons* commons() const override { return commons_.get(); }
   void nudge() override;
   std::string_view transport() const override { return "shm"; }
@@ -54,6 +57,7 @@ class ShmWire final : public Wire {
   void publish_read();
 
   Poller& poller_;
+  const int side_;
   Fd socket_;
   Fd process_;  // a pidfd, if the peer's process can be seen from here
   Fd doorbell_;

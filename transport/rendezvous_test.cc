@@ -1,0 +1,378 @@
+// Long messages between memory that both ends reach: what a user sees, and how ends give up. Over a shm wire.
+#include "transport/rendezvous.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <thread>
+
+#include "device/host/host_api.h"
+#include "device/host/host_ipc.h"
+#include "device/host/shared_pool.h"
+#include "transport/shm/shm_pair.h"
+
+namespace hccl_like {
+namespace {
+
+const Device& host() {
+  static const Device device(host_api());
+  return device;
+}
+
+// Memory that peers map, with a byte to spare on both sides.
+class Shared {
+ public:
+  explicit Shared(size_t bytes, std::byte fill = std::byte{0xee})
+      : bytes_(bytes),
+        memory_(static_cast<std::byte*>(SharedPool::of_process().allocate(bytes + 2))) {
+    std::memset(memory_, static_cast<int>(fill), bytes + 2);
+    range_ = *shared_range(data(), bytes);
+  }
+  ~Shared() { SharedPool::of_process().free(memory_); }
+  Shared(const Shared&) = delete;
+
+  std::byte* data() const { return memory_ + 1; }
+  size_t size() const { return bytes_; }
+  void fill(uint64_t begin) {
+    const auto bytes = stream_bytes(begin, bytes_);
+    std::copy(bytes.begin(), bytes.end(), data());
+  }
+  bool holds(uint64_t begin) const {
+    const auto bytes = stream_bytes(begin, bytes_);
+    return std::equal(bytes.begin(), bytes.end(), data()) && memory_[0] == std::byte{0xee} &&
+           memory_[bytes_ + 1] == std::byte{0xee};
+  }
+  bool holds_only(std::byte value) const {
+    return std::all_of(data(), data() + bytes_, [&](std::byte byte) { return byte == value; });
+  }
+  ExportedRange& range() { return range_; }
+
+ private:
+  size_t bytes_;
+  std::byte* memory_;
+  ExportedRange range_;
+};
+
+class RendezvousTest : public testing::Test {
+ protected:
+  static constexpr size_t kLong = (5 << 20) + 7;
+
+  RendezvousTest() : wires_(make_shm_pair(64 << 10)) {
+    for (size_t end : {size_t{0}, size_t{1}})
+      links_[end] = std::make_unique<Link>(std::move(wires_.ends[end]), LinkOptions{});
+  }
+  Link& a() { return *links_[0]; }
+  Link& b() { return *links_[1]; }
+
+  template <class OneEnd>
+  OneEnd& post(size_t end, OneEnd& message, Pieces& pieces, uint32_t sequence, Shared& memory,
+               bool shown) {
+    pieces.add(memory.data(), memory.size());
+    message.tag = {.communicator = 7, .sequence = sequence};
+    message.bytes = memory.size();
+    message.pending = &pending_;
+    if (shown)
+      message.place = {.range = &memory.range(), .device = &host(), .memory = &memory_[end]};
+    ++pending_;
+    links_[end]->post(message);
+    return message;
+  }
+  Send& send(size_t end, uint32_t sequence, Shared& memory, bool shown = true) {
+    Send& message = sends_.emplace_back();
+    return post(end, message, message.from, sequence, memory, shown);
+  }
+  Recv& recv(size_t end, uint32_t sequence, Shared& memory, bool shown = true) {
+    Recv& message = recvs_.emplace_back();
+    return post(end, message, message.into, sequence, memory, shown);
+  }
+  void run() {
+    const Deadline deadline = Deadline::after(std::chrono::seconds(30));
+    while (pending_ > 0) {
+      a().progress();
+      b().progress();
+      ASSERT_FALSE(deadline.expired()) << "nothing happens any more";
+    }
+  }
+  // Until nothing is left to do for one end alone.
+  static void exhaust(Link& link) {
+    while (link.progress()) {
+    }
+  }
+
+  WirePair wires_;
+  PeerMemory memory_[2];
+  std::unique_ptr<Link> links_[2];
+  std::deque<Send> sends_;
+  std::deque<Recv> recvs_;
+  uint32_t pending_ = 0;
+};
+
+TEST_F(RendezvousTest, CarriesEverySizeWhoeverIsFirst) {
+  uint32_t number = 0;
+  for (const size_t bytes : {size_t{32767}, size_t{32768}, size_t{32769}, size_t{65537},
+                             size_t{262'145}, size_t{1 << 20}, kLong}) {
+    for (const bool early : {false, true}) {
+      Shared from(bytes), into(bytes);
+      from.fill(++number);
+      early ? void(send(0, number, from)) : void(recv(1, number, into));
+      for (int i = 0; i < 100; ++i) a().progress(), b().progress();
+      early ? void(recv(1, number, into)) : void(send(0, number, from));
+      run();
+      EXPECT_TRUE(into.holds(number)) << bytes << " bytes, early " << early;
+      EXPECT_TRUE(a().flushed());
+    }
+  }
+}
+
+TEST_F(RendezvousTest, EitherEndDoesItAlone) {
+  for (const size_t worker : {size_t{0}, size_t{1}}) {
+    Shared from(kLong), into(kLong);
+    from.fill(worker);
+    Recv& received = recv(1, static_cast<uint32_t>(worker), into);
+    Send& sent = send(0, static_cast<uint32_t>(worker), from);
+    // As far as the announcement and the wish go.
+    links_[1 - worker]->progress();
+    exhaust(*links_[worker]);
+    EXPECT_TRUE(into.holds(worker));
+    Message& mine = worker == 0 ? static_cast<Message&>(sent) : received;
+    Message& other = worker == 0 ? static_cast<Message&>(received) : sent;
+    EXPECT_TRUE(mine.done);
+    EXPECT_FALSE(other.done) << "inside progress() only";
+    EXPECT_FALSE(links_[1 - worker]->prepare_sleep()) << "it can be done at once";
+    links_[1 - worker]->end_sleep();
+    links_[1 - worker]->progress();
+    EXPECT_TRUE(other.done);
+  }
+}
+
+TEST_F(RendezvousTest, MemoryThatIsNotShownOnBothSidesGoesThroughTheWire) {
+  uint32_t number = 0;
+  for (const bool shown : {false, true})
+    for (const bool early : {false, true}) {
+      Shared from(kLong), into(kLong);
+      from.fill(++number);
+      early ? void(send(0, number, from, shown)) : void(recv(1, number, into, !shown));
+      for (int i = 0; i < 100; ++i) a().progress(), b().progress();
+      early ? void(recv(1, number, into, !shown)) : void(send(0, number, from, shown));
+      run();
+      EXPECT_TRUE(into.holds(number));
+    }
+}
+
+TEST_F(RendezvousTest, MemoryThatCannotBeReachedIsReachedFromTheOtherSideOrGoesThroughTheWire) {
+  uint32_t number = 0;
+  for (const bool from_broken : {false, true})
+    for (const bool into_broken : {false, true})
+      for (const bool early : {false, true}) {
+        Shared from(kLong), into(kLong);
+        from.fill(++number);
+        // The one is no handle at all, the other says too much.
+        if (from_broken) std::memset(&from.range().handle, 0xab, sizeof from.range().handle);
+        if (into_broken) into.range().offset += uint64_t{1} << 40;
+        early ? void(send(0, number, from)) : void(recv(1, number, into));
+        for (int i = 0; i < 100; ++i) a().progress(), b().progress();
+        early ? void(recv(1, number, into)) : void(send(0, number, from));
+        run();
+        ASSERT_TRUE(into.holds(number)) << from_broken << into_broken << early;
+      }
+}
+
+TEST_F(RendezvousTest, MoreMessagesThanSlotsBothWays) {
+  constexpr uint32_t kMessages = 40;
+  std::deque<Shared> from, into;
+  for (uint32_t i = 0; i < kMessages; ++i) {
+    const size_t end = i % 2;
+    from.emplace_back(100'000 + i).fill(i);
+    into.emplace_back(100'000 + i);
+    send(end, i, from.back());
+  }
+  for (uint32_t i = kMessages; i-- > 0;) recv(1 - i % 2, i, into[i]);
+  run();
+  for (uint32_t i = 0; i < kMessages; ++i) EXPECT_TRUE(into[i].holds(i)) << i;
+}
+
+TEST_F(RendezvousTest, TwoThreadsShareTheWork) {
+  for (uint32_t round = 0; round < 20; ++round) {
+    Shared out[2]{Shared(kLong), Shared(kLong)}, in[2]{Shared(kLong), Shared(kLong)};
+    out[0].fill(round), out[1].fill(round + 100);
+    const bool both_ways = round % 2 == 0;
+    const auto run_end = [&](size_t end) {
+      uint32_t pending = 0;
+      Send sending;
+      Recv receiving;
+      const auto post = [&](auto& message, Pieces& pieces, Shared& memory, size_t from) {
+        pieces.add(memory.data(), memory.size());
+        message.tag = {
+            .communicator = 9, .channel = static_cast<uint32_t>(from), .sequence = round};
+        message.bytes = memory.size();
+        message.pending = &pending;
+        message.place = {.range = &memory.range(), .device = &host(), .memory = &memory_[end]};
+        ++pending;
+        links_[end]->post(message);
+      };
+      if (both_ways || end == 1) post(receiving, receiving.into, in[end], 1 - end);
+      if (both_ways || end == 0) post(sending, sending.from, out[end], end);
+      while (pending > 0)
+        if (!links_[end]->progress()) std::this_thread::yield();
+    };
+    std::thread other([&] { run_end(1); });
+    run_end(0);
+    other.join();
+    EXPECT_TRUE(in[1].holds(round));
+    if (both_ways) {
+      EXPECT_TRUE(in[0].holds(round + 100));
+    }
+  }
+}
+
+TEST_F(RendezvousTest, WhatWasGivenUpIsLeftAloneByThePeer) {
+  for (const size_t quitter : {size_t{0}, size_t{1}})
+    for (int steps = 0; steps < 12; ++steps) {
+      links_[0].reset(), links_[1].reset();
+      wires_ = make_shm_pair(64 << 10);
+      for (size_t end : {size_t{0}, size_t{1}})
+        links_[end] = std::make_unique<Link>(std::move(wires_.ends[end]), LinkOptions{});
+      Shared from(kLong), into(kLong);
+      from.fill(1);
+      steps % 2 == 0 ? void(send(0, 1, from)) : void(recv(1, 1, into));
+      steps % 2 == 0 ? void(recv(1, 1, into)) : void(send(0, 1, from));
+      for (int i = 0; i < steps; ++i) links_[i % 2]->progress();
+      links_[quitter]->cancel(7);
+      Shared& released = quitter == 0 ? from : into;
+      std::memset(released.data(), 0x55, released.size());
+      exhaust(*links_[1 - quitter]);
+      exhaust(*links_[quitter]);
+      EXPECT_TRUE(released.holds_only(std::byte{0x55})) << "after " << steps;
+      EXPECT_FALSE(sends_.back().done && recvs_.back().done);
+      links_[1 - quitter]->cancel(7);
+      pending_ = 0;
+    }
+}
+
+// A message of a sender's end, and the other end's view of its slot.
+class RendezvousEnds : public testing::Test {
+ protected:
+  RendezvousEnds() {
+    send_.from.add(from_.data(), from_.size());
+    send_.bytes = from_.size();
+    send_.place = {.range = &from_.range(), .device = &host(), .memory = &memory_};
+  }
+  Claims receiver(uint32_t slot) {
+    auto* slots = reinterpret_cast<RendezvousSlot*>(wires_.ends[1]->workspace().peers.data());
+    return {slots[slot], End::kReceiver};
+  }
+
+  WirePair wires_ = make_shm_pair(64 << 10);
+  Rendezvous sender_{*wires_.ends[0]};
+  Shared from_{100'000};
+  PeerMemory memory_;
+  Send send_;
+  const uint32_t blocks_ = Blocks(from_.size()).count();
+};
+
+TEST_F(RendezvousEnds, OneThatStopsInMidBlockIsWaitedForASecondAtMost) {
+  for (const bool lives : {false, true}) {
+    Claims receiver = this->receiver(*sender_.offer(send_));
+    ASSERT_TRUE(receiver.take(blocks_));
+    const auto begin = std::chrono::steady_clock::now();
+    sender_.cancel(std::nullopt, lives);
+    const auto waited = std::chrono::steady_clock::now() - begin;
+    EXPECT_EQ(waited >= std::chrono::milliseconds(900), lives);
+    EXPECT_FALSE(receiver.take(blocks_));
+  }
+}
+
+TEST_F(RendezvousEnds, OneThatFinishesItsBlockIsWaitedFor) {
+  Claims receiver = this->receiver(*sender_.offer(send_));
+  ASSERT_TRUE(receiver.take(blocks_));
+  std::atomic<bool> counted{false};
+  std::thread canceller([&] {
+    sender_.cancel(std::nullopt, true);
+    EXPECT_TRUE(counted);
+  });
+  while (receiver.may_take(blocks_)) std::this_thread::yield();
+  counted = true;
+  receiver.count();
+  canceller.join();
+}
+
+TEST_F(RendezvousEnds, ASlotIsUsedAgainWhenBothHaveLeftIt) {
+  Rendezvous receiver(*wires_.ends[1]);
+  std::vector<uint32_t> slots;
+  while (const auto slot = sender_.offer(send_)) slots.push_back(*slot);
+  EXPECT_GE(slots.size(), 4u);
+  sender_.cancel(std::nullopt, true);
+  EXPECT_FALSE(sender_.offer(send_)) << "the receiver may still look at them";
+  receiver.leave(slots[2]);
+  EXPECT_EQ(sender_.offer(send_), slots[2]);
+  EXPECT_FALSE(sender_.offer(send_));
+}
+
+TEST_F(RendezvousEnds, ASlotThatDoesNotExistIsNotBegun) {
+  EXPECT_TRUE(sender_.may_begin(0));
+  EXPECT_FALSE(sender_.may_begin(1000));
+  EXPECT_FALSE(sender_.may_begin(uint64_t{1} << 32));
+}
+
+TEST(RendezvousFork, APeerThatDiesInMidBlockIsAFailureAndNobodyWaitsForIt) {
+  constexpr size_t kBytes = 4 << 20;
+  auto sockets = make_socket_pair();
+  auto turn = make_socket_pair();
+  PeerMemory memory;
+  uint32_t pending = 1;
+  const auto post = [&](Link& link, auto& message, Pieces& pieces, Shared& own) {
+    pieces.add(own.data(), own.size());
+    message.bytes = own.size();
+    message.pending = &pending;
+    message.tag = {.communicator = 7, .sequence = 1};
+    message.place = {.range = &own.range(), .device = &host(), .memory = &memory};
+    link.post(message);
+  };
+  std::byte byte{};
+  const pid_t child = ::fork();
+  if (child == 0) {
+    sockets[0].reset(), turn[0].reset();
+    Poller poller;
+    auto wire = make_shm_end(std::move(sockets[1]), false, 64 << 10, poller);
+    auto* slots = reinterpret_cast<RendezvousSlot*>(wire->workspace().peers.data());
+    Link link(std::move(wire), {});
+    Shared into(kBytes);
+    Recv message;
+    post(link, message, message.into, into);
+    link.progress();  // it asks
+    while (::read(turn[1].get(), &byte, 1) != 1) std::this_thread::yield();
+    Claims(slots[0], End::kReceiver).take(Blocks(kBytes).count());
+    ::kill(::getpid(), SIGKILL);
+  }
+  sockets[1].reset(), turn[1].reset();
+  Poller poller;
+  auto wire = make_shm_end(std::move(sockets[0]), true, 64 << 10, poller);
+  auto* slots = reinterpret_cast<RendezvousSlot*>(wire->workspace().own.data());
+  Link link(std::move(wire), {});
+  Shared from(kBytes);
+  Send message;
+  post(link, message, message.from, from);
+  ASSERT_EQ(::write(turn[0].get(), &byte, 1), 1);
+  const Deadline deadline = Deadline::after(std::chrono::seconds(20));
+  while (!Claims(slots[0], End::kSender).other_works() && !deadline.expired())
+    std::this_thread::yield();
+  while (link.failure() == nullptr && !deadline.expired()) {
+    poller.poll();
+    link.progress();
+  }
+  ::waitpid(child, nullptr, 0);
+  ASSERT_NE(link.failure(), nullptr);
+  EXPECT_EQ(link.failure()->code, ErrorCode::kPeerLost);
+  EXPECT_EQ(pending, 1u);
+  const auto begin = std::chrono::steady_clock::now();
+  link.cancel(7);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(500));
+}
+
+}  // namespace
+}  // namespace hccl_like
