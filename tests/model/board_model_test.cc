@@ -13,7 +13,7 @@ namespace {
 // What a rank shows, in an area that is made anew for each execution.
 struct Shown {
   std::shared_ptr<Commons> commons = std::make_shared<Commons>();
-  uint32_t area = commons->take().value();
+  uint32_t area = commons->areas().take().value();
 };
 
 struct Rank {
@@ -50,7 +50,7 @@ struct Job {
     std::vector<std::optional<uint32_t>> areas;
     for (const Shown& one : shown) {
       areas.emplace_back(one.area);
-      new (one.commons->data(one.area)) BoardArea;
+      new (one.commons->areas().data(one.area)) BoardArea;
     }
     for (size_t i = 0; i < shown.size(); ++i) {
       ranks.push_back({.poller = host.poller(i), .links = host.links(i)});
