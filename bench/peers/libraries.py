@@ -47,6 +47,7 @@ LIBRARIES = {
                 environment={"I_MPI_PIN": "0", "I_MPI_FABRICS": "shm"}, crowded={"I_MPI_THREAD_YIELD": "2"}),
         Library("oneccl", "oneCCL", ("oneccl", "oneccl-devel"), ":libccl.so.1", source="oneccl_serve.cc", launch=None,
                 environment={"CCL_ATL_TRANSPORT": "ofi", "CCL_WORKER_OFFLOAD": "0", "CCL_ATL_SHM": "1", "CCL_LOG_LEVEL": "error"}),
+        Library("ucc", "UCC", (), "ucc", source="ucc_serve.cc", launch=None, environment={"UCX_TLS": "sm,self"}),
     )
 }
 
@@ -55,6 +56,8 @@ def install(library: Library, under: Path) -> str | None:
     """Fetches the packages and builds the program; what went wrong, if anything did."""
     folder = library.folder(under)
     if not (folder / "include").exists():
+        if not library.packages:
+            return f"no package in the index has it: build it with the prefix {folder}"
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-warn-script-location", "--ignore-installed",
                    "--prefix", str(folder), *library.packages]
         done = subprocess.run(command, capture_output=True, text=True)
