@@ -55,7 +55,8 @@ class Exchange {
     std::memcpy(exchange.slots_ + kSlot * static_cast<size_t>(exchange.rank_), from, bytes);
     exchange.meeting_->meet(all);
     for (size_t rank = 0; rank < all; ++rank)
-      std::memcpy(static_cast<std::byte*>(into) + rank * bytes, exchange.slots_ + kSlot * rank, bytes);
+      std::memcpy(static_cast<std::byte*>(into) + rank * bytes, exchange.slots_ + kSlot * rank,
+                  bytes);
     exchange.meeting_->meet(all);
     return UCC_OK;
   }
@@ -67,7 +68,8 @@ class Exchange {
 
 class Team {
  public:
-  Team(const std::string& folder, int rank, int ranks) : exchange_(folder, rank, ranks), ranks_(ranks) {
+  Team(const std::string& folder, int rank, int ranks)
+      : exchange_(folder, rank, ranks), ranks_(ranks) {
     ucc_lib_config_h library_config;
     must(ucc_lib_config_read(nullptr, nullptr, &library_config), "reading its settings");
     ucc_lib_params_t library{};

@@ -111,6 +111,10 @@ def test_a_library_that_only_spins_is_left_out_where_ranks_outnumber_cores(tmp_p
     assert libraries.environment(openmpi, tmp_path, ranks=4, cores=2)["OMPI_MCA_mpi_yield_when_idle"] == "1"
 
 
+def test_a_library_without_a_package_says_where_it_is_looked_for(tmp_path):
+    assert str(tmp_path / "ucc") in libraries.install(libraries.LIBRARIES["ucc"], tmp_path)
+
+
 PROGRAM = """
 import os, sys
 folder, rank = sys.argv[1], sys.argv[2]
