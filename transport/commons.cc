@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/placement.h"
 #include "transport/shm/memory.h"
 
 namespace hccl_like {
@@ -34,7 +35,10 @@ Commons::Commons()
     : memory_(make_sealed()),
       mapping_(map(memory_.get(), PROT_READ | PROT_WRITE)),
       areas_(memory_.get(), mapping_.data(), 0, kAreaBytes, kAreas),
-      lanes_(memory_.get(), mapping_.data() + kLanesBegin, kLanesBegin, kLaneBytes, kLanes) {}
+      lanes_(memory_.get(), mapping_.data() + kLanesBegin, kLanesBegin, kLaneBytes, kLanes) {
+  // Before any of it is taken.
+  place_near_me(mapping_.span());
+}
 
 PeerCommons::PeerCommons(Fd memory) {
   struct stat status {};

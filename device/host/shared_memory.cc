@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/placement.h"
 #include "device/host/peer_file.h"
 
 #ifndef MFD_NOEXEC_SEAL
@@ -31,7 +32,6 @@ namespace {
 
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 constexpr uint64_t kMagic = 0x79726f6d656d7973;
-constexpr size_t kHugePage = size_t{2} << 20;
 
 // Behind the data, in a page that is never mapped.
 struct Stamp {
@@ -93,7 +93,8 @@ Mapping map_file(int fd, size_t bytes, int flags) {
 // Has all pages made now.
 void reserve(int fd, const Mapping& mapping) {
   const size_t bytes = mapping.size();
-  (void)::madvise(mapping.data(), bytes, MADV_HUGEPAGE);  // if the system gives any
+  place_near_me(mapping.span());
+  use_huge_pages(mapping.span());
   int result;
   do {
     result = ::madvise(mapping.data(), bytes, MADV_POPULATE_WRITE) == 0 ? 0 : errno;

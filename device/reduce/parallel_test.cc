@@ -61,8 +61,7 @@ TEST_P(ParallelTest, GivesTheBitsOfTheKernelAlone) {
 }
 
 TEST_P(ParallelTest, MayWriteOverASource) {
-  const Reduction kernels = reduction(type, ReduceOp::kMax);
-  if (!kernels.valid()) GTEST_SKIP() << "no maximum";
+  const Reduction kernels = reduction(type, ReduceOp::kSum);
   const size_t bytes = (1 << 20) + 16 * 5;
   const Bytes a = noise(bytes, 1), b = noise(bytes, 2);
   Bytes alone = a, together = a;

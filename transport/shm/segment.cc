@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/placement.h"
 #include "transport/shm/memory.h"
 
 namespace hccl_like {
@@ -36,6 +37,7 @@ size_t round_ring_bytes(size_t bytes) {
 ShmSegment ShmSegment::create(size_t ring_bytes) {
   Fd memory = make_shared_memory();
   const size_t bytes = file_bytes(ring_bytes);
+  place_near_me(memory.get(), bytes);
   if (!reserve(memory.get(), 0, bytes))
     throw_system("cannot reserve " + std::to_string(bytes) +
                  " bytes of shared memory for a connection on this host (fewer are needed with a "
