@@ -130,7 +130,8 @@ BoardCall Communicator::board_call(const Call& call, const Plan& plan, uint32_t 
           .shared_output = call.shared_output ? &*call.shared_output : nullptr,
           .device = call.device,
           .device_index = call.device_index,
-          .peer_memory = &engine_.peer_memory()};
+          .peer_memory = &engine_.peer_memory(),
+          .known_memory = &known_memory_};
 }
 
 std::shared_ptr<Operation> Communicator::prepare(Call call) {

@@ -118,6 +118,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::array<std::atomic<bool>, kCollectives> named_{};  // collectives in forced_
   std::atomic<std::chrono::milliseconds> timeout_;
   std::atomic<bool> failed_{false};
+  mutable KnownMemory known_memory_;
 
   mutable std::mutex mutex_;  // guards what follows
   std::optional<Error> failure_;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "collectives/board/board.h"
+#include "collectives/direct/known_memory.h"
 #include "collectives/operation.h"
 #include "device/reduce/reduce.h"
 #include "transport/peer_memory.h"
@@ -36,6 +37,7 @@ struct BoardCall {
   const Device* device = nullptr;
   int device_index = 0;
   PeerMemory* peer_memory = nullptr;
+  KnownMemory* known_memory = nullptr;
 
   // Shows the call and this rank's input. The line must be writable. The input is free afterwards.
   void show() const;

@@ -198,12 +198,12 @@ Pieces DirectRun::own_output(int from, Span range) const {
 
 std::byte* DirectRun::input_of(int rank, int to, size_t offset) const {
   if (shape_.kind == Shape::Kind::kChunks) offset += static_cast<size_t>(to) * shape_.payload;
-  return peers_[static_cast<size_t>(rank)].input.data + offset;
+  return peers_[static_cast<size_t>(rank)].input + offset;
 }
 
 std::byte* DirectRun::output_of(int rank, int from, size_t offset) const {
   if (collects_chunks(call_->collective)) offset += static_cast<size_t>(from) * shape_.payload;
-  return peers_[static_cast<size_t>(rank)].output.data + offset;
+  return peers_[static_cast<size_t>(rank)].output + offset;
 }
 
 // Read only: the mapping does not allow more.

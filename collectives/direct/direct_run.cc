@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstddef>
 #include <cstring>
 #include <thread>
 
@@ -12,14 +11,9 @@
 namespace hccl_like {
 namespace {
 
-// What a rank moves in one step where no slot limits it.
-constexpr size_t kStepBytes = 256 << 10;
 // How long a rank that gave up waits for one that writes into its memory: far longer than a step takes, unless that
 // rank was stopped.
 constexpr auto kWriterPatience = std::chrono::seconds(1);
-
-constexpr uint64_t kAccepted = 0x80;
-uint64_t acceptance(uint64_t base) { return base << 8 | kAccepted; }
 
 // The bytes that Shape calls the payload.
 size_t payload_of(const BoardCall& call) {
@@ -65,6 +59,7 @@ bool DirectRun::begin(const BoardCall& call) {
   put_ = worked_ = fetched_ = 0;
   lost_ = false;
   peers_.assign(static_cast<size_t>(ranks_), {});
+  offers_.assign(static_cast<size_t>(ranks_), {});
   sources_.resize(static_cast<size_t>(ranks_));
   const size_t payload = payload_of(call);
   const auto ranks = static_cast<size_t>(ranks_);
@@ -75,84 +70,6 @@ bool DirectRun::begin(const BoardCall& call) {
   roles_ = Roles(call.collective, rank_, ranks_, call.root, /*inputs=*/0, /*outputs=*/0);
   stage_ = Stage::kShown;
   return true;
-}
-
-void DirectRun::show() {
-  Offer offer{.lane = lane_number_, .base = base_};
-  Board& board = *call_->board;
-  const auto place = [&](size_t at) { return board.payload(call_->number, sizeof(Shares)) + at; };
-  if (call_->shared_input != nullptr) {
-    offer.shares |= Lane::kInputs;
-    std::memcpy(place(offsetof(Shares, input)), call_->shared_input, sizeof(ExportedRange));
-  }
-  if (call_->shared_output != nullptr) {
-    offer.shares |= Lane::kOutputs;
-    std::memcpy(place(offsetof(Shares, output)), call_->shared_output, sizeof(ExportedRange));
-  }
-  // What will go through the lane for sure is there when the others see this line.
-  if (roles_.puts() && call_->shared_input == nullptr) {
-    while (put_ < std::min(shape_.laps, Lane::kSlots)) {
-      put(shape_.lap(put_), slot(put_));
-      ++put_;
-    }
-    lane_->put.store(base_ + put_, std::memory_order_relaxed);
-  }
-  std::memcpy(board.payload(call_->number, sizeof offer), &offer, sizeof offer);
-  board.show(call_->number, call_->fingerprint, call_->bytes);
-}
-
-void DirectRun::meet() {
-  bool any = false;
-  uint64_t mapped = Lane::kInputs | Lane::kOutputs;
-  for (int rank = 0; rank < ranks_; ++rank) {
-    Offer offer;
-    std::memcpy(&offer, call_->board->payload(rank, call_->number, sizeof offer), sizeof offer);
-    Peer& peer = peers_[static_cast<size_t>(rank)];
-    peer.lane = reinterpret_cast<const Lane*>(call_->board->lane(rank, offer.lane));
-    peer.base = offer.base;
-    peer.shares = offer.shares;
-    // Whoever names a lane that does not exist is waited for until the call runs into its timeout.
-    if (peer.lane == nullptr) return;
-    any = any || offer.shares != 0;
-    if (rank == rank_ || offer.shares == 0) continue;
-    Shares shares;
-    std::memcpy(&shares, call_->board->payload(rank, call_->number, sizeof shares), sizeof shares);
-    if ((offer.shares & Lane::kInputs) != 0 && !map(shares.input, whole_input_, peer.input))
-      mapped &= ~Lane::kInputs;
-    if ((offer.shares & Lane::kOutputs) != 0 && !map(shares.output, whole_output_, peer.output))
-      mapped &= ~Lane::kOutputs;
-  }
-  stage_ = any ? Stage::kAccepting : Stage::kMoving;
-  if (!any) return;
-  lane_->accepted.store(acceptance(base_) | mapped, std::memory_order_release);
-  call_->board->ring();
-}
-
-bool DirectRun::map(const ExportedRange& range, size_t bytes, PeerMemory::View& view) const {
-  if (call_->device == nullptr) return false;
-  auto opened = call_->peer_memory->open(*call_->device, call_->device_index, range, bytes);
-  if (!opened.ok()) return false;
-  view = std::move(opened).value();
-  return true;
-}
-
-// All ranks have told whose memory they can map: what one of them can't is used by none.
-void DirectRun::settle() {
-  uint64_t mapped = Lane::kInputs | Lane::kOutputs;
-  for (int rank = 0; rank < ranks_; ++rank)
-    mapped &= peers_[static_cast<size_t>(rank)].lane->accepted.load(std::memory_order_relaxed);
-  RankSet inputs = 0, outputs = 0;
-  for (int rank = 0; rank < ranks_; ++rank) {
-    const uint64_t shares = peers_[static_cast<size_t>(rank)].shares & mapped;
-    if ((shares & Lane::kInputs) != 0) inputs |= rank_bit(rank);
-    if ((shares & Lane::kOutputs) != 0) outputs |= rank_bit(rank);
-  }
-  roles_ = Roles(call_->collective, rank_, ranks_, call_->root, inputs, outputs);
-  if (!roles_.staged()) {
-    const size_t step = kStepBytes * (shape_.kind == Shape::Kind::kWhole ? 1 : peers_.size());
-    shape_ = Shape::of(call_->collective, ranks_, shape_.payload, step);
-  }
-  stage_ = Stage::kMoving;
 }
 
 DirectRun::Step DirectRun::next() const {
@@ -186,7 +103,7 @@ bool DirectRun::advance() {
     case Step::kNone:
       return false;
     case Step::kSettle:
-      settle();
+      agree();
       return true;
     case Step::kPut:
       put(shape_.lap(put_), slot(put_));
@@ -248,6 +165,7 @@ void DirectRun::end() {
   }
   stage_ = Stage::kOff;
   peers_.clear();
+  agreement_.reset();
 }
 
 void DirectRun::wait_for_writers() const {
@@ -285,7 +203,7 @@ bool DirectRun::all_told(Lane::Counter Lane::*counter, uint64_t laps) const {
 bool DirectRun::has_accepted(int rank) const {
   const Peer& peer = peers_[static_cast<size_t>(rank)];
   const uint64_t word = peer.lane->accepted.load(std::memory_order_acquire);
-  return (word & ~uint64_t{Lane::kInputs | Lane::kOutputs}) == acceptance(peer.base);
+  return (word & ~(Lane::kInputs | Lane::kOutputs)) == Lane::acceptance(peer.base);
 }
 
 bool DirectRun::slot_is_free(uint32_t lap) const {

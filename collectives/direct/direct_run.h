@@ -6,14 +6,15 @@
 // laps through the lanes of shared memory, a few at a time, so that what is reduced is still in a cache. Either way a
 // call takes two meetings of the ranks, plus one if memory is shared, and all wait until nobody uses theirs any more.
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "collectives/board/board_call.h"
+#include "collectives/direct/known_memory.h"
 #include "collectives/direct/lane.h"
 #include "collectives/direct/roles.h"
 #include "collectives/direct/shape.h"
-#include "transport/peer_memory.h"
 #include "transport/pieces.h"
 
 namespace hccl_like {
@@ -47,14 +48,22 @@ class DirectRun {
   struct Peer {
     const Lane* lane = nullptr;
     uint64_t base = 0;
-    uint64_t shares = 0;  // Lane::kInputs, Lane::kOutputs
-    PeerMemory::View input, output;
+    uint64_t input_offset = 0, output_offset = 0;
+    std::shared_ptr<const ImportedRange> input_mapping, output_mapping;
+    std::byte* input = nullptr;
+    std::byte* output = nullptr;
   };
+
+  // direct_meeting.cc: what the ranks agree about.
+  void read_offers();
+  bool knows_all();
+  uint64_t map_all();
+  uint64_t map(int rank, const Handles& handles);
+  void agree();
+  void settle(uint64_t accepted);
 
   // direct_run.cc: who waits for whom.
   Step next() const;
-  bool map(const ExportedRange& range, size_t bytes, PeerMemory::View& view) const;
-  void settle();
   void tell(Lane::Counter Lane::*counter, uint64_t laps);
   // Laps that another rank has told.
   uint64_t told(int rank, Lane::Counter Lane::*counter) const;
@@ -93,6 +102,8 @@ class DirectRun {
   Shape shape_;
   Roles roles_;
   std::vector<Peer> peers_;
+  std::vector<MemoryOffer> offers_;  // by rank
+  std::shared_ptr<const KnownMemory::Agreement> agreement_;
   std::vector<const std::byte*> sources_;
   size_t whole_input_ = 0, whole_output_ = 0;  // bytes of what a rank shares
   uint64_t most_laps_ = 0;

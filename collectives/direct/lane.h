@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "collectives/board/area.h"
+#include "collectives/direct/known_memory.h"
 #include "transport/commons.h"
 
 namespace hccl_like {
@@ -31,22 +32,24 @@ struct Lane {
 
   static constexpr uint64_t kInputs = 1;
   static constexpr uint64_t kOutputs = 2;
+  static constexpr uint64_t acceptance(uint64_t base) { return base << 8 | 0x80; }
 };
 static_assert(sizeof(Lane) == Commons::kLaneBytes);
 
 // What a rank shows of a direct call on its board, in the line itself.
 struct Offer {
   uint32_t lane = 0;
-  uint32_t shares = 0;  // Lane::kInputs, Lane::kOutputs
   uint64_t base = 0;
+  MemoryOffer memory;
+  uint64_t input_offset = 0, output_offset = 0;  // in what the handles name
 };
 static_assert(sizeof(Offer) <= BoardArea::kInlineBytes);
 
-// And beside the line, of what it shares.
-struct Shares {
-  ExportedRange input, output;
+// And beside the line, for ranks that do not know its memory yet.
+struct Handles {
+  hcd_ipc_handle input{}, output{};
 };
-static_assert(sizeof(Shares) > BoardArea::kInlineBytes &&
-              sizeof(Shares) <= BoardArea::kPayloadBytes);
+static_assert(sizeof(Handles) > BoardArea::kInlineBytes &&
+              sizeof(Handles) <= BoardArea::kPayloadBytes);
 
 }  // namespace hccl_like

@@ -1,0 +1,164 @@
+// How the ranks of a direct call agree whose memory they use where it is.
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+
+#include "collectives/direct/direct_run.h"
+
+namespace hccl_like {
+namespace {
+
+// What a rank moves in one step where no slot limits it.
+constexpr size_t kStepBytes = 256 << 10;
+
+}  // namespace
+
+void DirectRun::show() {
+  Board& board = *call_->board;
+  Offer offer{.lane = lane_number_, .base = base_};
+  const auto lay = [&](size_t at, const hcd_ipc_handle& handle) {
+    std::memcpy(board.payload(call_->number, sizeof(Handles)) + at, &handle, sizeof handle);
+  };
+  if (const ExportedRange* input = call_->shared_input) {
+    offer.memory.input = mark_of(input->handle);
+    offer.input_offset = input->offset;
+    lay(offsetof(Handles, input), input->handle);
+  }
+  if (const ExportedRange* output = call_->shared_output) {
+    offer.memory.output = mark_of(output->handle);
+    offer.output_offset = output->offset;
+    lay(offsetof(Handles, output), output->handle);
+  }
+  // What will go through the lane for sure is there when the others see this line.
+  if (roles_.puts() && call_->shared_input == nullptr) {
+    while (put_ < std::min(shape_.laps, Lane::kSlots)) {
+      put(shape_.lap(put_), slot(put_));
+      ++put_;
+    }
+    lane_->put.store(base_ + put_, std::memory_order_relaxed);
+  }
+  std::memcpy(board.payload(call_->number, sizeof offer), &offer, sizeof offer);
+  board.show(call_->number, call_->fingerprint, call_->bytes);
+}
+
+void DirectRun::meet() {
+  read_offers();
+  const bool sane =
+      std::ranges::all_of(peers_, [](const Peer& one) { return one.lane != nullptr; });
+  // Whoever names a lane that does not exist is waited for until the call runs into its timeout.
+  if (!sane) return;
+  const bool any = std::ranges::any_of(
+      offers_, [](const MemoryOffer& one) { return one.has_input() || one.has_output(); });
+  if (!any) {
+    stage_ = Stage::kMoving;
+    return;
+  }
+  const bool known = knows_all();
+  const uint64_t accepted = known ? agreement_->accepted : map_all();
+  // Told also if it is known: others may have forgotten.
+  lane_->accepted.store(Lane::acceptance(base_) | accepted, std::memory_order_release);
+  if (known) return settle(accepted);
+  call_->board->ring();
+  stage_ = Stage::kAccepting;
+}
+
+void DirectRun::read_offers() {
+  for (int rank = 0; rank < ranks_; ++rank) {
+    // Copied before it is looked at: its owner could change it meanwhile.
+    Offer offer;
+    std::memcpy(&offer, call_->board->payload(rank, call_->number, sizeof offer), sizeof offer);
+    Peer& peer = peers_[static_cast<size_t>(rank)];
+    peer.lane = reinterpret_cast<const Lane*>(call_->board->lane(rank, offer.lane));
+    peer.base = offer.base;
+    peer.input_offset = offer.input_offset;
+    peer.output_offset = offer.output_offset;
+    offers_[static_cast<size_t>(rank)] = offer.memory;
+  }
+}
+
+// Whether the group has agreed about the same memory before; it is mapped here then.
+bool DirectRun::knows_all() {
+  agreement_ = call_->known_memory->find(offers_);
+  if (!agreement_) return false;
+  const auto place = [](const auto& mapping, uint64_t offset, size_t bytes, std::byte*& data) {
+    if (!mapping) return true;
+    if (offset > mapping->size() || bytes > mapping->size() - offset) return false;
+    data = mapping->data() + offset;
+    return true;
+  };
+  for (size_t rank = 0; rank < peers_.size(); ++rank) {
+    Peer& peer = peers_[rank];
+    if (!place(agreement_->inputs[rank], peer.input_offset, whole_input_, peer.input) ||
+        !place(agreement_->outputs[rank], peer.output_offset, whole_output_, peer.output))
+      return false;
+  }
+  return true;
+}
+
+// What this rank can map of what the others offer.
+uint64_t DirectRun::map_all() {
+  uint64_t mapped = Lane::kInputs | Lane::kOutputs;
+  for (int rank = 0; rank < ranks_; ++rank) {
+    if (rank == rank_) continue;
+    Handles handles;
+    std::memcpy(&handles, call_->board->payload(rank, call_->number, sizeof handles),
+                sizeof handles);
+    mapped &= map(rank, handles);
+  }
+  return mapped;
+}
+
+uint64_t DirectRun::map(int rank, const Handles& handles) {
+  Peer& peer = peers_[static_cast<size_t>(rank)];
+  const MemoryOffer& offer = offers_[static_cast<size_t>(rank)];
+  const auto open = [&](const hcd_ipc_handle& handle, uint64_t offset, size_t bytes,
+                        std::shared_ptr<const ImportedRange>& mapping, std::byte*& data) {
+    if (call_->device == nullptr) return false;
+    auto opened =
+        call_->peer_memory->open(*call_->device, call_->device_index, {handle, offset}, bytes);
+    if (!opened.ok()) return false;
+    mapping = opened.value().mapping;
+    data = opened.value().data;
+    return true;
+  };
+  uint64_t mapped = Lane::kInputs | Lane::kOutputs;
+  if (offer.has_input() &&
+      !open(handles.input, peer.input_offset, whole_input_, peer.input_mapping, peer.input))
+    mapped &= ~Lane::kInputs;
+  if (offer.has_output() &&
+      !open(handles.output, peer.output_offset, whole_output_, peer.output_mapping, peer.output))
+    mapped &= ~Lane::kOutputs;
+  return mapped;
+}
+
+// All ranks have told whose memory they can map: what one of them can't is used by none.
+void DirectRun::agree() {
+  auto agreement = std::make_shared<KnownMemory::Agreement>();
+  agreement->offers = offers_;
+  agreement->accepted = Lane::kInputs | Lane::kOutputs;
+  for (const Peer& peer : peers_) {
+    agreement->accepted &= peer.lane->accepted.load(std::memory_order_relaxed);
+    agreement->inputs.push_back(peer.input_mapping);
+    agreement->outputs.push_back(peer.output_mapping);
+  }
+  agreement_ = agreement;
+  call_->known_memory->remember(agreement);
+  settle(agreement->accepted);
+}
+
+void DirectRun::settle(uint64_t accepted) {
+  RankSet inputs = 0, outputs = 0;
+  for (int rank = 0; rank < ranks_; ++rank) {
+    const MemoryOffer& offer = offers_[static_cast<size_t>(rank)];
+    if (offer.has_input() && (accepted & Lane::kInputs) != 0) inputs |= rank_bit(rank);
+    if (offer.has_output() && (accepted & Lane::kOutputs) != 0) outputs |= rank_bit(rank);
+  }
+  roles_ = Roles(call_->collective, rank_, ranks_, call_->root, inputs, outputs);
+  if (!roles_.staged()) {
+    const size_t step = kStepBytes * (shape_.kind == Shape::Kind::kWhole ? 1 : peers_.size());
+    shape_ = Shape::of(call_->collective, ranks_, shape_.payload, step);
+  }
+  stage_ = Stage::kMoving;
+}
+
+}  // namespace hccl_like

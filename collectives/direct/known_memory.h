@@ -1,0 +1,50 @@
+#pragma once
+// Which memory of its ranks a group has found that all of them can map: what was agreed once need not be asked again.
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "collectives/direct/roles.h"
+#include "transport/peer_memory.h"
+
+namespace hccl_like {
+
+// Stands for a handle where the handle itself is not needed. Handles hold random numbers, so no two marks are alike.
+using HandleMark = std::array<uint64_t, 2>;
+HandleMark mark_of(const hcd_ipc_handle& handle);
+
+// What one rank offers in one call.
+struct MemoryOffer {
+  HandleMark input{}, output{};  // zeros: nothing
+  bool has_input() const { return input != HandleMark{}; }
+  bool has_output() const { return output != HandleMark{}; }
+  bool operator==(const MemoryOffer&) const = default;
+};
+
+// Any thread. Ranks may forget at different times: one that remembers tells the others what was agreed all the same.
+class KnownMemory {
+ public:
+  struct Agreement {
+    std::vector<MemoryOffer> offers;  // by rank
+    uint64_t accepted = 0;            // what all ranks could map: Lane::kInputs, Lane::kOutputs
+    // By rank; null where there is none. Held so that it stays mapped.
+    std::vector<std::shared_ptr<const ImportedRange>> inputs, outputs;
+  };
+
+  // Null if the group has not agreed about these offers, or has forgotten.
+  std::shared_ptr<const Agreement> find(std::span<const MemoryOffer> offers) const;
+  // Of many, the oldest is forgotten.
+  void remember(std::shared_ptr<const Agreement> agreement);
+
+ private:
+  static constexpr size_t kMost = 16;
+
+  mutable std::mutex mutex_;
+  std::vector<std::shared_ptr<const Agreement>> agreements_;
+  size_t oldest_ = 0;
+};
+
+}  // namespace hccl_like
