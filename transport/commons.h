@@ -18,7 +18,7 @@ class Commons {
  public:
   static constexpr size_t kAreaBytes = 16 << 10;
   static constexpr uint32_t kAreas = 4096;
-  static constexpr size_t kLaneBytes = 516 << 10;
+  static constexpr size_t kLaneBytes = 4096 + (2 << 20);
   static constexpr uint32_t kLanes = 128;
   static constexpr size_t kLanesBegin = kAreaBytes * kAreas;
   static constexpr size_t kBytes = kLanesBegin + kLaneBytes * kLanes;

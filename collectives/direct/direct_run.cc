@@ -33,6 +33,20 @@ size_t payload_of(const BoardCall& call) {
   }
 }
 
+// What a lap may take of each lane. More ranks than cores take turns: the more one of them finds, the fewer turns they
+// need. One writer and one reader stay ahead of nobody, so all slots should fit into one core's cache.
+size_t room_of(const BoardCall& call) {
+  switch (call.collective) {
+    case Collective::kBroadcast:
+      return call.board->size() == 2 ? Lane::kSlotBytes / 4 : Lane::kSlotBytes / 2;
+    case Collective::kAllGather:
+    case Collective::kGather:
+      return Lane::kSlotBytes / 2;
+    default:
+      return Lane::kSlotBytes;
+  }
+}
+
 }  // namespace
 
 bool runs_direct(const Call& call, int ranks, bool uneven) {
@@ -63,7 +77,7 @@ bool DirectRun::begin(const BoardCall& call) {
   sources_.resize(static_cast<size_t>(ranks_));
   const size_t payload = payload_of(call);
   const auto ranks = static_cast<size_t>(ranks_);
-  shape_ = Shape::of(call.collective, ranks_, payload, Lane::kSlotBytes);
+  shape_ = Shape::of(call.collective, ranks_, payload, room_of(call));
   most_laps_ = shape_.laps;
   whole_input_ = payload * (shape_.kind == Shape::Kind::kChunks ? ranks : 1);
   whole_output_ = payload * (collects_chunks(call.collective) ? ranks : 1);
