@@ -169,15 +169,13 @@ void Communicator::launch(std::span<const std::shared_ptr<Operation>> operations
   engine_.launch(operations, waited_for);
 }
 
-// Without the engine, as far as the other ranks come soon; what takes longer is handed over to it.
-bool Communicator::run_on_board(Call& call) {
+Communicator::Tried Communicator::try_run(Call& call, bool patient) {
   Board* board = identity_.board.get();
-  if (board == nullptr || !board->is_open() || failed_.load(std::memory_order_acquire))
-    return false;
+  if (board == nullptr || !board->is_open() || failed_.load(std::memory_order_acquire)) return {};
   const Layout& chunks = call.collective == Collective::kAllGather ? call.output : call.input;
   const bool uneven =
       call.uneven || (!cuts_payload(call.collective) && !chunks_are_equal(chunks, size()));
-  if (way(call, uneven) != Way::kBoard) return false;
+  if (way(call, uneven) != Way::kBoard) return {};
   check(call);
   Plan plan;
   plan.way = Way::kBoard;
@@ -187,35 +185,31 @@ bool Communicator::run_on_board(Call& call) {
   uint32_t number;
   {
     std::lock_guard lock(mutex_);
-    if (!board->writable(sequence_)) return false;
+    if (!board->writable(sequence_)) return {};
     number = sequence_++;
   }
   BoardCall on_board = board_call(call, plan, number);
   on_board.input = &call.input;
   on_board.output = &call.output;
   on_board.show();
-  if (others_are_there(on_board)) {
+  if (others_are_there(on_board, patient)) {
     on_board.finish();
     board->done(number);
-    return true;
+    return {.over = true, .sequence = number, .rest = nullptr};
   }
-  const auto operation =
-      std::make_shared<Operation>(shared_from_this(), std::move(call), plan, number);
+  auto operation = std::make_shared<Operation>(shared_from_this(), std::move(call), plan, number);
   operation->shown_ = true;
-  engine_.launch({&operation, 1}, /*waited_for=*/true);
-  engine_.wait(*operation, Deadline::never());
-  if (const Error* error = operation->error()) throw Exception(*error);
-  return true;
+  return {.over = false, .sequence = number, .rest = std::move(operation)};
 }
 
-// Waits a little for the lines that a call needs. False also if one of them is of another call.
-bool Communicator::others_are_there(const BoardCall& call) const {
+// Looks for the lines that a call needs, with patience a little longer. False also if one of them is of another call.
+bool Communicator::others_are_there(const BoardCall& call, bool patient) const {
   Patience patience(engine_.config());
   for (int rank = 0; rank < size(); ++rank) {
     if (!call.needs(rank)) continue;
     const Board::Line* line;
     while ((line = call.board->line(rank, call.number)) == nullptr)
-      if (!patience.wait()) return false;
+      if (!patient || !patience.wait()) return false;
     if (line->fingerprint != call.fingerprint) return false;
   }
   return true;
@@ -223,8 +217,10 @@ bool Communicator::others_are_there(const BoardCall& call) const {
 
 void Communicator::run(Call call) {
   if (is_point_to_point(call.collective)) return run({&call, 1});
-  if (run_on_board(call)) return;
-  const std::shared_ptr<Operation> operation = prepare(std::move(call));
+  Tried tried = try_run(call, /*patient=*/true);
+  if (tried.over) return;
+  const std::shared_ptr<Operation> operation =
+      tried.rest ? std::move(tried.rest) : prepare(std::move(call));
   engine_.launch({&operation, 1}, /*waited_for=*/true);
   engine_.wait(*operation, Deadline::never());
   if (const Error* error = operation->error()) throw Exception(*error);

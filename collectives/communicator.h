@@ -57,6 +57,16 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // Takes a call in: checks it, gives it its number and plans it. Touches no buffer and no link, so it may run long
   // before launch() (in stream order, say). Throws an Exception on misuse, and if the communicator has failed.
   std::shared_ptr<Operation> prepare(Call call);
+  // Makes a call at once, in the caller's thread, if it is one for the board: without the engine, and without an
+  // allocation. `patient` waits a moment for ranks that are not there yet. What the call is misused for is thrown.
+  struct Tried {
+    bool over = false;
+    uint32_t sequence = 0;
+    // The call has its number and is shown, but other ranks are missing: to be launched like what prepare() gives, which
+    // is not to be called any more. Null, and the call untouched, if it is not one for the board.
+    std::shared_ptr<Operation> rest;
+  };
+  Tried try_run(Call& call, bool patient);
   // Starts a prepared operation. With `waited_for`, the caller is about to wait() and nobody else need be woken.
   void launch(std::span<const std::shared_ptr<Operation>> operations, bool waited_for);
   // prepare + launch + wait; throws the operation's error. A small call on a board is over, in the common case, without
@@ -98,8 +108,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   static uint64_t fingerprint(const Call& call, uint64_t detail);
   Way way(const Call& call, bool uneven) const;
   Link* short_message_link(const Call& call) const;
-  bool run_on_board(Call& call);
-  bool others_are_there(const BoardCall& call) const;
+  bool others_are_there(const BoardCall& call, bool patient) const;
   // With mutex_ held.
   const Choice& choice(Collective collective, size_t bytes, size_t element_bytes, bool uneven);
   const Program& program(const Algorithm& algorithm, int root);

@@ -56,7 +56,8 @@ Backend::~Backend() {
 
 template <class Make>
 Backend::WorkPtr Backend::issue(const char* name, Make&& make) {
-  return issuer_.issue(translated(std::string("hccl-like ") + name, std::forward<Make>(make)));
+  const auto where = [name] { return std::string("hccl-like ") + name; };
+  return issuer_.issue(translated(where, std::forward<Make>(make)));
 }
 
 // --------------------------------------------------------------------------------------------------------- calls

@@ -1,5 +1,7 @@
 #include "process_group/buffers.h"
 
+#include <span>
+
 #include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 
@@ -11,7 +13,7 @@ bool is_plain(const at::Tensor& tensor) {
   return tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg();
 }
 
-bool overlap(const std::vector<Region>& some, const std::vector<Region>& others) {
+bool overlap(std::span<const Region> some, std::span<const Region> others) {
   for (const Region& a : some) {
     for (const Region& b : others) {
       if (a.bytes > 0 && b.bytes > 0 && a.data < b.data + b.bytes && b.data < a.data + a.bytes)
@@ -35,7 +37,88 @@ std::vector<Region> cut_rows(const Side& side, Region whole) {
   return chunks;
 }
 
+Layout layout_of(const Side& side, std::span<const Region> regions, size_t element_bytes, int rank,
+                 int ranks) {
+  const auto own = static_cast<size_t>(rank);
+  const auto all = static_cast<size_t>(ranks);
+  switch (side.arrangement) {
+    case Arrangement::kNone:
+      return {};
+    case Arrangement::kWhole:
+      return Layout::even(regions, 1, element_bytes);
+    case Arrangement::kOwn:
+      return Layout::single(regions, own, element_bytes);
+    case Arrangement::kPerRank:
+      return Layout::list({regions.begin(), regions.end()}, element_bytes);
+    case Arrangement::kCut:
+      return regions.size() == 1 ? Layout::even(regions.front(), all, element_bytes)
+                                 : Layout::interleaved(regions, all, element_bytes);
+    case Arrangement::kSplits:
+      return Layout::list(cut_rows(side, regions.front()), element_bytes);
+  }
+  return {};
+}
+
+// The one way in which input and output may share memory: every chunk that this rank both reads and writes is in the
+// same place.
+bool runs_in_place(const Request& request, const Call& call, int rank) {
+  if (request.collective == Collective::kAllToAll) return false;
+  const auto chunk =
+      request.input.arrangement == Arrangement::kWhole ? size_t{0} : static_cast<size_t>(rank);
+  const Region in = call.input.contiguous(chunk, 0, call.input.bytes(chunk));
+  const Region out = call.output.contiguous(chunk, 0, call.output.bytes(chunk));
+  if (in.data != nullptr) return in.data == out.data && in.bytes == out.bytes;
+  // Several tensors: in place if each is the very same tensor.
+  const at::TensorList tensors = request.input.tensors;
+  if (tensors.size() != request.output.tensors.size()) return false;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (!tensors[i].is_same(request.output.tensors[i])) return false;
+  }
+  return true;
+}
+
+// The request without its memory.
+Call bare_call(const Request& request) {
+  return {.collective = request.collective,
+          .type = request.type,
+          .op = request.op,
+          .factor = request.factor,
+          .root = request.root,
+          .tag = request.tag,
+          .uneven = request.uneven};
+}
+
+// The memory of a side that has one plain host tensor, or none.
+struct PlainSide {
+  Region region;
+  size_t count = 0;  // of regions: 0 or 1
+  bool plain = true;
+
+  std::span<const Region> regions() const { return {&region, count}; }
+};
+PlainSide plain_side(const Side& side) {
+  if (side.arrangement == Arrangement::kNone) return {};
+  if (side.tensors.size() != 1) return {.plain = false};
+  const at::Tensor& tensor = side.tensors.front();
+  if (!tensor.is_cpu() || !is_plain(tensor)) return {.plain = false};
+  if (tensor.numel() == 0) return {.count = 1};
+  return {.region = {static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes()}, .count = 1};
+}
+
 }  // namespace
+
+std::optional<Call> plain_call(const Request& request, int rank, int ranks) {
+  const PlainSide input = plain_side(request.input);
+  const PlainSide output = plain_side(request.output);
+  if (!input.plain || !output.plain) return std::nullopt;
+  const size_t element = size_of(request.type);
+  std::optional<Call> call = bare_call(request);
+  call->input = layout_of(request.input, input.regions(), element, rank, ranks);
+  call->output = layout_of(request.output, output.regions(), element, rank, ranks);
+  if (overlap(input.regions(), output.regions()) && !runs_in_place(request, *call, rank))
+    return std::nullopt;
+  return call;
+}
 
 void copy_all(const Copies& copies, bool non_blocking) {
   if (copies.empty()) return;
@@ -44,45 +127,21 @@ void copy_all(const Copies& copies, bool non_blocking) {
 }
 
 Call Buffers::call(const Request& request) {
-  Call call{.collective = request.collective,
-            .type = request.type,
-            .op = request.op,
-            .factor = request.factor,
-            .root = request.root,
-            .tag = request.tag,
-            .uneven = request.uneven};
+  Call call = bare_call(request);
   const size_t element = size_of(request.type);
   const Regions inputs = reach_all(request.input, /*written=*/false);
   const Regions outputs = reach_all(request.output, /*written=*/true);
   for (const Region& region : outputs) {
     if (region.bytes > 0) written_.push_back({region, request.type == DataType::kBool});
   }
-  call.input = layout(request.input, inputs, element);
-  call.output = layout(request.output, outputs, element);
-  if (!overlap(inputs, outputs) || runs_in_place(request, call)) return call;
+  call.input = layout_of(request.input, inputs, element, rank_, ranks_);
+  call.output = layout_of(request.output, outputs, element, rank_, ranks_);
+  if (!overlap(inputs, outputs) || runs_in_place(request, call, rank_)) return call;
   // Input and output overlap in a way that an algorithm may not expect.
   Regions copies;
   for (const at::Tensor& tensor : request.input.tensors) copies.push_back(private_copy(tensor));
-  call.input = layout(request.input, copies, element);
+  call.input = layout_of(request.input, copies, element, rank_, ranks_);
   return call;
-}
-
-// The one way in which input and output may share memory: every chunk that this rank both reads and writes is in the
-// same place.
-bool Buffers::runs_in_place(const Request& request, const Call& call) const {
-  if (request.collective == Collective::kAllToAll) return false;
-  const auto chunk =
-      request.input.arrangement == Arrangement::kWhole ? size_t{0} : static_cast<size_t>(rank_);
-  const Region in = call.input.contiguous(chunk, 0, call.input.bytes(chunk));
-  const Region out = call.output.contiguous(chunk, 0, call.output.bytes(chunk));
-  if (in.data != nullptr) return in.data == out.data && in.bytes == out.bytes;
-  // Several tensors: in place if each is the very same tensor.
-  const auto& tensors = request.input.tensors;
-  if (tensors.size() != request.output.tensors.size()) return false;
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    if (!tensors[i].is_same(request.output.tensors[i])) return false;
-  }
-  return true;
 }
 
 Buffers::Regions Buffers::reach_all(const Side& side, bool written) {
@@ -132,26 +191,6 @@ Region Buffers::map(const at::Tensor& tensor) {
   aliases_.push_back(tensor.is_cpu() ? Alias(static_cast<std::byte*>(tensor.data_ptr()))
                                      : access_.alias(tensor));
   return {aliases_.back().address(), tensor.nbytes()};
-}
-
-Layout Buffers::layout(const Side& side, const Regions& regions, size_t element_bytes) const {
-  switch (side.arrangement) {
-    case Arrangement::kNone:
-      return {};
-    case Arrangement::kWhole:
-      return Layout::even(regions, 1, element_bytes);
-    case Arrangement::kOwn:
-      return Layout::single(regions, static_cast<size_t>(rank_), element_bytes);
-    case Arrangement::kPerRank:
-      return Layout::list(regions, element_bytes);
-    case Arrangement::kCut:
-      return regions.size() == 1
-                 ? Layout::even(regions.front(), static_cast<size_t>(ranks_), element_bytes)
-                 : Layout::interleaved(regions, static_cast<size_t>(ranks_), element_bytes);
-    case Arrangement::kSplits:
-      return Layout::list(cut_rows(side, regions.front()), element_bytes);
-  }
-  return {};
 }
 
 }  // namespace hccl_like

@@ -1,5 +1,6 @@
 #pragma once
 // Finds, for every tensor of a request, contiguous memory that host code can address.
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -53,8 +54,6 @@ class Buffers {
   Region reach(const at::Tensor& tensor, bool written);
   Region private_copy(const at::Tensor& tensor);
   Region map(const at::Tensor& tensor);
-  Layout layout(const Side& side, const Regions& regions, size_t element_bytes) const;
-  bool runs_in_place(const Request& request, const Call& call) const;
 
   const DeviceAccess& access_;
   int rank_;
@@ -65,6 +64,10 @@ class Buffers {
   std::vector<Written> written_;
   std::vector<Alias> aliases_;
 };
+
+// The call for a request, all but its time-out, if its tensors are on the host and are used as they are: one or none a
+// side, plain, apart from each other or in place. Nothing for any other request, which takes a Buffers.
+std::optional<Call> plain_call(const Request& request, int rank, int ranks);
 
 // Copies tensors in the order of the current stream, unseen by autograd.
 void copy_all(const Copies& copies, bool non_blocking);

@@ -1,9 +1,11 @@
 #pragma once
 // Every c10d call as a value that the Issuer can issue. Pure: checks the arguments, touches no memory.
 #include <chrono>
+#include <list>
 #include <vector>
 
 #include <c10/core/Device.h>
+#include <c10/util/SmallVector.h>
 #include <torch/csrc/distributed/c10d/Types.hpp>
 
 #include "process_group/group_view.h"
@@ -13,15 +15,20 @@
 
 namespace hccl_like {
 
+// Borrows the caller's lists of tensors; those that had to be made for the call it keeps.
 struct Issue {
   Description description;
   c10::Device device = c10::kCPU;
-  std::vector<Request> requests;  // run at the same time
+  c10::SmallVector<Request, 1> requests;  // run at the same time
   std::chrono::milliseconds timeout = c10d::kUnsetTimeout;
   bool async = true;
   bool blocking = false;  // wait() blocks the host
+  bool handle = false;    // there shall be a Work though the call is synchronous
   CallNumber number;      // given by Diagnosis, as is the next
   bool profiled = false;  // profilers see it, and waits for it
+  std::list<Tensors> kept;
+
+  at::TensorList keep(Tensors tensors) { return kept.emplace_back(std::move(tensors)); }
 };
 
 // This rank and how many there are.
@@ -32,7 +39,7 @@ struct Place {
 
 using NestedTensors = std::vector<Tensors>;
 
-// Each throws an Exception of kMisuse or kUnsupported.
+// Each throws an Exception of kMisuse or kUnsupported, and borrows the tensors: they and their lists must outlive the Issue.
 Issue all_reduce(const Tensors& tensors, const c10d::AllreduceOptions& options);
 Issue all_reduce_coalesced(const Tensors& tensors, const c10d::AllreduceCoalescedOptions& options);
 Issue reduce(const Tensors& tensors, const c10d::ReduceOptions& options, Place place);
@@ -42,7 +49,7 @@ Issue reduce_scatter(const Tensors& outputs, const NestedTensors& inputs,
                      const c10d::ReduceScatterOptions& options, Place place);
 Issue reduce_scatter_single(const at::Tensor& output, const at::Tensor& input,
                             const c10d::ReduceScatterOptions& options, Place place);
-Issue reduce_scatter_coalesced(const Tensors& outputs, const Tensors& inputs,
+Issue reduce_scatter_coalesced(at::TensorList outputs, at::TensorList inputs,
                                const c10d::ReduceScatterOptions& options, Place place);
 
 Issue all_gather(const NestedTensors& outputs, const Tensors& inputs,
@@ -52,7 +59,7 @@ Issue all_gather_single(const at::Tensor& output, const at::Tensor& input,
 // outputs[rank][tensor]
 Issue all_gather_lists(const NestedTensors& outputs, const Tensors& inputs,
                        const c10d::AllgatherOptions& options, Place place);
-Issue all_gather_coalesced(const Tensors& outputs, const Tensors& inputs,
+Issue all_gather_coalesced(at::TensorList outputs, at::TensorList inputs,
                            const c10d::AllgatherOptions& options, Place place);
 
 Issue gather(const NestedTensors& outputs, const Tensors& inputs,

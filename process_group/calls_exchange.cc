@@ -29,13 +29,13 @@ void check_splits(const at::Tensor& tensor, const std::vector<int64_t>& splits, 
 }
 
 Side split_side(const at::Tensor& tensor, std::vector<int64_t> splits, bool even, int size) {
-  if (even) return {{tensor}, Arrangement::kCut};
+  if (even) return {tensor, Arrangement::kCut, {}};
   const int64_t rows = tensor.dim() == 0 ? 1 : tensor.size(0);
   if (splits.empty()) splits.assign(static_cast<size_t>(size), rows / size);
-  return {{tensor}, Arrangement::kSplits, std::move(splits)};
+  return {tensor, Arrangement::kSplits, std::move(splits)};
 }
 
-Issue message(Collective collective, const char* title, c10d::OpType type, const Tensors& tensors,
+Issue message(Collective collective, const char* title, c10d::OpType type, at::TensorList tensors,
               int peer, int tag) {
   only(tensors);
   if (tag < 0) throw_misuse("a tag must not be negative, got " + std::to_string(tag));
@@ -44,9 +44,10 @@ Issue message(Collective collective, const char* title, c10d::OpType type, const
                   .root = peer,
                   .tag = static_cast<uint32_t>(tag)};
   const bool sends = collective == Collective::kSend;
-  (sends ? request.input : request.output) = {tensors, Arrangement::kWhole};
+  const at::TensorList none;
+  (sends ? request.input : request.output) = {tensors, Arrangement::kWhole, {}};
   return {.description = {title, type, tensors, tensors},
-          .device = check_tensors(sends ? tensors : Tensors{}, sends ? Tensors{} : tensors),
+          .device = check_tensors(sends ? tensors : none, sends ? none : tensors),
           .requests = {std::move(request)}};
 }
 
@@ -63,12 +64,12 @@ Issue all_to_all(const Tensors& outputs, const Tensors& inputs,
   for (const at::Tensor& tensor : outputs) check_same_type(tensor, inputs.front());
   const auto own = static_cast<size_t>(place.rank);
   check_elements(outputs[own], "this rank's output", inputs[own].numel(),
-                 "as many as in this rank's input");
+                 [] { return std::string("as many as in this rank's input"); });
   Request request{.collective = Collective::kAllToAll,
                   .type = carrier_type(inputs),
                   .uneven = true,
-                  .input = {inputs, Arrangement::kPerRank},
-                  .output = {outputs, Arrangement::kPerRank}};
+                  .input = {inputs, Arrangement::kPerRank, {}},
+                  .output = {outputs, Arrangement::kPerRank, {}}};
   return {.description = {"hccl-like:all_to_all", c10d::OpType::ALLTOALL, inputs, outputs},
           .device = device,
           .requests = {std::move(request)},
@@ -79,20 +80,21 @@ Issue all_to_all(const Tensors& outputs, const Tensors& inputs,
 Issue all_to_all_single(const at::Tensor& output, const at::Tensor& input,
                         std::vector<int64_t> output_splits, std::vector<int64_t> input_splits,
                         const c10d::AllToAllOptions& options, Place place) {
-  const auto device = check_tensors({input}, {output});
+  const auto device = check_tensors(input, output);
   check_same_type(input, output);
   check_splits(input, input_splits, "input", place.size);
   check_splits(output, output_splits, "output", place.size);
   const bool even = input_splits.empty() && output_splits.empty();
   if (even)
-    check_elements(output, "the output", input.numel(),
-                   "as many as in the input, when no split sizes are given");
+    check_elements(output, "the output", input.numel(), [] {
+      return std::string("as many as in the input, when no split sizes are given");
+    });
   Request request{.collective = Collective::kAllToAll,
-                  .type = carrier_type({input}),
+                  .type = carrier_type(input),
                   .uneven = !even,
                   .input = split_side(input, std::move(input_splits), even, place.size),
                   .output = split_side(output, std::move(output_splits), even, place.size)};
-  return {.description = {"hccl-like:all_to_all", c10d::OpType::ALLTOALL_BASE, {input}, {output}},
+  return {.description = {"hccl-like:all_to_all", c10d::OpType::ALLTOALL_BASE, input, output},
           .device = device,
           .requests = {std::move(request)},
           .timeout = options.timeout,

@@ -28,30 +28,30 @@ const Tensors& roots_list(const NestedTensors& lists, bool is_root, int size, co
 Issue rooted(Collective collective, const at::Tensor& own, const Tensors& list, int root,
              Place place) {
   const bool gathers = collective == Collective::kGather;
-  const auto device = gathers ? check_tensors({own}, list) : check_tensors(list, {own});
+  const auto device = gathers ? check_tensors(own, list) : check_tensors(list, own);
   for (const at::Tensor& part : list) check_same_type(part, own);
   if (!list.empty()) {
     check_elements(list[static_cast<size_t>(place.rank)], "the root's own part of the list",
-                   own.numel(), as_many_as(own));
+                   own.numel(), [&] { return as_many_as(own); });
   }
   Request request{
-      .collective = collective, .type = carrier_type({own}), .root = root, .uneven = true};
-  (gathers ? request.input : request.output) = {{own}, Arrangement::kOwn};
-  if (!list.empty()) (gathers ? request.output : request.input) = {list, Arrangement::kPerRank};
+      .collective = collective, .type = carrier_type(own), .root = root, .uneven = true};
+  (gathers ? request.input : request.output) = {own, Arrangement::kOwn, {}};
+  if (!list.empty()) (gathers ? request.output : request.input) = {list, Arrangement::kPerRank, {}};
   return {.device = device, .requests = {std::move(request)}};
 }
 
 // One tensor of each rank goes to all, into outputs[rank].
-Request gather_request(const Tensors& outputs, const at::Tensor& input, Place place) {
+Request gather_request(at::TensorList outputs, const at::Tensor& input, Place place) {
   check_count(outputs.size(), static_cast<size_t>(place.size),
               "output tensors, one for each rank,");
   for (const at::Tensor& output : outputs) check_same_type(output, input);
   check_elements(outputs[static_cast<size_t>(place.rank)], "this rank's output", input.numel(),
-                 as_many_as(input));
+                 [&] { return as_many_as(input); });
   return {.collective = Collective::kAllGather,
           .type = carrier_type(outputs),
-          .input = {{input}, Arrangement::kOwn},
-          .output = {outputs, Arrangement::kPerRank}};
+          .input = {input, Arrangement::kOwn, {}},
+          .output = {outputs, Arrangement::kPerRank, {}}};
 }
 
 }  // namespace
@@ -72,7 +72,7 @@ Issue all_gather(const NestedTensors& outputs, const Tensors& inputs,
 
 Issue all_gather_single(const at::Tensor& output, const at::Tensor& input,
                         const c10d::AllgatherOptions& options, Place place) {
-  Issue issue = all_gather_coalesced({output}, {input}, options, place);
+  Issue issue = all_gather_coalesced(output, input, options, place);
   issue.description.title = "hccl-like:_all_gather_base";
   issue.description.type = c10d::OpType::_ALLGATHER_BASE;
   return issue;
@@ -87,33 +87,33 @@ Issue all_gather_lists(const NestedTensors& outputs, const Tensors& inputs,
     check_count(list.size(), inputs.size(), "outputs from each rank, one for each input,");
     all.insert(all.end(), list.begin(), list.end());
   }
-  Issue issue{.description = {"hccl-like:all_gather_coalesced", c10d::OpType::ALLGATHER_COALESCED,
-                              inputs, all},
-              .device = check_tensors(inputs, all),
-              .timeout = options.timeout,
-              .async = options.asyncOp};
+  Issue issue{
+      .device = check_tensors(inputs, all), .timeout = options.timeout, .async = options.asyncOp};
+  issue.description = {"hccl-like:all_gather_coalesced", c10d::OpType::ALLGATHER_COALESCED, inputs,
+                       issue.keep(std::move(all))};
   for (size_t i = 0; i < inputs.size(); ++i) {
     Tensors from_ranks;
     for (const Tensors& list : outputs) from_ranks.push_back(list[i]);
-    issue.requests.push_back(gather_request(from_ranks, inputs[i], place));
+    issue.requests.push_back(gather_request(issue.keep(std::move(from_ranks)), inputs[i], place));
   }
   return issue;
 }
 
-Issue all_gather_coalesced(const Tensors& outputs, const Tensors& inputs,
+Issue all_gather_coalesced(at::TensorList outputs, at::TensorList inputs,
                            const c10d::AllgatherOptions& options, Place place) {
   check_count(outputs.size(), inputs.size(), "outputs, one for each input,");
   const auto device = check_tensors(inputs, outputs);
   for (size_t i = 0; i < inputs.size(); ++i) {
     check_same_type(outputs[i], inputs[i]);
-    check_elements(outputs[i], "the output", inputs[i].numel() * place.size,
-                   std::to_string(inputs[i].numel()) + " from each of the " +
-                       std::to_string(place.size) + " ranks");
+    check_elements(outputs[i], "the output", inputs[i].numel() * place.size, [&] {
+      return std::to_string(inputs[i].numel()) + " from each of the " + std::to_string(place.size) +
+             " ranks";
+    });
   }
   Request request{.collective = Collective::kAllGather,
                   .type = carrier_type(inputs),
-                  .input = {inputs, Arrangement::kOwn},
-                  .output = {outputs, Arrangement::kCut}};
+                  .input = {inputs, Arrangement::kOwn, {}},
+                  .output = {outputs, Arrangement::kCut, {}}};
   return {.description = {"hccl-like:all_gather_into_tensor_coalesced", c10d::OpType::COALESCED,
                           inputs, outputs},
           .device = device,

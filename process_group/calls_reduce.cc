@@ -14,8 +14,10 @@ Request reduction_request(Collective collective, const c10d::ReduceOp& op, c10::
       .collective = collective, .type = reduced.type, .op = reduced.op, .factor = reduced.factor};
 }
 
-std::string one_part_each(const at::Tensor& part, int size) {
-  return std::to_string(part.numel()) + " for each of the " + std::to_string(size) + " ranks";
+void check_parts(const at::Tensor& input, const at::Tensor& part, int size) {
+  check_elements(input, "the input", part.numel() * size, [&] {
+    return std::to_string(part.numel()) + " for each of the " + std::to_string(size) + " ranks";
+  });
 }
 
 // Pairs of tensors by type: one request can only compute in one.
@@ -23,7 +25,7 @@ struct OneType {
   Tensors inputs;
   Tensors outputs;
 };
-std::map<c10::ScalarType, OneType> by_type(const Tensors& inputs, const Tensors& outputs) {
+std::map<c10::ScalarType, OneType> by_type(at::TensorList inputs, at::TensorList outputs) {
   std::map<c10::ScalarType, OneType> groups;
   for (size_t i = 0; i < inputs.size(); ++i) {
     check_same_type(inputs[i], outputs[i]);
@@ -41,7 +43,7 @@ Issue all_reduce(const Tensors& tensors, const c10d::AllreduceOptions& options) 
   const auto device = check_tensors(tensors, tensors);
   Request request =
       reduction_request(Collective::kAllReduce, options.reduceOp, tensor.scalar_type());
-  request.input = request.output = {tensors, Arrangement::kWhole};
+  request.input = request.output = {tensors, Arrangement::kWhole, {}};
   return {.description = {"hccl-like:all_reduce", c10d::OpType::ALLREDUCE, tensors, tensors},
           .device = device,
           .requests = {std::move(request)},
@@ -55,9 +57,9 @@ Issue all_reduce_coalesced(const Tensors& tensors, const c10d::AllreduceCoalesce
               .device = check_tensors(tensors, tensors),
               .timeout = options.timeout,
               .async = options.asyncOp};
-  for (const auto& [type, group] : by_type(tensors, tensors)) {
+  for (auto& [type, group] : by_type(tensors, tensors)) {
     Request request = reduction_request(Collective::kAllReduce, options.reduceOp, type);
-    request.input = request.output = {group.inputs, Arrangement::kWhole};
+    request.input = request.output = {issue.keep(std::move(group.inputs)), Arrangement::kWhole, {}};
     issue.requests.push_back(std::move(request));
   }
   return issue;
@@ -68,7 +70,7 @@ Issue reduce(const Tensors& tensors, const c10d::ReduceOptions& options, Place p
   const auto device = check_tensors(tensors, tensors);
   Request request = reduction_request(Collective::kReduce, options.reduceOp, tensor.scalar_type());
   request.root = static_cast<int>(options.rootRank);
-  request.input = {tensors, Arrangement::kWhole};
+  request.input = {tensors, Arrangement::kWhole, {}};
   // The others' tensors keep what they hold.
   if (request.root == place.rank) request.output = request.input;
   return {.description = {"hccl-like:reduce", c10d::OpType::REDUCE, tensors, tensors},
@@ -83,7 +85,7 @@ Issue broadcast(const Tensors& tensors, const c10d::BroadcastOptions& options) {
   Request request{.collective = Collective::kBroadcast,
                   .type = carrier_type(tensors),
                   .root = static_cast<int>(options.rootRank)};
-  request.input = request.output = {tensors, Arrangement::kWhole};
+  request.input = request.output = {tensors, Arrangement::kWhole, {}};
   return {.description = {"hccl-like:broadcast", c10d::OpType::BROADCAST, tensors, tensors},
           .device = check_tensors(tensors, tensors),
           .requests = {std::move(request)},
@@ -101,11 +103,11 @@ Issue reduce_scatter(const Tensors& outputs, const NestedTensors& inputs,
   for (const at::Tensor& part : parts) check_same_type(part, output);
   const at::Tensor& own = parts[static_cast<size_t>(place.rank)];
   check_elements(output, "the output", own.numel(),
-                 "as many as in input " + std::to_string(place.rank));
+                 [&] { return "as many as in input " + std::to_string(place.rank); });
   Request request =
       reduction_request(Collective::kReduceScatter, options.reduceOp, output.scalar_type());
-  request.input = {parts, Arrangement::kPerRank};
-  request.output = {outputs, Arrangement::kOwn};
+  request.input = {parts, Arrangement::kPerRank, {}};
+  request.output = {outputs, Arrangement::kOwn, {}};
   return {.description = {"hccl-like:reduce_scatter", c10d::OpType::REDUCE_SCATTER, parts, outputs},
           .device = device,
           .requests = {std::move(request)},
@@ -115,13 +117,13 @@ Issue reduce_scatter(const Tensors& outputs, const NestedTensors& inputs,
 
 Issue reduce_scatter_single(const at::Tensor& output, const at::Tensor& input,
                             const c10d::ReduceScatterOptions& options, Place place) {
-  Issue issue = reduce_scatter_coalesced({output}, {input}, options, place);
+  Issue issue = reduce_scatter_coalesced(output, input, options, place);
   issue.description.title = "hccl-like:_reduce_scatter_base";
   issue.description.type = c10d::OpType::_REDUCE_SCATTER_BASE;
   return issue;
 }
 
-Issue reduce_scatter_coalesced(const Tensors& outputs, const Tensors& inputs,
+Issue reduce_scatter_coalesced(at::TensorList outputs, at::TensorList inputs,
                                const c10d::ReduceScatterOptions& options, Place place) {
   check_count(outputs.size(), inputs.size(), "outputs, one for each input,");
   Issue issue{.description = {"hccl-like:reduce_scatter_tensor_coalesced",
@@ -130,15 +132,21 @@ Issue reduce_scatter_coalesced(const Tensors& outputs, const Tensors& inputs,
               .timeout = options.timeout,
               .async = options.asyncOp};
   for (size_t i = 0; i < inputs.size(); ++i) {
-    check_elements(inputs[i], "the input", outputs[i].numel() * place.size,
-                   one_part_each(outputs[i], place.size));
+    check_parts(inputs[i], outputs[i], place.size);
   }
-  for (const auto& [type, group] : by_type(inputs, outputs)) {
+  const auto add = [&](c10::ScalarType type, at::TensorList from, at::TensorList to) {
     Request request = reduction_request(Collective::kReduceScatter, options.reduceOp, type);
-    request.input = {group.inputs, Arrangement::kCut};
-    request.output = {group.outputs, Arrangement::kOwn};
+    request.input = {from, Arrangement::kCut, {}};
+    request.output = {to, Arrangement::kOwn, {}};
     issue.requests.push_back(std::move(request));
+  };
+  if (inputs.size() == 1) {
+    check_same_type(inputs[0], outputs[0]);
+    add(inputs[0].scalar_type(), inputs, outputs);
+    return issue;
   }
+  for (auto& [type, group] : by_type(inputs, outputs))
+    add(type, issue.keep(std::move(group.inputs)), issue.keep(std::move(group.outputs)));
   return issue;
 }
 

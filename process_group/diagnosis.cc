@@ -7,10 +7,15 @@
 
 namespace hccl_like {
 
-std::shared_ptr<const GroupView> Diagnosis::group() {
-  std::lock_guard lock(mutex_);
-  if (!group_) group_ = std::make_shared<GroupView>(view_of(backend_, options_));
+const std::shared_ptr<const GroupView>& Diagnosis::group() {
+  std::call_once(named_,
+                 [this] { group_ = std::make_shared<GroupView>(view_of(backend_, options_)); });
   return group_;
+}
+
+std::chrono::milliseconds Diagnosis::timeout_of(const Issue& issue) const {
+  const bool own = issue.timeout > std::chrono::milliseconds(0);
+  return own ? issue.timeout : options_.timeout;
 }
 
 void Diagnosis::make(Issue& issue, c10::function_ref<void()> make_call) {
@@ -36,6 +41,10 @@ void Diagnosis::collected(const Issue& issue) {
   collected_.push_back(id);
 }
 
+void Diagnosis::over(const Issue& issue, std::chrono::nanoseconds duration) {
+  if (recorder_.enabled()) recorder_.record_over(group(), issue, timeout_of(issue), duration);
+}
+
 void Diagnosis::launching(const Issue& issue, const std::shared_ptr<Pending>& pending) {
   if (!recorder_.enabled()) return;
   FlightIds ids;
@@ -45,9 +54,8 @@ void Diagnosis::launching(const Issue& issue, const std::shared_ptr<Pending>& pe
     in_blocks_.erase(issue.number.operation);
   }
   if (!ids.empty()) recorder_.attach(ids, pending);
-  const auto group = this->group();
-  const bool own = issue.timeout > std::chrono::milliseconds(0);
-  ids.push_back(recorder_.record(group, issue, own ? issue.timeout : options_.timeout, pending));
+  const auto& group = this->group();
+  ids.push_back(recorder_.record(group, issue, timeout_of(issue), pending));
   pending->set_flight(recorder_, std::move(ids), static_cast<int>(group->global_rank()));
 }
 

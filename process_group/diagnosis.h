@@ -22,7 +22,7 @@ class Diagnosis {
             FlightRecorder& recorder)
       : backend_(backend), options_(options), recorder_(recorder) {}
 
-  std::shared_ptr<const GroupView> group();
+  const std::shared_ptr<const GroupView>& group();
   TimeEstimate& estimate() { return estimate_; }
 
   // --- by the Issuer ---
@@ -32,6 +32,12 @@ class Diagnosis {
   void make(Issue& issue, c10::function_ref<void()> make_call);
   // A block has taken the call.
   void collected(const Issue& issue);
+  // Whether nobody has to hear of the call before it is over, so that it may be made without a Pending.
+  bool lets_run_at_once(const Issue& issue) const {
+    return !issue.profiled && !issue.number.is_block && !hooked_.load(std::memory_order_relaxed);
+  }
+  // The call was made that way and took this long, until now.
+  void over(const Issue& issue, std::chrono::nanoseconds duration);
   // The call has taken its place in the order of calls, and `pending` is about to be launched or queued.
   void launching(const Issue& issue, const std::shared_ptr<Pending>& pending);
   // The call is not made because the group has failed. Not with a lock held: may take the interpreter's.
@@ -55,9 +61,13 @@ class Diagnosis {
   CallCounter counter_;
   TimeEstimate estimate_;
 
+  std::chrono::milliseconds timeout_of(const Issue& issue) const;
+
   std::atomic<bool> hooked_{false};
+  std::once_flag named_;
+  std::shared_ptr<const GroupView> group_;  // once named
+
   std::mutex mutex_;  // guards what follows
-  std::shared_ptr<const GroupView> group_;
   std::shared_ptr<CompletionHooks> hooks_;
   FlightIds collected_;                                // of the open block
   std::unordered_map<uint64_t, FlightIds> in_blocks_;  // by the number of a block not launched yet

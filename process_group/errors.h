@@ -1,6 +1,7 @@
 #pragma once
 // The border at which our errors become torch's.
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "core/error.h"
@@ -16,13 +17,18 @@ namespace hccl_like {
 // never came, DistNetworkError if they could not be reached.
 [[noreturn]] void throw_torch_setup_error(const Error& error, const std::string& where);
 
-// Runs `body`; what it throws of ours reaches the caller as torch's.
-template <class Body>
-decltype(auto) translated(const std::string& where, Body&& body) {
+// Runs `body`; what it throws of ours reaches the caller as torch's. `where` is the text itself or, where making it costs
+// something, a function that makes it.
+template <class Where, class Body>
+decltype(auto) translated(const Where& where, Body&& body) {
   try {
     return std::forward<Body>(body)();
   } catch (const Exception& exception) {
-    throw_torch_error(exception.error(), where);
+    if constexpr (std::is_invocable_v<const Where&>) {
+      throw_torch_error(exception.error(), where());
+    } else {
+      throw_torch_error(exception.error(), where);
+    }
   }
 }
 

@@ -71,11 +71,9 @@ void FlightRecorder::capture_stack() {
   if (enabled() && stacks_) captured = torch::CapturedTraceback::gather(true, true, false);
 }
 
-FlightRecorder::Id FlightRecorder::record(const std::shared_ptr<const GroupView>& group,
-                                          const Issue& issue, std::chrono::milliseconds timeout,
-                                          const std::weak_ptr<Pending>& pending) {
-  std::lock_guard lock(mutex_);
-  if (ring_.empty()) return 0;
+// Under the lock, with a ring that has slots.
+FlightEntry& FlightRecorder::next(const std::shared_ptr<const GroupView>& group, const Issue& issue,
+                                  std::chrono::milliseconds timeout) {
   FlightEntry& entry = slot(++last_);
   entry.id = last_;
   if (entry.group != group) {
@@ -93,8 +91,28 @@ FlightRecorder::Id FlightRecorder::record(const std::shared_ptr<const GroupView>
   entry.thread = std::this_thread::get_id();
   entry.thread_name = thread_name();
   entry.stack = std::exchange(captured, nullptr);
-  entry.pending = pending;
+  entry.pending.reset();
+  return entry;
+}
+
+FlightRecorder::Id FlightRecorder::record(const std::shared_ptr<const GroupView>& group,
+                                          const Issue& issue, std::chrono::milliseconds timeout,
+                                          const std::weak_ptr<Pending>& pending) {
+  std::lock_guard lock(mutex_);
+  if (ring_.empty()) return 0;
+  next(group, issue, timeout).pending = pending;
   return last_;
+}
+
+void FlightRecorder::record_over(const std::shared_ptr<const GroupView>& group, const Issue& issue,
+                                 std::chrono::milliseconds timeout, nanoseconds duration) {
+  std::lock_guard lock(mutex_);
+  if (ring_.empty()) return;
+  FlightEntry& entry = next(group, issue, timeout);
+  entry.completed = entry.created;
+  entry.created = entry.started = entry.completed - duration.count();
+  entry.duration = duration;
+  entry.retired = true;
 }
 
 void FlightRecorder::attach(std::span<const Id> ids, const std::weak_ptr<Pending>& pending) {

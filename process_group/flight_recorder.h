@@ -75,6 +75,9 @@ class FlightRecorder {
   // For when enabled(). `pending` is null for a call in a block, until the block is launched.
   Id record(const std::shared_ptr<const GroupView>& group, const Issue& issue,
             std::chrono::milliseconds timeout, const std::weak_ptr<Pending>& pending);
+  // The same for a call that is over already and took this long, until now.
+  void record_over(const std::shared_ptr<const GroupView>& group, const Issue& issue,
+                   std::chrono::milliseconds timeout, std::chrono::nanoseconds duration);
   void attach(std::span<const Id> ids, const std::weak_ptr<Pending>& pending);
   // By Pending, once: how the call went.
   void retire(std::span<const Id> ids, const Pending& pending, bool failed);
@@ -89,6 +92,8 @@ class FlightRecorder {
   bool wants_dump(const Error& error);
 
  private:
+  FlightEntry& next(const std::shared_ptr<const GroupView>& group, const Issue& issue,
+                    std::chrono::milliseconds timeout);
   FlightEntry& slot(Id id) { return ring_[id % ring_.size()]; }
 
   std::atomic<bool> enabled_{false};

@@ -32,12 +32,12 @@ void add(FlightEntry::Shapes& shapes, c10::IntArrayRef sizes, c10::ScalarType ty
   shapes.types.push_back(type);
 }
 
-void add_all(FlightEntry::Shapes& shapes, const std::vector<at::Tensor>& tensors) {
+void add_all(FlightEntry::Shapes& shapes, at::TensorList tensors) {
   for (const at::Tensor& tensor : tensors) add(shapes, tensor.sizes(), tensor.scalar_type());
 }
 
 // As one tensor with a part for each rank.
-void add_stacked(FlightEntry::Shapes& shapes, const std::vector<at::Tensor>& parts, int ranks) {
+void add_stacked(FlightEntry::Shapes& shapes, at::TensorList parts, int ranks) {
   for (const at::Tensor& part : parts) {
     shapes.sizes.push_back(ranks);
     shapes.sizes.append(part.sizes().begin(), part.sizes().end());
@@ -47,7 +47,7 @@ void add_stacked(FlightEntry::Shapes& shapes, const std::vector<at::Tensor>& par
 }
 
 // As one tensor with all elements.
-void add_joined(FlightEntry::Shapes& shapes, const std::vector<at::Tensor>& tensors) {
+void add_joined(FlightEntry::Shapes& shapes, at::TensorList tensors) {
   const int64_t elements =
       std::accumulate(tensors.begin(), tensors.end(), int64_t{0},
                       [](int64_t sum, const at::Tensor& tensor) { return sum + tensor.numel(); });
@@ -61,7 +61,7 @@ void clear(FlightEntry::Shapes& shapes) {
 }
 
 // Whether lists hold, for each rank, tensors of the sizes of `own`.
-bool even(const std::vector<at::Tensor>& lists, const std::vector<at::Tensor>& own) {
+bool even(at::TensorList lists, at::TensorList own) {
   for (size_t i = 0; i < lists.size(); ++i) {
     if (lists[i].numel() != own[i % own.size()].numel()) return false;
   }

@@ -13,12 +13,6 @@ namespace {
 
 constexpr const char* kBlockTitle = "hccl-like:coalesced";
 
-std::string where(const Issue& issue) {
-  std::string text = issue.description.title;
-  text[text.find(':')] = ' ';
-  return text;
-}
-
 bool is_message(const Request& request) {
   return request.collective == Collective::kSend || request.collective == Collective::kRecv;
 }
@@ -29,24 +23,12 @@ c10::Device with_index(c10::Device device) {
   return c10::impl::VirtualGuardImpl(device.type()).getDevice();
 }
 
-std::chrono::milliseconds call_timeout(std::chrono::milliseconds timeout) {
-  return std::max(timeout,
-                  std::chrono::milliseconds(0));  // c10d's "not set" is negative, ours is 0
-}
-
 void order(const c10::Stream& first, const c10::Stream& then) {
   if (first == then) return;
   // An event is used once: not every device keeps apart what is recorded twice.
   c10::Event event(first.device_type());
   event.record(first);
   event.block(then);
-}
-
-// All calls of an issue are on one device.
-const std::shared_ptr<Communicator>& communicator_of(const Issue& issue,
-                                                     const Communicators& communicators) {
-  if (issue.requests.empty()) return communicators.host();
-  return communicators.of(issue.device, issue.requests.front().collective);
 }
 
 }  // namespace
@@ -76,6 +58,10 @@ std::optional<c10::Device> Issuer::accelerator() const {
 
 Issuer::Group Issuer::group() const {
   std::lock_guard lock(mutex_);
+  return group_locked();
+}
+
+Issuer::Group Issuer::group_locked() const {
   if (!session_) throw_misuse("this process group was destroyed; make a new one");
   if (session_->forked()) {
     throw_misuse(
@@ -83,63 +69,73 @@ Issuer::Group Issuer::group() const {
         "shared; start it "
         "with the 'spawn' method, or call init_process_group in it");
   }
-  return {session_, communicators_};
-}
-
-c10::intrusive_ptr<Work> Issuer::make_work(const Issue& issue, const Group& group) const {
-  return c10::make_intrusive<Work>(issue.description, where(issue), group.session,
-                                   group.communicators->host()->rank());
+  return {session_, communicators_, !pending_.empty()};
 }
 
 c10::intrusive_ptr<Work> Issuer::issue(Issue issue) {
-  return translated(where(issue), [&]() -> c10::intrusive_ptr<Work> {
+  const auto where = [&] { return place_of(issue.description.title); };
+  return translated(where, [&] {
     c10::intrusive_ptr<Work> work;
     diagnosis_.make(issue, [&] {
-      if (!collect(issue, work)) work = start(std::move(issue), nullptr);
+      if (const auto group = admit(issue, work)) work = start(issue, *group, nullptr);
     });
     return work;
   });
 }
 
-c10::intrusive_ptr<Work> Issuer::start(Issue issue, c10::intrusive_ptr<Work> work) {
-  const Group group = this->group();
+// The group, or nothing if a block is open and has taken the call.
+std::optional<Issuer::Group> Issuer::admit(Issue& issue, c10::intrusive_ptr<Work>& work) {
+  std::lock_guard lock(mutex_);
+  if (!block_) return group_locked();
+  collect(issue, work);
+  return std::nullopt;
+}
+
+c10::intrusive_ptr<Work> Issuer::start(Issue& issue, const Group& group,
+                                       c10::intrusive_ptr<Work> work) {
   if (auto error = group.communicators->failure()) {
     diagnosis_.refused(*error);
     throw Exception(std::move(*error));
   }
-  reap();
+  if (group.unfinished) reap();
   issue.device = with_index(issue.device);
   const DeviceAccess& access = group.session->devices().access(issue.device);
   if (!access.is_host()) {
     std::lock_guard lock(mutex_);
     accelerator_ = issue.device;
   }
-  if (!work) work = make_work(issue, group);
-  if (issue.blocking) work->set_blocking();
-  if (!access.is_host() && access.has_events()) work->set_device(issue.device);
-  if (issue.profiled) work->set_watched(diagnosis_.group(), issue.number);
-  if (diagnosis_.estimate().active()) {
+  const bool estimates = diagnosis_.estimate().active();
+  if (!estimates && !access.stream_ordered()) return on_host(issue, group, access, std::move(work));
+  work = work_for(issue, group, access, std::move(work));
+  if (estimates) {
     diagnosis_.estimate().add(issue, *group.communicators);
     work->set_pending(
         std::make_shared<Pending>(Pending::Kind::kHost, group.session, group.communicators->host()),
         0);
-    return work;
-  }
-  if (access.stream_ordered()) {
-    in_stream(issue, group, access, *work);
   } else {
-    on_host(issue, group, access, *work);
+    in_stream(issue, group, access, *work);
   }
+  return work;
+}
+
+c10::intrusive_ptr<Work> Issuer::work_for(const Issue& issue, const Group& group,
+                                          const DeviceAccess& access,
+                                          c10::intrusive_ptr<Work> work) {
+  if (!work)
+    work = c10::make_intrusive<Work>(issue.description, group.session,
+                                     group.communicators->host()->rank());
+  if (issue.blocking) work->set_blocking();
+  if (!access.is_host() && access.has_events()) work->set_device(issue.device);
+  if (issue.profiled) work->set_watched(diagnosis_.group(), issue.number);
   return work;
 }
 
 void Issuer::prepare(const Issue& issue, const Group& group, Buffers& buffers, Pending& pending,
                      bool hold) const {
-  std::vector<Call> calls;
-  calls.reserve(issue.requests.size());
+  c10::SmallVector<Call, 1> calls;
   for (const Request& request : issue.requests) {
     calls.push_back(buffers.call(request));
-    calls.back().timeout = call_timeout(issue.timeout);
+    calls.back().timeout = call_timeout(issue);
     if (!hold) continue;
     pending.hold(request.input.tensors);
     pending.hold(request.output.tensors);
@@ -152,35 +148,10 @@ void Issuer::prepare(const Issue& issue, const Group& group, Buffers& buffers, P
   }
 }
 
-void Issuer::on_host(Issue& issue, const Group& group, const DeviceAccess& access, Work& work) {
-  access.synchronize_current_stream();
-  const auto pending = std::make_shared<Pending>(Pending::Kind::kHost, group.session,
-                                                 communicator_of(issue, *group.communicators));
-  {
-    Buffers buffers(access, group.communicators->host()->rank(),
-                    group.communicators->host()->size());
-    prepare(issue, group, buffers, *pending, /*hold=*/true);
-  }
-  work.set_pending(pending,
-                   pending->operations().empty() ? 0 : pending->operations().front()->sequence());
-  if (issue.async) {
-    std::lock_guard lock(mutex_);
-    pending_.push_back(pending);
-  }
-  diagnosis_.launching(issue, pending);
-  pending->launch(/*waited_for=*/!issue.async);
-  diagnosis_.launched(issue, group.session->completer(), pending);
-  if (!issue.async) {
-    work.wait();
-  } else if (issue.profiled) {
-    work.record_end_in_time(group.session->completer());
-  }
-}
-
 void Issuer::in_stream(Issue& issue, const Group& group, const DeviceAccess& access, Work& work) {
   const c10::DeviceGuard device_guard(access.device());
   const auto pending = std::make_shared<Pending>(Pending::Kind::kStream, group.session,
-                                                 communicator_of(issue, *group.communicators));
+                                                 group.communicator_of(issue));
   std::lock_guard lock(mutex_);
   const c10::Stream current = access.current_stream();
   const Route route = this->route(issue, group, access);
@@ -260,16 +231,15 @@ bool Issuer::in_block() const {
   return block_.has_value();
 }
 
-// True if a block is open and has taken the call.
-bool Issuer::collect(Issue& issue, c10::intrusive_ptr<Work>& work) {
-  std::lock_guard lock(mutex_);
-  if (!block_) return false;
+// Under the lock, with a block open. The caller's lists end with the call, so the block keeps copies.
+void Issuer::collect(Issue& issue, c10::intrusive_ptr<Work>& work) {
   if (!block_->issue) {
     block_->issue = Issue{.description = {.title = kBlockTitle, .type = c10d::OpType::COALESCED},
                           .device = issue.device,
                           .timeout = issue.timeout,
                           .profiled = issue.profiled};
-    block_->work = make_work(*block_->issue, {session_, communicators_});
+    block_->work = c10::make_intrusive<Work>(block_->issue->description, session_,
+                                             communicators_->host()->rank());
   }
   Issue& all = *block_->issue;
   if (all.device != issue.device) {
@@ -277,12 +247,15 @@ bool Issuer::collect(Issue& issue, c10::intrusive_ptr<Work>& work) {
                  " and " + issue.device.str());
   }
   diagnosis_.collected(issue);
-  for (Request& request : issue.requests) all.requests.push_back(std::move(request));
+  for (Request& request : issue.requests) {
+    for (Side* side : {&request.input, &request.output})
+      side->tensors = all.keep(side->tensors.vec());
+    all.requests.push_back(std::move(request));
+  }
   block_->work->add_outputs(issue.description.outputs);
   all.timeout = std::max(all.timeout, issue.timeout);
   all.blocking = all.blocking || issue.blocking;
   if (issue.async) work = block_->work;
-  return true;
 }
 
 c10::intrusive_ptr<Work> Issuer::end_block() {
@@ -296,7 +269,7 @@ c10::intrusive_ptr<Work> Issuer::end_block() {
     if (!block->issue)
       block->issue = Issue{.description = {.title = kBlockTitle, .type = c10d::OpType::COALESCED}};
     block->issue->number = diagnosis_.end_block();
-    return start(std::move(*block->issue), std::move(block->work));
+    return start(*block->issue, group(), std::move(block->work));
   });
 }
 

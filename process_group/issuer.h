@@ -32,8 +32,8 @@ class Issuer {
   // close() must have been called.
   ~Issuer();
 
-  // Throws what torch throws. A synchronous call on the host is over when this returns. Null for a synchronous call
-  // inside a block.
+  // Throws what torch throws. A synchronous call on the host is over when this returns, and needs no Work: null, unless a
+  // profiler or the Issue wants one. Null also for a synchronous call inside a block.
   c10::intrusive_ptr<Work> issue(Issue issue);
 
   // Between the two, issue() only collects; end_block() issues everything at once and returns the Work of it all.
@@ -80,17 +80,30 @@ class Issuer {
   struct Group {
     std::shared_ptr<Session> session;
     std::shared_ptr<const Communicators> communicators;
+    bool unfinished = false;  // calls wait for reap()
+
+    // All calls of an issue are on one device.
+    const std::shared_ptr<Communicator>& communicator_of(const Issue& issue) const;
   };
 
   Group group() const;
-  c10::intrusive_ptr<Work> start(Issue issue, c10::intrusive_ptr<Work> work);
-  c10::intrusive_ptr<Work> make_work(const Issue& issue, const Group& group) const;
-  void on_host(Issue& issue, const Group& group, const DeviceAccess& access, Work& work);
+  Group group_locked() const;
+  std::optional<Group> admit(Issue& issue, c10::intrusive_ptr<Work>& work);
+  c10::intrusive_ptr<Work> start(Issue& issue, const Group& group, c10::intrusive_ptr<Work> work);
+  c10::intrusive_ptr<Work> work_for(const Issue& issue, const Group& group,
+                                    const DeviceAccess& access, c10::intrusive_ptr<Work> work);
+  // issuer_host.cc
+  c10::intrusive_ptr<Work> on_host(const Issue& issue, const Group& group,
+                                   const DeviceAccess& access, c10::intrusive_ptr<Work> work);
+  std::shared_ptr<Pending> launch_on_host(const Issue& issue, const Group& group,
+                                          const DeviceAccess& access, Call* plain,
+                                          std::shared_ptr<Operation> begun, Work* work);
   void in_stream(Issue& issue, const Group& group, const DeviceAccess& access, Work& work);
   void prepare(const Issue& issue, const Group& group, Buffers& buffers, Pending& pending,
                bool hold) const;
   Route route(const Issue& issue, const Group& group, const DeviceAccess& access);
-  bool collect(Issue& issue, c10::intrusive_ptr<Work>& work);
+  void collect(Issue& issue, c10::intrusive_ptr<Work>& work);
+  static std::chrono::milliseconds call_timeout(const Issue& issue);
   void reap();
   static bool drain(const std::list<std::shared_ptr<Pending>>& pending, Deadline deadline);
 

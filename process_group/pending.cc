@@ -33,6 +33,9 @@ Pending::Pending(Kind kind, const std::shared_ptr<Session>& session,
                  std::shared_ptr<Communicator> communicator)
     : kind_(kind), session_(session), communicator_(std::move(communicator)) {}
 
+Pending::Pending(Clock::time_point started, Clock::duration duration)
+    : kind_(Kind::kHost), begun_(true), finished_(true), started_(started), duration_(duration) {}
+
 void Pending::hold(Buffers& buffers) {
   for (auto& temporary : buffers.take_temporaries()) temporaries_.push_back(std::move(temporary));
   for (auto& written : buffers.take_written()) written_.push_back(written);

@@ -39,13 +39,14 @@ class Pending {
 
   Pending(Kind kind, const std::shared_ptr<Session>& session,
           std::shared_ptr<Communicator> communicator);
+  // A call on the host that was over before anybody could wait for it.
+  Pending(std::chrono::steady_clock::time_point started,
+          std::chrono::steady_clock::duration duration);
 
   // --- by the thread that issues the call, before anybody else sees this object ---
   void add(std::shared_ptr<Operation> operation) { operations_.push_back(std::move(operation)); }
   // The user's tensors, until let_go_of_tensors() or, if that comes first, finish().
-  void hold(const std::vector<at::Tensor>& tensors) {
-    held_.insert(held_.end(), tensors.begin(), tensors.end());
-  }
+  void hold(at::TensorList tensors) { held_.insert(held_.end(), tensors.begin(), tensors.end()); }
   // What lies between the user's tensors and the network; until finish().
   void hold(Buffers& buffers);
   std::span<const std::shared_ptr<Operation>> operations() const { return operations_; }

@@ -37,7 +37,7 @@ std::string collective_name(const Issue& issue) {
   return name;
 }
 
-int64_t elements(const std::vector<at::Tensor>& tensors) {
+int64_t elements(at::TensorList tensors) {
   return std::accumulate(
       tensors.begin(), tensors.end(), int64_t{0},
       [](int64_t sum, const at::Tensor& tensor) { return sum + tensor.numel(); });
@@ -111,10 +111,11 @@ int root_of(const Issue& issue, int otherwise) {
 
 void record_call(const GroupView& group, const Issue& issue, c10::function_ref<void()> make_call) {
   RECORD_PARAM_COMMS_DATA_WITH_ASYNC_OP(
-      sequence(issue.number), name_of(group), issue.description.inputs, issue.description.outputs,
-      root_of(issue, group.rank), collective_name(issue), elements_in(issue, group.size),
-      elements_out(issue, group.size), type_of(issue.description), splits(issue, &Request::input),
-      splits(issue, &Request::output), group.start, group.stride, group.size, issue.async);
+      sequence(issue.number), name_of(group), issue.description.inputs.vec(),
+      issue.description.outputs.vec(), root_of(issue, group.rank), collective_name(issue),
+      elements_in(issue, group.size), elements_out(issue, group.size), type_of(issue.description),
+      splits(issue, &Request::input), splits(issue, &Request::output), group.start, group.stride,
+      group.size, issue.async);
   make_call();
 }
 

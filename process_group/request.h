@@ -1,5 +1,6 @@
 #pragma once
 // What one call wants, as a value: tensors and how they make chunks. calls_*.cc fill it in, buffers.cc finds the memory.
+// The lists of tensors are borrowed: nothing is copied or counted on the way from torch to the engine.
 #include <cstdint>
 #include <vector>
 
@@ -20,7 +21,7 @@ enum class Arrangement : uint8_t {
 };
 
 struct Side {
-  std::vector<at::Tensor> tensors;
+  at::TensorList tensors;
   Arrangement arrangement = Arrangement::kNone;
   std::vector<int64_t> splits;  // kSplits: rows of the first dimension
 };

@@ -1,14 +1,32 @@
 #include "process_group/session.h"
 
+#include <pthread.h>
+
+#include <atomic>
 #include <vector>
 
+#include "core/error.h"
 #include "core/log.h"
 #include "process_group/backend.h"
 
 namespace hccl_like {
+namespace {
+
+// How many forks lead from the first process with this library to the present one. Counted rather than taken from
+// getpid(), which is a system call, because every call on a group asks.
+std::atomic<uint64_t> forks{0};
+
+uint64_t generation() {
+  static const int counting =
+      pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1, std::memory_order_relaxed); });
+  if (counting != 0) throw_system("cannot notice forks");
+  return forks.load(std::memory_order_relaxed);
+}
+
+}  // namespace
 
 Session::Session(Devices& devices, FlightRecorder& recorder)
-    : devices_(devices), recorder_(recorder) {
+    : devices_(devices), recorder_(recorder), generation_(generation()) {
   Config config = Config::from_environment();
   configure_log(config.debug, config.debug_file);
   recorder_.configure(FlightRecorder::settings(config));
@@ -21,6 +39,10 @@ Session::~Session() {
   // The threads stayed with the parent, and saying goodbye to its peers would end their groups.
   (void)completer_.release();
   (void)runtime_.release();
+}
+
+bool Session::forked() const noexcept {
+  return forks.load(std::memory_order_relaxed) != generation_;
 }
 
 std::shared_ptr<Session> Session::join(std::weak_ptr<Session>& current, Devices& devices,

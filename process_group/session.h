@@ -1,7 +1,6 @@
 #pragma once
 // What all process groups of this process share.
-#include <unistd.h>
-
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -37,7 +36,7 @@ class Session {
   Completer& completer() { return *completer_; }
   FlightRecorder& recorder() { return recorder_; }
   // True in a child process made by fork(): its parent's connections are not its own, so nothing here may be used.
-  bool forked() const { return getpid() != pid_; }
+  bool forked() const noexcept;
 
   void add(Backend& backend);
   void remove(Backend& backend);
@@ -49,7 +48,7 @@ class Session {
  private:
   Devices& devices_;
   FlightRecorder& recorder_;
-  const pid_t pid_ = getpid();
+  const uint64_t generation_;
   std::unique_ptr<Runtime> runtime_;
   std::unique_ptr<Completer> completer_;  // stopped before the engine goes
   std::mutex mutex_;

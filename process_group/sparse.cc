@@ -76,9 +76,11 @@ c10::intrusive_ptr<Work> gather(Issuer& issuer, const char* title, const Tensors
                                 const at::Tensor& input, const c10d::AllreduceOptions& options,
                                 Place place) {
   return translated(kWhere, [&] {
-    Issue issue =
-        all_gather({outputs}, {input}, {.timeout = options.timeout, .asyncOp = false}, place);
+    const NestedTensors lists{outputs};
+    const Tensors inputs{input};
+    Issue issue = all_gather(lists, inputs, {.timeout = options.timeout, .asyncOp = false}, place);
     issue.description.title = title;
+    issue.handle = true;
     return issuer.issue(std::move(issue));
   });
 }

@@ -28,7 +28,7 @@ void check_tensor(const at::Tensor& tensor) {
 
 }  // namespace
 
-const at::Tensor& only(const Tensors& tensors) {
+const at::Tensor& only(at::TensorList tensors) {
   if (tensors.size() != 1) {
     throw_misuse(
         "one tensor is needed, got " + std::to_string(tensors.size()) +
@@ -37,13 +37,13 @@ const at::Tensor& only(const Tensors& tensors) {
   return tensors.front();
 }
 
-c10::Device check_tensors(const Tensors& inputs, const Tensors& outputs) {
+c10::Device check_tensors(at::TensorList inputs, at::TensorList outputs) {
   const at::Tensor* first = !inputs.empty()    ? &inputs.front()
                             : !outputs.empty() ? &outputs.front()
                                                : nullptr;
   if (first == nullptr) throw_misuse("no tensors were passed; pass at least one");
-  for (const Tensors* side : {&inputs, &outputs}) {
-    for (const at::Tensor& tensor : *side) {
+  for (const at::TensorList side : {inputs, outputs}) {
+    for (const at::Tensor& tensor : side) {
       check_tensor(tensor);
       if (tensor.device() != first->device()) {
         throw_misuse("all tensors of a call must be on one device, got " + first->device().str() +
@@ -69,11 +69,11 @@ void check_same_type(const at::Tensor& one, const at::Tensor& other) {
 }
 
 void check_elements(const at::Tensor& tensor, const char* what, int64_t elements,
-                    const std::string& because) {
+                    c10::function_ref<std::string()> because) {
   if (tensor.numel() == elements) return;
   throw_misuse(std::string(what) + " " + describe(tensor) + " has " +
                std::to_string(tensor.numel()) + " elements, " + std::to_string(elements) +
-               " are needed: " + because);
+               " are needed: " + because());
 }
 
 void check_count(size_t count, size_t expected, const char* what) {
@@ -90,7 +90,7 @@ std::string describe(const at::Tensor& tensor) {
   return text + ']';
 }
 
-DataType carrier_type(const Tensors& tensors) {
+DataType carrier_type(at::TensorList tensors) {
   if (tensors.empty()) return DataType::kUInt8;
   const auto type = tensors.front().scalar_type();
   const bool agree =

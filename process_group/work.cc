@@ -27,13 +27,19 @@ c10d::WorkResult result_of(const std::optional<Error>& error) {
 
 }  // namespace
 
-Work::Work(Description description, std::string where, const std::shared_ptr<Session>& session,
-           int rank)
-    : c10d::Work(rank, description.type, description.title,
-                 profiled() ? std::optional(description.inputs) : std::nullopt),
-      where_(std::move(where)),
+std::string place_of(const char* title) {
+  std::string text = title;
+  text[text.find(':')] = ' ';
+  return text;
+}
+
+Work::Work(const Description& description, const std::shared_ptr<Session>& session, int rank)
+    // Given a title, the base class asks the profiler, which costs more than all the rest.
+    : c10d::Work(rank, description.type, profiled() ? description.title : nullptr,
+                 profiled() ? std::optional(description.inputs.vec()) : std::nullopt),
+      title_(description.title),
       session_(session),
-      outputs_(std::move(description.outputs)) {}
+      outputs_(description.outputs.vec()) {}
 
 void Work::set_pending(std::shared_ptr<Pending> pending, uint64_t sequence) {
   pending_ = std::move(pending);
@@ -45,7 +51,7 @@ void Work::set_stream(c10::Stream stream, std::shared_ptr<c10::Event> end) {
   end_ = std::move(end);
 }
 
-void Work::add_outputs(const std::vector<at::Tensor>& outputs) {
+void Work::add_outputs(at::TensorList outputs) {
   outputs_.insert(outputs_.end(), outputs.begin(), outputs.end());
 }
 
@@ -70,7 +76,7 @@ void Work::require_issued() const {
                        "this call waits for its coalescing block to end; leave the block "
                        "(end_coalescing) and use the "
                        "work that it returns"},
-                      where_);
+                      where());
   }
 }
 
@@ -95,7 +101,7 @@ std::exception_ptr Work::failure() const {
   const auto error = pending_ ? pending_->failure() : std::nullopt;
   if (!error) return nullptr;
   try {
-    throw_torch_error(*error, where_);
+    throw_torch_error(*error, where());
   } catch (...) {
     return std::current_exception();
   }
@@ -152,7 +158,7 @@ void Work::wait_on_host(std::chrono::milliseconds timeout) {
     throw_torch_error(
         {ErrorCode::kTimeout, "the call is not over after the " + std::to_string(timeout.count()) +
                                   " ms that wait() was given; it goes on"},
-        where_);
+        where());
   }
   pending_->end();
   end_record();
@@ -231,7 +237,7 @@ float Work::getDuration() const {
   if (!pending_->over()) {
     throw_torch_error(
         {ErrorCode::kMisuse, "the duration is known once the call is over; wait for it first"},
-        where_);
+        where());
   }
   pending_->finish();
   return std::chrono::duration<float, std::milli>(pending_->duration()).count();

@@ -16,13 +16,15 @@
 
 namespace hccl_like {
 
-// What a Work says about its call.
+// What a Work says about its call. Borrows the lists.
 struct Description {
   const char* title = "";  // "hccl-like:all_reduce", a literal
   c10d::OpType type = c10d::OpType::UNKNOWN;
-  std::vector<at::Tensor> inputs;   // for profilers
-  std::vector<at::Tensor> outputs;  // result(), and the value of the Future
+  at::TensorList inputs;   // for profilers
+  at::TensorList outputs;  // result(), and the value of the Future
 };
+// "hccl-like all_reduce", for errors.
+std::string place_of(const char* title);
 
 // In stream order (see DeviceAccess) wait() makes the caller's current stream wait and returns at once, and the Future is
 // completed from the start; only barrier(), a receive from any source (their Futures too) and a wait with a time-out wait
@@ -33,8 +35,7 @@ struct Description {
 // next call of the group raises.
 class Work final : public c10d::Work {
  public:
-  Work(Description description, std::string where, const std::shared_ptr<Session>& session,
-       int rank);
+  Work(const Description& description, const std::shared_ptr<Session>& session, int rank);
 
   // --- by the issuing thread, before the user sees this object ---
   void set_pending(std::shared_ptr<Pending> pending, uint64_t sequence);
@@ -43,7 +44,7 @@ class Work final : public c10d::Work {
   // Whoever waits for the Future is ordered behind the call on this device, which has events.
   void set_device(c10::Device device) { device_ = device; }
   // For a block, which grows.
-  void add_outputs(const std::vector<at::Tensor>& outputs);
+  void add_outputs(at::TensorList outputs);
   // A profiler listens, and shall see waits too.
   void set_watched(std::shared_ptr<const GroupView> group, const CallNumber& number);
   // wait() blocks the host also in stream order.
@@ -73,6 +74,7 @@ class Work final : public c10d::Work {
 
  private:
   bool in_stream() const { return stream_.has_value(); }
+  std::string where() const { return place_of(title_); }
   bool waits_on_host() const { return !in_stream() || blocking_; }
   void require_issued() const;
   void wait_unseen(std::chrono::milliseconds timeout);
@@ -81,7 +83,7 @@ class Work final : public c10d::Work {
   std::exception_ptr failure() const;
   void complete_future();
 
-  const std::string where_;
+  const char* const title_;
   const std::weak_ptr<Session> session_;
   std::vector<at::Tensor> outputs_;
   std::shared_ptr<Pending> pending_;  // null while a coalescing block is open
