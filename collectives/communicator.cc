@@ -170,6 +170,11 @@ void Communicator::launch(std::span<const std::shared_ptr<Operation>> operations
 }
 
 Communicator::Tried Communicator::try_run(Call& call, bool patient) {
+  if (is_point_to_point(call.collective)) {
+    auto rest = pass(call, patient);
+    const uint32_t sequence = rest ? rest->sequence() : 0;
+    return {.over = rest == nullptr, .sequence = sequence, .rest = std::move(rest)};
+  }
   Board* board = identity_.board.get();
   if (board == nullptr || !board->is_open() || failed_.load(std::memory_order_acquire)) return {};
   const Layout& chunks = call.collective == Collective::kAllGather ? call.output : call.input;
@@ -216,7 +221,6 @@ bool Communicator::others_are_there(const BoardCall& call, bool patient) const {
 }
 
 void Communicator::run(Call call) {
-  if (is_point_to_point(call.collective)) return run({&call, 1});
   Tried tried = try_run(call, /*patient=*/true);
   if (tried.over) return;
   const std::shared_ptr<Operation> operation =

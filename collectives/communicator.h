@@ -57,13 +57,13 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // Takes a call in: checks it, gives it its number and plans it. Touches no buffer and no link, so it may run long
   // before launch() (in stream order, say). Throws an Exception on misuse, and if the communicator has failed.
   std::shared_ptr<Operation> prepare(Call call);
-  // Makes a call at once, in the caller's thread, if it is one for the board: without the engine, and without an
-  // allocation. `patient` waits a moment for ranks that are not there yet. What the call is misused for is thrown.
+  // Makes a call at once, in the caller's thread, if it is one for the board or a message: without the engine, and without
+  // an allocation. `patient` waits a moment for ranks that are not there yet. Throws as prepare() does.
   struct Tried {
     bool over = false;
     uint32_t sequence = 0;
-    // The call has its number and is shown, but other ranks are missing: to be launched like what prepare() gives, which
-    // is not to be called any more. Null, and the call untouched, if it is not one for the board.
+    // The call has its number, but other ranks are missing: to be launched like what prepare() gives, which is not to be
+    // called any more. Null if the call is not over and is left to prepare().
     std::shared_ptr<Operation> rest;
   };
   Tried try_run(Call& call, bool patient);

@@ -31,6 +31,7 @@ Engine::~Engine() {
 
 void Engine::launch(std::span<const std::shared_ptr<Operation>> operations, bool waited_for) {
   running_ += operations.size();
+  large_ += static_cast<size_t>(std::ranges::count_if(operations, is_large));
   {
     std::lock_guard lock(inbox_mutex_);
     for (const auto& operation : operations) inbox_.push_back({operation, nullptr, std::nullopt});
@@ -162,28 +163,9 @@ void Engine::leave(std::unique_lock<std::mutex> driver, bool waited_for) {
   if (!waited_for && running_ > 0) wake_background();
 }
 
-void Engine::wake_background() {
-  {
-    std::lock_guard lock(background_mutex_);
-    if (background_needed_ || stopping_) return;
-    background_needed_ = true;
-    if (!background_.joinable()) {
-      background_ = std::thread([this] { background(); });
-      return;
-    }
-  }
-  background_wake_.notify_one();
-}
-
 void Engine::background() {
   const auto stop = [this] { return stopping_.load() || running_ == 0; };
-  while (true) {
-    {
-      std::unique_lock lock(background_mutex_);
-      background_wake_.wait(lock, [&] { return background_needed_ || stopping_; });
-      if (stopping_) return;
-      background_needed_ = false;
-    }
+  while (await_need()) {
     while (!stop()) {
       std::unique_lock driver(driver_, std::try_to_lock);
       if (!driver) break;  // whoever drives wakes this thread again when it leaves
@@ -292,6 +274,7 @@ void Engine::finish(size_t index, std::optional<Error> error) {
   operation->finished_ = Deadline::Clock::now();
   operation->error_ = std::move(error);
   operation->done_.store(true, std::memory_order_release);
+  if (is_large(operation)) --large_;
   --running_;
   if (wanted_ > 0) {
     std::lock_guard lock(turn_mutex_);

@@ -96,8 +96,11 @@ class Engine {
 
   // Any thread.
   void leave(std::unique_lock<std::mutex> driver, bool waited_for);
+  static bool is_large(const std::shared_ptr<Operation>& operation);
+  // engine_background.cc
   void wake_background();
   void background();
+  bool await_need();
   void add(const std::shared_ptr<Communicator>& communicator);
   void remove(uint64_t id);
   std::shared_ptr<Communicator> find(uint64_t id) const;
@@ -120,6 +123,7 @@ class Engine {
   std::atomic<bool> sleeping_{false};    // the driver is about to sleep: ring after submitting
   std::atomic<bool> background_drives_{false};
   std::atomic<size_t> running_{0};  // submitted or active
+  std::atomic<size_t> large_{0};    // of these
 
   std::atomic<int> wanted_{0};  // threads in wait() or with_mesh()
   std::mutex turn_mutex_;
@@ -129,6 +133,8 @@ class Engine {
   std::mutex background_mutex_;
   std::condition_variable background_wake_;
   bool background_needed_ = false;
+  bool background_dozes_ = false;  // and looks for itself, within a moment, whether it is needed
+  bool background_soon_ = false;   // what it finds then
   std::atomic<bool> stopping_{false};
   std::thread background_;
 

@@ -15,6 +15,12 @@ bool wants_work(const Issue& issue) {
          c10d::allow_inflight_collective_as_graph_input();
 }
 
+// The rank that a receive which is over heard from.
+int source_of(const Issue& issue) {
+  const Request& request = issue.requests.front();
+  return request.collective == Collective::kRecv ? request.root : kAnySource;
+}
+
 }  // namespace
 
 std::chrono::milliseconds Issuer::call_timeout(const Issue& issue) {
@@ -48,7 +54,9 @@ c10::intrusive_ptr<Work> Issuer::on_host(const Issue& issue, const Group& group,
       if (tried.over) {
         const auto duration = Clock::now() - start;
         diagnosis_.over(issue, duration);
-        if (work) work->set_pending(std::make_shared<Pending>(start, duration), tried.sequence);
+        if (!work) return nullptr;
+        work->set_pending(std::make_shared<Pending>(start, duration, source_of(issue)),
+                          tried.sequence);
         return work;
       }
       begun = std::move(tried.rest);

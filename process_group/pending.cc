@@ -33,8 +33,13 @@ Pending::Pending(Kind kind, const std::shared_ptr<Session>& session,
                  std::shared_ptr<Communicator> communicator)
     : kind_(kind), session_(session), communicator_(std::move(communicator)) {}
 
-Pending::Pending(Clock::time_point started, Clock::duration duration)
-    : kind_(Kind::kHost), begun_(true), finished_(true), started_(started), duration_(duration) {}
+Pending::Pending(Clock::time_point started, Clock::duration duration, int source)
+    : kind_(Kind::kHost),
+      begun_(true),
+      finished_(true),
+      source_(source),
+      started_(started),
+      duration_(duration) {}
 
 void Pending::hold(Buffers& buffers) {
   for (auto& temporary : buffers.take_temporaries()) temporaries_.push_back(std::move(temporary));

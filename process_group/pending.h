@@ -39,9 +39,9 @@ class Pending {
 
   Pending(Kind kind, const std::shared_ptr<Session>& session,
           std::shared_ptr<Communicator> communicator);
-  // A call on the host that was over before anybody could wait for it.
+  // A call on the host that was over before anybody could wait for it; `source` as below.
   Pending(std::chrono::steady_clock::time_point started,
-          std::chrono::steady_clock::duration duration);
+          std::chrono::steady_clock::duration duration, int source);
 
   // --- by the thread that issues the call, before anybody else sees this object ---
   void add(std::shared_ptr<Operation> operation) { operations_.push_back(std::move(operation)); }

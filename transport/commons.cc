@@ -34,8 +34,9 @@ Fd make_sealed() {
 Commons::Commons()
     : memory_(make_sealed()),
       mapping_(map(memory_.get(), PROT_READ | PROT_WRITE)),
-      areas_(memory_.get(), mapping_.data(), 0, kAreaBytes, kAreas),
-      lanes_(memory_.get(), mapping_.data() + kLanesBegin, kLanesBegin, kLaneBytes, kLanes) {
+      areas_(memory_.get(), mapping_.data(), 0, kAreaBytes, kAreaHeadBytes, kAreas),
+      lanes_(memory_.get(), mapping_.data() + kLanesBegin, kLanesBegin, kLaneBytes, kLaneBytes,
+             kLanes) {
   // Before any of it is taken.
   place_near_me(mapping_.span());
 }

@@ -25,6 +25,7 @@ class Case:
     op: str
     root: int
     device: torch.device
+    asynchronous: bool = True
 
     def empty(self, count: int) -> torch.Tensor:
         return torch.empty(count, dtype=self.kind.dtype, device=self.device)
@@ -82,41 +83,41 @@ _reduce_scatter_single = getattr(dist, "reduce_scatter_single", None) or dist.re
 
 
 def _one(work) -> list:
-    return [work]
+    return [work] if work is not None else []  # a synchronous call is over
 
 
 def _all_reduce(case, send, receive, group):
-    return _one(dist.all_reduce(receive, REDUCTIONS[case.op], group=group, async_op=True))
+    return _one(dist.all_reduce(receive, REDUCTIONS[case.op], group=group, async_op=case.asynchronous))
 
 
 def _reduce(case, send, receive, group):
-    return _one(dist.reduce(receive, case.root, REDUCTIONS[case.op], group=group, async_op=True))
+    return _one(dist.reduce(receive, case.root, REDUCTIONS[case.op], group=group, async_op=case.asynchronous))
 
 
 def _broadcast(case, send, receive, group):
-    return _one(dist.broadcast(receive, case.root, group=group, async_op=True))
+    return _one(dist.broadcast(receive, case.root, group=group, async_op=case.asynchronous))
 
 
 def _all_gather(case, send, receive, group):
-    return _one(_gather_single(receive, send, group=group, async_op=True))
+    return _one(_gather_single(receive, send, group=group, async_op=case.asynchronous))
 
 
 def _reduce_scatter(case, send, receive, group):
-    return _one(_reduce_scatter_single(receive, send, REDUCTIONS[case.op], group=group, async_op=True))
+    return _one(_reduce_scatter_single(receive, send, REDUCTIONS[case.op], group=group, async_op=case.asynchronous))
 
 
 def _alltoall(case, send, receive, group):
-    return _one(dist.all_to_all_single(receive, send, group=group, async_op=True))
+    return _one(dist.all_to_all_single(receive, send, group=group, async_op=case.asynchronous))
 
 
 def _gather(case, send, receive, group):
     into = [case.share(receive, rank) for rank in range(case.ranks)] if case.rank == case.root else None
-    return _one(dist.gather(send, into, case.root, group=group, async_op=True))
+    return _one(dist.gather(send, into, case.root, group=group, async_op=case.asynchronous))
 
 
 def _scatter(case, send, receive, group):
     parts = [case.share(send, rank) for rank in range(case.ranks)] if case.rank == case.root else None
-    return _one(dist.scatter(receive, parts, case.root, group=group, async_op=True))
+    return _one(dist.scatter(receive, parts, case.root, group=group, async_op=case.asynchronous))
 
 
 def _sendrecv(case, send, receive, group):
@@ -126,7 +127,7 @@ def _sendrecv(case, send, receive, group):
 
 
 def _barrier(case, send, receive, group):
-    return _one(dist.barrier(group=group, async_op=True))
+    return _one(dist.barrier(group=group, async_op=case.asynchronous))
 
 
 def _reduced(case, salt):

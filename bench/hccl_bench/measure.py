@@ -10,6 +10,7 @@ import torch.distributed as dist
 from . import inputs
 from .collectives import Case, Collective
 
+FAKE = "fake"  # torch's backend that does nothing: its time is the least that a call through torch takes
 ROUNDS = 5  # turns each backend gets in one row
 
 
@@ -103,7 +104,7 @@ def run(collective: Collective, case: Case, form: str, subjects: list[Subject], 
         local = Case(**{**vars(case), "device": subject.device})
         try:
             runner = Runner(collective, local, form, subject, args)
-            for salt in range(args.check):
+            for salt in range(0 if subject.name == FAKE else args.check):
                 timing.wrong = (timing.wrong or 0) + runner.check(salt)
             runner.settle(args.warmup_iters)
         except (RuntimeError, ValueError, TypeError, NotImplementedError) as error:

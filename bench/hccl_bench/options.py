@@ -51,6 +51,7 @@ def parse(argv):
     add("--dirty", action="store_true", help="every rank rewrites its input before every iteration, untimed")
     add("--floor", nargs="?", const="", metavar="PERF", help="show the least time that memory allows, by the C++ benchmark "
         "PERF (the newest under build/)")
+    add("--sync", action="store_true", help="synchronous calls (async_op=False); sendrecv has none")
     add("--pin", action="store_true", help="tie rank r to core r, counted round")
     args = parser.parse_args(argv)
     if args.minbytes > args.maxbytes:

@@ -1,6 +1,7 @@
 """One benchmark from the first line of output to the exit code; every rank runs it."""
 
 import datetime
+import importlib
 import os
 
 import torch
@@ -49,6 +50,8 @@ class Benchmark:
             os.sched_setaffinity(0, {cores[int(os.environ.get("LOCAL_RANK", 0)) % len(cores)]})
         torch.set_num_threads(1)  # the ranks share the cores
         device = pick_device(args.device)
+        if args.compare == measure.FAKE:
+            importlib.import_module("torch.testing._internal.distributed.fake_pg")
         for backend in (args.backend, args.compare or "gloo"):
             if not dist.is_backend_available(backend):
                 raise SystemExit(f"torch knows no backend '{backend}': install its package in this environment (for "
@@ -114,7 +117,8 @@ class Benchmark:
         """Measures one row on every rank; only rank 0's copy holds everyone's figures."""
         collective = self.collective
         count = collective.count(size // kind.dtype.itemsize, self.ranks)
-        case = Case(self.rank, self.ranks, count, kind, op, root, self.subjects[0].device)
+        case = Case(self.rank, self.ranks, count, kind, op, root, self.subjects[0].device,
+                    asynchronous=not self.args.sync)
         load = machine.Load()
         mine = {}
         for form in collective.forms:

@@ -1,0 +1,54 @@
+// When the thread that sees to operations for which nobody waits is needed.
+#include "collectives/engine.h"
+
+namespace hccl_like {
+namespace {
+
+// Waking a thread costs more than a small operation, which is over with its first step or is waited for within
+// microseconds. So a thread that was needed a while ago dozes: it looks by itself, once in a moment, whether anything
+// small was left to it. What is large is worth waking it for.
+constexpr size_t kLargeBytes = 64 << 10;
+constexpr std::chrono::milliseconds kMoment{1};
+constexpr int kMoments = 20;
+
+}  // namespace
+
+bool Engine::is_large(const std::shared_ptr<Operation>& operation) {
+  return operation->bytes_ > kLargeBytes;
+}
+
+void Engine::wake_background() {
+  {
+    std::lock_guard lock(background_mutex_);
+    if (background_needed_ || stopping_) return;
+    if (background_dozes_ && large_ == 0) {
+      background_soon_ = true;
+      return;
+    }
+    background_needed_ = true;
+    if (!background_.joinable()) {
+      background_ = std::thread([this] { background(); });
+      return;
+    }
+  }
+  background_wake_.notify_one();
+}
+
+// Dozes, then sleeps; false if it is time to end.
+bool Engine::await_need() {
+  std::unique_lock lock(background_mutex_);
+  const auto woken = [this] { return background_needed_ || stopping_; };
+  background_dozes_ = true;
+  for (int idle = 0; idle < kMoments && !woken(); ++idle) {
+    if (background_wake_.wait_for(lock, kMoment, woken) || !background_soon_) continue;
+    background_soon_ = false;
+    if (running_ > 0) background_needed_ = true;
+    idle = -1;
+  }
+  background_dozes_ = false;
+  background_wake_.wait(lock, woken);
+  background_needed_ = background_soon_ = false;
+  return !stopping_;
+}
+
+}  // namespace hccl_like
