@@ -18,7 +18,7 @@ const Layout& payload(const Call& call) {
 Link* Communicator::short_message_link(const Call& call) const {
   if (!is_message(call) || call.root < 0 || call.root >= size()) return nullptr;
   Link* link = identity_.links[static_cast<size_t>(call.root)];
-  if (link == nullptr || payload(call).total_bytes() > engine_.config().eager_bytes) return nullptr;
+  if (link == nullptr || payload(call).total_bytes() > link->eager_bytes()) return nullptr;
   return link->transport() == "shm" ? link : nullptr;
 }
 

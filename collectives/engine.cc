@@ -113,7 +113,7 @@ bool Engine::pass_end(Link& link, OneEnd& message, bool patient) {
   link.post(message);
   Patience patience(config_);
   do {
-    link.progress();
+    link.progress(message);
   } while (!message.done && patient && !link.has_news() && patience.wait());
   const bool passed = link.withdraw(message);
   // News that concern a message which did not pass wait for the operation that it becomes.

@@ -47,6 +47,7 @@ Layout::Extent Layout::extent(size_t chunk) const {
     case Kind::kNone:
       return {};
     case Kind::kEven: {
+      if (chunks_ == 1) return {0, total_};
       const size_t elements = total_ / element_bytes_;
       const size_t begin = even_begin(elements, chunk, chunks_);
       const size_t end = even_begin(elements, chunk + 1, chunks_);

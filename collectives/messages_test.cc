@@ -42,7 +42,7 @@ Call recv(Bytes& data, int from, uint32_t tag = 0) {
           .output = Layout::even(region(data), 1, 1)};
 }
 
-const std::vector<size_t> kSizes{0, 1, 8, 63, 1024, 8191, 8192, 8193, 100'003};
+const std::vector<size_t> kSizes{0, 1, 8, 63, 1024, 8191, 8193, 65'536, 65'537, 100'003};
 
 struct Case {
   const char* transport;

@@ -102,6 +102,10 @@ constexpr std::array kRows{
     Row{{"HCCL_LIKE_EAGER_BYTES", "8K",
          "Bytes up to which a message is sent before its receiver asks for it."},
         access<&Config::eager_bytes>()},
+    Row{{"HCCL_LIKE_SHM_EAGER_BYTES", "64K",
+         "The same between processes of one host. What its receiver does not ask for soon takes as "
+         "much memory there."},
+        access<&Config::shm_eager_bytes>()},
     Row{{"HCCL_LIKE_SHM_RING_BYTES", "256K",
          "Bytes of the shared-memory ring buffer per direction and peer."},
         access<&Config::shm_ring_bytes>()},

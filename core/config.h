@@ -38,6 +38,7 @@ struct Config {
   uint64_t eager_bytes =
       8 << 10;  // a message up to this size is sent before the receiver asks for it
 
+  uint64_t shm_eager_bytes = 64 << 10;  // the same between processes of one host
   uint64_t shm_ring_bytes = 256 << 10;  // ring buffer per direction and peer
   bool board = true;              // small calls of one host through memory that all its ranks see
   bool direct = true;             // large ones without messages; needs the board

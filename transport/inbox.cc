@@ -8,13 +8,11 @@
 namespace hccl_like {
 namespace {
 
-// How much one progress() reads before it lets the others have a turn.
-constexpr size_t kBudget = 256 << 10;
 // Combined and released at once: large enough for the kernels, small enough that the sender gets
 // its space back while it is still writing.
 constexpr size_t kCombineBytes = 32 << 10;
 // Buffers up to this size are kept for the next early message.
-constexpr size_t kKeptBuffer = 64 << 10;
+constexpr size_t kKeptBuffer = 16 << 10;
 
 }  // namespace
 
@@ -24,6 +22,7 @@ Inbox::Inbox(Wire& wire, Outbox& outbox, Rendezvous& rendezvous, const LinkOptio
       outbox_(outbox),
       rendezvous_(rendezvous),
       eager_bytes_(options.eager_bytes),
+      turn_bytes_(options.turn_bytes),
       early_limit_(options.early_bytes_limit),
       mismatches_(mismatches) {}
 
@@ -132,9 +131,10 @@ bool Inbox::deliver_early() {
   return any;
 }
 
-bool Inbox::progress() {
+bool Inbox::progress(const Recv* until) {
   bool moved = deliver_early();
-  for (size_t read = 0; read < kBudget && !failure_;) {
+  for (size_t read = 0; read < turn_bytes_ && !failure_;) {
+    if (until != nullptr && until->done) break;
     if (!busy_) {
       if (!begin_frame()) break;
       read += sizeof header_;

@@ -45,8 +45,8 @@ class Inbox {
   // All of a message has arrived, by whichever way.
   void done(Recv& recv);
 
-  // True if anything moved. Stops at the first thing that a link cannot have sent.
-  bool progress();
+  // True if anything moved. Stops at the first thing that a link cannot have sent, and when `until` is done.
+  bool progress(const Recv* until = nullptr);
   // The part of progress() that needs no wire: hands over messages that came before their Recv.
   bool deliver_early();
 
@@ -59,6 +59,7 @@ class Inbox {
 
   // Something can be done without further bytes.
   bool has_work() const noexcept { return !deliverable_.empty(); }
+  size_t eager_bytes() const noexcept { return eager_bytes_; }
   // It waits for a Recv, because the early messages fill their limit.
   bool stalled() const noexcept { return stalled_; }
 
@@ -94,6 +95,7 @@ class Inbox {
   Outbox& outbox_;
   Rendezvous& rendezvous_;
   const size_t eager_bytes_;
+  const size_t turn_bytes_;
   const size_t early_limit_;
   Fifo<Link::Mismatch>& mismatches_;
 

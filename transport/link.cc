@@ -89,6 +89,18 @@ bool Link::progress() {
   return sent || received || met || state_->failure;
 }
 
+bool Link::progress(const Send& until) {
+  if (state_->failure) return progress();
+  // A full wire empties only if this end reads, too.
+  return state_->outbox.progress() && until.done ? true : progress();
+}
+
+bool Link::progress(const Recv& until) {
+  if (state_->failure) return progress();
+  const bool received = state_->inbox.progress(&until);
+  return until.done ? received : progress() || received;
+}
+
 bool Link::arrived(const Tag& tag, size_t* bytes) const {
   return state_->inbox.arrived(tag, bytes);
 }
@@ -127,6 +139,8 @@ bool Link::prepare_sleep() {
 }
 
 void Link::end_sleep() { state_->wire->end_sleep(); }
+
+size_t Link::eager_bytes() const { return state_->inbox.eager_bytes(); }
 
 std::string_view Link::transport() const { return state_->wire->transport(); }
 

@@ -80,6 +80,8 @@ struct LinkOptions {
   // longer ones are announced and sent when the receiver is ready, so they are never buffered. The
   // two ends need not agree.
   size_t eager_bytes = 16 * 1024;
+  // What progress() moves each way before it lets others have their turn.
+  size_t turn_bytes = 256 * 1024;
   // The receiver stops reading from a peer whose early messages fill this much.
   size_t early_bytes_limit = 64 << 20;
 };
@@ -111,9 +113,14 @@ class Link {
   // peer still sends for it is dropped, which is why a number must not be used twice.
   void cancel(uint64_t communicator);
 
-  // Moves what can be moved, up to some hundred KiB each way, so that other links get their turn.
+  // Moves what can be moved, up to turn_bytes each way, so that other links get their turn.
   // True if anything was.
   bool progress();
+
+  // The part of progress() that a message needs which was just posted: whatever else has arrived stays on the wire, where
+  // the receives that will be posted next find it.
+  bool progress(const Send& until);
+  bool progress(const Recv& until);
 
   // True if a message with this tag has arrived or was announced and nobody asked for it yet;
   // *bytes is its size.
@@ -152,6 +159,7 @@ class Link {
   bool prepare_sleep();
   void end_sleep();
   std::string_view transport() const;
+  size_t eager_bytes() const;
 
   // As Wire's; any thread.
   const PeerCommons* commons() const;

@@ -154,5 +154,36 @@ TEST_F(Passing, ASendIsTakenBackWholeOrCountsAsSent) {
   }
 }
 
+TEST_F(Passing, AReceiveReadsNoFurtherThanItsOwnMessage) {
+  auto first = stream_bytes(0, 50), second = stream_bytes(50, 50);
+  std::vector<std::byte> got(50);
+  Send next;
+  post_send(first);
+  post(a_, next, next.from, second).tag.sequence = 4;
+  for (int i = 0; i < 100; ++i) a_.progress();
+  post_recv(got, true);
+  while (!recv_.done) b_.progress(recv_);
+  EXPECT_TRUE(got == first);
+  size_t bytes = 0;
+  EXPECT_FALSE(b_.arrived({.communicator = 5, .sequence = 4}, &bytes));
+  settle();
+  EXPECT_TRUE(b_.arrived({.communicator = 5, .sequence = 4}, &bytes));
+}
+
+TEST_F(Passing, ASendReadsOnlyIfTheWireIsFull) {
+  auto data = stream_bytes(0, 50), back = stream_bytes(9, 50);
+  Send other;
+  post(b_, other, other.from, back);
+  for (int i = 0; i < 100; ++i) b_.progress();
+  post_send(data);
+  while (!send_.done) a_.progress(send_);
+  size_t bytes = 0;
+  EXPECT_FALSE(a_.arrived(kTag, &bytes));
+  auto large = stream_bytes(0, 1000);
+  post_send(large);
+  while (!send_.done && !a_.arrived(kTag, &bytes)) a_.progress(send_);
+  EXPECT_FALSE(send_.done) << "the wire takes 256 bytes, and nobody reads";
+}
+
 }  // namespace
 }  // namespace hccl_like

@@ -8,8 +8,6 @@ namespace hccl_like {
 namespace {
 
 constexpr size_t kEagerRun = 16;
-// How much one progress() writes before it lets the others have a turn.
-constexpr size_t kBudget = 256 << 10;
 
 FrameHeader header_of(FrameKind kind, const Send& send) {
   return {.kind = kind, .tag = send.tag, .fingerprint = send.fingerprint, .bytes = send.bytes};
@@ -34,6 +32,7 @@ Outbox::Outbox(Wire& wire, Rendezvous& rendezvous, const LinkOptions& options,
     : wire_(wire),
       rendezvous_(rendezvous),
       eager_bytes_(std::min<uint64_t>(options.eager_bytes, kLongestEager)),
+      turn_bytes_(options.turn_bytes),
       mismatches_(mismatches) {}
 
 void Outbox::post(Send& send) {
@@ -182,7 +181,7 @@ bool Outbox::wants_to_write() const noexcept {
 
 bool Outbox::progress() {
   size_t written = 0;
-  while (written < kBudget && (busy_ || begin_frame())) {
+  while (written < turn_bytes_ && (busy_ || begin_frame())) {
     const size_t taken = write_some();
     if (taken == 0) break;
     written += taken;

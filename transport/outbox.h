@@ -73,6 +73,7 @@ class Outbox {
   Wire& wire_;
   Rendezvous& rendezvous_;
   const size_t eager_bytes_;
+  const size_t turn_bytes_;
   Fifo<Link::Mismatch>& mismatches_;
 
   Fifo<Control> control_;

@@ -5,6 +5,7 @@
 #include <thread>
 #include <utility>
 
+#include "core/copy.h"
 #include "core/deadline.h"
 #include "core/fence.h"
 #include "core/log.h"
@@ -127,12 +128,20 @@ void Rendezvous::tell_peer() {
 
 namespace {
 
-// The sender pushes into the other's memory, the receiver pulls out of it.
-void copy(const Send&, std::byte* own, std::byte* other, size_t bytes) {
-  std::memcpy(other, own, bytes);
+// A block of a message of `all` bytes. Often each end sends one and receives one at a time, and all four are touched.
+void copy(std::byte* to, const std::byte* from, size_t bytes, size_t all) {
+  if (4 * all > last_cache_bytes())
+    copy_past_caches(to, from, bytes);
+  else
+    std::memcpy(to, from, bytes);
 }
-void copy(const Recv&, std::byte* own, std::byte* other, size_t bytes) {
-  std::memcpy(own, other, bytes);
+
+// The sender pushes into the other's memory, the receiver pulls out of it.
+void copy(const Send& send, std::byte* own, std::byte* other, Block block) {
+  copy(other + block.begin, own + block.begin, block.bytes, send.bytes);
+}
+void copy(const Recv& recv, std::byte* own, std::byte* other, Block block) {
+  copy(own + block.begin, other + block.begin, block.bytes, recv.bytes);
 }
 
 End end_of(const Send&) { return End::kSender; }
@@ -161,7 +170,7 @@ bool Rendezvous::advance(Active<OneEnd>& active, bool may_copy) {
   if (may_copy && active.other.data != nullptr) {
     if (const auto number = claims.take(count)) {
       const Block block = blocks.from(end_of(message), *number);
-      copy(message, active.own + block.begin, active.other.data + block.begin, block.bytes);
+      copy(message, active.own, active.other.data, block);
       claims.count();
       copied = true;
     }

@@ -1,0 +1,46 @@
+#include "core/copy.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+namespace hccl_like {
+
+void copy_past_caches(std::byte* to, const std::byte* from, size_t bytes) {
+#if defined(__SSE2__)
+  // Whole lines at a time, so that the processor's write buffers go out full; wider stores measured the same.
+  constexpr size_t kLine = 64;
+  const size_t head = std::min(bytes, (kLine - reinterpret_cast<uintptr_t>(to) % kLine) % kLine);
+  std::memcpy(to, from, head);
+  to += head, from += head, bytes -= head;
+  for (; bytes >= kLine; to += kLine, from += kLine, bytes -= kLine) {
+    const auto* source = reinterpret_cast<const __m128i*>(from);
+    auto* target = reinterpret_cast<__m128i*>(to);
+    const __m128i a = _mm_loadu_si128(source), b = _mm_loadu_si128(source + 1);
+    const __m128i c = _mm_loadu_si128(source + 2), d = _mm_loadu_si128(source + 3);
+    _mm_stream_si128(target, a);
+    _mm_stream_si128(target + 1, b);
+    _mm_stream_si128(target + 2, c);
+    _mm_stream_si128(target + 3, d);
+  }
+  _mm_sfence();  // before anybody is told that the copy is made
+#endif
+  std::memcpy(to, from, bytes);
+}
+
+size_t last_cache_bytes() {
+  static const size_t bytes = [] {
+    constexpr long kGuess = 32 << 20;
+    const long told = ::sysconf(_SC_LEVEL3_CACHE_SIZE);
+    return static_cast<size_t>(told > 0 ? told : kGuess);
+  }();
+  return bytes;
+}
+
+}  // namespace hccl_like
