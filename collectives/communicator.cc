@@ -180,10 +180,10 @@ Communicator::Tried Communicator::try_run(Call& call, bool patient) {
   const Layout& chunks = call.collective == Collective::kAllGather ? call.output : call.input;
   const bool uneven =
       call.uneven || (!cuts_payload(call.collective) && !chunks_are_equal(chunks, size()));
-  if (way(call, uneven) != Way::kBoard) return {};
-  check(call);
   Plan plan;
-  plan.way = Way::kBoard;
+  plan.way = way(call, uneven);
+  if (plan.way == Way::kMessages) return {};
+  check(call);
   if (reduces(call.collective)) plan.reduction = reduction(call.type, call.op);
   plan.fingerprint =
       fingerprint(call, mix(common_bytes(call, size()), static_cast<uint64_t>(plan.way)));
@@ -196,6 +196,7 @@ Communicator::Tried Communicator::try_run(Call& call, bool patient) {
   BoardCall on_board = board_call(call, plan, number);
   on_board.input = &call.input;
   on_board.output = &call.output;
+  if (plan.way == Way::kDirect) return try_direct(call, on_board, plan, patient);
   on_board.show();
   if (others_are_there(on_board, patient)) {
     on_board.finish();

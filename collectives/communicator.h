@@ -57,8 +57,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // Takes a call in: checks it, gives it its number and plans it. Touches no buffer and no link, so it may run long
   // before launch() (in stream order, say). Throws an Exception on misuse, and if the communicator has failed.
   std::shared_ptr<Operation> prepare(Call call);
-  // Makes a call at once, in the caller's thread, if it is one for the board or a message: without the engine, and without
-  // an allocation. `patient` waits a moment for ranks that are not there yet. Throws as prepare() does.
+  // Makes a call at once, in the caller's thread and without the engine, if it is one between ranks of one host: over the
+  // board, direct, or a short message. `patient` waits a moment for ranks that are not there yet. Throws as prepare() does.
   struct Tried {
     bool over = false;
     uint32_t sequence = 0;
@@ -109,6 +109,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Way way(const Call& call, bool uneven) const;
   Link* short_message_link(const Call& call) const;
   bool others_are_there(const BoardCall& call, bool patient) const;
+  Tried try_direct(Call& call, BoardCall& on_board, const Plan& plan, bool patient);
   // With mutex_ held.
   const Choice& choice(Collective collective, size_t bytes, size_t element_bytes, bool uneven);
   const Program& program(const Algorithm& algorithm, int root);

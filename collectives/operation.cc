@@ -1,8 +1,11 @@
 #include "collectives/operation.h"
 
 #include "collectives/communicator.h"
+#include "collectives/direct/direct_run.h"
 
 namespace hccl_like {
+
+Operation::~Operation() = default;
 
 Operation::Operation(std::shared_ptr<Communicator> communicator, Call call, Plan plan,
                      uint32_t sequence)

@@ -16,6 +16,7 @@
 namespace hccl_like {
 
 class Communicator;
+class DirectRun;
 
 // What one rank asks for. The memory behind the layouts must stay valid, and be left alone, until the operation is done.
 //
@@ -46,7 +47,7 @@ struct Call {
   int device_index = 0;
   std::optional<ExportedRange> shared_input;   // of the whole input
   std::optional<ExportedRange> shared_output;  // of the whole output
-  std::chrono::milliseconds timeout{0};  // 0: the communicator's
+  std::chrono::milliseconds timeout{0};        // 0: the communicator's
 };
 
 inline constexpr int kAnySource = -1;
@@ -55,6 +56,7 @@ inline constexpr int kAnySource = -1;
 class Operation {
  public:
   Operation(std::shared_ptr<Communicator> communicator, Call call, Plan plan, uint32_t sequence);
+  ~Operation();
 
   // Any thread. Everything that the operation wrote is visible once this is true.
   bool done() const noexcept { return done_.load(std::memory_order_acquire); }
@@ -82,8 +84,9 @@ class Operation {
   Call call_;
   Plan plan_;
   uint32_t sequence_;
-  bool shown_ = false;  // on the board, by the thread that called
-  size_t bytes_;        // the payload, for describe(): the layouts are gone by then
+  bool shown_ = false;                 // on the board, by the thread that called
+  std::unique_ptr<DirectRun> direct_;  // begun by it
+  size_t bytes_;                       // the payload, for describe(): the layouts are gone by then
   int source_ = kAnySource;
   std::optional<Error> error_;
   std::chrono::steady_clock::time_point started_{};

@@ -39,7 +39,7 @@ struct Plan {
   uint32_t window = 1;    // laps under way at once
   Reduction reduction{};  // null members if the call reduces nothing
   uint64_t fingerprint = 0;
-  uint32_t channel = 0;   // see Tag
+  uint32_t channel = 0;  // see Tag
   Way way = Way::kMessages;
 };
 

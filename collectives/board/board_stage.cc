@@ -1,14 +1,19 @@
 #include "collectives/board/board_stage.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace hccl_like {
 
-void BoardStage::begin(const BoardCall& call, Way way, bool shown) {
+void BoardStage::begin(const BoardCall& call, Way way, bool shown, DirectRun* begun) {
   call_ = &call;
   way_ = way;
   phase_ = shown ? Phase::kReading : Phase::kOpening;
   watch_.begin(call, /*everybody=*/way != Way::kBoard);
+  if (begun == nullptr) return;
+  direct_ = std::move(*begun);
+  direct_.go_on(call);
+  phase_ = direct_.met() ? Phase::kMoving : Phase::kMeeting;
 }
 
 void BoardStage::end() {

@@ -15,8 +15,9 @@ class BoardStage {
   // Nothing is done here.
   void off() { phase_ = Phase::kOff; }
   // `way`: how the data goes; of a call whose messages carry it, the line is only shown and compared with the others'.
-  // `shown`: that is done. `call` is borrowed until end().
-  void begin(const BoardCall& call, Way way, bool shown);
+  // `shown`: that is done. `begun`: a direct call that another thread has shown, null if there is none; it is taken over.
+  // `call` is borrowed until end().
+  void begin(const BoardCall& call, Way way, bool shown, DirectRun* begun);
   // The call is over, or has failed.
   void end();
 

@@ -39,6 +39,11 @@ void DirectRun::show() {
   }
   std::memcpy(board.payload(call_->number, sizeof offer), &offer, sizeof offer);
   board.show(call_->number, call_->fingerprint, call_->bytes);
+  // What needs nobody is done while the others come.
+  if (!roles_.reducing() && call_->shared_input == nullptr) {
+    keep_own(shape_.lap(0));
+    kept_laps_ = 1;
+  }
 }
 
 void DirectRun::meet() {
@@ -157,6 +162,7 @@ void DirectRun::settle(uint64_t accepted) {
   if (!roles_.staged()) {
     const size_t step = kStepBytes * (shape_.kind == Shape::Kind::kWhole ? 1 : peers_.size());
     shape_ = Shape::of(call_->collective, ranks_, shape_.payload, step);
+    kept_laps_ = 0;
   }
   stage_ = Stage::kMoving;
 }

@@ -109,10 +109,15 @@ void DirectRun::reduce(Span range, Span lap, uint32_t number) {
   }
 }
 
-void DirectRun::copy(Span lap, uint32_t number) {
+// Of collectives that only copy: what a rank gives to itself.
+void DirectRun::keep_own(Span lap) {
   if (call_->collective == Collective::kAllGather || call_->collective == Collective::kAllToAll ||
       rank_ == call_->root)
     copy_bytes(own_output(rank_, lap), own_input(rank_, lap));
+}
+
+void DirectRun::copy(Span lap, uint32_t number) {
+  if (number >= kept_laps_) keep_own(lap);
   // Every rank begins with another one, so that no memory is read by all at once.
   for (int i = 1; i < ranks_; ++i) {
     const int peer = (rank_ + i) % ranks_;

@@ -71,6 +71,7 @@ bool DirectRun::begin(const BoardCall& call) {
   lane_ = reinterpret_cast<Lane*>(call.board->lanes().data(*lane));
   base_ = lane_->next_base;
   put_ = worked_ = fetched_ = 0;
+  kept_laps_ = 0;
   lost_ = false;
   peers_.assign(static_cast<size_t>(ranks_), {});
   offers_.assign(static_cast<size_t>(ranks_), {});

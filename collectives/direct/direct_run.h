@@ -31,6 +31,9 @@ class DirectRun {
   void show();
   // All lines are there.
   void meet();
+  bool met() const { return stage_ != Stage::kOff && stage_ != Stage::kShown; }
+  // The same call, kept elsewhere from now on.
+  void go_on(const BoardCall& call) { call_ = &call; }
 
   // Makes the steps that can be made now, one of some hundred KiB at most; true if any was.
   bool advance();
@@ -81,6 +84,7 @@ class DirectRun {
   bool work(Span lap, uint32_t number);
   void reduce(Span range, Span lap, uint32_t number);
   void copy(Span lap, uint32_t number);
+  void keep_own(Span lap);
   void fetch(Span lap, uint32_t number);
   bool begin_writing();
   Span pulled(Span lap, int from, int to) const;
@@ -108,6 +112,7 @@ class DirectRun {
   size_t whole_input_ = 0, whole_output_ = 0;  // bytes of what a rank shares
   uint64_t most_laps_ = 0;
   uint32_t put_ = 0, worked_ = 0, fetched_ = 0;
+  uint32_t kept_laps_ = 0;  // of which this rank's own part is in place
   bool lost_ = false;
 };
 

@@ -1,0 +1,55 @@
+// Large calls in the thread that makes them, as far as the other ranks come soon.
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "collectives/communicator.h"
+#include "collectives/direct/direct_run.h"
+#include "core/patience.h"
+
+namespace hccl_like {
+namespace {
+
+// Makes the steps of a call that is shown; false if other ranks keep it waiting.
+bool drive(DirectRun& run, const BoardCall& call, Patience patience, bool patient) {
+  for (int rank = 0; rank < call.board->size(); ++rank) {
+    const Board::Line* line;
+    while ((line = call.board->line(rank, call.number)) == nullptr)
+      if (!patient || !patience.wait()) return false;
+    if (line->fingerprint != call.fingerprint) return false;
+  }
+  run.meet();
+  patience.reset();
+  while (!run.finished()) {
+    if (run.advance())
+      patience.reset();
+    else if (!patient || !patience.wait())
+      return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Communicator::Tried Communicator::try_direct(Call& call, BoardCall& on_board, const Plan& plan,
+                                             bool patient) {
+  // Kept for its vectors.
+  thread_local DirectRun run;
+  const uint32_t number = on_board.number;
+  on_board.bytes = std::max(call.input.total_bytes(), call.output.total_bytes());
+  const bool begun = run.begin(on_board);
+  if (begun) {
+    run.show();
+    if (drive(run, on_board, Patience(engine_.config()), patient)) {
+      on_board.board->done(number);
+      run.end();
+      return {.over = true, .sequence = number, .rest = nullptr};
+    }
+  }
+  auto operation = std::make_shared<Operation>(shared_from_this(), std::move(call), plan, number);
+  operation->shown_ = begun;
+  if (begun) operation->direct_ = std::make_unique<DirectRun>(std::exchange(run, DirectRun()));
+  return {.over = false, .sequence = number, .rest = std::move(operation)};
+}
+
+}  // namespace hccl_like
