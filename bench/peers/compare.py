@@ -5,6 +5,7 @@ import argparse
 import json
 import os
 import shlex
+import signal
 import statistics
 import subprocess
 import sys
@@ -77,8 +78,10 @@ def held(command: str | None):
     try:
         process.stdout.readline()  # it has begun, so it holds what it was to take
         yield
-    finally:
         process.communicate()
+    except BaseException:
+        process.terminate()
+        raise
 
 
 def start(names, ranks, args) -> tuple[list, dict[str, str]]:
@@ -106,16 +109,22 @@ class Comparison:
             mine = [row for row in rows if row.ranks == ranks]
             self._refused |= {(row, name): reason for row in mine for name, reason in refused.items()}
             try:
-                for turn in range(self._args.passes):
-                    for row in mine:
-                        with held(self._args.hold):
-                            for contender in ready:
-                                self._measure(row, contender, turn)
-                        self._tell(row, turn)
+                self._run(mine, ready)
+            except KeyboardInterrupt:
+                print("# interrupted: the rows so far count", flush=True)
+                break
             finally:
                 for contender in ready:
                     contender.stop()
-        return [self._record(row) for row in rows]
+        return [self._record(row) for row in rows if self._of(row, self._times)]
+
+    def _run(self, rows: list[Row], ready: list) -> None:
+        for turn in range(self._args.passes):
+            for row in rows:
+                with held(self._args.hold):
+                    for contender in ready:
+                        self._measure(row, contender, turn)
+                self._tell(row, turn)
 
     def _measure(self, row: Row, contender, turn: int) -> None:
         key = (row, contender.name)
@@ -151,8 +160,13 @@ def processor() -> str:
     return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "unknown")
 
 
+def interrupt(*_) -> None:
+    raise KeyboardInterrupt
+
+
 def main(argv: list[str]) -> int:
     args = parse(argv)
+    signal.signal(signal.SIGTERM, interrupt)  # or the libraries' processes would stay
     record = {
         "machine": {"processor": processor(), "cores": len(os.sched_getaffinity(0))}, "passes": args.passes,
         "bfloat16": {LIBRARIES[name].title: LIBRARIES[name].bfloat16 for name in args.who if name in LIBRARIES},

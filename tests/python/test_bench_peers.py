@@ -1,6 +1,7 @@
 """The comparison with other libraries: what must hold, the tables, and the programs that answer for a library."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -169,6 +170,21 @@ def test_a_backend_of_torch_is_compared_row_by_row(tmp_path):
     for one in record["rows"]:
         assert one["times"]["gloo"] > 0 and one["wrong"] == {"gloo": 0} and len(one["passes"]["gloo"]) == 2
     assert "**all_reduce, bfloat16, 2 ranks**" in (tmp_path / "r.md").read_text()
+
+
+@pytest.mark.slow
+def test_an_interrupted_comparison_keeps_its_rows_and_leaves_no_process(tmp_path):
+    running = subprocess.Popen(
+        [sys.executable, BENCH / "peers" / "compare.py", "--who", "gloo", "--collectives", "barrier", "--passes", "1000000",
+         "--peers", tmp_path, "-J", tmp_path / "r.json"], stdout=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(tmp_path)})
+    assert running.stdout.readline().startswith("# pass 1: barrier")
+    running.terminate()
+    said, _ = running.communicate(timeout=60)
+    assert "interrupted" in said and running.returncode == 0
+    (one,) = json.loads((tmp_path / "r.json").read_text())["rows"]
+    assert one["times"]["gloo"] > 0
+    children = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
+    assert f"torch_serve.py {tmp_path}" not in children
 
 
 def test_what_communication_adds_is_counted_from_the_same_device():
