@@ -5,6 +5,7 @@
 #include "collectives/runtime.h"
 #include "core/log.h"
 #include "process_group/errors.h"
+#include "process_group/host_tensors.h"
 #include "process_group/monitored_barrier.h"
 #include "process_group/sparse.h"
 
@@ -189,7 +190,7 @@ void Backend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_al
 // ---------------------------------------------------------------------------------------------------- management
 
 at::Tensor Backend::allocateTensor(long size, at::TensorOptions options) {
-  return at::empty({size}, options);
+  return options.device().is_cpu() ? empty_mappable({size}, options) : at::empty({size}, options);
 }
 
 std::shared_ptr<c10::Allocator> Backend::getMemAllocator() {

@@ -87,8 +87,9 @@ class Backend final : public c10d::Backend {
                                           const int& rank, const int& size) override;
   uint64_t splits() const { return splits_; }
 
-  // Tensors of torch's allocator are sent from where they are and nothing needs to be registered, so that is what
-  // allocateTensor() gives; an allocator of our own does not exist, and getMemAllocator() says so.
+  // A device's tensors of torch's allocator are sent from where they are and nothing needs to be registered, so that is
+  // what allocateTensor() gives; on the host it is memory that peers can map (host_tensors.h). An allocator of our own
+  // for the device does not exist, and getMemAllocator() says so.
   bool supportsTensorAlloc(c10::DeviceIndex) override { return true; }
   at::Tensor allocateTensor(long size, at::TensorOptions options) override;
   std::shared_ptr<c10::Allocator> getMemAllocator() override;

@@ -5,6 +5,8 @@
 #include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 
+#include "process_group/sharing.h"
+
 namespace hccl_like {
 namespace {
 
@@ -136,12 +138,28 @@ Call Buffers::call(const Request& request) {
   }
   call.input = layout_of(request.input, inputs, element, rank_, ranks_);
   call.output = layout_of(request.output, outputs, element, rank_, ranks_);
-  if (!overlap(inputs, outputs) || runs_in_place(request, call, rank_)) return call;
-  // Input and output overlap in a way that an algorithm may not expect.
-  Regions copies;
-  for (const at::Tensor& tensor : request.input.tensors) copies.push_back(private_copy(tensor));
-  call.input = layout_of(request.input, copies, element, rank_, ranks_);
+  const at::Tensor* input = memory_of(request.input);
+  if (overlap(inputs, outputs) && !runs_in_place(request, call, rank_)) {
+    // Input and output overlap in a way that an algorithm may not expect.
+    Regions copies;
+    for (const at::Tensor& tensor : request.input.tensors) copies.push_back(private_copy(tensor));
+    call.input = layout_of(request.input, copies, element, rank_, ranks_);
+    if (input != nullptr) input = &temporaries_.back();
+  }
+  if (worth_sharing(communicator_, access_, call))
+    share(access_, input, memory_of(request.output), call);
   return call;
+}
+
+// The memory behind the one tensor of a side, which may be a temporary; null if there is not one.
+const at::Tensor* Buffers::memory_of(const Side& side) const {
+  const at::Tensor* const tensor = only_tensor(side);
+  if (tensor == nullptr) return nullptr;
+  for (const Known& known : known_) {
+    if (known.tensor->is_same(*tensor))
+      return known.temporary.defined() ? &known.temporary : tensor;
+  }
+  return nullptr;
 }
 
 Buffers::Regions Buffers::reach_all(const Side& side, bool written) {

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "collectives/communicator.h"
 #include "collectives/operation.h"
 #include "process_group/device_access.h"
 #include "process_group/request.h"
@@ -28,8 +29,12 @@ struct Written {
 // requests must outlive this object.
 class Buffers {
  public:
-  Buffers(const DeviceAccess& access, int rank, int ranks)
-      : access_(access), rank_(rank), ranks_(ranks) {}
+  // For calls of `communicator` on the device of `access`; both outlive this object.
+  Buffers(const DeviceAccess& access, const Communicator& communicator)
+      : access_(access),
+        communicator_(communicator),
+        rank_(communicator.rank()),
+        ranks_(communicator.size()) {}
 
   // The call for `request`, all but its time-out. Copies inputs into temporaries where needed.
   Call call(const Request& request);
@@ -54,8 +59,10 @@ class Buffers {
   Region reach(const at::Tensor& tensor, bool written);
   Region private_copy(const at::Tensor& tensor);
   Region map(const at::Tensor& tensor);
+  const at::Tensor* memory_of(const Side& side) const;
 
   const DeviceAccess& access_;
+  const Communicator& communicator_;
   int rank_;
   int ranks_;
   std::vector<Known> known_;

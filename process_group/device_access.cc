@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/log.h"
+#include "process_group/host_tensors.h"
 
 namespace hccl_like {
 namespace {
@@ -77,9 +78,18 @@ Alias DeviceAccess::alias(const at::Tensor& tensor) const {
 at::Tensor DeviceAccess::temporary(const at::Tensor& tensor) const {
   const at::AutoDispatchBelowADInplaceOrView unseen;
   const auto options = at::TensorOptions().dtype(tensor.dtype());
+  if (is_host()) return empty_mappable(tensor.sizes(), options);
   if (direct_) return at::empty(tensor.sizes(), options.device(device_));
   if (pins_memory_) return at::empty(tensor.sizes(), options.device(c10::kCPU).pinned_memory(true));
   return at::empty(tensor.sizes(), options.device(c10::kCPU));
+}
+
+std::optional<ExportedRange> DeviceAccess::share(const at::Tensor& tensor) const {
+  if (is_host()) return share_host_tensor(tensor);
+  if (plugin_ == nullptr || !plugin_->can_export()) return std::nullopt;
+  auto range = plugin_->export_range(device_.index(), ref_of(tensor), tensor.nbytes());
+  if (!range.ok()) return std::nullopt;
+  return std::move(range).value();
 }
 
 c10::Stream DeviceAccess::current_stream() const { return guard_of(device_).getStream(device_); }

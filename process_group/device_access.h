@@ -1,6 +1,7 @@
 #pragma once
 // How one torch device is reached: whether host code may address its memory, and whether its streams can run host code.
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -34,7 +35,7 @@ class Alias {
 // Immutable once made; any thread.
 class DeviceAccess {
  public:
-  // `plugin` may be null. Probes what the device can do.
+  // `plugin` may be null, but not for the host. Probes what the device can do.
   DeviceAccess(c10::Device device, const Device* plugin);
 
   c10::Device device() const { return device_; }
@@ -48,9 +49,16 @@ class DeviceAccess {
 
   // Only if direct(). `tensor` is contiguous and has at least one element.
   Alias alias(const at::Tensor& tensor) const;
-  // Uninitialised contiguous memory with the sizes and type of `tensor` that host code can address: on the device if
-  // direct(), else on the host, pinned where torch can do that. To be called under the guard of the stream that uses it.
+  // Uninitialised contiguous memory like `tensor` that host code can address: on the device if direct(), else on the host,
+  // pinned where torch can do that. Mappable where any is (share()). To be called under the guard of the stream that uses it.
   at::Tensor temporary(const at::Tensor& tensor) const;
+
+  // What serves the device, and what it calls it; null if nobody wrote a plugin for it.
+  const Device* plugin() const { return plugin_; }
+  int plugin_index() const { return is_host() ? 0 : device_.index(); }
+  // Where peers on this host find the memory of `tensor`, which is of this device, contiguous and has at least one
+  // element; nothing if they cannot map it. To be asked for each call, and so does not take long.
+  std::optional<ExportedRange> share(const at::Tensor& tensor) const;
 
   // The calling thread's current stream of the device. Not for the host.
   c10::Stream current_stream() const;

@@ -4,10 +4,11 @@
 
 #include "core/error.h"
 #include "core/log.h"
+#include "device/host/host_api.h"
 
 namespace hccl_like {
 
-Devices::Devices() : host_(c10::Device(c10::kCPU), nullptr) {}
+Devices::Devices() : host_device_(host_api()), host_(c10::Device(c10::kCPU), &host_device_) {}
 
 void Devices::register_plugin(std::string name, std::string library_path) {
   std::lock_guard lock(mutex_);

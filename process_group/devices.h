@@ -37,6 +37,7 @@ class Devices {
   std::map<std::string, std::string> paths_;
   std::map<std::string, std::string> broken_;  // name to reason
   std::unique_ptr<Device> plugin_;  // there is one type of PrivateUse1 device in a process
+  const Device host_device_;
   DeviceAccess host_;
   std::map<c10::DeviceIndex, std::unique_ptr<DeviceAccess>> accelerators_;
   std::map<c10::DeviceIndex, std::vector<c10::Stream>> spare_;

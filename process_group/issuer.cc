@@ -158,8 +158,7 @@ void Issuer::in_stream(Issue& issue, const Group& group, const DeviceAccess& acc
   order(current, route.begin);
   {
     const c10::StreamGuard guard(route.begin);
-    Buffers buffers(access, group.communicators->host()->rank(),
-                    group.communicators->host()->size());
+    Buffers buffers(access, *group.communicator_of(issue));
     // What runs on the caller's own stream is like any other work there: its order protects the tensors.
     prepare(issue, group, buffers, *pending, /*hold=*/route.end != current);
   }

@@ -2,6 +2,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "process_group/issuer.h"
+#include "process_group/sharing.h"
 
 namespace hccl_like {
 namespace {
@@ -44,7 +45,10 @@ c10::intrusive_ptr<Work> Issuer::on_host(const Issue& issue, const Group& group,
   std::shared_ptr<Operation> begun;
   if (access.is_host() && issue.requests.size() == 1) {
     const Communicator& host = *group.communicators->host();
-    plain = plain_call(issue.requests.front(), host.rank(), host.size());
+    const Request& request = issue.requests.front();
+    plain = plain_call(request, host.rank(), host.size());
+    if (plain && worth_sharing(host, access, *plain))
+      share(access, only_tensor(request.input), only_tensor(request.output), *plain);
   }
   if (plain) {
     plain->timeout = call_timeout(issue);
@@ -82,8 +86,7 @@ std::shared_ptr<Pending> Issuer::launch_on_host(const Issue& issue, const Group&
   const auto& communicator = group.communicator_of(issue);
   auto pending = std::make_shared<Pending>(Pending::Kind::kHost, group.session, communicator);
   if (plain == nullptr) {
-    const Communicator& host = *group.communicators->host();
-    Buffers buffers(access, host.rank(), host.size());
+    Buffers buffers(access, *communicator);
     prepare(issue, group, buffers, *pending, /*hold=*/true);
   } else {
     pending->add(begun ? std::move(begun) : communicator->prepare(std::move(*plain)));

@@ -12,14 +12,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import torch
+
     from hccl_like._C import Options, ProcessGroupHcclLike
 
 __all__ = [
     "Options",
     "ProcessGroupHcclLike",
     "dump_flight_recorder",
+    "empty",
     "enable_symmetric_memory",
     "is_available",
+    "is_mappable",
     "plugins",
     "settings",
     "version",
@@ -90,6 +94,26 @@ def plugins() -> dict[str, str]:
     from hccl_like import _plugins
 
     return _plugins.describe()
+
+
+def empty(*size, dtype: torch.dtype | None = None) -> torch.Tensor:
+    """``torch.empty`` for a host tensor whose memory the other ranks on this host can map: see docs/shared-memory.md.
+
+    Nothing is copied on the way between such tensors. They come from a pool, so making one again is cheap.
+    """
+    import torch
+
+    from hccl_like import _extension
+
+    sizes = size[0] if len(size) == 1 and not isinstance(size[0], int) else size
+    return _extension.load()._empty(list(sizes), dtype or torch.get_default_dtype())
+
+
+def is_mappable(tensor: torch.Tensor) -> bool:
+    """Whether the other ranks on this host can map the memory of a tensor, of the host or of the accelerator."""
+    from hccl_like import _extension
+
+    return _extension.load()._shared_range(tensor) is not None
 
 
 def enable_symmetric_memory() -> None:

@@ -1,0 +1,21 @@
+#pragma once
+// Says in a call where peers on this host find its memory.
+#include "collectives/communicator.h"
+#include "process_group/device_access.h"
+#include "process_group/request.h"
+
+namespace hccl_like {
+
+// Whether it may pay for the call: not if it is small enough for the board, and not for messages, which go over links. A
+// few nanoseconds.
+bool worth_sharing(const Communicator& communicator, const DeviceAccess& access, const Call& call);
+
+// Fills in what Call has for it. `input` and `output` are the memory of the whole side, contiguous and on the device of
+// `access`; null where a side is not one tensor with something in it.
+void share(const DeviceAccess& access, const at::Tensor* input, const at::Tensor* output,
+           Call& call);
+
+// The one tensor of a side, or null.
+const at::Tensor* only_tensor(const Side& side);
+
+}  // namespace hccl_like
