@@ -27,7 +27,10 @@ void give_back_addresses(void* at, size_t bytes) {
 }  // namespace
 
 Arena::Arena(const AddressSpace& space, std::byte* at, size_t bytes)
-    : at_(at), kernel_(static_cast<std::byte*>(space.to_kernel(at))), bytes_(bytes) {
+    : at_(at),
+      kernel_(static_cast<std::byte*>(space.to_kernel(at))),
+      bytes_(bytes),
+      process_(getpid()) {
   if (const size_t available = available_host_memory(); bytes + kHeadroom > available)
     throw OutOfMemory("sim: " + std::to_string(bytes / kMiB) +
                       " MiB more device memory do not fit: the host has " +
@@ -46,7 +49,8 @@ Arena::Arena(const AddressSpace& space, std::byte* at, size_t bytes, Descriptor 
       kernel_(static_cast<std::byte*>(space.to_kernel(at))),
       bytes_(bytes),
       fd_(std::move(file)),
-      nonce_(nonce) {
+      nonce_(nonce),
+      process_(getpid()) {
   map();
 }
 

@@ -41,6 +41,8 @@ class Arena {
   size_t bytes() const { return bytes_; }
   int fd() const { return fd_.get(); }
   const Nonce& nonce() const { return nonce_; }
+  // Which has it under the number fd(): a forked child has no use of the device.
+  int64_t process() const { return process_; }
 
  private:
   void reserve_pages();
@@ -52,6 +54,7 @@ class Arena {
   size_t bytes_;
   Descriptor fd_;
   Nonce nonce_{};
+  const int64_t process_;
 };
 
 }  // namespace torch_sim

@@ -49,7 +49,7 @@ void check(int fd, const ArenaToken& token) {
 }  // namespace
 
 ArenaToken export_arena(const Arena& arena) {
-  return {.process = getpid(),
+  return {.process = arena.process(),
           .descriptor = arena.fd(),
           .bytes = arena.bytes(),
           .nonce = arena.nonce()};
@@ -65,7 +65,9 @@ Descriptor open_arena_file(const ArenaToken& token) {
 
 Mapping open_arena(const ArenaToken& token) {
   const Descriptor fd = open_arena_file(token);
-  void* at = mmap(nullptr, token.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+  // The pages are there; one by one, at the first touch, they would take several times as long.
+  constexpr int kFlags = MAP_SHARED | MAP_POPULATE;
+  void* at = mmap(nullptr, token.bytes, PROT_READ | PROT_WRITE, kFlags, fd.get(), 0);
   if (at == MAP_FAILED) throw OutOfMemory(system_error("sim: cannot map a peer's memory"));
   return {at, token.bytes};
 }
