@@ -131,7 +131,8 @@ BoardCall Communicator::board_call(const Call& call, const Plan& plan, uint32_t 
           .device = call.device,
           .device_index = call.device_index,
           .peer_memory = &engine_.peer_memory(),
-          .known_memory = &known_memory_};
+          .known_memory = &known_memory_,
+          .crew = &engine_.crew()};
 }
 
 std::shared_ptr<Operation> Communicator::prepare(Call call) {

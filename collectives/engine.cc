@@ -15,7 +15,7 @@ constexpr uint32_t kIdleTicks = 64;
 }  // namespace
 
 Engine::Engine(const Config& config, Poller& poller, Mesh& mesh)
-    : config_(config), poller_(poller), mesh_(mesh) {}
+    : config_(config), poller_(poller), mesh_(mesh), crew_(config.threads) {}
 
 Engine::~Engine() {
   {

@@ -15,6 +15,7 @@
 #include "collectives/operation.h"
 #include "collectives/self_messages.h"
 #include "core/config.h"
+#include "core/crew.h"
 #include "core/deadline.h"
 #include "transport/mesh.h"
 #include "transport/peer_memory.h"
@@ -31,6 +32,7 @@ class Engine {
   const Config& config() const { return config_; }
   // Any thread.
   PeerMemory& peer_memory() { return peer_memory_; }
+  Crew& crew() { return crew_; }
 
   // Any thread. Takes operations to run; makes their first steps at once if nobody else drives. Without `waited_for`, the
   // background thread is told to see to them.
@@ -109,6 +111,7 @@ class Engine {
   Poller& poller_;
   Mesh& mesh_;
   PeerMemory peer_memory_;
+  Crew crew_;
 
   std::mutex driver_;  // held by the thread that drives; guards the next four
   std::vector<std::unique_ptr<Execution>> active_;

@@ -45,7 +45,7 @@ class Board {
     kOpen,     // every rank sees every other
     kClosed,   // some do not, so all do without
   };
-  // Looks again while it is opening.
+  // Looks again while it is opening. By one thread, the driver.
   State open();
   bool is_open() const { return state_.load(std::memory_order_acquire) == State::kOpen; }
 

@@ -8,6 +8,7 @@
 #include "collectives/board/board.h"
 #include "collectives/direct/known_memory.h"
 #include "collectives/operation.h"
+#include "core/crew.h"
 #include "device/reduce/reduce.h"
 #include "transport/peer_memory.h"
 
@@ -38,6 +39,7 @@ struct BoardCall {
   int device_index = 0;
   PeerMemory* peer_memory = nullptr;
   KnownMemory* known_memory = nullptr;
+  Crew* crew = nullptr;
 
   // Shows the call and this rank's input. The line must be writable. The input is free afterwards.
   void show() const;

@@ -8,8 +8,8 @@
 namespace hccl_like {
 namespace {
 
-// What a rank moves in one step where no slot limits it.
-constexpr size_t kStepBytes = 256 << 10;
+// What a rank moves in one step where no slot limits it. Of much memory more, so that helpers are worth their call.
+constexpr size_t step_bytes(size_t share) { return share >= 32 << 20 ? 16 << 20 : 256 << 10; }
 
 }  // namespace
 
@@ -160,8 +160,10 @@ void DirectRun::settle(uint64_t accepted) {
   }
   roles_ = Roles(call_->collective, rank_, ranks_, call_->root, inputs, outputs);
   if (!roles_.staged()) {
-    const size_t step = kStepBytes * (shape_.kind == Shape::Kind::kWhole ? 1 : peers_.size());
-    shape_ = Shape::of(call_->collective, ranks_, shape_.payload, step);
+    const size_t ranks = peers_.size();
+    const size_t share = shape_.payload / (shape_.kind == Shape::Kind::kCut ? ranks : 1);
+    shape_ = Shape::of(call_->collective, ranks_, shape_.payload,
+                       step_bytes(share) * (shape_.kind == Shape::Kind::kWhole ? 1 : ranks));
     kept_laps_ = 0;
   }
   stage_ = Stage::kMoving;

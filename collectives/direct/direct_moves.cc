@@ -1,8 +1,11 @@
 // What a direct call reads and writes, one lap at a time.
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <span>
 
 #include "collectives/direct/direct_run.h"
+#include "core/copy.h"
 #include "core/fence.h"
 
 namespace hccl_like {
@@ -10,6 +13,9 @@ namespace {
 
 // A result that goes to several places is copied while it is in the first-level cache.
 constexpr size_t kHotBytes = 16 << 10;
+// Of a pass that several threads make: some are slower than others.
+constexpr size_t kPartsPerHand = 4;
+constexpr size_t kGrain = 64;
 
 Pieces one_piece(std::byte* data, size_t bytes) {
   Pieces pieces;
@@ -71,6 +77,47 @@ bool DirectRun::begin_writing() {
 }
 
 void DirectRun::reduce(Span range, Span lap, uint32_t number) {
+  const size_t hands = call_->crew->hands(range.bytes(), static_cast<size_t>(ranks_));
+  if (hands == 1) return reduce_part(range, lap, number);
+  const auto parts = static_cast<uint32_t>(hands * kPartsPerHand);
+  call_->crew->run(hands, parts, [&](uint32_t part) {
+    const size_t grains = (range.bytes() + kGrain - 1) / kGrain;
+    const auto at = [&](uint32_t i) {
+      return std::min(range.end, range.begin + kGrain * even_begin(grains, i, parts));
+    };
+    reduce_part({at(part), at(part + 1)}, lap, number);
+  });
+}
+
+void DirectRun::move(const Pieces& to, const Pieces& from) const {
+  const size_t bytes = to.bytes();
+  const auto copy_one = [&](std::byte* target, const std::byte* source, size_t now) {
+    if (target == source) return;
+    if (past_caches_)
+      copy_past_caches(target, source, now);
+    else
+      std::memcpy(target, source, now);
+  };
+  for (size_t at = 0; at < bytes;) {
+    const Piece target = to.from(at), source = from.from(at);
+    const size_t now = std::min(target.bytes, source.bytes);
+    const size_t hands = call_->crew->hands(now, static_cast<size_t>(ranks_));
+    if (hands == 1) {
+      copy_one(target.data, source.data, now);
+    } else {
+      const auto parts = static_cast<uint32_t>(hands * kPartsPerHand);
+      call_->crew->run(hands, parts, [&](uint32_t part) {
+        const size_t begin = even_begin(now, part, parts), end = even_begin(now, part + 1, parts);
+        copy_one(target.data + begin, source.data + begin, end - begin);
+      });
+    }
+    at += now;
+  }
+}
+
+void DirectRun::reduce_part(Span range, Span lap, uint32_t number) const {
+  std::array<const std::byte*, kMostDirectRanks> room;
+  const std::span<const std::byte*> sources(room.data(), static_cast<size_t>(ranks_));
   const bool collects = roles_.collects(rank_) || shape_.kind == Shape::Kind::kChunks;
   std::byte* const kept =
       roles_.keeps_results() ? slot(number) + shape_.place(lap, rank_, range.begin) : nullptr;
@@ -87,15 +134,15 @@ void DirectRun::reduce(Span range, Span lap, uint32_t number) {
     if (several) now = std::min(now, kHotBytes);
     for (int rank = 0; rank < ranks_; ++rank) {
       const size_t offset = range.begin + at;
-      sources_[static_cast<size_t>(rank)] =
+      sources[static_cast<size_t>(rank)] =
           rank == rank_               ? source.data
           : roles_.input_mapped(rank) ? input_of(rank, rank_, offset)
                                       : slot_of(rank, number) + shape_.place(lap, rank_, offset);
     }
     if (ranks_ == 2)
-      call_->reduction.combine(target.data, sources_[0], sources_[1], now / element);
+      call_->reduction.combine(target.data, sources[0], sources[1], now / element);
     else
-      call_->reduction.combine_many(target.data, sources_, now / element);
+      call_->reduction.combine_many(target.data, sources, now / element);
     if (call_->op == ReduceOp::kAvg && call_->reduction.scale != nullptr)
       call_->reduction.scale(target.data, target.data, now / element,
                              is_integer(call_->type) ? ranks_ : 1.0 / ranks_);
@@ -113,7 +160,7 @@ void DirectRun::reduce(Span range, Span lap, uint32_t number) {
 void DirectRun::keep_own(Span lap) {
   if (call_->collective == Collective::kAllGather || call_->collective == Collective::kAllToAll ||
       rank_ == call_->root)
-    copy_bytes(own_output(rank_, lap), own_input(rank_, lap));
+    move(own_output(rank_, lap), own_input(rank_, lap));
 }
 
 void DirectRun::copy(Span lap, uint32_t number) {
@@ -125,11 +172,10 @@ void DirectRun::copy(Span lap, uint32_t number) {
       std::byte* from = roles_.path(peer, rank_) == Path::kStaged
                             ? slot_of(peer, number) + shape_.place(lap, rank_, range.begin)
                             : input_of(peer, rank_, range.begin);
-      copy_bytes(own_output(peer, range), one_piece(from, range.bytes()));
+      move(own_output(peer, range), one_piece(from, range.bytes()));
     }
     if (const Span range = pushed(lap, rank_, peer); range.bytes() > 0)
-      copy_bytes(one_piece(output_of(peer, rank_, range.begin), range.bytes()),
-                 own_input(peer, range));
+      move(one_piece(output_of(peer, rank_, range.begin), range.bytes()), own_input(peer, range));
   }
 }
 

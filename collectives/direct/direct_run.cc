@@ -5,6 +5,7 @@
 #include <cstring>
 #include <thread>
 
+#include "core/copy.h"
 #include "core/deadline.h"
 #include "core/fence.h"
 
@@ -75,13 +76,14 @@ bool DirectRun::begin(const BoardCall& call) {
   lost_ = false;
   peers_.assign(static_cast<size_t>(ranks_), {});
   offers_.assign(static_cast<size_t>(ranks_), {});
-  sources_.resize(static_cast<size_t>(ranks_));
   const size_t payload = payload_of(call);
   const auto ranks = static_cast<size_t>(ranks_);
   shape_ = Shape::of(call.collective, ranks_, payload, room_of(call));
   most_laps_ = shape_.laps;
   whole_input_ = payload * (shape_.kind == Shape::Kind::kChunks ? ranks : 1);
   whole_output_ = payload * (collects_chunks(call.collective) ? ranks : 1);
+  static const size_t kLastCache = last_cache_bytes();
+  past_caches_ = whole_output_ * ranks > kLastCache;
   roles_ = Roles(call.collective, rank_, ranks_, call.root, /*inputs=*/0, /*outputs=*/0);
   stage_ = Stage::kShown;
   return true;

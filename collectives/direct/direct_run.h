@@ -82,7 +82,10 @@ class DirectRun {
   void put(Span lap, std::byte* slot);
   // False if a rank took back what this one was to write into.
   bool work(Span lap, uint32_t number);
+  // Both divide what is long among idle cores.
   void reduce(Span range, Span lap, uint32_t number);
+  void move(const Pieces& to, const Pieces& from) const;
+  void reduce_part(Span range, Span lap, uint32_t number) const;
   void copy(Span lap, uint32_t number);
   void keep_own(Span lap);
   void fetch(Span lap, uint32_t number);
@@ -108,11 +111,11 @@ class DirectRun {
   std::vector<Peer> peers_;
   std::vector<MemoryOffer> offers_;  // by rank
   std::shared_ptr<const KnownMemory::Agreement> agreement_;
-  std::vector<const std::byte*> sources_;
   size_t whole_input_ = 0, whole_output_ = 0;  // bytes of what a rank shares
   uint64_t most_laps_ = 0;
   uint32_t put_ = 0, worked_ = 0, fetched_ = 0;
-  uint32_t kept_laps_ = 0;  // of which this rank's own part is in place
+  bool past_caches_ = false;  // what is copied is more than the last cache holds
+  uint32_t kept_laps_ = 0;    // of which this rank's own part is in place
   bool lost_ = false;
 };
 
