@@ -1,4 +1,6 @@
 // How the ranks of a direct call agree whose memory they use where it is.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
@@ -8,8 +10,11 @@
 namespace hccl_like {
 namespace {
 
-// What a rank moves in one step where no slot limits it. Of much memory more, so that helpers are worth their call.
-constexpr size_t step_bytes(size_t share) { return share >= 32 << 20 ? 16 << 20 : 256 << 10; }
+// What a rank moves in one step where no slot limits it. Of much memory more, if there are cores for helpers.
+size_t step_bytes(size_t share, size_t ranks) {
+  static const auto kCores = static_cast<size_t>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
+  return share >= 32 << 20 && kCores >= 2 * ranks ? 16 << 20 : 256 << 10;
+}
 
 }  // namespace
 
@@ -163,7 +168,7 @@ void DirectRun::settle(uint64_t accepted) {
     const size_t ranks = peers_.size();
     const size_t share = shape_.payload / (shape_.kind == Shape::Kind::kCut ? ranks : 1);
     shape_ = Shape::of(call_->collective, ranks_, shape_.payload,
-                       step_bytes(share) * (shape_.kind == Shape::Kind::kWhole ? 1 : ranks));
+                       step_bytes(share, ranks) * (shape_.kind == Shape::Kind::kWhole ? 1 : ranks));
     kept_laps_ = 0;
   }
   stage_ = Stage::kMoving;

@@ -5,8 +5,8 @@
 #include <span>
 
 #include "collectives/direct/direct_run.h"
-#include "core/copy.h"
 #include "core/fence.h"
+#include "device/reduce/parallel.h"
 
 namespace hccl_like {
 namespace {
@@ -91,26 +91,12 @@ void DirectRun::reduce(Span range, Span lap, uint32_t number) {
 
 void DirectRun::move(const Pieces& to, const Pieces& from) const {
   const size_t bytes = to.bytes();
-  const auto copy_one = [&](std::byte* target, const std::byte* source, size_t now) {
-    if (target == source) return;
-    if (past_caches_)
-      copy_past_caches(target, source, now);
-    else
-      std::memcpy(target, source, now);
-  };
   for (size_t at = 0; at < bytes;) {
     const Piece target = to.from(at), source = from.from(at);
     const size_t now = std::min(target.bytes, source.bytes);
-    const size_t hands = call_->crew->hands(now, static_cast<size_t>(ranks_));
-    if (hands == 1) {
-      copy_one(target.data, source.data, now);
-    } else {
-      const auto parts = static_cast<uint32_t>(hands * kPartsPerHand);
-      call_->crew->run(hands, parts, [&](uint32_t part) {
-        const size_t begin = even_begin(now, part, parts), end = even_begin(now, part + 1, parts);
-        copy_one(target.data + begin, source.data + begin, end - begin);
-      });
-    }
+    if (target.data != source.data)
+      parallel_copy({*call_->crew, call_->crew->hands(now, static_cast<size_t>(ranks_))},
+                    target.data, source.data, now);
     at += now;
   }
 }

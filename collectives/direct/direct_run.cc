@@ -5,7 +5,6 @@
 #include <cstring>
 #include <thread>
 
-#include "core/copy.h"
 #include "core/deadline.h"
 #include "core/fence.h"
 
@@ -82,8 +81,6 @@ bool DirectRun::begin(const BoardCall& call) {
   most_laps_ = shape_.laps;
   whole_input_ = payload * (shape_.kind == Shape::Kind::kChunks ? ranks : 1);
   whole_output_ = payload * (collects_chunks(call.collective) ? ranks : 1);
-  static const size_t kLastCache = last_cache_bytes();
-  past_caches_ = whole_output_ * ranks > kLastCache;
   roles_ = Roles(call.collective, rank_, ranks_, call.root, /*inputs=*/0, /*outputs=*/0);
   stage_ = Stage::kShown;
   return true;

@@ -114,7 +114,6 @@ class DirectRun {
   size_t whole_input_ = 0, whole_output_ = 0;  // bytes of what a rank shares
   uint64_t most_laps_ = 0;
   uint32_t put_ = 0, worked_ = 0, fetched_ = 0;
-  bool past_caches_ = false;  // what is copied is more than the last cache holds
   uint32_t kept_laps_ = 0;    // of which this rank's own part is in place
   bool lost_ = false;
 };
