@@ -1,5 +1,6 @@
 #pragma once
 // How many messages went to, or came from, each peer on each channel.
+#include <cstddef>
 #include <cstdint>
 #include <unordered_map>
 #include <vector>
