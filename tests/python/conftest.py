@@ -1,5 +1,9 @@
+import contextlib
+
 import pytest
 import torch
+
+import hosts as several
 
 
 def has_simulator():
@@ -25,3 +29,12 @@ def sim():
     if not has_simulator():
         pytest.skip("the simulated accelerator is not installed: pip install ./simulator")
     return "sim"
+
+
+@pytest.fixture
+def make_hosts():
+    """Makes Hosts (hosts.py) that go away with the test, or skips."""
+    if reason := several.why_not():
+        pytest.skip(reason)
+    with contextlib.ExitStack() as stack:
+        yield lambda *arguments, **how: stack.enter_context(several.Hosts(*arguments, **how))

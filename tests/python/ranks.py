@@ -19,6 +19,7 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
+from hosts import place
 
 _CRASHES = {signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE}
 
@@ -27,16 +28,20 @@ class RankFailed(AssertionError):
     """One or more ranks raised, died or did not end; the message holds what each of them said."""
 
 
-def run_ranks(function, size, *arguments, timeout=60, environment=None, group=True, group_timeout=30, **init):
+def run_ranks(
+    function, size, *arguments, timeout=60, environment=None, group=True, group_timeout=30, hosts=None, layout=None, **init
+):
     """Calls `function(rank, size, *arguments)` on `size` ranks and returns their results, by rank.
 
     With `group`, each rank is in the default process group of "hccl-like" meanwhile; `init` goes to
     init_process_group. A rank that ends by os._exit or is killed gives its exit code instead of a result; one that
-    crashes has failed.
+    crashes has failed. `hosts` (of hosts.py) run them, each the ranks that `layout` gives it. `environment` is the same for
+    all ranks, or a function that makes it from a rank.
     """
-    listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+    places = place(hosts, size, layout) if hosts else [None] * size
+    listener = places[0].listen() if hosts else socket.create_server(("127.0.0.1", 0), backlog=64)
     ranks = [
-        _Rank(rank, size, function, arguments, listener, environment or {}, group, group_timeout, init)
+        _Rank(rank, size, function, arguments, listener, environment or {}, group, group_timeout, init, places[rank])
         for rank in range(size)
     ]
     listener.close()
@@ -49,15 +54,15 @@ def run_ranks(function, size, *arguments, timeout=60, environment=None, group=Tr
 
 def make_store(rank, listener):
     """The store of a run; rank 0 serves it on the socket that the ranks were forked with."""
-    port = listener.getsockname()[1]
+    address, port = listener.getsockname()[:2]
     if rank == 0:
-        return dist.TCPStore("127.0.0.1", port, is_master=True, master_listen_fd=listener.detach(), wait_for_workers=False)
+        return dist.TCPStore(address, port, is_master=True, master_listen_fd=listener.detach(), wait_for_workers=False)
     listener.close()
-    return dist.TCPStore("127.0.0.1", port, is_master=False, wait_for_workers=False)
+    return dist.TCPStore(address, port, is_master=False, wait_for_workers=False)
 
 
 class _Rank:
-    def __init__(self, number, size, function, arguments, listener, environment, group, group_timeout, init):
+    def __init__(self, number, size, function, arguments, listener, environment, group, group_timeout, init, host):
         self.number = number
         self.result = None
         self.problem = None
@@ -73,7 +78,9 @@ class _Rank:
         try:
             trace = open(self.trace_path, "w")
             faulthandler.register(signal.SIGUSR1, file=trace, all_threads=True)
-            os.environ.update(environment)
+            os.environ.update(environment(number) if callable(environment) else environment)
+            if host:
+                host.enter()
             answer = _work(number, size, function, arguments, listener, group, group_timeout, init)
             with os.fdopen(write_end, "wb") as out:
                 pickle.dump(answer, out)
