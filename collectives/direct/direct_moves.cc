@@ -154,13 +154,13 @@ void DirectRun::copy(Span lap, uint32_t number) {
   // Every rank begins with another one, so that no memory is read by all at once.
   for (int i = 1; i < ranks_; ++i) {
     const int peer = (rank_ + i) % ranks_;
-    if (const Span range = pulled(lap, peer, rank_); range.bytes() > 0) {
+    if (const Span range = own_part(lap, peer, rank_); range.bytes() > 0) {
       std::byte* from = roles_.path(peer, rank_) == Path::kStaged
                             ? slot_of(peer, number) + shape_.place(lap, rank_, range.begin)
                             : input_of(peer, rank_, range.begin);
       move(own_output(peer, range), one_piece(from, range.bytes()));
     }
-    if (const Span range = pushed(lap, rank_, peer); range.bytes() > 0)
+    if (const Span range = own_part(lap, rank_, peer); range.bytes() > 0)
       move(one_piece(output_of(peer, rank_, range.begin), range.bytes()), own_input(peer, range));
   }
 }
@@ -186,31 +186,14 @@ size_t root_begins(Span lap, int ranks) {
 
 }  // namespace
 
-Span DirectRun::pulled(Span lap, int from, int to) const {
-  switch (roles_.path(from, to)) {
-    case Path::kStaged:
-    case Path::kPulled:
-      return lap;
-    case Path::kShared: {
-      const size_t root = root_begins(lap, ranks_);
-      return to == call_->root ? Span{root, lap.end} : Span{lap.begin, root};
-    }
-    default:
-      return {};
+Span DirectRun::own_part(Span lap, int from, int to) const {
+  const Path path = roles_.path(from, to);
+  if (path == Path::kShared) {
+    const size_t root = root_begins(lap, ranks_);
+    return rank_ == call_->root ? Span{root, lap.end} : Span{lap.begin, root};
   }
-}
-
-Span DirectRun::pushed(Span lap, int from, int to) const {
-  switch (roles_.path(from, to)) {
-    case Path::kPushed:
-      return lap;
-    case Path::kShared: {
-      const size_t root = root_begins(lap, ranks_);
-      return from == call_->root ? Span{root, lap.end} : Span{lap.begin, root};
-    }
-    default:
-      return {};
-  }
+  if (path == Path::kNone) return {};
+  return rank_ == (path == Path::kPushed ? from : to) ? lap : Span{};
 }
 
 Pieces DirectRun::own_input(int to, Span range) const {

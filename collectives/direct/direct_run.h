@@ -82,7 +82,7 @@ class DirectRun {
   void put(Span lap, std::byte* slot);
   // False if a rank took back what this one was to write into.
   bool work(Span lap, uint32_t number);
-  // Both divide what is long among idle cores.
+  // reduce() and move() divide what is long among idle cores.
   void reduce(Span range, Span lap, uint32_t number);
   void move(const Pieces& to, const Pieces& from) const;
   void reduce_part(Span range, Span lap, uint32_t number) const;
@@ -90,8 +90,8 @@ class DirectRun {
   void keep_own(Span lap);
   void fetch(Span lap, uint32_t number);
   bool begin_writing();
-  Span pulled(Span lap, int from, int to) const;
-  Span pushed(Span lap, int from, int to) const;
+  // What of a lap this rank, which is one of the two, moves.
+  Span own_part(Span lap, int from, int to) const;
   Pieces own_input(int to, Span range) const;
   Pieces own_output(int from, Span range) const;
   std::byte* input_of(int rank, int to, size_t offset) const;
@@ -114,7 +114,7 @@ class DirectRun {
   size_t whole_input_ = 0, whole_output_ = 0;  // bytes of what a rank shares
   uint64_t most_laps_ = 0;
   uint32_t put_ = 0, worked_ = 0, fetched_ = 0;
-  uint32_t kept_laps_ = 0;    // of which this rank's own part is in place
+  uint32_t kept_laps_ = 0;  // of which this rank's own part is in place
   bool lost_ = false;
 };
 

@@ -95,6 +95,16 @@ const std::vector<size_t> kCounts{399, 1'000, 16'384, 32'771, 100'003, 400'009};
 
 constexpr size_t kInt = sizeof(int32_t);
 
+// In place, in memory that all peers may map.
+Call shared_all_reduce(const Rank& me, Numbers& data) {
+  Call call{.collective = Collective::kAllReduce,
+            .type = DataType::kInt32,
+            .input = Layout::even(data.region(), 1, kInt),
+            .output = Layout::even(data.region(), 1, kInt)};
+  share(call, Sharing::kEverybody, me.rank, data.region(), data.region());
+  return call;
+}
+
 // What everybody gives to `to`, in the order of ranks.
 int32_t sum(int ranks, int to, size_t i) {
   int32_t total = 0;
@@ -259,11 +269,7 @@ TEST(DirectMemory, ThatCannotBeMappedGoesThroughTheLanes) {
   on_ranks(3, Config{}, [](Rank me) {
     constexpr size_t kCount = 50'001;
     Numbers data(kCount, me.rank + 1);
-    Call call{.collective = Collective::kAllReduce,
-              .type = DataType::kInt32,
-              .input = Layout::even(data.region(), 1, kInt),
-              .output = Layout::even(data.region(), 1, kInt)};
-    share(call, Sharing::kEverybody, me.rank, data.region(), data.region());
+    Call call = shared_all_reduce(me, data);
     if (me.rank == 1) call.shared_output->handle.bytes[20] ^= 0x5a;
     me.communicator.run(std::move(call));
     for (size_t i = 0; i < kCount; ++i) ASSERT_EQ(data[i], 6);
@@ -275,11 +281,7 @@ TEST(DirectMemory, BeyondItsMappingIsNotTouched) {
   on_ranks(2, Config{}, [](Rank me) {
     constexpr size_t kCount = 50'001;
     Numbers data(kCount, me.rank + 1);
-    Call call{.collective = Collective::kAllReduce,
-              .type = DataType::kInt32,
-              .input = Layout::even(data.region(), 1, kInt),
-              .output = Layout::even(data.region(), 1, kInt)};
-    share(call, Sharing::kEverybody, me.rank, data.region(), data.region());
+    Call call = shared_all_reduce(me, data);
     if (me.rank == 1) call.shared_input->offset = uint64_t{1} << 60;
     me.communicator.run(std::move(call));
     for (size_t i = 0; i < kCount; ++i) ASSERT_EQ(data[i], 3);
@@ -290,11 +292,8 @@ TEST(DirectMistakes, AreToldBeforeABufferIsTouched) {
   for (const size_t other : {size_t{50'001}, size_t{60'000}}) {
     on_ranks(2, Config{}, [&](Rank me) {
       Numbers data(me.rank == 0 ? 50'000 : other, 5);
-      Call call{.collective = other == 50'001 ? Collective::kBroadcast : Collective::kAllReduce,
-                .type = DataType::kInt32,
-                .input = Layout::even(data.region(), 1, kInt),
-                .output = Layout::even(data.region(), 1, kInt)};
-      share(call, Sharing::kEverybody, me.rank, data.region(), data.region());
+      Call call = shared_all_reduce(me, data);
+      if (other == 50'001) call.collective = Collective::kBroadcast;
       try {
         me.communicator.run(std::move(call));
         FAIL() << "two sizes went together";
@@ -321,12 +320,8 @@ TEST(DirectEndings, ATimeoutNamesTheRankThatDidNotCome) {
       return;
     }
     Numbers data(100'000, 1);
-    Call call{.collective = Collective::kAllReduce,
-              .type = DataType::kInt32,
-              .input = Layout::even(data.region(), 1, kInt),
-              .output = Layout::even(data.region(), 1, kInt),
-              .timeout = milliseconds(300)};
-    share(call, Sharing::kEverybody, me.rank, data.region(), data.region());
+    Call call = shared_all_reduce(me, data);
+    call.timeout = milliseconds(300);
     try {
       me.communicator.run(std::move(call));
       FAIL() << "a rank was missing";
