@@ -68,13 +68,6 @@ class Operations {
 }  // namespace hccl_like::bench
 
 int main(int argc, char** argv) {
-  using namespace hccl_like::bench;
-  if (argc < 4) return 2;
-  const int rank = std::stoi(argv[2]), ranks = std::stoi(argv[3]);
   ccl::init();
-  Operations operations(argv[1], rank, ranks);
-  serve(argv[1], rank, ranks, [&](const Request& request, const PeerBuffers& buffers) {
-    return operations.make(request, buffers);
-  });
-  return 0;
+  return hccl_like::bench::serve_rank<hccl_like::bench::Operations>(argc, argv);
 }

@@ -20,8 +20,8 @@ struct Request {
   size_t bytes = 0;
   int warmup = 0;
   int iterations = 0;
-  int batch =
-      1;  // operations under one reading of the clock; the rewriting between them is timed, too
+  // Operations under one reading of the clock; the rewriting between them is timed, too.
+  int batch = 1;
 };
 
 // The buffers of one row on one rank. The same memory twice for what is done in place (all_reduce, broadcast).
@@ -61,5 +61,18 @@ using MakeOperation =
 
 // Serves until it is told to quit. `folder` holds the pipes in.<rank> and out.<rank> and the place where ranks meet.
 void serve(const std::string& folder, int rank, int ranks, const MakeOperation& make);
+
+// The main function of a program whose ranks are started one by one: PROGRAM FOLDER RANK RANKS. Library is made of these, and
+// has a MakeOperation `make`.
+template <class Library>
+int serve_rank(int argc, char** argv) {
+  if (argc < 4) return 2;
+  const int rank = std::stoi(argv[2]), ranks = std::stoi(argv[3]);
+  Library library(argv[1], rank, ranks);
+  serve(argv[1], rank, ranks, [&](const Request& request, const PeerBuffers& buffers) {
+    return library.make(request, buffers);
+  });
+  return 0;
+}
 
 }  // namespace hccl_like::bench
