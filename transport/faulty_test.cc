@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "transport/link_contract.h"
+#include "transport/link_endings_contract.h"
 #include "transport/sim/sim_wire.h"
 #include "transport/traced.h"
 
@@ -23,6 +24,7 @@ struct FaultyWires {
   }
 };
 INSTANTIATE_TYPED_TEST_SUITE_P(Faulty, LinkContract, FaultyWires);
+INSTANTIATE_TYPED_TEST_SUITE_P(Faulty, LinkEndings, FaultyWires);
 
 TEST(FaultyWire, ACutAtAnyByteFailsTheLinkAndCorruptsNothing) {
   for (uint64_t cut = 1; cut < 3000; cut += 7) {

@@ -11,6 +11,7 @@
 #include <iterator>
 
 #include "transport/link_contract.h"
+#include "transport/link_endings_contract.h"
 #include "transport/shm/shm_pair.h"
 
 namespace hccl_like {
@@ -26,8 +27,10 @@ using Small = ShmWires<16 << 10>;
 using Usual = ShmWires<256 << 10>;
 INSTANTIATE_TYPED_TEST_SUITE_P(ShmSmall, WireContract, Small);
 INSTANTIATE_TYPED_TEST_SUITE_P(ShmSmallest, LinkContract, Smallest);
+INSTANTIATE_TYPED_TEST_SUITE_P(ShmSmallest, LinkEndings, Smallest);
 INSTANTIATE_TYPED_TEST_SUITE_P(Shm, WireContract, Usual);
 INSTANTIATE_TYPED_TEST_SUITE_P(Shm, LinkContract, Usual);
+INSTANTIATE_TYPED_TEST_SUITE_P(Shm, LinkEndings, Usual);
 
 size_t shared_memory_files() {
   return static_cast<size_t>(std::distance(std::filesystem::directory_iterator("/dev/shm"), {}));

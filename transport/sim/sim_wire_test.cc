@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "transport/link_contract.h"
+#include "transport/link_endings_contract.h"
 #include "transport/wire_contract.h"
 
 namespace hccl_like {
@@ -24,10 +25,13 @@ using Chunked = SimWires<20'011, 997, 0>;
 using Delayed = SimWires<64 << 10, 4001, 30>;
 INSTANTIATE_TYPED_TEST_SUITE_P(Sim, WireContract, Plain);
 INSTANTIATE_TYPED_TEST_SUITE_P(Sim, LinkContract, Plain);
+INSTANTIATE_TYPED_TEST_SUITE_P(Sim, LinkEndings, Plain);
 INSTANTIATE_TYPED_TEST_SUITE_P(SimInChunks, WireContract, Chunked);
 INSTANTIATE_TYPED_TEST_SUITE_P(SimInChunks, LinkContract, Chunked);
+INSTANTIATE_TYPED_TEST_SUITE_P(SimInChunks, LinkEndings, Chunked);
 INSTANTIATE_TYPED_TEST_SUITE_P(SimWithDelay, WireContract, Delayed);
 INSTANTIATE_TYPED_TEST_SUITE_P(SimWithDelay, LinkContract, Delayed);
+INSTANTIATE_TYPED_TEST_SUITE_P(SimWithDelay, LinkEndings, Delayed);
 
 TEST(SimWire, ACutLosesWhatIsUnderWay) {
   SimPair pair = make_sim_pair();

@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "transport/link_contract.h"
+#include "transport/link_endings_contract.h"
 #include "transport/wire_contract.h"
 
 namespace hccl_like {
@@ -71,7 +72,9 @@ INSTANTIATE_TYPED_TEST_SUITE_P(Tcp6, WireContract, TcpWires6);
 INSTANTIATE_TYPED_TEST_SUITE_P(TcpTight, WireContract, TightTcpWires);
 // The suite looks at messages that are half way, which the kernel's own buffers are large enough to swallow whole.
 INSTANTIATE_TYPED_TEST_SUITE_P(Tcp4, LinkContract, TightTcpWires);
+INSTANTIATE_TYPED_TEST_SUITE_P(Tcp4, LinkEndings, TightTcpWires);
 INSTANTIATE_TYPED_TEST_SUITE_P(Tcp6, LinkContract, TightTcpWires6);
+INSTANTIATE_TYPED_TEST_SUITE_P(Tcp6, LinkEndings, TightTcpWires6);
 
 size_t write_text(Wire& wire, std::string_view text) {
   const ConstRegion region{reinterpret_cast<const std::byte*>(text.data()), text.size()};
