@@ -148,6 +148,9 @@ std::optional<Options> parse(int argc, char** argv, int* exit_code) {
   app.add_option("--form", o.form, "out-of-place, in-place, or both (both)")
       ->check(CLI::IsMember({"out-of-place", "in-place", "both"}));
   app.add_flag("--pin", o.pin, "tie rank r to core r, counted round");
+  app.add_option("--namespaces", o.name_spaces,
+                 "network namespaces that stand for hosts, e.g. a,b; ranks fill them in order")
+      ->delimiter(',');
   try {
     app.parse(argc, argv);
     if (o.min_bytes > o.max_bytes) throw CLI::ValidationError("-b is above -e");

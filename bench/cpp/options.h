@@ -34,6 +34,7 @@ struct Options {
   std::string memory = "ordinary";  // or mapped: peers can reach the buffers
   bool floor = false;               // measure the least time of each row, too
   bool bandwidth = false;           // and of memory as such
+  std::vector<std::string> name_spaces;
 };
 
 // What the types and reductions are called on the command line and in the columns.

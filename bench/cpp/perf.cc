@@ -14,6 +14,7 @@
 #include "bench/cpp/collective.h"
 #include "bench/cpp/floor.h"
 #include "bench/cpp/measure.h"
+#include "bench/cpp/name_space.h"
 #include "bench/cpp/options.h"
 #include "bench/cpp/table.h"
 #include "collectives/runtime.h"
@@ -269,6 +270,8 @@ int main(int argc, char** argv) {
       run_ranks(options->ranks,
                 [&](int rank, Store& store) {
                   if (options->pin) bench::pin(rank);
+                  if (const auto& hosts = options->name_spaces; !hosts.empty())
+                    bench::enter_name_space(bench::name_space_of(rank, options->ranks, hosts));
                   return bench::Benchmark(*options, meeting, floor, rank, store).run();
                 },
                 {.timeout = bench::kLongest});

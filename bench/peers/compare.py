@@ -14,6 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.append(str(Path(__file__).resolve().parents[2] / "tests" / "python"))
 
 import contenders  # noqa: E402
 import report  # noqa: E402
@@ -24,7 +25,8 @@ from servers import Refused  # noqa: E402
 
 SIZES = (8, 1 << 10, 1 << 16, 1 << 20, 1 << 24, 1 << 26)
 CROWDED_SIZES = (8, 1 << 10, 1 << 16, 1 << 20, 1 << 24)
-DEFAULT = ["mapped", "ordinary", *LIBRARIES, "gloo"]
+DEFAULT = ["mapped", "ordinary", *(name for name in LIBRARIES if name != "mpich-ucx"), "gloo"]
+BETWEEN_HOSTS = ["ordinary", *LIBRARIES, "gloo", "raw"]
 
 
 def size(text: str) -> int:
@@ -36,13 +38,15 @@ def size(text: str) -> int:
 def parse(argv):
     parser = argparse.ArgumentParser(description=__doc__)
     add = parser.add_argument
-    add("--who", nargs="+", default=DEFAULT, metavar="NAME",
+    add("--who", nargs="+", metavar="NAME",
         help=f"mapped, ordinary (ours, by where the buffers lie), {', '.join(LIBRARIES)}, gloo, torch (ours through "
-        "torch), fake (torch's backend that does nothing)")
-    add("--collectives", nargs="+", default=["barrier", *REDUCING, *TRANSFERS])
+        "torch), fake (torch's backend that does nothing), raw (TCP itself, between hosts)")
+    add("--collectives", nargs="+", help="default: all; between hosts all_reduce")
     add("--types", nargs="+", default=["float", "bfloat16"], help="of reductions; transfers are measured as float")
     add("--sizes", nargs="+", type=size, default=list(SIZES), help="bytes of the larger buffer")
     add("--ranks", nargs="+", type=int, default=[2], help="4 and 8 on two cores: all_reduce only")
+    add("--hosts", nargs="+", type=int, default=[], metavar="N",
+        help="between hosts instead: one rank in each of N network namespaces joined by a bridge (needs root)")
     add("--passes", type=int, default=2)
     add("--perf", type=Path, default=contenders.PERF, help="our C++ benchmark")
     add("--peers", type=Path, default=ROOT / "build" / "peers", help="where the others are installed")
@@ -50,21 +54,27 @@ def parse(argv):
     add("-J", "--json", type=Path, help="write the result file")
     add("--markdown", type=Path, help="write the tables")
     add("--check", action="store_true", help="exit with 1 if something does not hold that must")
-    return parser.parse_args(argv)
+    args = parser.parse_args(argv)
+    if args.hosts:
+        args.ranks, args.types, args.collectives = args.hosts, ["float"], args.collectives or ["all_reduce"]
+    args.collectives = args.collectives or ["barrier", *REDUCING, *TRANSFERS]
+    args.who = args.who or (BETWEEN_HOSTS if args.hosts else DEFAULT)
+    return args
 
 
 def rows_of(args) -> list[Row]:
     found, cores = [], len(os.sched_getaffinity(0))
     for ranks in args.ranks:
+        hosts = ranks if args.hosts else 0
         for collective in args.collectives:
             if ranks > cores and collective != "all_reduce":
                 continue
             if collective == "barrier":
-                found.append(Row(collective, "float", 0, ranks))
+                found.append(Row(collective, "float", 0, ranks, hosts))
                 continue
-            sizes = [size for size in args.sizes if ranks <= cores or size in CROWDED_SIZES]
+            sizes = [size for size in args.sizes if hosts or ranks <= cores or size in CROWDED_SIZES]
             for kind in args.types if collective in REDUCING else ["float"]:
-                found += [Row(collective, kind, size, ranks) for size in sizes]
+                found += [Row(collective, kind, size, ranks, hosts) for size in sizes]
     return found
 
 
@@ -84,10 +94,24 @@ def held(command: str | None):
         raise
 
 
-def start(names, ranks, args) -> tuple[list, dict[str, str]]:
+@contextmanager
+def places(args, ranks: int):
+    """The hosts of one rank each, if the comparison is between hosts."""
+    if not args.hosts:
+        yield None
+        return
+    from hosts import Hosts, why_not
+
+    if reason := why_not():
+        sys.exit(reason)
+    with Hosts(ranks) as hosts:
+        yield hosts
+
+
+def start(names, ranks, args, hosts) -> tuple[list, dict[str, str]]:
     ready, refused = [], {}
     args.peers.mkdir(parents=True, exist_ok=True)
-    for contender in contenders.all_of(names, ranks, args.perf, args.peers):
+    for contender in contenders.all_of(names, ranks, args.perf, args.peers, hosts):
         try:
             contender.start()
             ready.append(contender)
@@ -105,17 +129,18 @@ class Comparison:
     def run(self) -> list[dict]:
         rows = rows_of(self._args)
         for ranks in self._args.ranks:
-            ready, refused = start(self._args.who, ranks, self._args)
             mine = [row for row in rows if row.ranks == ranks]
-            self._refused |= {(row, name): reason for row in mine for name, reason in refused.items()}
-            try:
-                self._run(mine, ready)
-            except KeyboardInterrupt:
-                print("# interrupted: the rows so far count", flush=True)
-                break
-            finally:
-                for contender in ready:
-                    contender.stop()
+            with places(self._args, ranks) as hosts:
+                ready, refused = start(self._args.who, ranks, self._args, hosts)
+                self._refused |= {(row, name): reason for row in mine for name, reason in refused.items()}
+                try:
+                    self._run(mine, ready)
+                except KeyboardInterrupt:
+                    print("# interrupted: the rows so far count", flush=True)
+                    break
+                finally:
+                    for contender in ready:
+                        contender.stop()
         return [self._record(row) for row in rows if self._of(row, self._times)]
 
     def _run(self, rows: list[Row], ready: list) -> None:

@@ -8,7 +8,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from libraries import HERE, LIBRARIES, ROOT, commands, environment, install
+from libraries import HERE, LIBRARIES, ROOT, commands, environment, install, placed
 from servers import Answer, Refused, Server
 
 START_SECONDS = 60
@@ -21,6 +21,7 @@ class Row:
     type: str  # as hccl_like_perf calls it
     size: int
     ranks: int
+    hosts: int = 0  # network namespaces with a rank each; 0: all ranks are on one host
 
 
 @dataclass(frozen=True)
@@ -42,9 +43,10 @@ class Effort:
 class Ours:
     """The C++ benchmark, started for every turn."""
 
-    def __init__(self, perf: Path, memory: str):
+    def __init__(self, perf: Path, memory: str, hosts=None):
         self.name = "mapped" if memory == "mapped" else "ordinary"
         self._perf, self._memory = perf, memory
+        self._places = ["--namespaces", ",".join(host.name for host in hosts)] if hosts else []
 
     def start(self) -> None:
         if not self._perf.exists():
@@ -57,7 +59,7 @@ class Ours:
             command = [self._perf, row.collective, "-g", row.ranks, "-b", row.size, "-e", row.size, "-d", row.type,
                        "-n", effort.iterations, "-w", effort.warmup, "-c", int(first), "--batch", effort.batch,
                        "--dirty", "--pin", "--memory", self._memory, *(["--floor"] if self._memory == "mapped" else []), "-J", file,
-                       "--form", "in-place" if row.collective in ("all_reduce", "broadcast") else "out-of-place"]
+                       *self._places, "--form", "in-place" if row.collective in ("all_reduce", "broadcast") else "out-of-place"]
             done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=ROW_SECONDS)
             if not file.exists():
                 lines = (done.stderr.strip() or "no reason given").splitlines()
@@ -66,6 +68,34 @@ class Ours:
         block = result["in_place"] or result["out_of_place"]
         answer = Answer(block["time_us"], block["time_us"], block["p99_us"], block["wrong"])
         return answer, block.get("floor_us")
+
+    def stop(self) -> None:
+        pass
+
+
+class Raw:
+    """TCP itself, between hosts: see raw_tcp_bench.cc."""
+
+    name = "raw TCP"
+
+    def __init__(self, program: Path, hosts, connections: int = 1):
+        self._program, self._hosts, self._connections = program, hosts, connections
+
+    def start(self) -> None:
+        if not self._hosts:
+            raise Refused("there is no network on one host")
+        if not self._program.exists():
+            raise Refused(f"{self._program} is not built")
+
+    def measure(self, row: Row, first: bool) -> tuple[Answer, None]:
+        if row.collective != "all_reduce":
+            raise Refused("it moves the bytes of all_reduce only")
+        names = ",".join(host.name for host in self._hosts)
+        command = [self._program, names, row.size, self._connections]
+        done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=ROW_SECONDS)
+        if done.returncode:
+            raise Refused((done.stderr.strip() or "no reason given").splitlines()[-1])
+        return Answer(*[float(done.stdout)] * 3, 0), None
 
     def stop(self) -> None:
         pass
@@ -108,42 +138,44 @@ class Served:
 
 
 class Peer(Served):
-    def __init__(self, name: str, ranks: int, under: Path):
+    def __init__(self, name: str, ranks: int, under: Path, hosts=None):
         super().__init__(LIBRARIES[name].title, ranks, under)
-        self._library, self._under = LIBRARIES[name], under
+        self._library, self._under, self._hosts = LIBRARIES[name], under, hosts
 
     def start(self) -> None:
-        variables = environment(self._library, self._under, self._ranks, len(os.sched_getaffinity(0)))
+        variables = environment(self._library, self._under, self._ranks, len(os.sched_getaffinity(0)), self._hosts)
         if variables is None:
             raise Refused("it only spins: milliseconds a call with more ranks than cores")
         if reason := install(self._library, self._under):
             raise Refused(reason)
-        self._launch(commands(self._library, self._under, self._ranks), variables)
+        self._launch(commands(self._library, self._under, self._ranks, self._hosts), variables)
 
 
 class Torch(Served):
     """A backend of torch.distributed, in the Python that runs this."""
 
-    def __init__(self, name: str, backend: str, ranks: int, logs: Path, device: str = "cpu"):
+    def __init__(self, name: str, backend: str, ranks: int, logs: Path, hosts=None, device: str = "cpu"):
         super().__init__(name, ranks, logs)
-        self._backend, self._device = backend, device
+        self._backend, self._device, self._hosts = backend, device, hosts
         self.slow = backend == "gloo"
 
     def start(self) -> None:
         start = [[sys.executable, str(HERE / "torch_serve.py"), "{pipes}", str(rank), str(self._ranks), self._backend,
                   self._device] for rank in range(self._ranks)]
-        self._launch(start, {**os.environ, "OMP_NUM_THREADS": "1"})
+        interface = {"GLOO_SOCKET_IFNAME": "eth0"} if self._hosts else {}
+        self._launch(placed(start, self._hosts), {**os.environ, "OMP_NUM_THREADS": "1", **interface})
 
 
-def all_of(names: list[str], ranks: int, perf: Path, under: Path) -> list:
+def all_of(names: list[str], ranks: int, perf: Path, under: Path, hosts=None) -> list:
     """The contenders by the names that the command line takes."""
     known = {
-        "mapped": lambda: Ours(perf, "mapped"),
-        "ordinary": lambda: Ours(perf, "ordinary"),
-        "gloo": lambda: Torch("gloo", "gloo", ranks, under),
-        "torch": lambda: Torch("hccl-like in torch", "hccl-like", ranks, under),
-        "fake": lambda: Torch("fake in torch", "fake", ranks, under),
-        **{name: (lambda name=name: Peer(name, ranks, under)) for name in LIBRARIES},
+        "mapped": lambda: Ours(perf, "mapped", hosts),
+        "ordinary": lambda: Ours(perf, "ordinary", hosts),
+        "raw": lambda: Raw(perf.with_name("raw_tcp"), hosts),
+        "gloo": lambda: Torch("gloo", "gloo", ranks, under, hosts),
+        "torch": lambda: Torch("hccl-like in torch", "hccl-like", ranks, under, hosts),
+        "fake": lambda: Torch("fake in torch", "fake", ranks, under, hosts),
+        **{name: (lambda name=name: Peer(name, ranks, under, hosts)) for name in LIBRARIES},
     }
     return [known[name]() for name in names]
 

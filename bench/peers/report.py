@@ -1,6 +1,6 @@
 """A result file as Markdown: a table for each collective and type, then what holds and what does not."""
 
-from requirements import PEERS, Verdict, best, geometric_mean, verdicts
+from requirements import PEERS, RAW, Verdict, best, geometric_mean, verdicts
 
 OURS = ("mapped", "ordinary")
 TORCH = ("hccl-like in torch", "fake in torch")
@@ -21,7 +21,7 @@ def microseconds(time: float | None) -> str:
 
 def table(rows: list[dict]) -> list[str]:
     """The rows of one collective, type and number of ranks."""
-    shown = [name for name in (*OURS, *PEERS, *TORCH) if any(name in row["times"] for row in rows)]
+    shown = [name for name in (*OURS, *PEERS, *TORCH, RAW) if any(name in row["times"] for row in rows)]
     ours = [name for name in OURS if name in shown]
     has_floor = any(row.get("floor") for row in rows)
     names = ["size", *(["floor"] if has_floor else []), *shown,
@@ -55,14 +55,19 @@ def check_table(found: list[Verdict]) -> list[str]:
     return lines
 
 
+def kind_of(row: dict) -> tuple[str, str, str]:
+    where = f"{row['hosts']} hosts, a rank each" if row.get("hosts") else f"{row['ranks']} ranks"
+    return row["collective"], row["type"], where
+
+
 def markdown(record: dict) -> str:
     machine = record["machine"]
     lines = [f"{machine['processor']}, {machine['cores']} cores; medians of {record['passes']} passes in turns, us; dirty "
              "buffers, pinned ranks; the best peer in bold.", ""]
-    kinds = list(dict.fromkeys((row["ranks"], row["collective"], row["type"]) for row in record["rows"]))
+    kinds = list(dict.fromkeys(kind_of(row) for row in record["rows"]))
     for kind in kinds:
-        rows = [row for row in record["rows"] if (row["ranks"], row["collective"], row["type"]) == kind]
-        lines += [f"**{kind[1]}, {kind[2]}, {kind[0]} ranks**", "", *table(rows), ""]
+        rows = [row for row in record["rows"] if kind_of(row) == kind]
+        lines += [f"**{', '.join(kind)}**", "", *table(rows), ""]
     refused = sorted({(name, reason) for row in record["rows"] for name, reason in row["refused"].items()})
     lines += [f"* {name} left out: {reason}" for name, reason in refused]
     wrong = [f"{name} in {row['collective']} {row['type']} {row['size']}" for row in record["rows"]

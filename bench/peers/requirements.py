@@ -4,7 +4,8 @@ import math
 from dataclasses import dataclass
 
 MPI = ("MPICH", "Open MPI", "Intel MPI")
-PEERS = (*MPI, "oneCCL", "UCC", "gloo")
+RAW = "raw TCP"
+PEERS = (*MPI, "MPICH (UCX)", "oneCCL", "UCC", "gloo")
 REDUCING = ("all_reduce", "reduce_scatter")
 TRANSFERS = ("all_gather", "alltoall", "broadcast", "sendrecv")
 KIB, MIB = 1 << 10, 1 << 20
@@ -44,7 +45,9 @@ def select(rows: list[dict], collectives, least: int, most: int, ranks: int = 2)
 
 def verdicts(rows: list[dict]) -> list[Verdict]:
     """Of every requirement that the rows can tell about."""
-    found = latency(rows)
+    found = between_hosts([row for row in rows if row.get("hosts")])
+    rows = [row for row in rows if not row.get("hosts")]
+    found += latency(rows)
     found += bandwidth(rows, "mapped", {**dict.fromkeys(REDUCING, 2.5), **dict.fromkeys(TRANSFERS, 1.3)}, 0.95)
     found += bandwidth(rows, "ordinary", {"all_reduce": 1.2, "reduce_scatter": 1.5, **dict.fromkeys(TRANSFERS, 1.0)}, 0.85)
     return found + floors(rows) + through_torch(rows) + crowds(rows)
@@ -111,4 +114,28 @@ def crowds(rows: list[dict]) -> list[Verdict]:
                 gained = gains(select(rows, ("all_reduce",), least, most, ranks), ours, settled)
                 if gained:
                     found.append(Verdict(f"{ranks} ranks, {ours}, {label}, worst row", min(gained), limit))
+    return found
+
+
+def between_hosts(rows: list[dict]) -> list[Verdict]:
+    """A rank a host, all_reduce."""
+    found = []
+    for hosts in sorted({row["hosts"] for row in rows}):
+        mine = [row for row in select(rows, ("all_reduce",), 8, 1 << 40, hosts) if "ordinary" in row["times"]]
+        label = f"{hosts} hosts, all_reduce"
+        for size, name, limit in ((8, "8 B", 50.0), (16 * MIB, "16 MiB", 1.8), (64 * MIB, "64 MiB", 1.8)):
+            gained = gains(select(mine, ("all_reduce",), size, size, hosts), "ordinary", ("gloo",))
+            found += [Verdict(f"{label}, {name}: over gloo", gained[0], limit)] if gained else []
+        gained = gains(mine, "ordinary", tuple(name for name in PEERS if name != "gloo"))
+        if gained:
+            found.append(Verdict(f"{label}: the worst row over the best of the others", min(gained), 1.0))
+            found.append(Verdict(f"{label}: geometric mean over the best of the others", geometric_mean(gained), 1.2))
+        for row in mine:
+            if RAW not in row["times"]:
+                continue
+            share = row["times"][RAW] / row["times"]["ordinary"]
+            if row["size"] == 8:
+                found.append(Verdict(f"{label}, 8 B: time over raw TCP's for the same rounds", 1 / share, 1.3, at_least=False))
+            elif row["size"] >= MIB:
+                found.append(Verdict(f"{label}, {row['size'] // MIB} MiB: part of raw TCP's speed", share, 0.9))
     return found

@@ -20,8 +20,6 @@ import shutil
 import socket
 import subprocess
 
-import pytest
-
 _CLONE_NEWNS, _CLONE_NEWUTS, _CLONE_NEWNET = 0x0002_0000, 0x0400_0000, 0x4000_0000
 _MS_REC, _MS_SLAVE = 0x4000, 0x8_0000
 _PREFIX = "hcl"
@@ -98,9 +96,7 @@ class Host:
 
     def drop(self, port=None, rail=None, to=None):
         """From now on packets that come in here are lost without a word: those to a TCP port (or "4000-4100"), those of one
-        rail, or all. `to` drops what goes out to that address instead."""
-        if shutil.which("nft") is None:
-            pytest.skip("dropping packets takes nft (nftables)")
+        rail, or all. `to` drops what goes out to that address instead. Needs nft (nftables)."""
         rule = [f"iifname eth{rail}"] if rail is not None else []
         rule += [f"tcp dport {port}"] if port is not None else []
         rule += [f"{'ip6' if ':' in to else 'ip'} daddr {to}"] if to is not None else []

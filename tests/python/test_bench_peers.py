@@ -53,6 +53,19 @@ def test_staged_copies_have_limits_of_their_own():
     assert found(rows, "ordinary, 64 KiB to 64 MiB: the worst row").limit == 0.85
 
 
+def test_between_hosts_every_row_counts_and_raw_tcp_is_the_measure():
+    rows = [{**row(size=size, ordinary=ours, gloo=gloo, openmpi=mpi), "hosts": 2}
+            for size, ours, gloo, mpi in ((8, 10, 600, 11), (16 * MIB, 100, 170, 90))]
+    for one, raw in zip(rows, (8, 95)):
+        one["times"]["raw TCP"] = raw
+    assert found(rows, "8 B: over gloo").value == 60
+    assert not found(rows, "16 MiB: over gloo").holds
+    assert found(rows, "worst row").value == pytest.approx(0.9)
+    assert found(rows, "raw TCP's for the same rounds").value == pytest.approx(1.25)
+    assert found(rows, "16 MiB: part of raw TCP's speed").value == pytest.approx(0.95)
+    assert all("2 hosts" in verdict.requirement for verdict in requirements.verdicts(rows))
+
+
 def test_latency_counts_at_eight_bytes_and_against_mpi_only():
     rows = [row(size=8, ordinary=0.2, openmpi=0.1, gloo=100), row("barrier", 0, ordinary=0.1, impi=0.15)]
     assert found(rows, "all_reduce, 8 B").value == pytest.approx(0.5)
