@@ -3,66 +3,19 @@
 #include <gtest/gtest.h>
 
 #include "collectives/board/board.h"
-#include "tests/model/modelled_host.h"
+#include "tests/model/modelled_board.h"
 #include "tests/model/modelled_std.h"
 #include "tests/model/verdict.h"
 
 namespace hccl_like::model {
 namespace {
 
-// What a rank shows, in an area that is made anew for each execution.
-struct Shown {
-  std::shared_ptr<Commons> commons = std::make_shared<Commons>();
-  uint32_t area = commons->areas().take().value();
-};
-
-struct Rank {
-  Poller& poller;
-  const std::vector<Link*>& links;
-  std::shared_ptr<Board> board{};
-  bool looks_again = true;
-  std::array<Plain, BoardArea::kLines> payloads{};  // stand for what is in the lines
-
-  // As an engine waits, its patience at an end (collectives/engine.cc: drive, sleep).
-  template <class Ready>
-  void wait(uint64_t place, Ready ready) {
-    while (true) {
-      Explorer::active()->landmark(place);
-      if (ready()) return;
-      sleep(ready);
-    }
-  }
-  template <class Ready>
-  void sleep(Ready ready) {
-    bool quiet = true;
-    size_t prepared = 0;
-    for (; quiet && prepared < links.size(); ++prepared)
-      if (links[prepared] != nullptr) quiet = links[prepared]->prepare_sleep();
-    if (quiet && !(looks_again && ready())) poller.sleep(Deadline::never());
-    for (size_t i = 0; i < prepared; ++i)
-      if (links[i] != nullptr) links[i]->end_sleep();
-  }
-};
-
-struct Job {
-  Job(ModelledHost& host, const std::vector<Shown>& shown) {
-    host.begin_execution();
-    std::vector<std::optional<uint32_t>> areas;
-    for (const Shown& one : shown) {
-      areas.emplace_back(one.area);
-      new (one.commons->areas().data(one.area)) BoardArea;
-    }
-    for (size_t i = 0; i < shown.size(); ++i) {
-      ranks.push_back({.poller = host.poller(i), .links = host.links(i)});
-      ranks.back().board =
-          Board::make(shown[i].commons, 7, static_cast<int>(i), host.links(i), areas);
-    }
-    for (Rank& rank : ranks) check(rank.board->open() == Board::State::kOpen, "no board");
-  }
+struct Job : BoardRanks {
+  using BoardRanks::BoardRanks;
 
   // A small call as BoardCall makes it: shows this rank's line, reads those of `from`.
   void call(size_t self, uint32_t number, const std::vector<size_t>& from) {
-    Rank& rank = ranks[self];
+    BoardRank& rank = ranks[self];
     Board& board = *rank.board;
     uint64_t place = uint64_t{number} << 8;
     rank.wait(place, [&] { return board.writable(number); });
@@ -76,29 +29,24 @@ struct Job {
   }
   void show(size_t self, uint32_t number) {
     Board& board = *ranks[self].board;
-    ranks[self].payloads[number % BoardArea::kLines].write();
+    payloads[self][number % BoardArea::kLines].write();
     *board.payload(number, 1) = static_cast<std::byte>(number);
     board.show(number, number, 1);
   }
   void read(size_t peer, uint32_t number) {
-    ranks[peer].payloads[number % BoardArea::kLines].read();
+    payloads[peer][number % BoardArea::kLines].read();
     const std::byte there = *ranks[peer].board->payload(static_cast<int>(peer), number, 1);
     check(there == static_cast<std::byte>(number), "the payload of another call");
   }
 
-  std::vector<Rank> ranks;
+  std::array<std::array<Plain, BoardArea::kLines>, 3> payloads;  // stand for what is in the lines
 };
 
 using Needs = std::vector<std::vector<size_t>>;  // by rank: whose lines it reads
 
-template <class Body>
-Verdict explore(size_t ranks, const Body& body, Flaw flaw = {}) {
-  const std::vector<Shown> shown(ranks);
-  std::vector<const Commons*> commons;
-  for (const Shown& one : shown) commons.push_back(one.commons.get());
-  ModelledHost host(ranks, commons);
-  return Explorer::explore(
-      [&](Explorer& explorer) { body(explorer, std::make_shared<Job>(host, shown)); }, flaw);
+template <class Scenario>
+Verdict explore(size_t ranks, const Scenario& scenario, Flaw flaw = {}) {
+  return explore_job<Job>(ranks, scenario, flaw);
 }
 
 Verdict calls(uint32_t count, const Needs& needs, Flaw flaw = {}) {

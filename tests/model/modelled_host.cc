@@ -33,6 +33,8 @@ std::map<int, size_t>& bells() {
 // The real one wakes after 100 ms at the latest, which would hide a lost wake-up.
 Poller::Poller() : doorbell_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 void Poller::watch(int, unsigned, Pollable&) {}
+void Poller::rewatch(int, unsigned, Pollable&) {}
+bool Poller::poll() { return false; }
 void Poller::forget(int) noexcept {}
 void Poller::sleep(Deadline) {
   model::Explorer::active()->sleep(bells().at(doorbell_.get()), std::source_location::current());

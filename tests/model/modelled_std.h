@@ -116,8 +116,10 @@ class Plain {
 #ifdef HCCL_LIKE_MODELLED
 namespace hccl_like::std {
 using namespace ::std;
+// A smaller one has no place for a number; none of those is shared in what is explored.
 template <class T>
-using atomic = model::Atomic<T>;
+using atomic =
+    ::std::conditional_t<sizeof(T) == 4 || sizeof(T) == 8, model::Atomic<T>, ::std::atomic<T>>;
 inline void atomic_thread_fence(std::memory_order order,
                                 source_location where = source_location::current()) noexcept {
   model::modelled_fence(order, where);

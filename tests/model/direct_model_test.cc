@@ -1,0 +1,125 @@
+// Large calls of one host (collectives/direct) in every order in which their ranks can go on, with every value of a counter
+// that a rank may still see: each result is right, and nobody sleeps on while there is work for him.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "collectives/board/board_stage.h"
+#include "collectives/direct/lane.h"
+#include "tests/model/modelled_board.h"
+#include "tests/model/modelled_std.h"
+#include "tests/model/verdict.h"
+#include "transport/shm/memory.h"
+
+namespace hccl_like::model {
+namespace {
+
+constexpr uint32_t kLanes = 2;  // that an execution may take
+
+struct Setting {
+  Collective collective;
+  size_t bytes;
+  bool begun = false;  // by the caller's thread, before an engine takes it over
+};
+
+struct Job : BoardRanks {
+  Job(ModelledHost& host, const std::vector<Shown>& shown) : BoardRanks(host, shown) {
+    for (const Shown& one : shown) make_lanes(*one.commons);
+  }
+  // As if they had never been taken.
+  static void make_lanes(Commons& commons) {
+    Shelf& lanes = commons.lanes();
+    std::byte* const begin = lanes.data(0);
+    std::destroy_at(&lanes);
+    new (&lanes) Shelf(commons.fd(), begin, Commons::kLanesBegin, Commons::kLaneBytes,
+                       /*reserved=*/offsetof(Lane, slots), kLanes);
+    for (uint32_t i = 0; i < kLanes; ++i) {
+      std::memset(lanes.data(i), 0, offsetof(Lane, slots));
+      const auto& lane = *reinterpret_cast<const Lane*>(lanes.data(i));
+      for (const auto counter :
+           {&Lane::put, &Lane::worked, &Lane::finished, &Lane::accepted, &Lane::writing})
+        (lane.*counter).load();
+    }
+  }
+
+  void call(size_t self, const Setting& setting) {
+    BoardRank& rank = ranks[self];
+    std::vector<int32_t>& memory = memory_of(self);
+    memory.assign(setting.bytes / sizeof(int32_t), static_cast<int32_t>(self + 1));
+    const Region region{reinterpret_cast<std::byte*>(memory.data()), setting.bytes};
+    const Layout layout = Layout::even(region, 1, 4);
+    const BoardCall call{.board = rank.board.get(),
+                         .input = &layout,
+                         .output = &layout,
+                         .collective = setting.collective,
+                         .type = DataType::kInt32,
+                         .reduction = reduction(DataType::kInt32, ReduceOp::kSum),
+                         .fingerprint = 1,
+                         .bytes = setting.bytes,
+                         .crew = &nobody()};
+    BoardStage& stage = stages[self];
+    DirectRun begun;
+    if (setting.begun) {
+      begun.begin(call);
+      begun.show();
+    }
+    stage.begin(call, Way::kDirect, setting.begun, setting.begun ? &begun : nullptr);
+    while (!stage.finished())
+      if (!stage.advance()) rank.sleep([&] { return stage.could_advance(); });
+    stage.end();
+    const int32_t expected = setting.collective == Collective::kBroadcast ? 1 : 3;
+    check(std::ranges::count(memory, expected) == std::ssize(memory), "a wrong result");
+  }
+
+  static Crew& nobody() {
+    static Crew crew(/*most=*/1);
+    return crew;
+  }
+
+  // Kept: to allocate it takes longer than the call.
+  static std::vector<int32_t>& memory_of(size_t rank) {
+    static std::array<std::vector<int32_t>, 2> memories;
+    return memories[rank];
+  }
+
+  std::array<BoardStage, 2> stages;
+};
+
+Verdict run(Setting setting, Flaw flaw = {}, bool all_look_again = true) {
+  return explore_job<Job>(
+      2,
+      [=](Explorer& explorer, const std::shared_ptr<Job>& job) {
+        job->ranks[1].looks_again = all_look_again;
+        for (size_t i = 0; i < 2; ++i)
+          explorer.thread("rank " + std::to_string(i), [=] { job->call(i, setting); });
+      },
+      flaw);
+}
+
+constexpr Setting kBroadcast{Collective::kBroadcast, 4096};
+
+TEST(DirectModel, ABroadcastArrivesAndNobodySleepsTooLong) { EXPECT_TRUE(holds(run(kBroadcast))); }
+
+TEST(DirectModel, ABroadcastInTwoLapsArrives) {
+  EXPECT_TRUE(holds(run({Collective::kBroadcast, Lane::kSlotBytes / 4 + 4096})));
+}
+
+TEST(DirectModel, AllRanksGetTheSumAndNobodySleepsTooLong) {
+  EXPECT_TRUE(holds(run({Collective::kAllReduce, 4096})));
+}
+
+TEST(DirectModel, ACallThatItsCallerBeganAndAnEngineTookOverArrives) {
+  EXPECT_TRUE(holds(run({Collective::kBroadcast, 4096, /*begun=*/true})));
+}
+
+TEST(DirectModel, WithoutTheFenceOfEitherSideAWakeUpIsLost) {
+  EXPECT_TRUE(fails_with(run(kBroadcast, {.thread = "rank 0"}), kLost));
+  EXPECT_TRUE(fails_with(run(kBroadcast, {.thread = "rank 1"}), kLost));
+}
+
+TEST(DirectModel, WhoeverDoesNotLookAtTheLanesAgainMayNeverWake) {
+  EXPECT_TRUE(fails_with(run(kBroadcast, {}, /*all_look_again=*/false), kLost));
+}
+
+}  // namespace
+}  // namespace hccl_like::model
