@@ -181,11 +181,20 @@ future = dist.all_reduce(torch.ones(5, device=device), async_op=True).get_future
 """
 
 
+# A thread that asks for the GIL while Python ends is unwound by it, and aborts the process if it is in a destructor.
+CALLBACKS = """
+for _ in range(20):
+    future = dist.all_reduce(torch.ones(20_001, device=device), async_op=True).get_future()
+    future.then(lambda done: done.value()[0].sum())
+"""
+
+
 @pytest.mark.parametrize(
     "end",
-    ["work.wait()", "pass", "sys.exit(0)", "del group, work, future", "raise SystemExit"],
-    ids=["after waiting", "with calls under way", "by sys.exit", "after dropping everything", "by an exception"],
-)
+    ["work.wait()", "pass", "sys.exit(0)", "del group, work, future", "raise SystemExit", CALLBACKS],
+    ids=["after waiting", "with calls under way", "by sys.exit", "after dropping everything", "by an exception",
+         "with callbacks under way"],
+)  # fmt: skip
 def test_a_program_ends_quietly_without_destroy(device, end, tmp_path):
     program = PROGRAM.format(end=textwrap.dedent(end))
     ranks = [
