@@ -38,10 +38,13 @@ size_t common_bytes(const Call& call, int size) {
   }
 }
 
-bool chunks_are_equal(const Layout& layout, int size) {
+// Whether its chunks differ in size.
+bool is_uneven(const Call& call, int size) {
+  if (call.uneven || cuts_payload(call.collective)) return call.uneven;
+  const Layout& chunks = call.collective == Collective::kAllGather ? call.output : call.input;
   for (int i = 1; i < size; ++i)
-    if (layout.bytes(static_cast<size_t>(i)) != layout.bytes(0)) return false;
-  return true;
+    if (chunks.bytes(static_cast<size_t>(i)) != chunks.bytes(0)) return true;
+  return false;
 }
 
 // Only what all ranks see alike: how many hosts there are, and, where there is one, its cores.
@@ -149,9 +152,7 @@ std::shared_ptr<Operation> Communicator::prepare(Call call) {
     return std::make_shared<Operation>(shared_from_this(), std::move(call), plan, number);
   }
   Plan plan;
-  const Layout& chunks = call.collective == Collective::kAllGather ? call.output : call.input;
-  const bool uneven =
-      call.uneven || (!cuts_payload(call.collective) && !chunks_are_equal(chunks, size()));
+  const bool uneven = is_uneven(call, size());
   const Choice& choice = this->choice(call.collective, bytes, element, uneven);
   plan.program = &program(*choice.algorithm, call.root);
   plan.laps = choice.laps;
@@ -159,10 +160,10 @@ std::shared_ptr<Operation> Communicator::prepare(Call call) {
   if (reduces(call.collective)) plan.reduction = reduction(call.type, call.op);
   const auto algorithm =
       static_cast<uint64_t>(choice.algorithm - algorithms(call.collective).data());
-  plan.fingerprint = fingerprint(call, mix(mix(bytes, plan.laps), algorithm));
   plan.way = way(call, uneven);
-  if (plan.way != Way::kMessages)
-    plan.fingerprint = fingerprint(call, mix(bytes, static_cast<uint64_t>(plan.way)));
+  plan.fingerprint =
+      fingerprint(call, plan.way == Way::kMessages ? mix(mix(bytes, plan.laps), algorithm)
+                                                   : mix(bytes, static_cast<uint64_t>(plan.way)));
   return std::make_shared<Operation>(shared_from_this(), std::move(call), plan, sequence_++);
 }
 
@@ -178,11 +179,8 @@ Communicator::Tried Communicator::try_run(Call& call, bool patient) {
   }
   Board* board = identity_.board.get();
   if (board == nullptr || !board->is_open() || failed_.load(std::memory_order_acquire)) return {};
-  const Layout& chunks = call.collective == Collective::kAllGather ? call.output : call.input;
-  const bool uneven =
-      call.uneven || (!cuts_payload(call.collective) && !chunks_are_equal(chunks, size()));
   Plan plan;
-  plan.way = way(call, uneven);
+  plan.way = way(call, is_uneven(call, size()));
   if (plan.way == Way::kMessages) return {};
   check(call);
   if (reduces(call.collective)) plan.reduction = reduction(call.type, call.op);

@@ -69,8 +69,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Tried try_run(Call& call, bool patient);
   // Starts a prepared operation. With `waited_for`, the caller is about to wait() and nobody else need be woken.
   void launch(std::span<const std::shared_ptr<Operation>> operations, bool waited_for);
-  // prepare + launch + wait; throws the operation's error. A small call on a board is over, in the common case, without
-  // the engine, and without an allocation.
+  // prepare + launch + wait; throws the operation's error. A call of one host is over, in the common case, without the
+  // engine, and a small one without an allocation.
   void run(Call call);
 
   // The same for calls that may wait for each other, such as a send and a receive: all are launched before one is waited
@@ -92,7 +92,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // (`ranks` empty).
   std::shared_ptr<Communicator> split(std::span<const int> ranks, std::string name);
 
-  // Where small calls run, if anywhere. The call's layouts are left to the caller.
+  // Where the ranks of one host meet, if they do. The call's layouts are left to the caller.
   const std::shared_ptr<Board>& board() const { return identity_.board; }
   BoardCall board_call(const Call& call, const Plan& plan, uint32_t number) const;
 
