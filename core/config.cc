@@ -110,14 +110,12 @@ constexpr std::array kRows{
          "Bytes of the shared-memory ring buffer per direction and peer."},
         access<&Config::shm_ring_bytes>()},
     Row{{"HCCL_LIKE_BOARD", "1",
-         "1: small calls between ranks of one host go through memory that all of them see; 0: they "
-         "are messages "
-         "like all others."},
+         "1: small calls between ranks of one host go through memory that all of them see; 0: all "
+         "calls are messages."},
         access<&Config::board>()},
     Row{{"HCCL_LIKE_DIRECT", "1",
          "1: large calls between ranks of one host read and write each other's memory, or pass "
-         "through "
-         "shared memory without messages; 0: they are messages. Needs HCCL_LIKE_BOARD."},
+         "through shared memory without messages; 0: they are messages. Needs HCCL_LIKE_BOARD."},
         access<&Config::direct>()},
     Row{{"HCCL_LIKE_TCP_BUFFER_BYTES", "0",
          "Bytes of a TCP socket's buffers; 0: the system decides."},
