@@ -154,13 +154,8 @@ class Hooks(DdpTest):
 
         self.hooked(hook, self.world_size)
 
-    def test_the_optimiser_steps_in_the_hook(self):
-        plain = self.plain()
-        wrapped = self.wrap(deepcopy(plain), gradient_as_bucket_view=True)
-        functional = optimizer_overlap_hooks._OptimizerHookState(
-            functional_optim=as_functional_optim(torch.optim.SGD, 0.125)
-        )
-        wrapped.register_comm_hook(None, optimizer_overlap_hooks._hook_then_optimizer(default_hooks.allreduce_hook, functional))
+    def steps_by_itself(self, wrapped, plain):
+        # `wrapped` does what SGD of this rate does, without being told to.
         other = torch.optim.SGD(plain.parameters(), lr=0.125)
         for step in range(STEPS):
             wrapped.zero_grad()
@@ -170,19 +165,21 @@ class Hooks(DdpTest):
             other.step()
         self.assertEqual(list(wrapped.parameters()), list(plain.parameters()), **CLOSE)
 
+    def test_the_optimiser_steps_in_the_hook(self):
+        plain = self.plain()
+        wrapped = self.wrap(deepcopy(plain), gradient_as_bucket_view=True)
+        functional = optimizer_overlap_hooks._OptimizerHookState(
+            functional_optim=as_functional_optim(torch.optim.SGD, 0.125)
+        )
+        wrapped.register_comm_hook(None, optimizer_overlap_hooks._hook_then_optimizer(default_hooks.allreduce_hook, functional))
+        self.steps_by_itself(wrapped, plain)
+
     def test_the_optimiser_steps_in_the_backward_pass(self):
         plain = self.plain()
         copy = deepcopy(plain)
         _apply_optimizer_in_backward(torch.optim.SGD, copy.parameters(), {"lr": 0.125})
         wrapped = self.wrap(copy)
-        other = torch.optim.SGD(plain.parameters(), lr=0.125)
-        for step in range(STEPS):
-            wrapped.zero_grad()
-            self.backward(wrapped, step)
-            other.zero_grad()
-            self.alone(plain, step)
-            other.step()
-        self.assertEqual(list(wrapped.parameters()), list(plain.parameters()), **CLOSE)
+        self.steps_by_itself(wrapped, plain)
 
 
 class BoundHooks(Hooks):
