@@ -31,7 +31,7 @@ bool is_doorbell(const Fd& fd) {
   return flags >= 0 && (flags & O_NONBLOCK) != 0;
 }
 
-std::string receive_failure() {
+std::string broken_connection() {
   return errno == 0 ? "the peer closed the connection while shared memory was set up"
                     : "cannot set up shared memory with the peer: " + errno_text(errno);
 }
@@ -92,10 +92,18 @@ void ShmHandshake::next() {
   }
 }
 
-FdMessageResult ShmHandshake::send(std::span<const std::byte> bytes, std::vector<int> fds) {
+bool ShmHandshake::send(std::span<const std::byte> bytes, std::vector<int> fds) {
   fds.push_back(poller_.doorbell());
   if (own_commons_ != nullptr) fds.push_back(own_commons_->fd());
-  return send_with_fds(socket_.get(), bytes, fds);
+  const FdMessageResult result = send_with_fds(socket_.get(), bytes, fds);
+  if (result == FdMessageResult::kFailed) fail(broken_connection());
+  return result == FdMessageResult::kDone;
+}
+
+bool ShmHandshake::receive(std::span<std::byte> bytes, std::vector<Fd>& fds) {
+  const FdMessageResult result = receive_with_fds(socket_.get(), bytes, fds);
+  if (result == FdMessageResult::kFailed) fail(broken_connection());
+  return result == FdMessageResult::kDone;
 }
 
 // The peer's doorbell and, if it has one, its Commons; false if they are something else.
@@ -109,28 +117,13 @@ bool ShmHandshake::take_fds(std::span<Fd> fds) {
 void ShmHandshake::offer() {
   if (!segment_) segment_ = ShmSegment::create(ring_bytes_);
   const Offer offer{.ring_bytes = ring_bytes_};
-  switch (send(std::as_bytes(std::span(&offer, 1)), {segment_->fd()})) {
-    case FdMessageResult::kDone:
-      state_ = State::kWaiting;
-      return;
-    case FdMessageResult::kNotNow:
-      return;
-    case FdMessageResult::kFailed:
-      fail(receive_failure());
-  }
+  if (send(std::as_bytes(std::span(&offer, 1)), {segment_->fd()})) state_ = State::kWaiting;
 }
 
 void ShmHandshake::receive_offer() {
   Offer offer;
   std::vector<Fd> fds;
-  switch (receive_with_fds(socket_.get(), std::as_writable_bytes(std::span(&offer, 1)), fds)) {
-    case FdMessageResult::kNotNow:
-      return;
-    case FdMessageResult::kFailed:
-      return fail(receive_failure());
-    case FdMessageResult::kDone:
-      break;
-  }
+  if (!receive(std::as_writable_bytes(std::span(&offer, 1)), fds)) return;
   if (offer.magic != Offer{}.magic || fds.empty() || !take_fds(std::span(fds).subspan(1)))
     return fail("the peer offered shared memory in a way that this version does not know");
   try {
@@ -144,14 +137,7 @@ void ShmHandshake::receive_offer() {
 
 void ShmHandshake::reply() {
   const Reply reply{.refusal = static_cast<uint64_t>(refusal_)};
-  switch (send(std::as_bytes(std::span(&reply, 1)), {})) {
-    case FdMessageResult::kNotNow:
-      return;
-    case FdMessageResult::kFailed:
-      return fail(receive_failure());
-    case FdMessageResult::kDone:
-      break;
-  }
+  if (!send(std::as_bytes(std::span(&reply, 1)), {})) return;
   if (refusal_ != 0) return fail(cause_);
   finish();
 }
@@ -159,14 +145,7 @@ void ShmHandshake::reply() {
 void ShmHandshake::receive_reply() {
   Reply reply;
   std::vector<Fd> fds;
-  switch (receive_with_fds(socket_.get(), std::as_writable_bytes(std::span(&reply, 1)), fds)) {
-    case FdMessageResult::kNotNow:
-      return;
-    case FdMessageResult::kFailed:
-      return fail(receive_failure());
-    case FdMessageResult::kDone:
-      break;
-  }
+  if (!receive(std::as_writable_bytes(std::span(&reply, 1)), fds)) return;
   if (reply.magic != Offer{}.magic || !take_fds(fds))
     return fail(
         "the peer answered an offer of shared memory in a way that this version does not "

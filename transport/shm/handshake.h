@@ -57,7 +57,9 @@ class ShmHandshake final : private Pollable {
   void receive_offer();
   void receive_reply();
   void reply();
-  FdMessageResult send(std::span<const std::byte> bytes, std::vector<int> fds);
+  // False if it cannot be done now, or if the handshake has failed.
+  bool send(std::span<const std::byte> bytes, std::vector<int> fds);
+  bool receive(std::span<std::byte> bytes, std::vector<Fd>& fds);
   bool take_fds(std::span<Fd> fds);
   void finish();
   void fail(std::string cause);
