@@ -1,5 +1,4 @@
 // The door: who gets in, and what strangers cost.
-#include <dirent.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -13,6 +12,7 @@
 #include "transport/bootstrap_connector.h"
 #include "transport/bootstrap_host.h"
 #include "transport/bootstrap_random.h"
+#include "transport/testing/descriptors.h"
 
 namespace hccl_like {
 namespace {
@@ -21,14 +21,6 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 Identity new_identity() { return {random_hex(kIdDigits / 2), random_hex(kNonceDigits / 2)}; }
-
-size_t open_descriptors() {
-  size_t count = 0;
-  DIR* directory = ::opendir("/proc/self/fd");
-  while (::readdir(directory) != nullptr) ++count;
-  ::closedir(directory);
-  return count;
-}
 
 Fd connect_to(const Way& way) {
   Fd socket(::socket(way.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));

@@ -1,6 +1,5 @@
 #include "transport/mesh.h"
 
-#include <dirent.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -14,6 +13,7 @@
 #include <thread>
 
 #include "core/error.h"
+#include "transport/testing/descriptors.h"
 #include "transport/testing/local_store.h"
 #include "transport/testing/run_ranks.h"
 
@@ -27,14 +27,6 @@ Config config_with(std::vector<std::string> transports) {
   Config config;
   config.transports = std::move(transports);
   return config;
-}
-
-size_t open_descriptors() {
-  size_t count = 0;
-  DIR* directory = ::opendir("/proc/self/fd");
-  while (::readdir(directory) != nullptr) ++count;
-  ::closedir(directory);
-  return count;
 }
 
 // One rank: a poller, a mesh, and what a driver does with them.

@@ -4,19 +4,12 @@
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>
 
-#include <filesystem>
-#include <iterator>
-
 #include "transport/shm/fd_message.h"
 #include "transport/shm/shm_pair.h"
+#include "transport/testing/descriptors.h"
 
 namespace hccl_like {
 namespace {
-
-size_t open_descriptors() {
-  return static_cast<size_t>(
-      std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}));
-}
 
 class ShmHandshakeTest : public testing::Test {
  protected:
