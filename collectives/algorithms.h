@@ -23,6 +23,7 @@
 #include <string_view>
 
 #include "collectives/cost.h"
+#include "collectives/hosts.h"
 #include "collectives/schedule.h"
 
 namespace hccl_like {
@@ -51,17 +52,17 @@ struct Algorithm {
   Collective collective;
   std::string_view name;
   // Collectives without a root ignore it; for send and recv it is the peer. Pure.
-  Schedule (*make)(int rank, int size, int root);
-  // Whether it works for this number of ranks.
-  bool (*fits)(int size);
+  Schedule (*make)(int rank, const Hosts& hosts, int root);
+  // Whether it works for this many ranks, laid out like this.
+  bool (*fits)(const Hosts& hosts);
   // One lap of `bytes` in all chunks together, on two ranks or more (cost.h).
-  Cost (*cost)(uint64_t size, uint64_t bytes);
+  Cost (*cost)(const Crossings& crossings, uint64_t bytes);
   // All chunks must have the same size, on all ranks.
   bool equal_chunks = false;
 };
 
 // The cost of one lap. Alone, a rank copies its input, whatever the algorithm.
-Cost cost_of(const Algorithm& algorithm, int size, uint64_t bytes);
+Cost cost_of(const Algorithm& algorithm, const Crossings& crossings, uint64_t bytes);
 
 // All algorithms of a collective, in the order in which `choose` prefers them where they cost the same.
 std::span<const Algorithm> algorithms(Collective collective);

@@ -42,15 +42,20 @@ TEST(Algorithms, AreTheDeliveredSet) {
     return result;
   };
   using enum Collective;
-  EXPECT_EQ(names(kAllReduce), "one_shot direct recursive_doubling rabenseifner ring ");
-  EXPECT_EQ(names(kReduceScatter), "direct recursive_halving ring ");
-  EXPECT_EQ(names(kAllGather), "direct bruck ring ");
-  EXPECT_EQ(names(kBroadcast), "binomial scatter_allgather chain ");
-  EXPECT_EQ(names(kReduce), "binomial direct chain ");
+  EXPECT_EQ(names(kAllReduce),
+            "one_shot direct recursive_doubling rabenseifner ring leaders_one_shot "
+            "leaders_doubling rails_direct rails_rabenseifner rails_ring ");
+  EXPECT_EQ(names(kReduceScatter),
+            "direct recursive_halving ring leaders_direct rails_direct rails_ring ");
+  EXPECT_EQ(names(kAllGather), "direct bruck ring leaders_bruck rails_direct rails_ring ");
+  EXPECT_EQ(
+      names(kBroadcast),
+      "binomial scatter_allgather chain leaders_binomial rails_chain rails_scatter_allgather ");
+  EXPECT_EQ(names(kReduce), "binomial direct chain leaders_binomial rails_chain ");
   EXPECT_EQ(names(kGather), "direct ");
   EXPECT_EQ(names(kScatter), "direct ");
-  EXPECT_EQ(names(kAllToAll), "direct pairwise bruck ");
-  EXPECT_EQ(names(kBarrier), "dissemination ");
+  EXPECT_EQ(names(kAllToAll), "direct pairwise bruck rails ");
+  EXPECT_EQ(names(kBarrier), "dissemination leaders ");
 }
 
 TEST(Algorithms, MakeTheSameScheduleEveryTime) {
@@ -84,7 +89,8 @@ TEST(Algorithms, TwoRanksAddWhatArrivesWithoutKeepingIt) {
 TEST(Cost, AloneARankCopies) {
   for (const Algorithm& algorithm : algorithms(Collective::kAllReduce)) {
     const Load copied{.reduced = 4096};
-    EXPECT_EQ(cost_of(algorithm, 1, 4096), (Cost{.path = copied, .busiest = copied}));
+    EXPECT_EQ(cost_of(algorithm, Crossings::together(1), 4096),
+              (Cost{.path = copied, .busiest = copied}));
   }
 }
 

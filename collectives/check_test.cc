@@ -175,7 +175,10 @@ class Mutations {
         if (algorithm.collective == Collective::kSend || algorithm.collective == Collective::kRecv)
           continue;
         for (const int size : {3, 4, 7}) {
-          if (algorithm.fits(size)) run(make_job(algorithm, size, 1), algorithm);
+          if (algorithm.fits(size))
+            run(make_job(algorithm, size, 1), algorithm);
+          else if (algorithm.fits(Hosts::even(2, size / 2)))
+            run(make_job(algorithm, Hosts::even(2, size / 2), 1), algorithm);
         }
       }
     }
@@ -274,7 +277,7 @@ TEST(Mutation, SwappingTwoRounds) {
     for (const Algorithm& algorithm : algorithms(static_cast<Collective>(i))) {
       if (algorithm.collective == Collective::kSend || algorithm.collective == Collective::kRecv)
         continue;
-      const Job job = make_job(algorithm, 4, 1);
+      const Job job = make_job(algorithm, algorithm.fits(4) ? Hosts(4) : Hosts::even(2, 2), 1);
       for (size_t rank = 0; rank < 4; ++rank) {
         const Schedule& original = job.ranks[rank];
         for (size_t swapped = 0; swapped + 1 < original.rounds(); ++swapped) {

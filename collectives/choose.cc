@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <optional>
 
 #include "collectives/cost.h"
+#include "collectives/job.h"
+#include "collectives/simulate.h"
 #include "core/error.h"
 
 namespace hccl_like {
@@ -17,13 +20,13 @@ bool may_have_laps(Collective collective, const ChooseOptions& options) {
          collective != kSend && collective != kRecv && collective != kBarrier;
 }
 
-bool fits(const Algorithm& algorithm, int size, const ChooseOptions& options) {
-  return algorithm.fits(size) && !(algorithm.equal_chunks && options.uneven);
+bool fits(const Algorithm& algorithm, const Hosts& hosts, const ChooseOptions& options) {
+  return algorithm.fits(hosts) && !(algorithm.equal_chunks && options.uneven);
 }
 
 // Laps of at most lap_bytes stay in cache and need little scratch memory. Where they would be so small that
 // latency costs more than a quarter, they are made larger, by halving their number.
-Choice plan(const Algorithm& algorithm, int size, uint64_t bytes, size_t element_bytes,
+Choice plan(const Algorithm& algorithm, uint64_t bytes, size_t element_bytes,
             const Topology& topology, const ChooseOptions& options) {
   uint64_t most = 1;
   if (may_have_laps(algorithm.collective, options)) {
@@ -34,50 +37,88 @@ Choice plan(const Algorithm& algorithm, int size, uint64_t bytes, size_t element
   }
   const uint64_t window = std::max<uint32_t>(1, options.lap_window);
   auto time = [&](uint64_t laps) {
-    const Cost lap = cost_of(algorithm, size, (bytes + laps - 1) / laps);
+    const Cost lap = cost_of(algorithm, topology.hosts.crossings(), (bytes + laps - 1) / laps);
     return estimate_ps(lap, laps, window, topology);
   };
   uint64_t best = time(most);
   for (uint64_t laps = most / 2; laps > 0; laps /= 2) best = std::min(best, time(laps));
   uint64_t laps = most;
   while (laps > 1 && time(laps) > best + best / 4) laps /= 2;
-  return {&algorithm, static_cast<uint32_t>(laps), size, bytes, time(laps)};
+  return {&algorithm, static_cast<uint32_t>(laps), topology.size(), bytes, time(laps)};
 }
 
-std::string names(Collective collective, int size, const ChooseOptions& options) {
+// What the job would take on the clock, or nothing if finding out takes too long. After the first laps each one more takes as
+// long as the one before.
+std::optional<uint64_t> simulated_ps(const Choice& choice, const Topology& topology,
+                                     size_t element_bytes, uint32_t window) {
+  constexpr int kMostRanks = 64;
+  constexpr uint64_t kMostSteps = 30'000;
+  if (choice.size > kMostRanks) return std::nullopt;
+  const Job job = make_job(*choice.algorithm, topology.hosts);
+  uint64_t steps = 0;  // of all ranks, in one lap
+  for (const Schedule& schedule : job.ranks) steps += schedule.steps().size();
+  if (steps > kMostSteps) return std::nullopt;
+  SimulateOptions options{.bytes = choice.bytes,
+                          .element_bytes = std::max<size_t>(1, element_bytes),
+                          .laps = choice.laps,
+                          .window = std::max<uint32_t>(1, window)};
+  const uint32_t some = 2 * options.window;
+  if (choice.laps <= 2 * some || steps * choice.laps <= kMostSteps)
+    return simulate(job, topology, options).makespan_ps;
+  const auto take = [&](uint32_t laps) {
+    options.bytes = choice.bytes / choice.laps * laps, options.laps = laps;
+    return simulate(job, topology, options).makespan_ps;
+  };
+  const uint64_t first = take(some), more = take(2 * some);
+  return more + (more - std::min(first, more)) * (choice.laps - 2 * some) / some;
+}
+
+// Replaces the estimates of those that may be the best.
+void put_on_the_clock(std::vector<Choice>& choices, const Topology& topology, size_t element_bytes,
+                      uint32_t window) {
+  const uint64_t best = std::ranges::min(choices, {}, &Choice::estimate_ps).estimate_ps;
+  for (Choice& choice : choices) {
+    if (choice.estimate_ps > best * 5 / 2) continue;
+    if (const auto time = simulated_ps(choice, topology, element_bytes, window))
+      choice.estimate_ps = *time;
+  }
+}
+
+std::string names(Collective collective, const Hosts& hosts, const ChooseOptions& options) {
   std::string result;
   for (const Algorithm& algorithm : algorithms(collective)) {
-    if (!fits(algorithm, size, options)) continue;
+    if (!fits(algorithm, hosts, options)) continue;
     if (!result.empty()) result += ", ";
     result += algorithm.name;
   }
   return result;
 }
 
-const Algorithm& forced(Collective collective, int size, const ChooseOptions& options) {
+const Algorithm& forced(Collective collective, const Hosts& hosts, const ChooseOptions& options) {
   const Algorithm* algorithm = find_algorithm(collective, options.forced);
-  if (algorithm != nullptr && fits(*algorithm, size, options)) return *algorithm;
+  if (algorithm != nullptr && fits(*algorithm, hosts, options)) return *algorithm;
   const std::string wanted =
       std::string(name(collective)) + " algorithm \"" + std::string(options.forced) + '"';
-  const std::string use = "; use one of: " + names(collective, size, options);
+  const std::string use = "; use one of: " + names(collective, hosts, options);
   if (algorithm == nullptr) throw_misuse("there is no " + wanted + use);
-  if (!algorithm->fits(size)) {
-    throw_misuse("the " + wanted + " does not work for " + std::to_string(size) + " ranks" + use);
-  }
+  if (!algorithm->fits(hosts))
+    throw_misuse("the " + wanted + " does not work for " + std::to_string(hosts.size()) +
+                 " ranks on " + (hosts.count() == 1 ? "one host" : hosts.to_string()) + use);
   throw_misuse("the " + wanted + " needs chunks of one size" + use);
 }
 
 }  // namespace
 
-std::vector<Choice> candidates(Collective collective, int size, uint64_t bytes,
-                               size_t element_bytes, const Topology& topology,
-                               const ChooseOptions& options) {
+std::vector<Choice> candidates(Collective collective, uint64_t bytes, size_t element_bytes,
+                               const Topology& topology, const ChooseOptions& options) {
   const Topology shared = topology.with_sharing();
   std::vector<Choice> result;
   for (const Algorithm& algorithm : algorithms(collective)) {
-    if (!fits(algorithm, size, options)) continue;
-    result.push_back(plan(algorithm, size, bytes, element_bytes, shared, options));
+    if (!fits(algorithm, shared.hosts, options)) continue;
+    result.push_back(plan(algorithm, bytes, element_bytes, shared, options));
   }
+  if (options.simulate && topology.hosts.count() > 1)
+    put_on_the_clock(result, topology, element_bytes, options.lap_window);
   // Differences below three per cent are not real: then the order of the list decides.
   const uint64_t best = std::ranges::min(result, {}, &Choice::estimate_ps).estimate_ps;
   const auto chosen = std::ranges::find_if(
@@ -88,15 +129,15 @@ std::vector<Choice> candidates(Collective collective, int size, uint64_t bytes,
   return result;
 }
 
-Choice choose(Collective collective, int size, uint64_t bytes, size_t element_bytes,
-              const Topology& topology, const ChooseOptions& options) {
+Choice choose(Collective collective, uint64_t bytes, size_t element_bytes, const Topology& topology,
+              const ChooseOptions& options) {
   // What a rank does not know about the others must not decide: then all ranks pretend this size.
   if (options.uneven) bytes = 0;
   if (!options.forced.empty()) {
-    return plan(forced(collective, size, options), size, bytes, element_bytes,
+    return plan(forced(collective, topology.hosts, options), bytes, element_bytes,
                 topology.with_sharing(), options);
   }
-  return candidates(collective, size, bytes, element_bytes, topology, options).front();
+  return candidates(collective, bytes, element_bytes, topology, options).front();
 }
 
 std::string explain(const Choice& choice) {

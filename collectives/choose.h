@@ -17,6 +17,9 @@ struct ChooseOptions {
   uint32_t lap_window = 4;       // laps under way at once
   // Chunks differ in size and only each pair of ranks knows its own: neither algorithm nor laps may depend on `bytes`.
   bool uneven = false;
+  // With several hosts, closed forms are a first look only: the best of them are then run on the clock of
+  // simulate.h, if they are not too long for that. Takes milliseconds.
+  bool simulate = false;
 };
 
 struct Choice {
@@ -32,13 +35,12 @@ struct Choice {
 // `bytes`: of all chunks together, which is the larger of input and output. Takes only what all ranks know, computes in
 // whole numbers and breaks ties by the order of the list: so all ranks choose the same. Throws misuse, naming the
 // algorithms that there are, if the forced one is unknown or does not fit.
-Choice choose(Collective collective, int size, uint64_t bytes, size_t element_bytes,
-              const Topology& topology, const ChooseOptions& options = {});
+Choice choose(Collective collective, uint64_t bytes, size_t element_bytes, const Topology& topology,
+              const ChooseOptions& options = {});
 
 // All that could be chosen: the choice, then the others, fastest first.
-std::vector<Choice> candidates(Collective collective, int size, uint64_t bytes,
-                               size_t element_bytes, const Topology& topology,
-                               const ChooseOptions& options = {});
+std::vector<Choice> candidates(Collective collective, uint64_t bytes, size_t element_bytes,
+                               const Topology& topology, const ChooseOptions& options = {});
 
 // "allreduce of 16777216 bytes on 4 ranks: ring in 16 laps, about 4.21 ms".
 std::string explain(const Choice& choice);

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <set>
+#include <map>
 
 #include "collectives/direct/direct_run.h"
 #include "collectives/fingerprint.h"
@@ -47,14 +47,16 @@ bool is_uneven(const Call& call, int size) {
   return false;
 }
 
-// Only what all ranks see alike: how many hosts there are, and, where there is one, its cores.
+// Only what all ranks see alike: who shares a host with whom, and, where there is one host, its cores.
 Topology topology_of(const std::vector<ProcessRecord>& members, const Config& config) {
-  std::set<std::string_view> hosts;
-  for (const ProcessRecord& member : members) hosts.insert(member.host);
-  const auto ranks = static_cast<int>(members.size());
-  Topology topology = Topology::one_rank_a_host(ranks);
-  if (hosts.size() == 1)
-    topology = Topology::one_host(ranks, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)));
+  std::map<std::string_view, int> numbers;
+  std::vector<int> host_by_rank;
+  for (const ProcessRecord& member : members)
+    host_by_rank.push_back(
+        numbers.try_emplace(member.host, static_cast<int>(numbers.size())).first->second);
+  Topology topology{.hosts = Hosts::of(host_by_rank)};
+  if (topology.hosts.count() == 1)
+    topology.cores_per_host = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
   const auto& transports = config.transports;
   if (std::find(transports.begin(), transports.end(), "shm") == transports.end())
     topology.local = kTcpLoopback;
@@ -311,19 +313,35 @@ const Choice& Communicator::choice(Collective collective, size_t bytes, size_t e
   const auto found = choices_.find(index);
   if (found != choices_.end()) return found->second;
   const Config& config = engine_.config();
-  const ChooseOptions options{.forced = forced_.find(hccl_like::name(collective)),
-                              .lap_bytes = config.lap_bytes,
-                              .lap_window = config.lap_window,
-                              .uneven = uneven};
-  const Choice made = choose(collective, size(), bytes, element, topology_, options);
+  ChooseOptions options{.forced = forced_.find(hccl_like::name(collective)),
+                        .lap_bytes = config.lap_bytes,
+                        .lap_window = config.lap_window,
+                        .uneven = uneven,
+                        .simulate = true};
+  if (options.forced.empty() && topology_.hosts.count() > 1)
+    options.forced = decision(collective, uneven ? 0 : bytes, element, options);
+  const Choice made = choose(collective, bytes, element, topology_, options);
   log_trace([&] { return "group " + identity_.name + ": " + explain(made); });
   return choices_.emplace(index, made).first->second;
+}
+
+// Running schedules on a clock takes milliseconds, so it is done for an eighth of an octave of sizes at once.
+std::string_view Communicator::decision(Collective collective, uint64_t bytes, size_t element,
+                                        const ChooseOptions& options) {
+  const int dropped = std::max(0, static_cast<int>(std::bit_width(bytes)) - 4);
+  const uint64_t about = ((bytes >> dropped) + (dropped > 0)) << dropped;
+  const uint64_t index =
+      mix(mix(about, element), static_cast<uint64_t>(collective) * 2 + options.uneven);
+  const auto found = decisions_.find(index);
+  if (found != decisions_.end()) return found->second->name;
+  const Choice made = choose(collective, about, element, topology_, options);
+  return decisions_.emplace(index, made.algorithm).first->second->name;
 }
 
 const Program& Communicator::program(const Algorithm& algorithm, int root) {
   auto& slot =
       programs_[mix(reinterpret_cast<uintptr_t>(&algorithm), static_cast<uint64_t>(root + 1))];
-  if (!slot) slot = std::make_unique<Program>(algorithm.make(rank(), size(), root));
+  if (!slot) slot = std::make_unique<Program>(algorithm.make(rank(), topology_.hosts, root));
   return *slot;
 }
 

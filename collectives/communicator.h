@@ -112,6 +112,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Tried try_direct(Call& call, BoardCall& on_board, const Plan& plan, bool patient);
   // With mutex_ held.
   const Choice& choice(Collective collective, size_t bytes, size_t element_bytes, bool uneven);
+  std::string_view decision(Collective collective, uint64_t bytes, size_t element_bytes,
+                            const ChooseOptions& options);
   const Program& program(const Algorithm& algorithm, int root);
   Plan message_plan(const Call& call);
   uint32_t message_number(const Call& call, uint32_t channel);
@@ -137,6 +139,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   uint32_t splits_ = 0;
   MessageCounters sent_, received_;
   std::unordered_map<uint64_t, Choice> choices_;
+  std::unordered_map<uint64_t, const Algorithm*> decisions_;
   std::unordered_map<uint64_t, std::unique_ptr<Program>> programs_;
 };
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "collectives/algorithms.h"
 
@@ -19,13 +20,17 @@ std::string all_texts() {
     for (const Algorithm& algorithm : algorithms(static_cast<Collective>(i))) {
       const bool message =
           algorithm.collective == Collective::kSend || algorithm.collective == Collective::kRecv;
-      for (const int size : {3, 4}) {
-        if (!algorithm.fits(size)) continue;
+      std::vector<Hosts> layouts{3, 4};
+      // What needs several hosts: two ranks on each of two, and ranks 0 and 2 on one and rank 1 on another.
+      if (!algorithm.fits(4)) layouts = {Hosts::even(2, 2), Hosts::of(std::vector{0, 1, 0})};
+      for (const Hosts& hosts : layouts) {
+        if (!algorithm.fits(hosts)) continue;
         result += std::string(name(algorithm.collective)) + ':' + std::string(algorithm.name) +
-                  ", " + std::to_string(size) + " ranks, root 1\n";
-        for (int rank = 0; rank < (message ? 1 : size); ++rank) {
+                  ", " + std::to_string(hosts.size()) + " ranks" +
+                  (hosts.count() > 1 ? " on " + hosts.to_string() : "") + ", root 1\n";
+        for (int rank = 0; rank < (message ? 1 : hosts.size()); ++rank) {
           result +=
-              "rank " + std::to_string(rank) + '\n' + algorithm.make(rank, size, 1).to_string();
+              "rank " + std::to_string(rank) + '\n' + algorithm.make(rank, hosts, 1).to_string();
         }
       }
     }

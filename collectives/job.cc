@@ -6,10 +6,11 @@
 
 namespace hccl_like {
 
-Job make_job(const Algorithm& algorithm, int size, int root) {
+Job make_job(const Algorithm& algorithm, const Hosts& hosts, int root) {
   Job job{.collective = algorithm.collective, .root = root, .equal_chunks = algorithm.equal_chunks};
-  job.ranks.reserve(static_cast<size_t>(size));
-  for (int rank = 0; rank < size; ++rank) job.ranks.push_back(algorithm.make(rank, size, root));
+  job.ranks.reserve(static_cast<size_t>(hosts.size()));
+  for (int rank = 0; rank < hosts.size(); ++rank)
+    job.ranks.push_back(algorithm.make(rank, hosts, root));
   return job;
 }
 

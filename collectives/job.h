@@ -19,7 +19,7 @@ struct Job {
 };
 
 // Not for send and recv, whose ranks run different algorithms.
-Job make_job(const Algorithm& algorithm, int size, int root = 0);
+Job make_job(const Algorithm& algorithm, const Hosts& hosts, int root = 0);
 // One message of a job of `size` ranks.
 Job make_message(int size, int from, int to);
 

@@ -33,6 +33,13 @@ std::vector<const Algorithm*> all_algorithms() {
   return result;
 }
 
+std::vector<const Algorithm*> algorithms_of_single_ranks() {
+  std::vector<const Algorithm*> result;
+  for (const Algorithm* algorithm : all_algorithms())
+    if (algorithm->fits(4)) result.push_back(algorithm);
+  return result;
+}
+
 std::string title(const Algorithm& algorithm, int size, int root) {
   return std::string(name(algorithm.collective)) + ':' + std::string(algorithm.name) + ", " +
          std::to_string(size) + " ranks, root " + std::to_string(root);
@@ -53,7 +60,7 @@ TEST(Prove, EveryAlgorithmForOneToSixtyFourRanks) {
 
 TEST(Prove, EveryRootOfSevenRanks) {
   for (const Algorithm* algorithm : all_algorithms()) {
-    if (!has_root(algorithm->collective)) continue;
+    if (!has_root(algorithm->collective) || !algorithm->fits(7)) continue;
     for (int root = 0; root < 7; ++root) {
       EXPECT_EQ(fault_of(make_job(*algorithm, 7, root)), "") << title(*algorithm, 7, root);
     }
@@ -81,8 +88,62 @@ std::string underscored(const testing::TestParamInfo<const Algorithm*>& tested) 
   return std::string(name(tested.param->collective)) + '_' + std::string(tested.param->name);
 }
 
-INSTANTIATE_TEST_SUITE_P(Algorithms, ThousandRanks, testing::ValuesIn(all_algorithms()),
+INSTANTIATE_TEST_SUITE_P(Algorithms, ThousandRanks, testing::ValuesIn(algorithms_of_single_ranks()),
                          underscored);
+
+// Layouts of `size` ranks on several hosts, some with several ranks: even, uneven, ranks dealt out in turn, and any.
+std::vector<Hosts> layouts(int size) {
+  std::vector<std::vector<int>> by_rank;
+  const auto add = [&](auto host) {
+    std::vector<int> hosts;
+    for (int rank = 0; rank < size; ++rank) hosts.push_back(host(rank));
+    by_rank.push_back(std::move(hosts));
+  };
+  for (const int each : {2, 3, 4, 8, 16}) add([&](int rank) { return rank / each; });
+  for (const int hosts : {2, 3, 5}) add([&](int rank) { return rank % hosts; });
+  add([&](int rank) { return rank == size / 2; });                        // one stands alone
+  add([&](int rank) { return rank < 2 ? -1 : rank; });                    // one pair
+  add([](int rank) { return static_cast<int>(std::sqrt(2.0 * rank)); });  // 1, 1, 2, 2, 3, ...
+  add([](int rank) { return static_cast<int>(uint32_t(rank) * 2654435761u >> 30); });  // any
+  std::vector<Hosts> result;
+  for (const auto& hosts : by_rank)
+    if (const Hosts layout = Hosts::of(hosts); layout.nested()) result.push_back(layout);
+  return result;
+}
+
+TEST(Prove, EveryAlgorithmForSeveralHostsOnManyLayouts) {
+  int proved = 0;
+  for (const Algorithm* algorithm : all_algorithms()) {
+    if (algorithm->fits(4) || !algorithm->fits(Hosts::even(2, 2))) continue;
+    for (int size = 3; size <= 64; size += size < 20 ? 1 : 11) {
+      for (const Hosts& hosts : layouts(size)) {
+        std::vector<int> roots{0};
+        if (has_root(algorithm->collective)) roots = {0, size / 2, size - 1};
+        for (const int root : roots) {
+          EXPECT_EQ(fault_of(make_job(*algorithm, hosts, root)), "")
+              << title(*algorithm, size, root) << ", " << hosts.to_string();
+          ++proved;
+        }
+      }
+    }
+  }
+  EXPECT_GT(proved, 3000);
+}
+
+TEST(Prove, AThousandRanksOnHundredTwentyEightHosts) {
+  const Hosts hosts = Hosts::even(128, 8);
+  for (const char* one : {"leaders_doubling", "rails_rabenseifner", "rails_ring"}) {
+    const Job job = make_job(*find_algorithm(Collective::kAllReduce, one), hosts);
+    EXPECT_EQ(check(job), "") << one;
+    EXPECT_EQ(prove(job, Memory::kInPlace), "") << one;
+  }
+  for (const auto& [collective, one] : {std::pair(Collective::kBroadcast, "rails_chain"),
+                                        std::pair(Collective::kReduce, "rails_chain"),
+                                        std::pair(Collective::kAllGather, "leaders_bruck"),
+                                        std::pair(Collective::kBarrier, "leaders")}) {
+    EXPECT_EQ(fault_of(make_job(*find_algorithm(collective, one), hosts, 3)), "") << one;
+  }
+}
 
 TEST(Prove, AMessage) {
   for (const int size : {2, 3, 5}) {
@@ -108,6 +169,19 @@ TEST(Floats, AllRanksOfAnAllReduceAreBitwiseEqual) {
                     std::bit_cast<uint32_t>(outputs[0][c]))
               << title(algorithm, size, 0) << ", rank " << rank << ", chunk " << c;
         }
+      }
+    }
+  }
+}
+
+TEST(Floats, AllRanksOnSeveralHostsAreBitwiseEqual) {
+  for (const Algorithm& algorithm : algorithms(Collective::kAllReduce)) {
+    for (const int size : {4, 7, 12, 33}) {
+      for (const Hosts& hosts : layouts(size)) {
+        if (!algorithm.fits(hosts)) continue;
+        const auto outputs = run_on_floats(make_job(algorithm, hosts), awkward);
+        for (const auto& output : outputs)
+          EXPECT_EQ(output, outputs[0]) << title(algorithm, size, 0) << ", " << hosts.to_string();
       }
     }
   }

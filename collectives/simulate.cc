@@ -49,8 +49,8 @@ class Simulator {
         options_(options),
         matching_(match(job)),
         ranks_(job.ranks.size()),
-        hosts_out_(static_cast<size_t>(topology.hosts)),
-        hosts_in_(static_cast<size_t>(topology.hosts)),
+        hosts_out_(static_cast<size_t>(topology.hosts.count())),
+        hosts_in_(static_cast<size_t>(topology.hosts.count())),
         laps_(job.ranks.size() * options.laps),
         receives_(matching_.partner.size() * options.laps) {}
 

@@ -56,8 +56,8 @@ TEST(Simulate, LapsFillThePipeline) {
 }
 
 TEST(Simulate, RanksOfAHostShareTheirWayOut) {
-  Topology two_hosts = simple(2);
-  two_hosts.hosts = 2;
+  Topology two_hosts = simple(4);
+  two_hosts.hosts = Hosts::even(2, 2);
   two_hosts.remote = two_hosts.local;
   // All four ranks exchange 250,000 bytes with each other; two messages a rank, four a host, leave it.
   const Job job = make_job(*find_algorithm(kAllToAll, "direct"), 4);
@@ -89,7 +89,7 @@ TEST(Simulate, PayloadsBeyondFourGiB) {
 }
 
 TEST(Simulate, TenThousandRanks) {
-  const Topology topology{.hosts = 1250, .ranks_per_host = 8};
+  const Topology topology{.hosts = Hosts::even(1250, 8)};
   const Job barrier = make_job(*find_algorithm(kBarrier, "dissemination"), 10'000);
   const Simulation result = simulate(barrier, topology, {});
   EXPECT_EQ(result.messages, 140'000u);
@@ -115,7 +115,7 @@ TEST(Simulate, ConfirmsTheChoice) {
                             {.bytes = bytes, .laps = choice.laps})
                 .makespan_ps;
           };
-          const auto all = candidates(collective, size, bytes, 4, topology);
+          const auto all = candidates(collective, bytes, 4, topology);
           const uint64_t chosen = time(all.front());
           for (const Choice& other : all) {
             EXPECT_LE(chosen, time(other) * 4 / 3)
@@ -125,6 +125,70 @@ TEST(Simulate, ConfirmsTheChoice) {
       }
     }
   }
+}
+
+std::vector<Hosts> several_hosts() {
+  return {Hosts::even(2, 2),
+          Hosts::even(2, 8),
+          Hosts::even(4, 4),
+          Hosts::even(8, 2),
+          Hosts::even(6, 1),
+          Hosts::even(16, 1),
+          Hosts::of(std::vector{0, 1, 2, 0, 1, 2, 0, 1, 2}),
+          Hosts::of(std::vector{0, 0, 0, 1, 1, 2})};
+}
+
+// With a look at the clock, what is chosen is within a tenth of the best that all algorithms together offer.
+TEST(Simulate, ConfirmsTheChoiceOnSeveralHosts) {
+  for (const Hosts& hosts : several_hosts()) {
+    const Topology topology{.hosts = hosts};
+    for (const Collective collective :
+         {kAllReduce, kReduceScatter, kAllGather, kBroadcast, kReduce, kAllToAll, kBarrier}) {
+      for (const uint64_t bytes : {0, 1 << 10, 16 << 10, 256 << 10, 1 << 20, 8 << 20, 64 << 20}) {
+        if (collective == kBarrier && bytes > 0) continue;
+        auto time = [&](const Choice& choice) {
+          return simulate(make_job(*choice.algorithm, hosts), topology,
+                          {.bytes = bytes, .laps = choice.laps})
+              .makespan_ps;
+        };
+        const Choice choice = choose(collective, bytes, 4, topology, {.simulate = true});
+        const uint64_t chosen = time(choice);
+        for (const Choice& other : candidates(collective, bytes, 4, topology))
+          EXPECT_LE(chosen, time(other) * 11 / 10)
+              << hosts.to_string() << ", " << explain(choice) << "; better: " << explain(other);
+      }
+    }
+  }
+}
+
+// A closed form has to be near enough that the best is looked at, and is all there is for thousands of ranks.
+TEST(Simulate, ConfirmsClosedFormsOnSeveralHosts) {
+  for (const Hosts& hosts : several_hosts()) {
+    const Topology topology{.hosts = hosts};
+    for (const Collective collective :
+         {kAllReduce, kReduceScatter, kAllGather, kBroadcast, kReduce, kAllToAll, kBarrier}) {
+      for (const uint64_t bytes : {0, 16 << 10, 1 << 20, 16 << 20}) {
+        if (collective == kBarrier && bytes > 0) continue;
+        for (const Choice& choice : candidates(collective, bytes, 4, topology)) {
+          const uint64_t time = simulate(make_job(*choice.algorithm, hosts), topology,
+                                         {.bytes = bytes, .laps = choice.laps})
+                                    .makespan_ps;
+          EXPECT_LE(choice.estimate_ps, time * 2) << hosts.to_string() << ", " << explain(choice);
+          EXPECT_GE(choice.estimate_ps * 2, time) << hosts.to_string() << ", " << explain(choice);
+        }
+      }
+    }
+  }
+}
+
+TEST(Simulate, TenThousandRanksOnHosts) {
+  const Topology topology{.hosts = Hosts::even(1250, 8)};
+  auto time = [&](Collective collective, const char* name) {
+    const Algorithm& algorithm = *find_algorithm(collective, name);
+    return simulate(make_job(algorithm, topology.hosts), topology, {.bytes = 8}).makespan_ps;
+  };
+  EXPECT_LT(time(kBarrier, "leaders") * 3, time(kBarrier, "dissemination") * 2);
+  EXPECT_LT(time(kAllReduce, "leaders_doubling") * 3, time(kAllReduce, "recursive_doubling") * 2);
 }
 
 }  // namespace

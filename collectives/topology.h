@@ -3,6 +3,8 @@
 // picoseconds, so that every rank computes the same numbers whatever its processor and compiler.
 #include <cstdint>
 
+#include "collectives/hosts.h"
+
 namespace hccl_like {
 
 // One message of b bytes: `latency` on the way, and `gap` + b * `ps_per_kib` / 1024 during which it occupies the
@@ -29,10 +31,8 @@ constexpr uint64_t byte_time_ps(uint64_t bytes, uint64_t ps_per_kib) {
 inline constexpr LinkCost kSharedMemory{300'000, 100'000, ps_per_kib(8)};
 inline constexpr LinkCost kTcpLoopback{8'000'000, 2'000'000, ps_per_kib(2.5)};
 
-// Ranks fill the hosts in order: rank r is on host r / ranks_per_host.
 struct Topology {
-  int hosts = 1;
-  int ranks_per_host = 1;
+  Hosts hosts = 1;
   int cores_per_host = 0;  // 0: as many as ranks
   LinkCost local = kSharedMemory;
   LinkCost remote = kTcpLoopback;
@@ -40,19 +40,19 @@ struct Topology {
   uint64_t switch_ps = 1'300'000;               // handing a core to the next rank that wants it
 
   static Topology one_host(int ranks, int cores = 0) {
-    return {.ranks_per_host = ranks, .cores_per_host = cores};
+    return {.hosts = ranks, .cores_per_host = cores};
   }
-  static Topology one_rank_a_host(int ranks) { return {.hosts = ranks}; }
+  static Topology one_rank_a_host(int ranks) { return {.hosts = Hosts::one_rank_each(ranks)}; }
 
-  int size() const { return hosts * ranks_per_host; }
-  int host(int rank) const { return rank / ranks_per_host; }
+  int size() const { return hosts.size(); }
+  int host(int rank) const { return hosts.host(rank); }
   const LinkCost& link(int from, int to) const { return host(from) == host(to) ? local : remote; }
 
   // The same with the price of sharing put into the links: where ranks outnumber cores, every message waits for its
   // receiver's turn, and copies and sums share the cores.
   Topology with_sharing() const {
-    if (cores_per_host <= 0 || ranks_per_host <= cores_per_host) return *this;
-    const auto ranks = static_cast<uint64_t>(ranks_per_host);
+    if (cores_per_host <= 0 || hosts.most() <= cores_per_host) return *this;
+    const auto ranks = static_cast<uint64_t>(hosts.most());
     const auto cores = static_cast<uint64_t>(cores_per_host);
     Topology shared = *this;
     shared.cores_per_host = 0;

@@ -33,7 +33,7 @@ uint64_t estimate(const Request& request, const Communicator& communicator) {
   const ChooseOptions options{.forced = config.algo.find(name(request.collective)),
                               .lap_bytes = config.lap_bytes,
                               .lap_window = config.lap_window};
-  return choose(request.collective, size, payload(request, static_cast<uint64_t>(size)),
+  return choose(request.collective, payload(request, static_cast<uint64_t>(size)),
                 size_of(request.type), communicator.topology(), options)
       .estimate_ps;
 }

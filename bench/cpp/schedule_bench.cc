@@ -13,9 +13,9 @@ namespace {
 
 void choose_allreduce(benchmark::State& state) {
   const auto ranks = static_cast<int>(state.range(0));
-  const Topology topology{};
+  const Topology topology = Topology::one_host(ranks);
   for (auto _ : state)
-    benchmark::DoNotOptimize(choose(Collective::kAllReduce, ranks, uint64_t{1} << 20, 4, topology));
+    benchmark::DoNotOptimize(choose(Collective::kAllReduce, uint64_t{1} << 20, 4, topology));
 }
 BENCHMARK(choose_allreduce)->ArgName("ranks")->Arg(2)->Arg(8)->Arg(64)->Arg(1000);
 

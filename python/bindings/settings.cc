@@ -68,8 +68,8 @@ py::list ways(const std::string& collective, uint64_t bytes, int ranks, bool one
   const ChooseOptions options{.forced = config.algo.find(collective),
                               .lap_bytes = config.lap_bytes,
                               .lap_window = config.lap_window};
-  const Choice used = choose(wanted, ranks, bytes, sizeof(float), topology, options);
-  std::vector<Choice> choices = candidates(wanted, ranks, bytes, sizeof(float), topology, options);
+  const Choice used = choose(wanted, bytes, sizeof(float), topology, options);
+  std::vector<Choice> choices = candidates(wanted, bytes, sizeof(float), topology, options);
   std::stable_partition(choices.begin(), choices.end(),
                         [&](const Choice& c) { return c.algorithm == used.algorithm; });
   py::list rows;

@@ -1,0 +1,176 @@
+#include <map>
+
+#include "collectives/algorithms/all.h"
+#include "collectives/algorithms/parts.h"
+
+namespace hccl_like {
+
+namespace {
+
+// Where a rank keeps the sums over its host of the chunks that it looks after.
+using Sums = std::map<int, Slot>;
+
+// Appends two rounds after which `keeper(chunk)`, a rank of this host, holds the host's sum of each chunk.
+Sums append_chunk_sums(Schedule& s, const Hosts& hosts, int rank, auto keeper) {
+  const auto local = hosts.ranks(hosts.host(rank));
+  std::map<int, std::vector<Slot>> inputs;
+  Sums sums;
+  s.begin_round();
+  for (int chunk = 0; chunk < hosts.size(); ++chunk) {
+    const int keeps = keeper(chunk);
+    if (keeps != rank) {
+      s.add(send(keeps, in(chunk)));
+      continue;
+    }
+    for (const int peer : local) {
+      inputs[chunk].push_back(peer == rank ? in(chunk) : s.add_scratch(in(chunk)));
+      if (peer != rank) s.add(recv(peer, inputs[chunk].back()));
+    }
+  }
+  s.begin_round();
+  for (const auto& [chunk, sources] : inputs) {
+    sums[chunk] = sources.size() == 1 ? sources[0] : s.add_scratch(in(chunk));
+    if (sources.size() > 1) s.add_reduce(sums[chunk], sources);
+  }
+  return sums;
+}
+
+}  // namespace
+
+// The leader of each host adds up all that its ranks have, sends every other leader what is for that host, and gives each
+// of its ranks the sum of what came. Few messages: for small payloads.
+//
+// Order of summation: the ranks of a host in rank order, then the hosts in theirs, with one rounding each for 8- and 16-bit
+// floats.
+//
+// Ranks 0 and 1 on one host, 2 and 3 on another, rank 0:
+//   0: recv scratch[0..3]<-1
+//   1: reduce in[0]+scratch[0] to scratch[4]  ...  reduce in[3]+scratch[3] to scratch[7]
+//   2: send scratch[6..7]->2  recv scratch[8..9]<-2
+//   3: reduce scratch[4]+scratch[8] to out[0]  reduce scratch[5]+scratch[9] to scratch[10]
+//   4: send scratch[10]->1
+Schedule reduce_scatter_leaders_direct(int rank, const Hosts& hosts) {
+  const auto size = static_cast<uint32_t>(hosts.size());
+  const int host = hosts.host(rank);
+  const auto local = hosts.ranks(host);
+  Schedule s(/*chunks=*/size);
+  if (rank != local[0]) {
+    s.round(send(local[0], in(0), size));
+    for (int i = 0; i < 3; ++i) s.round();
+    s.round(recv(local[0], out(rank)));
+    return s;
+  }
+
+  s.begin_round();
+  std::vector<uint32_t> inputs;  // first scratch slot of each other rank's
+  for (const int peer : local.subspan(1)) {
+    inputs.push_back(static_cast<uint32_t>(s.scratch_like().size()));
+    for (uint32_t chunk = 0; chunk < size; ++chunk) s.add_scratch(in(chunk));
+    s.add(recv(peer, scratch(inputs.back()), size));
+  }
+  // The sums of what is for one host lie together, and so does what comes from one.
+  s.begin_round();
+  std::vector<Slot> sums;  // the first of each host's
+  for (int other = 0; other < hosts.count(); ++other) {
+    sums.push_back(scratch(s.scratch_like().size()));
+    for (const int chunk : hosts.ranks(other)) {
+      std::vector<Slot> sources{in(chunk)};
+      for (const uint32_t first : inputs)
+        sources.push_back(scratch(first + static_cast<uint32_t>(chunk)));
+      s.add_reduce(s.add_scratch(in(chunk)), sources);
+    }
+  }
+  s.begin_round();
+  const auto own = static_cast<uint32_t>(local.size());
+  std::vector<Slot> parts(static_cast<size_t>(hosts.count()));
+  parts[static_cast<size_t>(host)] = sums[static_cast<size_t>(host)];
+  for (int i = 1; i < hosts.count(); ++i) {
+    const int other = (host + i) % hosts.count();
+    const int peer = hosts.ranks(other)[0];
+    s.add(send(peer, sums[static_cast<size_t>(other)], static_cast<uint32_t>(hosts.on(other))));
+    Slot& part = parts[static_cast<size_t>(other)];
+    part = scratch(s.scratch_like().size());
+    for (const int chunk : local) s.add_scratch(in(chunk));
+    s.add(recv(peer, part, own));
+  }
+  s.begin_round();
+  std::vector<Slot> results;
+  for (uint32_t i = 0; i < own; ++i) {
+    results.push_back(i == 0 ? out(rank) : s.add_scratch(in(local[i])));
+    std::vector<Slot> sources;
+    for (const Slot& part : parts) sources.push_back(scratch(part.index + i));
+    s.add_reduce(results.back(), sources);
+  }
+  s.begin_round();
+  for (uint32_t i = 1; i < own; ++i) s.add(send(local[i], results[i]));
+  return s;
+}
+
+// Every host adds up what it has of each chunk, at the place that the chunk's rank has on its own host, and sends the sum
+// to that rank, which adds up those of all hosts.
+//
+// M. Cho, U. Finkler, M. Serrano, D. Kung, H. Hunter: BlueConnect: Decomposing All-Reduce for Deep Learning on
+// Heterogeneous Network Hierarchy, MLSys 2019 (its first half).
+//
+// Order of summation: the ranks of a host in rank order, then the hosts in theirs, with one rounding each for 8- and 16-bit
+// floats.
+//
+// Ranks 0 and 1 on one host, 2 and 3 on another, rank 0:
+//   0: recv scratch[0]<-1  send in[1]->1  recv scratch[1]<-1  send in[3]->1
+//   1: reduce in[0]+scratch[0] to scratch[2]  reduce in[2]+scratch[1] to scratch[3]
+//   2: send scratch[3]->2  recv scratch[4]<-2
+//   3: reduce scratch[2]+scratch[4] to out[0]
+Schedule reduce_scatter_rails_direct(int rank, const Hosts& hosts) {
+  const int host = hosts.host(rank);
+  Schedule s(static_cast<uint32_t>(hosts.size()));
+  const Sums sums =
+      append_chunk_sums(s, hosts, rank, [&](int chunk) { return counterpart(hosts, host, chunk); });
+  s.begin_round();
+  for (const auto& [chunk, sum] : sums)
+    if (hosts.host(chunk) != host) s.add(send(chunk, sum));
+  std::vector<Slot> parts;
+  for (int other = 0; other < hosts.count(); ++other) {
+    parts.push_back(other == host ? sums.at(rank) : s.add_scratch(in(rank)));
+    if (other != host) s.add(recv(counterpart(hosts, other, rank), parts.back()));
+  }
+  s.begin_round();
+  s.add_reduce(out(rank), parts);
+  return s;
+}
+
+// The same with a ring of hosts for each chunk, which is added up on the way: only neighbours talk, and at any time a rank
+// has one message out and one in.
+//
+// Order of summation: the ranks of a host in rank order, then along the ring from the host after the chunk's to the chunk's.
+//
+// Ranks 0 and 1 on one host, 2 and 3 on another, rank 0:
+//   0: recv scratch[0]<-1  send in[1]->1  recv scratch[1]<-1  send in[3]->1
+//   1: reduce in[0]+scratch[0] to scratch[2]  reduce in[2]+scratch[1] to scratch[3]
+//   2: recv_reduce scratch[2]+<-2 to out[0]  send scratch[3]->2
+Schedule reduce_scatter_rails_ring(int rank, const Hosts& hosts) {
+  const int host = hosts.host(rank), count = hosts.count();
+  Schedule s(static_cast<uint32_t>(hosts.size()));
+  const Sums sums =
+      append_chunk_sums(s, hosts, rank, [&](int chunk) { return counterpart(hosts, host, chunk); });
+  // Where the sums on their way arrive: a rank alone on its host has its own in the input, which must stay as it is.
+  std::map<int, Slot> moving;
+  for (const auto& [chunk, sum] : sums)
+    moving[chunk] = chunk == rank                  ? out(rank)
+                    : sum.buffer == Buffer::kInput ? s.add_scratch(in(chunk))
+                                                   : sum;
+  for (int round = 0; round < count - 1; ++round) {
+    s.begin_round();
+    for (const auto& [chunk, sum] : sums) {
+      // How far the chunk has come when it is here: 0 on the host after its own, count - 1 on its own.
+      const int home = hosts.host(chunk), at = (host - home - 1 + count) % count;
+      if (at == round)
+        s.add(send(counterpart(hosts, (host + 1) % count, chunk), at == 0 ? sum : moving[chunk]));
+      if (at != round + 1) continue;
+      const int from = counterpart(hosts, (host + count - 1) % count, chunk);
+      s.add(recv_reduce(from, sum, moving[chunk]));
+    }
+  }
+  return s;
+}
+
+}  // namespace hccl_like
