@@ -96,6 +96,9 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   const std::shared_ptr<Board>& board() const { return identity_.board; }
   BoardCall board_call(const Call& call, const Plan& plan, uint32_t number) const;
 
+  // Whether peers on this host read and write the call's memory where it lies, if it is shared. No lock, some nanoseconds.
+  bool uses_shared_memory(const Call& call) const;
+
   // How many collective calls were prepared so far.
   uint32_t sequence() const;
 
@@ -107,6 +110,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   void check(const Call& call) const;
   static uint64_t fingerprint(const Call& call, uint64_t detail);
   Way way(const Call& call, bool uneven) const;
+  Link* shared_memory_link(const Call& call) const;
   Link* short_message_link(const Call& call) const;
   bool others_are_there(const BoardCall& call, bool patient) const;
   Tried try_direct(Call& call, BoardCall& on_board, const Plan& plan, bool patient);

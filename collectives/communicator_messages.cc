@@ -14,12 +14,26 @@ const Layout& payload(const Call& call) {
 
 }  // namespace
 
+// The link of a message between processes of one host, else null.
+Link* Communicator::shared_memory_link(const Call& call) const {
+  if (call.root < 0 || call.root >= size()) return nullptr;
+  Link* link = identity_.links[static_cast<size_t>(call.root)];
+  return link != nullptr && link->transport() == "shm" ? link : nullptr;
+}
+
 // The link of a message that may pass without an operation, else null.
 Link* Communicator::short_message_link(const Call& call) const {
-  if (!is_message(call) || call.root < 0 || call.root >= size()) return nullptr;
-  Link* link = identity_.links[static_cast<size_t>(call.root)];
-  if (link == nullptr || payload(call).total_bytes() > link->eager_bytes()) return nullptr;
-  return link->transport() == "shm" ? link : nullptr;
+  Link* link = is_message(call) ? shared_memory_link(call) : nullptr;
+  return link != nullptr && payload(call).total_bytes() <= link->eager_bytes() ? link : nullptr;
+}
+
+// Of messages the long ones, which their links move between the memory of both ends (transport/rendezvous.h).
+bool Communicator::uses_shared_memory(const Call& call) const {
+  if (!is_message(call)) return board() && !board_bytes(call, size(), call.uneven);
+  const size_t bytes = payload(call).total_bytes();
+  if (call.root == kAnySource) return bytes > engine_.config().shm_eager_bytes;
+  const Link* link = shared_memory_link(call);
+  return link != nullptr && bytes > link->eager_bytes();
 }
 
 Plan Communicator::message_plan(const Call& call) {

@@ -1,13 +1,9 @@
 #include "process_group/sharing.h"
 
-#include "collectives/board/board_call.h"
-
 namespace hccl_like {
 
 bool worth_sharing(const Communicator& communicator, const DeviceAccess& access, const Call& call) {
-  return communicator.board() != nullptr && access.direct() &&
-         call.collective != Collective::kSend && call.collective != Collective::kRecv &&
-         !board_bytes(call, communicator.size(), call.uneven);
+  return access.direct() && communicator.uses_shared_memory(call);
 }
 
 void share(const DeviceAccess& access, const at::Tensor* input, const at::Tensor* output,

@@ -6,8 +6,7 @@
 
 namespace hccl_like {
 
-// Whether it may pay for the call: not if it is small enough for the board, and not for messages, which go over links. A
-// few nanoseconds.
+// Whether it may pay for the call: not if it is small, or goes to another host. A few nanoseconds.
 bool worth_sharing(const Communicator& communicator, const DeviceAccess& access, const Call& call);
 
 // Fills in what Call has for it. `input` and `output` are the memory of the whole side, contiguous and on the device of

@@ -232,6 +232,52 @@ def test_whole_tensors_and_those_that_overlap(device):
     run_ranks(whole_tensors, 3, device)
 
 
+LONG = (2 << 20) + 4 * 33  # bytes: more than one block of a long message
+
+
+def messages(rank, size, device, make_first, make_second):
+    """Round the ring, in both orders, alone, in a batch and from whoever sends."""
+    count = LONG // 4
+    numbers = torch.arange(count, dtype=torch.float32)
+    to, source = (rank + 1) % size, (rank - 1) % size
+    out, into = make_first(count, device).copy_(numbers.add(rank)), make_second(count, device).zero_()
+    work = dist.isend(out, to)
+    dist.recv(into, source)
+    work.wait()
+    assert torch.equal(into.cpu(), numbers + source)
+    into.zero_()
+    ops = [dist.P2POp(dist.irecv, into, source), dist.P2POp(dist.isend, out, to)]
+    for work in dist.batch_isend_irecv(ops):
+        work.wait()
+    assert torch.equal(into.cpu(), numbers + source)
+    into.zero_()
+    work = dist.isend(out[1:], to, tag=3)
+    assert dist.recv(into[:-1], tag=3) == source
+    work.wait()
+    assert torch.equal(into[:-1].cpu(), numbers[1:] + source) and into[-1] == 0
+
+
+def of_pool(count, device):
+    return hccl_like.empty(count)
+
+
+def of_torch(count, device):
+    return torch.empty(count).share_memory_()
+
+
+def of_device(count, device):
+    return torch.empty(count, device=device)
+
+
+@pytest.mark.parametrize("first, second", [(of_pool, of_pool), (of_pool, of_device), (of_torch, of_pool), (of_device, of_torch)])
+def test_long_messages_are_right_on_every_kind_of_memory(first, second):
+    run_ranks(messages, 2, "cpu", first, second)
+
+
+def test_long_messages_of_the_accelerator_are_right(sim):
+    run_ranks(messages, 3, "sim", of_device, of_device)
+
+
 def recycled(rank, size):
     """Memory that is freed and made again, at the same address or another, is never taken for what it was."""
     for i in range(40):
