@@ -59,8 +59,9 @@ size_t Crew::helpers() const {
 // threads of the host as running on our cores, and all ranks that share them as about to run.
 size_t Crew::hands(size_t bytes, size_t ranks) {
   const size_t wanted = std::min(most_, bytes / kBytesPerHand);
+  if (wanted < 2 || ranks == 0) return 1;
   const auto now = Clock::now();
-  if (wanted < 2 || ranks == 0 || now < rests_until_.load(std::memory_order_relaxed)) return 1;
+  if (now < rests_until_.load(std::memory_order_relaxed)) return 1;
   const size_t usable = idle_.usable();
   // Ranks have cores of their own if the host has so many for each of them.
   const size_t sharers = usable * ranks <= idle_.host() ? 1 : ranks;

@@ -36,7 +36,9 @@ void DirectRun::show() {
   }
   // What will go through the lane for sure is there when the others see this line.
   if (roles_.puts() && call_->shared_input == nullptr) {
-    while (put_ < std::min(shape_.laps, Lane::kSlots)) {
+    // A reader need not wait for more than it can begin with.
+    const uint32_t first = roles_.reducing() ? Lane::kSlots : 1;
+    while (put_ < std::min(shape_.laps, first)) {
       put(shape_.lap(put_), slot(put_));
       ++put_;
     }

@@ -229,7 +229,7 @@ std::byte* DirectRun::output_of(int rank, int from, size_t offset) const {
 // Read only: the mapping does not allow more.
 std::byte* DirectRun::slot_of(int rank, uint32_t lap) const {
   const Lane* lane = peers_[static_cast<size_t>(rank)].lane;
-  return const_cast<std::byte*>(lane->slots[lap % Lane::kSlots].data());
+  return const_cast<std::byte*>(lane->payload.data()) + slot_begin(lap);
 }
 
 }  // namespace hccl_like

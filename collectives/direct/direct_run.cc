@@ -33,12 +33,12 @@ size_t payload_of(const BoardCall& call) {
   }
 }
 
-// What a lap may take of each lane. More ranks than cores take turns: the more one of them finds, the fewer turns they
-// need. One writer and one reader stay ahead of nobody, so all slots should fit into one core's cache.
+// What a lap takes of each lane. More ranks than cores take turns: the more one of them finds, the fewer turns they need.
+// One writer and one reader work side by side and stay ahead of nobody: their slots should leave room in one core's cache.
 size_t room_of(const BoardCall& call) {
   switch (call.collective) {
     case Collective::kBroadcast:
-      return call.board->size() == 2 ? Lane::kSlotBytes / 4 : Lane::kSlotBytes / 2;
+      return call.board->size() == 2 ? Lane::kSlotBytes / 8 : Lane::kSlotBytes / 2;
     case Collective::kAllGather:
     case Collective::kGather:
       return Lane::kSlotBytes / 2;
@@ -77,7 +77,8 @@ bool DirectRun::begin(const BoardCall& call) {
   offers_.assign(static_cast<size_t>(ranks_), {});
   const size_t payload = payload_of(call);
   const auto ranks = static_cast<size_t>(ranks_);
-  shape_ = Shape::of(call.collective, ranks_, payload, room_of(call));
+  slot_bytes_ = room_of(call);
+  shape_ = Shape::of(call.collective, ranks_, payload, slot_bytes_);
   most_laps_ = shape_.laps;
   whole_input_ = payload * (shape_.kind == Shape::Kind::kChunks ? ranks : 1);
   whole_output_ = payload * (collects_chunks(call.collective) ? ranks : 1);
@@ -113,6 +114,7 @@ DirectRun::Step DirectRun::next() const {
 
 bool DirectRun::advance() {
   const Step step = next();
+  bool awaited = true;
   switch (step) {
     case Step::kNone:
       return false;
@@ -121,18 +123,20 @@ bool DirectRun::advance() {
       return true;
     case Step::kPut:
       put(shape_.lap(put_), slot(put_));
-      tell(&Lane::put, ++put_);
+      count(lane_->put, ++put_);
       break;
     case Step::kWork:
       if (!work(shape_.lap(worked_), worked_)) return false;
-      ++worked_;
-      if (!roles_.fetches(rank_))
-        lane_->finished.store(base_ + ++fetched_, std::memory_order_release);
-      tell(&Lane::worked, worked_);
+      count(lane_->worked, ++worked_);
+      awaited = roles_.reducing();
+      if (roles_.fetches(rank_)) break;
+      count(lane_->finished, ++fetched_);
+      awaited = awaited || finish_is_awaited();
       break;
     case Step::kFetch:
       fetch(shape_.lap(fetched_), fetched_);
-      tell(&Lane::finished, ++fetched_);
+      count(lane_->finished, ++fetched_);
+      awaited = finish_is_awaited();
       break;
     case Step::kFinish:
       // Whoever gave up may have used his memory for something else already.
@@ -141,6 +145,7 @@ bool DirectRun::advance() {
       stage_ = Stage::kFinished;
       return true;
   }
+  if (awaited) call_->board->ring();
   if (fetched_ == shape_.laps) {
     stage_ = Stage::kDraining;
     advance();
@@ -197,9 +202,13 @@ void DirectRun::wait_for_writers() const {
 // Whether others use this rank's own memory.
 bool DirectRun::lends() const { return roles_.input_mapped(rank_) || roles_.output_mapped(rank_); }
 
-void DirectRun::tell(Lane::Counter Lane::*counter, uint64_t laps) {
-  (lane_->*counter).store(base_ + laps, std::memory_order_release);
-  call_->board->ring();
+void DirectRun::count(Lane::Counter& counter, uint64_t laps) {
+  counter.store(base_ + laps, std::memory_order_release);
+}
+
+// Whether another rank may sleep until this one has finished as many laps as it has now.
+bool DirectRun::finish_is_awaited() const {
+  return fetched_ == shape_.laps ? roles_.lends() : fetched_ + Lane::kSlots <= shape_.laps;
 }
 
 uint64_t DirectRun::told(int rank, Lane::Counter Lane::*counter) const {

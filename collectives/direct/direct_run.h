@@ -67,7 +67,8 @@ class DirectRun {
 
   // direct_run.cc: who waits for whom.
   Step next() const;
-  void tell(Lane::Counter Lane::*counter, uint64_t laps);
+  void count(Lane::Counter& counter, uint64_t laps);
+  bool finish_is_awaited() const;
   // Laps that another rank has told.
   uint64_t told(int rank, Lane::Counter Lane::*counter) const;
   bool all_told(Lane::Counter Lane::*counter, uint64_t laps) const;
@@ -96,7 +97,8 @@ class DirectRun {
   Pieces own_output(int from, Span range) const;
   std::byte* input_of(int rank, int to, size_t offset) const;
   std::byte* output_of(int rank, int from, size_t offset) const;
-  std::byte* slot(uint32_t lap) const { return lane_->slots[lap % Lane::kSlots].data(); }
+  size_t slot_begin(uint32_t lap) const { return lap % Lane::kSlots * slot_bytes_; }
+  std::byte* slot(uint32_t lap) const { return lane_->payload.data() + slot_begin(lap); }
   std::byte* slot_of(int rank, uint32_t lap) const;
 
   const BoardCall* call_ = nullptr;
@@ -106,6 +108,7 @@ class DirectRun {
   uint32_t lane_number_ = 0;
   Lane* lane_ = nullptr;
   uint64_t base_ = 0;
+  size_t slot_bytes_ = 1;
   Shape shape_;
   Roles roles_;
   std::vector<Peer> peers_;

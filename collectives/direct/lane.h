@@ -16,7 +16,8 @@ namespace hccl_like {
 // larger than base + k.
 struct Lane {
   static constexpr uint32_t kSlots = 4;
-  static constexpr size_t kSlotBytes = (Commons::kLaneBytes - 4096) / kSlots;
+  static constexpr size_t kPayloadBytes = Commons::kLaneBytes - 4096;
+  static constexpr size_t kSlotBytes = kPayloadBytes / kSlots;  // at most: slots lie close together
 
   using Counter = std::atomic<uint64_t>;
 
@@ -28,7 +29,7 @@ struct Lane {
       0};  // whose memory it could map: base << 8 | 0x80 | kInputs | kOutputs
   alignas(kBoardLine) Counter writing{0};  // base + 1 while it writes into a peer's memory
   uint64_t next_base = 0;                  // for the owner alone
-  alignas(4096) std::array<std::array<std::byte, kSlotBytes>, kSlots> slots;
+  alignas(4096) std::array<std::byte, kPayloadBytes> payload;
 
   static constexpr uint64_t kInputs = 1;
   static constexpr uint64_t kOutputs = 2;

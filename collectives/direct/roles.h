@@ -44,6 +44,8 @@ class Roles {
   bool reads_lane_of(int rank) const;
   // Whether this rank writes into other ranks' memory.
   bool pushes() const { return pushes_; }
+  // Whether any rank lets others use its memory.
+  bool lends() const { return (inputs_ | outputs_) != 0; }
   // Whether any rank uses a lane's slots.
   bool staged() const { return staged_; }
 
