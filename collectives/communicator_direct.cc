@@ -20,10 +20,14 @@ bool drive(DirectRun& run, const BoardCall& call, Patience patience, bool patien
   }
   run.meet();
   patience.reset();
+  const auto wait = [&] {
+    if (patience.spun()) run.tell();
+    return patient && patience.wait();
+  };
   while (!run.finished()) {
     if (run.advance())
       patience.reset();
-    else if (!patient || !patience.wait())
+    else if (!wait())
       return false;
   }
   return true;

@@ -24,6 +24,8 @@ class Patience {
     std::this_thread::yield();
     return true;
   }
+  // Whether the polls are over: what comes next is a yield or a sleep.
+  bool spun() const { return waits_ >= spins_; }
   void reset() { waits_ = 0; }
 
  private:

@@ -75,7 +75,9 @@ bool BoardStage::advance() {
     phase_ = Phase::kMoving;
   }
   if (phase_ == Phase::kMoving) {
-    moved |= direct_.advance();
+    const bool stepped = direct_.advance();
+    if (!stepped) direct_.tell();
+    moved |= stepped;
     if (direct_.finished()) phase_ = Phase::kFinished;
   }
   return moved || phase_ != before;

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 #include "core/deadline.h"
 #include "core/fence.h"
@@ -73,6 +74,7 @@ bool DirectRun::begin(const BoardCall& call) {
   put_ = worked_ = fetched_ = 0;
   kept_laps_ = 0;
   lost_ = false;
+  untold_ = false;
   peers_.assign(static_cast<size_t>(ranks_), {});
   offers_.assign(static_cast<size_t>(ranks_), {});
   const size_t payload = payload_of(call);
@@ -114,7 +116,6 @@ DirectRun::Step DirectRun::next() const {
 
 bool DirectRun::advance() {
   const Step step = next();
-  bool awaited = true;
   switch (step) {
     case Step::kNone:
       return false;
@@ -124,19 +125,20 @@ bool DirectRun::advance() {
     case Step::kPut:
       put(shape_.lap(put_), slot(put_));
       count(lane_->put, ++put_);
+      untold_ = true;
       break;
     case Step::kWork:
       if (!work(shape_.lap(worked_), worked_)) return false;
       count(lane_->worked, ++worked_);
-      awaited = roles_.reducing();
+      untold_ |= roles_.reducing();
       if (roles_.fetches(rank_)) break;
       count(lane_->finished, ++fetched_);
-      awaited = awaited || finish_is_awaited();
+      untold_ |= finish_is_awaited();
       break;
     case Step::kFetch:
       fetch(shape_.lap(fetched_), fetched_);
       count(lane_->finished, ++fetched_);
-      awaited = finish_is_awaited();
+      untold_ |= finish_is_awaited();
       break;
     case Step::kFinish:
       // Whoever gave up may have used his memory for something else already.
@@ -145,8 +147,8 @@ bool DirectRun::advance() {
       stage_ = Stage::kFinished;
       return true;
   }
-  if (awaited) call_->board->ring();
   if (fetched_ == shape_.laps) {
+    tell();
     stage_ = Stage::kDraining;
     advance();
   }
@@ -204,6 +206,10 @@ bool DirectRun::lends() const { return roles_.input_mapped(rank_) || roles_.outp
 
 void DirectRun::count(Lane::Counter& counter, uint64_t laps) {
   counter.store(base_ + laps, std::memory_order_release);
+}
+
+void DirectRun::tell() {
+  if (std::exchange(untold_, false)) call_->board->ring();
 }
 
 // Whether another rank may sleep until this one has finished as many laps as it has now.

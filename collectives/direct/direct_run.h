@@ -37,6 +37,9 @@ class DirectRun {
 
   // Makes the steps that can be made now, one of some hundred KiB at most; true if any was.
   bool advance();
+  // Wakes ranks that sleep until this one has come as far as it has now. Not part of every step, as it takes as long as one
+  // of some KiB: to be called when this rank is to wait for longer than some polls.
+  void tell();
   bool could_advance() const { return next() != Step::kNone; }
   bool finished() const { return stage_ == Stage::kFinished; }
   // Ranks that it waits for, after meet().
@@ -119,6 +122,7 @@ class DirectRun {
   uint32_t put_ = 0, worked_ = 0, fetched_ = 0;
   uint32_t kept_laps_ = 0;  // of which this rank's own part is in place
   bool lost_ = false;
+  bool untold_ = false;
 };
 
 }  // namespace hccl_like
