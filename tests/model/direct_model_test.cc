@@ -32,9 +32,9 @@ struct Job : BoardRanks {
     std::byte* const begin = lanes.data(0);
     std::destroy_at(&lanes);
     new (&lanes) Shelf(commons.fd(), begin, Commons::kLanesBegin, Commons::kLaneBytes,
-                       /*reserved=*/offsetof(Lane, slots), kLanes);
+                       /*reserved=*/offsetof(Lane, payload), kLanes);
     for (uint32_t i = 0; i < kLanes; ++i) {
-      std::memset(lanes.data(i), 0, offsetof(Lane, slots));
+      std::memset(lanes.data(i), 0, offsetof(Lane, payload));
       const auto& lane = *reinterpret_cast<const Lane*>(lanes.data(i));
       for (const auto counter :
            {&Lane::put, &Lane::worked, &Lane::finished, &Lane::accepted, &Lane::writing})
@@ -101,7 +101,7 @@ constexpr Setting kBroadcast{Collective::kBroadcast, 4096};
 TEST(DirectModel, ABroadcastArrivesAndNobodySleepsTooLong) { EXPECT_TRUE(holds(run(kBroadcast))); }
 
 TEST(DirectModel, ABroadcastInTwoLapsArrives) {
-  EXPECT_TRUE(holds(run({Collective::kBroadcast, Lane::kSlotBytes / 4 + 4096})));
+  EXPECT_TRUE(holds(run({Collective::kBroadcast, Lane::kSlotBytes / 8 + 4096})));
 }
 
 TEST(DirectModel, AllRanksGetTheSumAndNobodySleepsTooLong) {
