@@ -9,8 +9,8 @@
 
 namespace hccl_like {
 
-Runtime::Runtime(Config config)
-    : config_(std::move(config)), mesh_(config_, poller_), engine_(config_, poller_, mesh_) {}
+Runtime::Runtime(Config config, const ModulePaths& modules)
+    : config_(std::move(config)), mesh_(config_, poller_, modules), engine_(config_, poller_, mesh_) {}
 
 Runtime::~Runtime() = default;
 

@@ -17,7 +17,7 @@ namespace hccl_like {
 // nobody waits for. All communicators must be gone before it. One per process is what makes hundreds of groups cheap.
 class Runtime {
  public:
-  explicit Runtime(Config config);
+  explicit Runtime(Config config, const ModulePaths& modules = {});
   ~Runtime();
 
   // Meets the other ranks through the store and connects to those that are not connected yet. Blocks; any thread.

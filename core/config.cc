@@ -88,6 +88,25 @@ constexpr std::array kRows{
         access<&Config::port_range>()},
     Row{{"HCCL_LIKE_TRANSPORTS", "shm,tcp", "Transports that may be used, the preferred first."},
         access<&Config::transports>()},
+    Row{{"HCCL_LIKE_TRANSPORT_MODULES", "",
+         "Transports to load when HCCL_LIKE_TRANSPORTS names them: name=/path/to/library.so, "
+         "separated "
+         "by commas."},
+        access<&Config::transport_modules>()},
+    Row{{"HCCL_LIKE_MPI_LIBRARY", "",
+         "Path of the MPI that the transport mpi loads: libmpi_abi.so.1, or Open MPI's "
+         "libmpi.so.40. "
+         "Empty: the program's own, or the one that is found."},
+        access<&Config::mpi_library>()},
+    Row{{"HCCL_LIKE_FABRIC_LIBRARY", "",
+         "Path of the libfabric (libfabric.so.1, version 1.17 or later) that the transport fabric "
+         "loads. Empty: the one that is found."},
+        access<&Config::fabric_library>()},
+    Row{{"HCCL_LIKE_FABRIC_PROVIDER", "",
+         "The libfabric provider that the transport fabric uses (tcp, shm, udp;ofi_rxd, "
+         "verbs;ofi_rxm, "
+         "efa, cxi). Empty: the best that can do what is needed."},
+        access<&Config::fabric_provider>()},
     Row{{"HCCL_LIKE_CONNECT_TIMEOUT_MS", "30000", "Milliseconds to find and connect to a peer."},
         access<&Config::connect_timeout>()},
     Row{{"HCCL_LIKE_ALGO", "",

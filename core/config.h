@@ -30,6 +30,10 @@ struct Config {
   InterfaceFilter socket_ifname;  // network interfaces that may be used; empty: all
   PortRange port_range;           // ports to listen on; any if not given
   std::vector<std::string> transports{"shm", "tcp"};  // which may be used, best first
+  std::string mpi_library;       // path of the MPI that transport "mpi" loads; empty: found
+  std::string fabric_library;    // the same for libfabric
+  std::string fabric_provider;   // of libfabric; empty: chosen
+  NamedPaths transport_modules;  // of transports that third parties made
   std::chrono::milliseconds connect_timeout{30'000};  // to find and connect to a peer
 
   ForcedAlgorithms algo;         // instead of the cost model's choice

@@ -106,6 +106,23 @@ std::string ForcedAlgorithms::to_string() const {
   return join(parts, ';');
 }
 
+NamedPaths NamedPaths::parse(std::string_view text) {
+  NamedPaths named;
+  for (const std::string& part : parse_list(text)) {
+    const size_t equals = part.find('=');
+    if (equals == 0 || equals == std::string::npos || equals + 1 == part.size())
+      reject(part, "a named file; write name=/path/to/it");
+    named.paths[part.substr(0, equals)] = part.substr(equals + 1);
+  }
+  return named;
+}
+
+std::string NamedPaths::to_string() const {
+  std::vector<std::string> parts;
+  for (const auto& [name, path] : paths) parts.push_back(name + "=" + path);
+  return join(parts);
+}
+
 uint64_t parse_bytes(std::string_view text) {
   constexpr std::string_view kWanted = "a size; write bytes, or a number with K, M or G, e.g. 64K";
   const int shift = text.empty() ? 0 : shift_of_suffix(text.back());

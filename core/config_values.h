@@ -1,6 +1,7 @@
 #pragma once
 // The settings that have a syntax of their own, each a value with a parser that says what it wants.
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -47,6 +48,15 @@ struct ForcedAlgorithms {
   std::string_view find(std::string_view collective) const noexcept;
   std::string to_string() const;
   friend bool operator==(const ForcedAlgorithms&, const ForcedAlgorithms&) = default;
+};
+
+// Files that go by a name: "toy=/opt/libtoy.so,other=/opt/libother.so".
+struct NamedPaths {
+  std::map<std::string, std::string> paths;
+
+  static NamedPaths parse(std::string_view text);
+  std::string to_string() const;
+  friend bool operator==(const NamedPaths&, const NamedPaths&) = default;
 };
 
 // "4096", "64K", "1M", "2G" (powers of 1024). All parsers here throw kMisuse: "'1Q' is not a size;

@@ -75,6 +75,17 @@ TEST(ForcedAlgorithms, FindsByCollective) {
       "'allreduce' is not a choice of algorithm; write collective:algorithm, e.g. allreduce:ring");
 }
 
+TEST(NamedPaths, TakesNamesAndPaths) {
+  const auto named = NamedPaths::parse("toy=/opt/libtoy.so,b=/x=y");
+  EXPECT_EQ(named.paths,
+            (std::map<std::string, std::string>{{"toy", "/opt/libtoy.so"}, {"b", "/x=y"}}));
+  EXPECT_EQ(named.to_string(), "b=/x=y,toy=/opt/libtoy.so");
+  EXPECT_TRUE(NamedPaths::parse("").paths.empty());
+  for (const char* text : {"/opt/libtoy.so", "=/opt/libtoy.so", "toy="})
+    EXPECT_EQ(complaint([&] { NamedPaths::parse(text); }),
+              "'" + std::string(text) + "' is not a named file; write name=/path/to/it");
+}
+
 TEST(ParseBytes, KnowsPowersOf1024) {
   EXPECT_EQ(parse_bytes("0"), 0u);
   EXPECT_EQ(parse_bytes("4097"), 4097u);

@@ -25,12 +25,12 @@ uint64_t generation() {
 
 }  // namespace
 
-Session::Session(Devices& devices, FlightRecorder& recorder)
+Session::Session(Devices& devices, FlightRecorder& recorder, const ModulePaths& transports)
     : devices_(devices), recorder_(recorder), generation_(generation()) {
   Config config = Config::from_environment();
   configure_log(config.debug, config.debug_file);
   recorder_.configure(FlightRecorder::settings(config));
-  runtime_ = std::make_unique<Runtime>(std::move(config));
+  runtime_ = std::make_unique<Runtime>(std::move(config), transports);
   completer_ = std::make_unique<Completer>();
 }
 
@@ -46,10 +46,10 @@ bool Session::forked() const noexcept {
 }
 
 std::shared_ptr<Session> Session::join(std::weak_ptr<Session>& current, Devices& devices,
-                                       FlightRecorder& recorder) {
+                                       FlightRecorder& recorder, const ModulePaths& transports) {
   auto session = current.lock();
   if (session && !session->forked()) return session;
-  session = std::make_shared<Session>(devices, recorder);
+  session = std::make_shared<Session>(devices, recorder, transports);
   current = session;
   return session;
 }

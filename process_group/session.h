@@ -20,8 +20,8 @@ class Backend;
 // left then. Any thread.
 class Session {
  public:
-  // Both outlive every session. Reads the settings from the environment.
-  Session(Devices& devices, FlightRecorder& recorder);
+  // The first two outlive every session. Reads the settings from the environment.
+  Session(Devices& devices, FlightRecorder& recorder, const ModulePaths& transports);
   // Not with the GIL held: joins threads that may want it.
   ~Session();
   Session(const Session&) = delete;
@@ -29,7 +29,7 @@ class Session {
 
   // The session that `current` remembers if it lives, else a new one, which it remembers from then on.
   static std::shared_ptr<Session> join(std::weak_ptr<Session>& current, Devices& devices,
-                                       FlightRecorder& recorder);
+                                       FlightRecorder& recorder, const ModulePaths& transports);
 
   Runtime& runtime() { return *runtime_; }
   Devices& devices() { return devices_; }

@@ -42,6 +42,7 @@ missing_packages() {
   has_header nlohmann/json.hpp || echo nlohmann-json3-dev
   if [ $TESTS = yes ]; then
     has_header gtest/gtest.h || echo libgtest-dev
+    has_header rdma/fabric.h || echo libfabric-dev
     has_header CLI/CLI.hpp || echo libcli11-dev
     has_header benchmark/benchmark.h || echo libbenchmark-dev
   fi

@@ -8,17 +8,37 @@ namespace hccl_like {
 namespace {
 
 constexpr std::chrono::milliseconds kPauseBetweenRounds{200};
+// How long a transport is waited for that does not say that it fails, if another one is left.
+constexpr std::chrono::milliseconds kPatienceWithOthers{5'000};
+// A transport of which nothing is known may be unable to wake a sleeper.
+constexpr std::chrono::milliseconds kLookAgain{1};
 
 }  // namespace
 
-std::vector<std::string> common_transports(const std::vector<std::string>& ours,
-                                           const ProcessRecord& self, const ProcessRecord& peer) {
+Transport* LocalEnd::find(std::string_view name) const {
+  for (const auto& one : others)
+    if (one->name() == name) return one.get();
+  return nullptr;
+}
+
+FarEnd far_end(const std::string& transport, const ProcessRecord& self, const ProcessRecord& peer) {
+  const auto found = peer.ends.find(transport);
+  return {.id = peer.id,
+          .hostname = peer.hostname,
+          .same_host = self.host == peer.host,
+          .address = found == peer.ends.end() ? "" : found->second};
+}
+
+std::vector<std::string> common_transports(const LocalEnd& local, const ProcessRecord& self,
+                                           const ProcessRecord& peer) {
   std::vector<std::string> common;
-  for (const auto& transport : ours) {
+  for (const auto& transport : local.transports) {
     const bool shm = transport == "shm" && self.host == peer.host && !self.unix_name.empty() &&
                      !peer.unix_name.empty();
     const bool tcp = transport == "tcp" && self.port != 0 && peer.port != 0;
-    if (shm || tcp) common.push_back(transport);
+    const Transport* const other = peer.ends.contains(transport) ? local.find(transport) : nullptr;
+    const bool reaches = other != nullptr && other->can_reach(far_end(transport, self, peer));
+    if (shm || tcp || reaches) common.push_back(transport);
   }
   return common;
 }
@@ -35,16 +55,30 @@ std::string leaves_via(int socket, const std::vector<InterfaceAddress>& own) {
 Dialer::Dialer(const LocalEnd& local, const ProcessRecord& self, const ProcessRecord& peer,
                Poller& poller)
     : local_(local),
+      self_(self),
       peer_(peer),
       target_{peer.id, peer.nonce},
       same_host_(self.host == peer.host),
       poller_(poller),
-      stages_(common_transports(local.transports, self, peer)),
+      stages_(common_transports(local, self, peer)),
       setbacks_(stages_.size()) {
   begin_stage();
 }
 
 void Dialer::begin_stage() {
+  connector_.reset();
+  other_.reset();
+  if (Transport* const other = local_.find(stages_[stage_])) {
+    other_patience_ = stages_.size() > 1 ? Deadline::after(kPatienceWithOthers) : Deadline::never();
+    try {
+      auto wire = other->connect(far_end(stages_[stage_], self_, peer_), WireSide::kConnector);
+      other_ = std::make_unique<WireGreeting>(std::move(wire), WireSide::kConnector,
+                                              local_.identity, target_);
+    } catch (const Exception& exception) {
+      setbacks_[stage_] = stages_[stage_] + ": " + exception.error().message;
+    }
+    return;
+  }
   std::vector<Way> ways =
       stages_[stage_] == "shm" ? std::vector<Way>{way_to_unix(peer_.unix_name)} : tcp_ways();
   connector_ = std::make_unique<Connector>(local_.identity, target_, std::move(ways), poller_);
@@ -60,6 +94,7 @@ std::vector<Way> Dialer::tcp_ways() const {
 bool Dialer::step() {
   if (Deadline::Clock::now() < resume_at_) return false;
   if (shm_) return step_shm();
+  if (!connector_) return step_other();
   if (connector_->step()) return on_connected();
   // The last resort is tried for as long as there is time; shared memory is given up once it is known not to work.
   if (stage_ + 1 < stages_.size() && connector_->hopeless()) next_stage(connector_->report());
@@ -95,6 +130,21 @@ bool Dialer::step_shm() {
   return true;
 }
 
+bool Dialer::step_other() {
+  const std::string& name = stages_[stage_];
+  const auto state = other_ ? other_->step() : WireGreeting::State::kFailed;
+  if (state == WireGreeting::State::kUnderWay && !other_patience_.expired()) return false;
+  if (state != WireGreeting::State::kDone) {
+    next_stage(other_ ? name + ": " + other_->cause() : setbacks_[stage_]);
+    return false;
+  }
+  const std::string route = local_.find(name)->route(other_->wire());
+  dialed_.route = route.empty() ? name : name + " " + route;
+  dialed_.reason = reason();
+  dialed_.wire = other_->take();
+  return true;
+}
+
 void Dialer::next_stage(const std::string& why) {
   setbacks_[stage_] = why;
   if (++stage_ == stages_.size()) {
@@ -118,7 +168,10 @@ std::string Dialer::reason() const {
 }
 
 std::string Dialer::report() const {
-  std::string now = shm_ ? "shm: no answer" : connector_->report();
+  std::string now = shm_         ? "shm: no answer"
+                    : connector_ ? connector_->report()
+                    : other_     ? stages_[stage_] + ": " + other_->cause()
+                                 : "";
   if (now.empty()) now = "none of its addresses can be reached from here";
   const std::string before = setbacks();
   return before.empty() ? now : before + "; " + now;
@@ -126,6 +179,7 @@ std::string Dialer::report() const {
 
 Deadline Dialer::next_timer() const {
   if (Deadline::Clock::now() < resume_at_) return Deadline::at(resume_at_);
+  if (!shm_ && !connector_) return Deadline::after(kLookAgain);
   return shm_ ? Deadline::never() : connector_->next_timer();
 }
 

@@ -11,7 +11,9 @@
 #include "transport/mesh.h"
 #include "transport/shm/handshake.h"
 #include "transport/tcp/tcp_wire.h"
+#include "transport/transport.h"
 #include "transport/wire.h"
+#include "transport/wire_greeting.h"
 
 namespace hccl_like {
 
@@ -22,7 +24,11 @@ struct LocalEnd {
   std::vector<InterfaceAddress> addresses;
   TcpOptions tcp;
   size_t shm_ring_bytes = 0;
-  std::shared_ptr<Commons> commons;  // null without shm
+  std::shared_ptr<Commons> commons;                // null without shm
+  std::vector<std::unique_ptr<Transport>> others;  // which it has beside shm and tcp
+  std::string setbacks;  // which of config.transports could not be opened, and why
+  // Null if there is none of this name.
+  Transport* find(std::string_view name) const;
 };
 
 // A wire and how it came about.
@@ -33,9 +39,11 @@ struct Dialed {
 };
 
 // The transports that can join two processes, in our order: "shm" wants both to have a UNIX socket on one host, "tcp"
-// wants both to listen.
-std::vector<std::string> common_transports(const std::vector<std::string>& ours,
-                                           const ProcessRecord& self, const ProcessRecord& peer);
+// wants both to listen, any other to have been opened by both and to think that it reaches the peer.
+std::vector<std::string> common_transports(const LocalEnd& local, const ProcessRecord& self,
+                                           const ProcessRecord& peer);
+// A peer as a transport of this name sees it.
+FarEnd far_end(const std::string& transport, const ProcessRecord& self, const ProcessRecord& peer);
 // "10.0.0.1" -> "via eth0": by which interface a connected socket leaves; empty if that cannot be told.
 std::string leaves_via(int socket, const std::vector<InterfaceAddress>& own);
 
@@ -56,12 +64,14 @@ class Dialer {
   void begin_stage();
   void next_stage(const std::string& why);
   bool step_shm();
+  bool step_other();
   bool on_connected();
   std::vector<Way> tcp_ways() const;
   std::string reason() const;
   std::string setbacks() const;
 
   const LocalEnd& local_;
+  const ProcessRecord& self_;
   const ProcessRecord& peer_;
   const Identity target_;
   const bool same_host_;
@@ -71,6 +81,8 @@ class Dialer {
   size_t stage_ = 0;
   std::unique_ptr<Connector> connector_;
   std::unique_ptr<ShmHandshake> shm_;
+  std::unique_ptr<WireGreeting> other_;
+  Deadline other_patience_ = Deadline::never();
   std::vector<std::string> setbacks_;  // by stage: why it was given up, if it was
   Deadline::Clock::time_point resume_at_{};
   Dialed dialed_;

@@ -15,11 +15,11 @@ namespace {
 
 constexpr size_t kHalfNonce = kNonceDigits / 2;
 
-// All fields are text, so there is no byte order to agree on. The magic ends with the version of the protocol.
+// The magic ends with the version of the protocol.
 constexpr std::string_view kHelloMagic = "hccl-like hello 01";
 constexpr std::string_view kAnswerMagic = "hccl-like reply 01";
-constexpr std::string_view kCommit = "hccl-like commit";
-constexpr std::string_view kWelcome = "hccl-like welcome";
+using greeting::kCommit;
+using greeting::kWelcome;
 static_assert(kProtocolVersion == 1, "change both magic texts, too");
 
 constexpr size_t kHelloBytes = kHelloMagic.size() + kIdDigits + kIdDigits + kHalfNonce;
@@ -38,6 +38,16 @@ bool is_hexadecimal(std::string_view text) {
 }
 
 }  // namespace
+
+std::string greeting::hello(const Identity& self, const Identity& target) {
+  std::string text(kHelloMagic);
+  return text.append(self.id).append(target.id).append(first_half(target));
+}
+
+std::string greeting::answer(const Identity& self) {
+  std::string text(kAnswerMagic);
+  return text.append(self.id).append(second_half(self));
+}
 
 GreetingSocket::GreetingSocket(Fd socket, unsigned events, Poller& poller)
     : socket_(std::move(socket)), poller_(poller) {
@@ -114,9 +124,7 @@ void OutgoingGreeting::on_connected() {
   socklen_t length = sizeof error;
   if (::getsockopt(socket_.fd(), SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
   if (error != 0) return fail(errno_text(error));
-  std::string hello(kHelloMagic);
-  hello.append(self_.id).append(target_.id).append(first_half(target_));
-  if (!socket_.send(hello)) return fail(socket_.cause());
+  if (!socket_.send(greeting::hello(self_, target_))) return fail(socket_.cause());
   socket_.watch_input();
   state_ = State::kHelloSent;
 }
@@ -126,9 +134,7 @@ void OutgoingGreeting::on_answer() {
   if (received == GreetingSocket::Received::kNotYet) return;
   if (received == GreetingSocket::Received::kGone)
     return fail(socket_.cause() + " before it answered");
-  std::string expected(kAnswerMagic);
-  expected.append(target_.id).append(second_half(target_));
-  if (!equal_in_constant_time(socket_.received(), expected))
+  if (!equal_in_constant_time(socket_.received(), greeting::answer(target_)))
     return fail("another process answers there");
   socket_.clear_received();
   state_ = State::kVerified;
@@ -187,10 +193,8 @@ void IncomingGreeting::on_hello() {
   const std::string_view connector = fields.substr(0, kIdDigits);
   std::string expected(self_.id);
   expected.append(first_half(self_));
-  std::string answer(kAnswerMagic);
-  answer.append(self_.id).append(second_half(self_));
   if (!equal_in_constant_time(fields.substr(kIdDigits), expected) || !is_hexadecimal(connector) ||
-      connector == self_.id || !socket_.send(answer)) {
+      connector == self_.id || !socket_.send(greeting::answer(self_))) {
     state_ = State::kFailed;
     return;
   }

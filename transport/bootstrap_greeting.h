@@ -34,6 +34,14 @@ struct Identity {
   std::string nonce;  // kNonceDigits
 };
 
+// What is said. All fields are text, so there is no byte order to agree on.
+namespace greeting {
+std::string hello(const Identity& self, const Identity& target);
+std::string answer(const Identity& self);
+inline constexpr std::string_view kCommit = "hccl-like commit";
+inline constexpr std::string_view kWelcome = "hccl-like welcome";
+}  // namespace greeting
+
 // A non-blocking socket on which messages of fixed size, smaller than any socket buffer, go to and fro.
 class GreetingSocket : private Pollable {
  public:

@@ -16,6 +16,7 @@
 #include "transport/bootstrap_dialer.h"
 #include "transport/bootstrap_host.h"
 #include "transport/bootstrap_random.h"
+#include "transport/bootstrap_waiter.h"
 #include "transport/listener.h"
 #include "transport/mesh_exchange.h"
 #include "transport/shm/handshake.h"
@@ -63,7 +64,7 @@ std::shared_ptr<Commons> make_commons() {
   }
 }
 
-LocalEnd local_end(const Config& config) {
+LocalEnd local_end(const Config& config, Poller& poller, const ModulePaths& modules) {
   LocalEnd local;
   local.identity = {random_hex(kIdDigits / 2), random_hex(kNonceDigits / 2)};
   local.transports = config.transports;
@@ -75,6 +76,9 @@ LocalEnd local_end(const Config& config) {
   local.tcp.socket_buffer_bytes = config.tcp_buffer_bytes;
   local.shm_ring_bytes = config.shm_ring_bytes;
   if (has(local.transports, "shm") && config.board) local.commons = make_commons();
+  OpenTransports others = open_transports(config, modules, local.identity.id, poller);
+  local.others = std::move(others.open);
+  local.setbacks = std::move(others.setbacks);
   return local;
 }
 
@@ -96,11 +100,11 @@ struct Mesh::State {
     ShmHandshake handshake;
   };
 
-  State(const Config& config, Poller& the_poller)
+  State(const Config& config, Poller& the_poller, const ModulePaths& modules)
       : poller(the_poller),
         options{.eager_bytes = config.eager_bytes},
         local_options(local_link_options(config)),
-        local(local_end(config)),
+        local(local_end(config, the_poller, modules)),
         acceptor(local.identity, poller) {
     self.id = local.identity.id;
     self.nonce = local.identity.nonce;
@@ -118,6 +122,7 @@ struct Mesh::State {
       for (const auto& one : local.addresses) self.addresses.push_back(one.address.to_string());
       acceptor.listen(std::move(listener));
     }
+    for (const auto& one : local.others) self.ends[std::string(one->name())] = one->address();
     if (const char* restarts = std::getenv("TORCHELASTIC_RESTART_COUNT")) attempt = restarts;
   }
 
@@ -197,6 +202,7 @@ struct Missing {
   bool we_connect;
   std::unique_ptr<Dialer>
       dialer;  // null: the peer connects to us, or it is not this one's turn yet
+  std::unique_ptr<Waiter> waiter{};  // null: we connect
 };
 
 void check_members(const std::vector<ProcessRecord>& members, int rank, const ProcessRecord& self) {
@@ -213,11 +219,12 @@ void check_members(const std::vector<ProcessRecord>& members, int rank, const Pr
 }
 
 void check_common_transport(const Missing& peer, const ProcessRecord& self, const LocalEnd& local) {
-  if (!common_transports(local.transports, self, *peer.record).empty()) return;
+  if (!common_transports(local, self, *peer.record).empty()) return;
   throw Exception({ErrorCode::kUnsupported,
                    person(peer.rank, *peer.record) +
                        " and this rank have no transport in common; " + "HCCL_LIKE_TRANSPORTS is " +
-                       join(local.transports) + " here, and shm joins processes of one host only",
+                       join(local.transports) + " here, and shm joins processes of one host only" +
+                       (local.setbacks.empty() ? "" : "; " + local.setbacks),
                    peer.rank});
 }
 
@@ -228,7 +235,9 @@ std::string explain(const Missing& peer, const ProcessRecord& self) {
   if (peer.we_connect) return who + "not tried yet, others came first";
   const std::string door =
       self.port == 0 ? "" : " at port " + std::to_string(self.port) + " of " + join(self.addresses);
-  return who + "it connects to this rank, and has not come" + door;
+  const bool failed = peer.waiter && !peer.waiter->report().empty();
+  return who + "it connects to this rank, and has not come" + door +
+         (failed ? "; " + peer.waiter->report() : "");
 }
 
 std::string explain(const std::list<Missing>& missing, const ProcessRecord& self) {
@@ -239,8 +248,8 @@ std::string explain(const std::list<Missing>& missing, const ProcessRecord& self
 
 }  // namespace
 
-Mesh::Mesh(const Config& config, Poller& poller)
-    : state_(std::make_unique<State>(config, poller)) {}
+Mesh::Mesh(const Config& config, Poller& poller, const ModulePaths& modules)
+    : state_(std::make_unique<State>(config, poller, modules)) {}
 
 // Nobody waits for us any more, so nothing here may take long or throw: a peer that is dead has a failed link, and one
 // that is stopped or busy costs the farewell's time at most. What it did not fetch by then is safe all the same: in
@@ -311,7 +320,8 @@ std::vector<Link*> Mesh::connect(const std::vector<ProcessRecord>& members, int 
     check_common_transport(missing.back(), state.self, state.local);
   }
 
-  const milliseconds nap = state.links.empty() ? kNap : kShortNap;
+  // A transport of which nothing is known may be unable to wake a sleeper.
+  const milliseconds nap = state.links.empty() && state.local.others.empty() ? kNap : kShortNap;
   const auto start = Deadline::Clock::now();
   Deadline progress = Deadline::after(kProgressEvery);
   size_t dialing = 0;
@@ -321,11 +331,15 @@ std::vector<Link*> Mesh::connect(const std::vector<ProcessRecord>& members, int 
       peer.dialer = std::make_unique<Dialer>(state.local, state.self, *peer.record, state.poller);
       ++dialing;
     }
-    if (peer.dialer && peer.dialer->step()) {
-      Dialed dialed = peer.dialer->take();
+    const auto take = [&](Dialed dialed) {
       state.add(peer.record->id, std::move(dialed.wire), std::move(dialed.route),
                 std::move(dialed.reason));
-    }
+    };
+    if (peer.dialer && peer.dialer->step()) take(peer.dialer->take());
+    if (!peer.we_connect && !peer.waiter && !state.local.others.empty())
+      peer.waiter = std::make_unique<Waiter>(state.local, state.self, *peer.record);
+    if (peer.waiter && !state.has_healthy(peer.record->id) && peer.waiter->step())
+      take(peer.waiter->take());
     if (!state.has_healthy(peer.record->id)) return false;
     State::Known& known = *state.find(peer.record->id);
     if (known.reason.empty())

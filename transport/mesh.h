@@ -2,6 +2,7 @@
 // All of this process's links: finds the peers through a Store, connects over the best transport that both ends
 // accept, and keeps one Link per peer process however many groups share it.
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,6 +14,7 @@
 #include "transport/link.h"
 #include "transport/poller.h"
 #include "transport/store.h"
+#include "transport/transports.h"
 
 namespace hccl_like {
 
@@ -23,10 +25,11 @@ struct ProcessRecord {
   std::string host;      // boot id and namespaces: equal means that shared memory can work
   std::string hostname;  // for people
   int64_t pid = 0;
-  std::string unix_name;               // abstract UNIX socket, empty without shm
-  std::vector<std::string> addresses;  // "10.0.0.5", "fd00::5", best first
-  uint16_t port = 0;                   // 0 without tcp
-  std::optional<uint32_t> area;        // of its Commons, for this group
+  std::string unix_name;                    // abstract UNIX socket, empty without shm
+  std::vector<std::string> addresses;       // "10.0.0.5", "fd00::5", best first
+  uint16_t port = 0;                        // 0 without tcp
+  std::optional<uint32_t> area;             // of its Commons, for this group
+  std::map<std::string, std::string> ends;  // its Transports' addresses, bytes, by their names
   std::string serialize() const;
   static ProcessRecord parse(std::string_view text);  // throws a sentence on anything malformed
 };
@@ -39,7 +42,8 @@ struct Roster {
 
 class Mesh {
  public:
-  Mesh(const Config& config, Poller& poller);
+  // `modules`: transports that were found beside those of the settings.
+  Mesh(const Config& config, Poller& poller, const ModulePaths& modules = {});
   // Says goodbye on every link, waits at most a second for what is still in the buffers, closes everything. In a forked
   // child of the process that made it, it leaves everything alone.
   ~Mesh();

@@ -9,9 +9,10 @@
 namespace hccl_like {
 namespace {
 
-constexpr size_t kLongestRecord = 16 * 1024;
+constexpr size_t kLongestRecord = 32 * 1024;
 constexpr size_t kMostAddresses = 64;
 constexpr size_t kLongestText = 256;
+constexpr size_t kMostEnds = 4;
 
 [[noreturn]] void refuse(const std::string& why) {
   throw_error(ErrorCode::kMismatch, "a process record in the store cannot be used: " + why +
@@ -42,6 +43,41 @@ std::string digits_at(const nlohmann::json& record, const char* field, size_t di
   return text;
 }
 
+constexpr std::string_view kDigits = "0123456789abcdef";
+
+// JSON is text and an address need not be.
+std::string to_digits(std::string_view bytes) {
+  std::string digits;
+  for (const char byte : bytes) {
+    const auto value = static_cast<unsigned char>(byte);
+    digits += kDigits[value >> 4];
+    digits += kDigits[value & 15];
+  }
+  return digits;
+}
+
+std::string from_digits(const std::string& digits) {
+  if (digits.size() % 2 != 0 || digits.size() > 2 * Transport::kLongestAddress ||
+      digits.find_first_not_of(kDigits) != std::string::npos)
+    refuse("the address of a transport is malformed");
+  std::string bytes;
+  for (size_t i = 0; i < digits.size(); i += 2)
+    bytes += static_cast<char>(kDigits.find(digits[i]) << 4 | kDigits.find(digits[i + 1]));
+  return bytes;
+}
+
+std::map<std::string, std::string> ends_of(const nlohmann::json& record) {
+  std::map<std::string, std::string> ends;
+  const auto found = record.find("ends");
+  if (found == record.end()) return ends;
+  if (!found->is_object() || found->size() > kMostEnds) refuse("ends are malformed");
+  for (const auto& [name, digits] : found->items()) {
+    if (!digits.is_string() || name.size() > kLongestText) refuse("ends are malformed");
+    ends[name] = from_digits(digits.get<std::string>());
+  }
+  return ends;
+}
+
 }  // namespace
 
 std::string ProcessRecord::serialize() const {
@@ -57,6 +93,7 @@ std::string ProcessRecord::serialize() const {
       {"port", port},
   };
   if (area) record["area"] = *area;
+  for (const auto& [name, address] : ends) record["ends"][name] = to_digits(address);
   return record.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
 }
 
@@ -79,6 +116,7 @@ ProcessRecord ProcessRecord::parse(std::string_view text) {
   record.port = static_cast<uint16_t>(number_at(json, "port", UINT16_MAX));
   if (json.contains("area"))
     record.area = static_cast<uint32_t>(number_at(json, "area", Commons::kAreas - 1));
+  record.ends = ends_of(json);
   const auto addresses = json.find("addresses");
   if (addresses == json.end() || !addresses->is_array() || addresses->size() > kMostAddresses)
     refuse("addresses are missing");

@@ -1,5 +1,6 @@
 #include "transport/poller.h"
 
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
@@ -14,6 +15,8 @@ namespace hccl_like {
 namespace {
 
 constexpr int kLongestSleepMs = 100;
+// Short beside a trip through a network that cannot wake us, long beside the look at it.
+constexpr long kNapNs = 200'000;
 
 uint64_t event_key(int fd, uint32_t generation) {
   return (uint64_t{generation} << 32) | static_cast<uint32_t>(fd);
@@ -60,6 +63,14 @@ bool Poller::poll() { return wait(0, false); }
 
 void Poller::sleep(Deadline deadline) {
   const int remaining = deadline.remaining();
+  if (nappers_ > 0 && remaining != 0) {
+    // epoll_wait counts in milliseconds; an epoll set can be polled like a socket.
+    pollfd set{epoll_.get(), POLLIN, 0};
+    const timespec nap{0, kNapNs};
+    ::ppoll(&set, 1, &nap, nullptr);
+    wait(0, true);
+    return;
+  }
   wait(remaining < 0 ? kLongestSleepMs : std::min(remaining, kLongestSleepMs), true);
 }
 

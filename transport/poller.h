@@ -35,7 +35,7 @@ class Poller {
   // (sockets() > 0), and rarely for mere liveness. Leaves the doorbell to sleep().
   bool poll();
   // Sleeps until something is ready, the doorbell rings, or the deadline (or 100 ms, whichever is
-  // first: callers loop). A signal ends it too.
+  // first: callers loop; 200 us while there are nappers). A signal ends it too.
   void sleep(Deadline deadline);
 
   // Wakes sleep(), now or the next time it is called. Async-signal-safe.
@@ -48,6 +48,8 @@ class Poller {
   // How many watched descriptors carry data (as opposed to liveness only).
   size_t sockets() const noexcept { return sockets_; }
   void count_sockets(int change) noexcept { sockets_ += static_cast<size_t>(change); }
+  // How many wires nothing can wake this process for: they must be looked at now and then.
+  void count_nappers(int change) noexcept { nappers_ += static_cast<size_t>(change); }
 
  private:
   // The generation tells an event of a forgotten descriptor from one of its successor with the
@@ -64,6 +66,7 @@ class Poller {
   Fd doorbell_;
   std::vector<Watched> watched_;  // by descriptor
   size_t sockets_ = 0;
+  size_t nappers_ = 0;
 };
 
 }  // namespace hccl_like

@@ -97,6 +97,13 @@ class WireContract : public testing::Test {
     ASSERT_EQ(done, bytes);
     ASSERT_TRUE(data == stream_bytes(begin, bytes));
   }
+  // Both ends are driven: what one has to give may wait for the other to look.
+  void flush_a() {
+    patiently([&] {
+      b().peek();
+      return a().flush();
+    });
+  }
   std::span<const std::byte> peek_until(Wire& wire, size_t want) {
     std::span<const std::byte> view;
     patiently([&] {
@@ -242,7 +249,7 @@ TYPED_TEST_P(WireContract, KeepsALongRandomStreamInOneThread) {
 
 TYPED_TEST_P(WireContract, TellsTheEndOnlyAfterTheLastByte) {
   this->write_all(this->a(), 0, 12'345);
-  this->patiently([&] { return this->a().flush(); });
+  this->flush_a();
   this->pair.ends[0].reset();
   this->pair.pollers[0].reset();
   for (int i = 0; i < 10; ++i) this->poll();
@@ -260,7 +267,7 @@ TYPED_TEST_P(WireContract, TellsTheEndOnlyAfterTheLastByte) {
 
 TYPED_TEST_P(WireContract, TellsTheEndWhenTheRestIsShorterThanWanted) {
   this->write_all(this->a(), 0, 20);
-  this->patiently([&] { return this->a().flush(); });
+  this->flush_a();
   ASSERT_GE(this->peek_until(this->b(), 20).size(), 20u);
   this->pair.ends[0].reset();
   this->pair.pollers[0].reset();

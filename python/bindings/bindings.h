@@ -12,5 +12,6 @@ void bind_devices(pybind11::module_& module);
 void bind_memory(pybind11::module_& module);
 // Symmetric memory of the host and of the accelerator is known to torch from then on.
 void bind_symmetric(pybind11::module_& module);
+void bind_transports(pybind11::module_& module);
 
 }  // namespace hccl_like

@@ -10,7 +10,7 @@ Process& process() {
 std::shared_ptr<Session> join_session() {
   Process& all = process();
   std::lock_guard lock(all.mutex);
-  return Session::join(all.session, all.devices, all.recorder);
+  return Session::join(all.session, all.devices, all.recorder, all.transports);
 }
 
 std::shared_ptr<Session> current_session() {

@@ -6,6 +6,7 @@
 #include "process_group/devices.h"
 #include "process_group/flight_recorder.h"
 #include "process_group/session.h"
+#include "transport/transports.h"
 
 namespace hccl_like {
 
@@ -14,6 +15,7 @@ struct Process {
   FlightRecorder recorder;
   std::mutex mutex;                // guards what follows
   std::weak_ptr<Session> session;  // of the groups that are open
+  ModulePaths transports;          // that packages brought along
 };
 
 // Never destroyed: streams and plugins live to the end of the process.

@@ -17,8 +17,13 @@ GROUP = "hccl_like.devices"
 @functools.cache
 def found() -> dict[str, str | Exception]:
     """Device name to its library's path, or to what went wrong when its package was asked for it."""
+    return libraries(GROUP)
+
+
+def libraries(group: str) -> dict[str, str | Exception]:
+    """The entry points of a group that name libraries: name to path, or to what went wrong."""
     result: dict[str, str | Exception] = {}
-    for entry in importlib.metadata.entry_points(group=GROUP):
+    for entry in importlib.metadata.entry_points(group=group):
         try:
             path = os.fspath(entry.load()())
             if not os.path.exists(path):

@@ -42,7 +42,7 @@ def test_torch_in_a_lower_layer_is_found(tree):
 
 def test_a_vendor_that_looks_inside_is_found(tree):
     tree(simulator__a_dot_cc='#include "device/plugin.h"\n#include "core/error.h"\n')
-    assert len(list(check.vendors_see_the_plugin_table_only())) == 1
+    assert len(list(check.vendors_see_the_tables_only())) == 1
 
 
 def test_a_vendor_name_counts_in_code_and_not_in_comments(tree):

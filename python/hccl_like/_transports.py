@@ -1,0 +1,46 @@
+"""Finds transport modules: packages that publish an entry point in the group ``hccl_like.transports``.
+
+The entry point's name is what users write in ``HCCL_LIKE_TRANSPORTS``, its value a function that returns the path of a
+library which exports ``hct_get_api`` (see docs/transport-guide.md). A module is loaded when the setting names it, so one
+that is broken disturbs nobody else.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+
+from hccl_like import _plugins
+
+GROUP = "hccl_like.transports"
+
+# Packages that bring a library which a transport of ours can load, from folders that the loader does not search.
+LIBRARIES = (
+    ("mpi", "mpich", "libmpi_abi.so.1"),
+    ("mpi", "openmpi", "libmpi.so.40"),
+    ("mpi", "impi-rt", "libmpi_abi.so.1"),
+    ("fabric", "mpich", "libfabric.so.1"),
+    ("fabric", "impi-rt", "libfabric.so.1"),
+)
+
+
+@functools.cache
+def register(extension) -> None:
+    """Tells the extension about every module, and why some are unusable."""
+    for name, path in _plugins.libraries(GROUP).items():
+        if isinstance(path, str):
+            extension.register_transport(name, path)
+        else:
+            extension.register_broken_transport(name, f"{type(path).__name__}: {path}")
+    for transport, package, name in LIBRARIES:
+        for path in packaged(package, name):
+            extension.register_transport_library(transport, path)
+
+
+def packaged(package: str, name: str) -> list[str]:
+    """Where an installed package keeps files of this name."""
+    try:
+        files = importlib.metadata.files(package) or []
+    except importlib.metadata.PackageNotFoundError:
+        return []
+    return [str(file.locate().resolve()) for file in files if file.name == name]

@@ -1,0 +1,114 @@
+#include "transport/fabric/fabric_end.h"
+
+#include <rdma/fi_cm.h>
+
+#include <algorithm>
+#include <array>
+
+#include "core/error.h"
+
+namespace hccl_like {
+namespace {
+
+constexpr size_t kCompletionsAtOnce = 16;
+constexpr size_t kLongestName = 512;
+
+}  // namespace
+
+FabricEnd::FabricEnd(const FabricLibrary& library, FabricInfo info)
+    : library_(library), info_(std::move(info)) {
+  fid_fabric* fabric = nullptr;
+  check("fi_fabric", library_.fabric(info_->fabric_attr, &fabric, nullptr));
+  fabric_.reset(fabric);
+  fid_domain* domain = nullptr;
+  check("fi_domain", fi_domain(fabric, info_.get(), &domain, nullptr));
+  domain_.reset(domain);
+  fi_av_attr av_attr{};
+  av_attr.type = info_->domain_attr->av_type;
+  fid_av* addresses = nullptr;
+  check("fi_av_open", fi_av_open(domain, &av_attr, &addresses, nullptr));
+  addresses_.reset(addresses);
+  fi_cq_attr cq_attr{};
+  cq_attr.format = FI_CQ_FORMAT_CONTEXT;
+  cq_attr.wait_obj = FI_WAIT_NONE;
+  fid_cq* completions = nullptr;
+  check("fi_cq_open", fi_cq_open(domain, &cq_attr, &completions, nullptr));
+  completions_.reset(completions);
+  fid_ep* endpoint = nullptr;
+  check("fi_endpoint", fi_endpoint(domain, info_.get(), &endpoint, nullptr));
+  endpoint_.reset(endpoint);
+  check("fi_ep_bind", fi_ep_bind(endpoint, &addresses->fid, 0));
+  check("fi_ep_bind", fi_ep_bind(endpoint, &completions->fid, FI_TRANSMIT | FI_RECV));
+  check("fi_enable", fi_enable(endpoint));
+  address_.resize(kLongestName);
+  size_t bytes = address_.size();
+  check("fi_getname", fi_getname(&endpoint->fid, address_.data(), &bytes));
+  address_.resize(bytes);
+}
+
+// Whatever is under way ends with the end-point, and its memory after that.
+FabricEnd::~FabricEnd() {
+  endpoint_.reset();
+  buried_.clear();
+}
+
+void FabricEnd::check(const char* function, long status) const {
+  if (status >= 0) return;
+  throw_error(ErrorCode::kUnsupported, std::string("libfabric's provider ") +
+                                           info_->fabric_attr->prov_name + " fails in " + function +
+                                           ": " + library_.strerror(static_cast<int>(-status)));
+}
+
+fi_addr_t FabricEnd::insert(const std::string& address) {
+  fi_addr_t peer = FI_ADDR_UNSPEC;
+  // Longer than any provider's, and ended by a zero: the text comes from another process.
+  std::string padded = address;
+  padded.resize(std::max(address.size() + 1, kLongestName));
+  if (fi_av_insert(addresses_.get(), padded.data(), 1, &peer, 0, nullptr) != 1)
+    throw_error(ErrorCode::kPeerLost, std::string("libfabric's provider ") +
+                                          info_->fabric_attr->prov_name +
+                                          " cannot use the peer's address");
+  return peer;
+}
+
+void FabricEnd::remove(fi_addr_t peer) { fi_av_remove(addresses_.get(), &peer, 1, 0); }
+
+std::unique_ptr<FabricSlots> FabricEnd::make_slots(size_t slots, size_t bytes) {
+  auto made = std::make_unique<FabricSlots>();
+  made->memory.resize(slots * bytes / sizeof(FabricSlots::Line));
+  made->operations = std::vector<FabricOperation>(slots);
+  for (FabricOperation& one : made->operations) one.broken = &made->broken;
+  if ((info_->domain_attr->mr_mode & FI_MR_LOCAL) == 0) return made;
+  fid_mr* registration = nullptr;
+  check("fi_mr_reg", fi_mr_reg(domain_.get(), made->memory.data(), slots * bytes, FI_SEND | FI_RECV,
+                               0, next_key_++, 0, &registration, nullptr));
+  made->registration.reset(registration);
+  return made;
+}
+
+void FabricEnd::progress() {
+  std::array<fi_cq_entry, kCompletionsAtOnce> entries;
+  for (;;) {
+    const ssize_t got = fi_cq_read(completions_.get(), entries.data(), entries.size());
+    if (got == -FI_EAVAIL) {
+      on_error();
+      continue;
+    }
+    if (got <= 0) return;
+    for (size_t i = 0; i < static_cast<size_t>(got); ++i)
+      if (entries[i].op_context != nullptr)
+        static_cast<FabricOperation*>(entries[i].op_context)->done = true;
+    if (static_cast<size_t>(got) < entries.size()) return;
+  }
+}
+
+void FabricEnd::on_error() {
+  fi_cq_err_entry entry{};
+  if (fi_cq_readerr(completions_.get(), &entry, 0) <= 0 || entry.op_context == nullptr) return;
+  auto& operation = *static_cast<FabricOperation*>(entry.op_context);
+  operation.done = true;
+  if (entry.err != FI_ECANCELED && operation.broken->empty())
+    *operation.broken = library_.strerror(entry.err);
+}
+
+}  // namespace hccl_like

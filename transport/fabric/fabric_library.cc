@@ -1,0 +1,128 @@
+#include "transport/fabric/fabric_library.h"
+
+#include <dlfcn.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+
+#include "core/error.h"
+#include "transport/address.h"
+
+namespace hccl_like {
+namespace {
+
+template <class Function>
+bool bind(void* library, Function*& function, const char* name) {
+  function = reinterpret_cast<Function*>(::dlsym(library, name));
+  return function != nullptr;
+}
+
+// Empty if it serves.
+std::string bind_all(void* handle, FabricLibrary& library) {
+  const bool complete =
+      bind(handle, library.getinfo, "fi_getinfo") &&
+      bind(handle, library.freeinfo, "fi_freeinfo") &&
+      bind(handle, library.dupinfo, "fi_dupinfo") && bind(handle, library.fabric, "fi_fabric") &&
+      bind(handle, library.version, "fi_version") && bind(handle, library.strerror, "fi_strerror");
+  if (!complete) return library.path + " is not libfabric";
+  if (library.version() < kFabricVersion)
+    return library.path + " is libfabric " + library.version_text() +
+           ", and 1.17 is the oldest that serves";
+  return "";
+}
+
+FabricLibrary load(const std::string& setting, const std::vector<std::string>& hints) {
+  std::vector<std::string> paths{setting};
+  if (setting.empty()) {
+    paths = {"libfabric.so.1", "libfabric.so.2"};
+    paths.insert(paths.end(), hints.begin(), hints.end());
+  }
+  std::string tried;
+  for (const std::string& path : paths) {
+    FabricLibrary library{};
+    library.path = path;
+    std::string why;
+    if (void* const handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL); handle != nullptr)
+      why = bind_all(handle, library);
+    else if (const char* const text = ::dlerror(); text != nullptr)
+      why = text;
+    if (why.empty()) return library;
+    tried += (tried.empty() ? "" : "; ") + why;
+  }
+  throw_error(ErrorCode::kUnsupported,
+              "no libfabric can be loaded: " + tried +
+                  "; install libfabric1, or name the library in HCCL_LIKE_FABRIC_LIBRARY");
+}
+
+FabricInfo hints_for(const FabricLibrary& library, const std::string& provider) {
+  FabricInfo hints(library.dupinfo(nullptr), FreeInfo{&library});
+  hints->caps = FI_MSG | FI_TAGGED;
+  hints->mode = FI_CONTEXT | FI_CONTEXT2;
+  hints->ep_attr->type = FI_EP_RDM;
+  hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+  hints->domain_attr->threading = FI_THREAD_DOMAIN;
+  hints->domain_attr->control_progress = FI_PROGRESS_MANUAL;
+  hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
+  hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
+  hints->tx_attr->msg_order = FI_ORDER_SAS;
+  hints->rx_attr->msg_order = FI_ORDER_SAS;
+  if (!provider.empty()) hints->fabric_attr->prov_name = ::strdup(provider.c_str());
+  return hints;
+}
+
+// The place of an offer's own address among those that this process publishes, which are ordered; behind them if it has
+// none of these.
+size_t place_of(const fi_info& info, const std::vector<std::string>& own) {
+  if (info.src_addr == nullptr ||
+      (info.addr_format != FI_SOCKADDR_IN && info.addr_format != FI_SOCKADDR_IN6))
+    return own.size();
+  const auto address = Address::of(static_cast<const sockaddr*>(info.src_addr));
+  const auto found = address ? std::find(own.begin(), own.end(), address->to_string()) : own.end();
+  return static_cast<size_t>(found - own.begin());
+}
+
+bool reaches_hosts(const fi_info& info) {
+  return (info.caps & FI_REMOTE_COMM) != 0 || (info.caps & FI_LOCAL_COMM) == 0;
+}
+
+}  // namespace
+
+std::string FabricLibrary::version_text() const {
+  return std::to_string(FI_MAJOR(version())) + "." + std::to_string(FI_MINOR(version()));
+}
+
+const FabricLibrary& load_fabric(const std::string& setting,
+                                 const std::vector<std::string>& hints) {
+  static std::mutex mutex;
+  static const FabricLibrary* loaded = nullptr;
+  const std::lock_guard lock(mutex);
+  if (loaded == nullptr) loaded = new FabricLibrary(load(setting, hints));
+  return *loaded;
+}
+
+FabricInfo choose_provider(const FabricLibrary& library, const std::string& provider,
+                           const std::vector<std::string>& own_addresses) {
+  const FabricInfo hints = hints_for(library, provider);
+  fi_info* list = nullptr;
+  const int status = library.getinfo(kFabricVersion, nullptr, nullptr, 0, hints.get(), &list);
+  const FabricInfo all(list, FreeInfo{&library});
+  if (status != 0)
+    throw_error(ErrorCode::kUnsupported,
+                "libfabric " + library.version_text() + " (" + library.path + ") has " +
+                    (provider.empty() ? "no provider that serves" : "no provider " + provider) +
+                    ": " + library.strerror(-status) + "; 'fi_info' lists those there are");
+  // Those that reach other hosts, then those with a card, then by address; the library's own order decides the rest.
+  const auto rank = [&](const fi_info& info) {
+    const bool local = !reaches_hosts(info);
+    return std::tuple(local, info.nic == nullptr, place_of(info, own_addresses));
+  };
+  const fi_info* best = list;
+  for (const fi_info* one = list; one != nullptr; one = one->next)
+    if (rank(*one) < rank(*best)) best = one;
+  return FabricInfo(library.dupinfo(best), FreeInfo{&library});
+}
+
+}  // namespace hccl_like

@@ -1,0 +1,116 @@
+#include "transport/fabric/fabric_port.h"
+
+#include <rdma/fi_tagged.h>
+
+#include <algorithm>
+
+#include "core/deadline.h"
+
+namespace hccl_like {
+namespace {
+
+// Until cancelled receives are given back.
+constexpr std::chrono::milliseconds kPatience{100};
+
+void* descriptor(const FabricSlots& slots) {
+  return slots.registration ? fi_mr_desc(slots.registration.get()) : nullptr;
+}
+
+bool quiet(const FabricSlots& slots) {
+  return std::ranges::all_of(slots.operations, [](const auto& one) { return one.done; });
+}
+
+}  // namespace
+
+FabricPort::FabricPort(FabricEnd& end, Poller& poller, BlockShape shape, fi_addr_t peer,
+                       uint64_t send_tag, uint64_t receive_tag)
+    : end_(end),
+      poller_(poller),
+      shape_(shape),
+      peer_(peer),
+      send_tag_(send_tag),
+      receive_tag_(receive_tag),
+      sends_(end.make_slots(shape.slots(), shape.block_bytes)),
+      receives_(end.make_slots(shape.slots(), shape.block_bytes)) {
+  poller_.count_nappers(+1);
+}
+
+FabricPort::~FabricPort() {
+  poller_.count_nappers(-1);
+  for (const size_t slot : receiving_)
+    if (!receives_->operations[slot].done)
+      fi_cancel(&end_.endpoint()->fid, &receives_->operations[slot].context);
+  const Deadline deadline = Deadline::after(kPatience);
+  while (!quiet(*receives_) && !deadline.expired()) end_.progress();
+  if (!quiet(*receives_)) end_.bury(std::move(receives_));
+  if (!quiet(*sends_))
+    end_.bury(std::move(sends_));
+  else
+    end_.remove(peer_);
+}
+
+const std::string& FabricPort::broken() const {
+  return sends_->broken.empty() ? receives_->broken : sends_->broken;
+}
+
+void FabricPort::send(size_t slot, size_t bytes) {
+  to_send_.push_back({slot, bytes});
+  start();
+}
+
+void FabricPort::receive(size_t slot) {
+  to_receive_.push_back(slot);
+  start();
+}
+
+// False if the provider has no room now.
+bool FabricPort::started(FabricSlots& slots, size_t slot, long status) {
+  if (status == 0) return true;
+  slots.operations[slot].done = true;
+  if (status != -FI_EAGAIN && slots.broken.empty())
+    slots.broken = end_.library().strerror(static_cast<int>(-status));
+  return false;
+}
+
+void FabricPort::start() {
+  fid_ep* const endpoint = end_.endpoint();
+  while (!to_receive_.empty()) {
+    const size_t slot = to_receive_.front();
+    FabricOperation& operation = receives_->operations[slot];
+    operation.done = false;
+    if (!started(*receives_, slot,
+                 fi_trecv(endpoint, receive_slot(slot).data(), shape_.block_bytes,
+                          descriptor(*receives_), peer_, receive_tag_, 0, &operation.context)))
+      break;
+    receiving_.push_back(slot);
+    to_receive_.pop_front();
+  }
+  while (!to_send_.empty()) {
+    const auto [slot, bytes] = to_send_.front();
+    FabricOperation& operation = sends_->operations[slot];
+    operation.done = false;
+    if (!started(*sends_, slot,
+                 fi_tsend(endpoint, send_slot(slot).data(), bytes, descriptor(*sends_), peer_,
+                          send_tag_, &operation.context)))
+      break;
+    sending_.push_back({slot, bytes});
+    to_send_.pop_front();
+  }
+}
+
+void FabricPort::progress(BlockSink& sink) {
+  end_.progress();
+  if (!to_send_.empty() || !to_receive_.empty()) start();
+  if (!broken().empty()) return;
+  while (!sending_.empty() && sends_->operations[sending_.front().slot].done) {
+    sink.sent(sending_.front().slot);
+    sending_.pop_front();
+  }
+  while (!receiving_.empty() && receives_->operations[receiving_.front()].done) {
+    const size_t slot = receiving_.front();
+    receiving_.pop_front();
+    sink.arrived(slot);
+  }
+}
+
+}  // namespace hccl_like

@@ -1,0 +1,159 @@
+#include "transport/loadable/loaded_transport.h"
+
+#include <exception>
+#include <optional>
+
+#include "core/error.h"
+
+namespace hccl_like {
+namespace {
+
+class LoadedWire final : public Wire {
+ public:
+  LoadedWire(const hct_api& api, hct_wire* wire, std::string_view name)
+      : api_(api), wire_(wire), name_(name) {}
+  ~LoadedWire() override { api_.close_wire(wire_); }
+
+  size_t write(std::span<const ConstRegion> pieces) override {
+    static_assert(sizeof(ConstRegion) == sizeof(hct_region) &&
+                  offsetof(ConstRegion, bytes) == offsetof(hct_region, bytes));
+    return api_.write(wire_, reinterpret_cast<const hct_region*>(pieces.data()), pieces.size());
+  }
+  std::span<const std::byte> peek(size_t want) override {
+    const hct_region view = api_.peek(wire_, want);
+    return {static_cast<const std::byte*>(view.data), view.bytes};
+  }
+  void release(size_t bytes) override { api_.release(wire_, bytes); }
+  size_t read(std::span<std::byte> into) override {
+    return api_.read(wire_, into.data(), into.size());
+  }
+  const Error* failure() const override {
+    if (!failed_)
+      if (const char* const why = api_.failure(wire_); why != nullptr)
+        failed_ = Error{ErrorCode::kPeerLost, "the " + name_ + " connection is gone: " + why};
+    return failed_ ? &*failed_ : nullptr;
+  }
+  bool flush() override { return api_.flush(wire_) != 0; }
+  bool prepare_sleep(bool for_space) override {
+    return api_.prepare_sleep(wire_, for_space ? 1 : 0) != 0;
+  }
+  void end_sleep() override { api_.end_sleep(wire_); }
+  std::string_view transport() const override { return name_; }
+
+  std::string route() const {
+    const char* const text = api_.route == nullptr ? nullptr : api_.route(wire_);
+    return text == nullptr ? "" : text;
+  }
+
+ private:
+  const hct_api& api_;
+  hct_wire* const wire_;
+  const std::string name_;
+  mutable std::optional<Error> failed_;
+};
+
+// Valid as long as `peer`.
+hct_peer as_module_peer(const FarEnd& peer) {
+  return {.size = sizeof(hct_peer),
+          .id = peer.id.c_str(),
+          .hostname = peer.hostname.c_str(),
+          .same_host = peer.same_host ? 1 : 0,
+          .address = peer.address.data(),
+          .address_bytes = peer.address.size()};
+}
+
+}  // namespace
+
+LoadedTransport::LoadedTransport(const hct_api& api, const std::string& self_id, Poller& poller)
+    : api_(api), name_(api.name), poller_(poller) {
+  host_ = {.size = sizeof host_,
+           .context = this,
+           .watch = watch,
+           .forget = forget,
+           .ring = ring,
+           .nap = nap};
+  if (api_.open(&host_, self_id.c_str(), &end_) != 0 || end_ == nullptr)
+    throw_error(ErrorCode::kUnsupported, "the transport " + name_ + " does not open: " + reason());
+  const hct_region address = api_.address(end_);
+  if (address.bytes > kLongestAddress) {
+    api_.close(end_);
+    throw_error(ErrorCode::kUnsupported, "the transport " + name_ + " has an address of " +
+                                             std::to_string(address.bytes) +
+                                             " bytes, and 2048 are the most");
+  }
+  address_.assign(static_cast<const char*>(address.data), address.bytes);
+}
+
+LoadedTransport::~LoadedTransport() {
+  api_.close(end_);
+  for (const auto& [fd, watched] : watched_) {
+    poller_.forget(fd);
+    poller_.count_sockets(-1);
+  }
+}
+
+bool LoadedTransport::can_reach(const FarEnd& peer) const {
+  const hct_peer raw = as_module_peer(peer);
+  return api_.can_reach(end_, &raw) > 0;
+}
+
+std::unique_ptr<Wire> LoadedTransport::connect(const FarEnd& peer, WireSide side) {
+  const hct_peer raw = as_module_peer(peer);
+  hct_wire* wire = nullptr;
+  if (api_.connect(end_, &raw, side == WireSide::kConnector ? HCT_CONNECTOR : HCT_ACCEPTOR,
+                   &wire) != 0 ||
+      wire == nullptr)
+    throw_error(ErrorCode::kPeerLost, reason());
+  return std::make_unique<LoadedWire>(api_, wire, name_);
+}
+
+std::string LoadedTransport::route(const Wire& wire) const {
+  const auto* const loaded = dynamic_cast<const LoadedWire*>(&wire);
+  return loaded == nullptr ? "" : loaded->route();
+}
+
+std::string LoadedTransport::reason() const {
+  const char* const text = api_.last_error();
+  return text == nullptr || *text == '\0' ? "it gives no reason" : text;
+}
+
+int LoadedTransport::watch(void* context, int fd, uint32_t events, void (*ready)(void*, uint32_t),
+                           void* argument) noexcept {
+  auto& transport = *static_cast<LoadedTransport*>(context);
+  try {
+    auto& watched = transport.watched_[fd];
+    const bool fresh = watched == nullptr;
+    if (fresh) watched = std::make_unique<Watched>();
+    watched->function = ready;
+    watched->argument = argument;
+    if (!fresh) {
+      transport.poller_.rewatch(fd, events, *watched);
+      return 0;
+    }
+    transport.poller_.watch(fd, events, *watched);
+    transport.poller_.count_sockets(+1);
+    return 0;
+  } catch (const std::exception&) {
+    transport.watched_.erase(fd);
+    return -1;
+  }
+}
+
+void LoadedTransport::forget(void* context, int fd) noexcept {
+  auto& transport = *static_cast<LoadedTransport*>(context);
+  const auto found = transport.watched_.find(fd);
+  if (found == transport.watched_.end()) return;
+  transport.poller_.forget(fd);
+  transport.poller_.count_sockets(-1);
+  transport.watched_.erase(found);
+}
+
+void LoadedTransport::ring(void* context) noexcept {
+  static_cast<LoadedTransport*>(context)->poller_.ring();
+}
+
+void LoadedTransport::nap(void* context, int begin) noexcept {
+  static_cast<LoadedTransport*>(context)->poller_.count_nappers(begin != 0 ? +1 : -1);
+}
+
+}  // namespace hccl_like

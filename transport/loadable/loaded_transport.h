@@ -1,0 +1,50 @@
+#pragma once
+// A module's table as a Transport.
+#include <memory>
+#include <string>
+#include <unordered_map>
+
+#include "transport/module.h"
+#include "transport/poller.h"
+#include "transport/transport.h"
+
+namespace hccl_like {
+
+class LoadedTransport final : public Transport {
+ public:
+  // Opens the module's end for the process `self_id`; the table is complete (module_library.h). Throws kUnsupported, with
+  // the module's own words, if it does not open. The poller must outlive it.
+  LoadedTransport(const hct_api& api, const std::string& self_id, Poller& poller);
+  ~LoadedTransport() override;
+
+  std::string_view name() const override { return name_; }
+  const std::string& address() const override { return address_; }
+  bool can_reach(const FarEnd& peer) const override;
+  std::unique_ptr<Wire> connect(const FarEnd& peer, WireSide side) override;
+  std::string route(const Wire& wire) const override;
+
+ private:
+  // A descriptor that the module watches.
+  struct Watched final : Pollable {
+    void ready(unsigned events) override { function(argument, events); }
+    void (*function)(void*, uint32_t) = nullptr;
+    void* argument = nullptr;
+  };
+
+  static int watch(void* context, int fd, uint32_t events, void (*ready)(void*, uint32_t),
+                   void* argument) noexcept;
+  static void forget(void* context, int fd) noexcept;
+  static void ring(void* context) noexcept;
+  static void nap(void* context, int begin) noexcept;
+  std::string reason() const;
+
+  const hct_api api_;
+  const std::string name_;
+  Poller& poller_;
+  hct_host host_{};
+  std::unordered_map<int, std::unique_ptr<Watched>> watched_;
+  hct_end* end_ = nullptr;
+  std::string address_;
+};
+
+}  // namespace hccl_like

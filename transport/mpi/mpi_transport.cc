@@ -1,0 +1,63 @@
+#include "transport/mpi/mpi_transport.h"
+
+#include <charconv>
+#include <cstdint>
+
+#include "core/error.h"
+#include "transport/blocks/block_wire.h"
+#include "transport/mpi/mpi_port.h"
+
+namespace hccl_like {
+namespace {
+
+// MPI sends blocks of this size without asking the receiver's process twice for each, and few enough are under way that they
+// stay in the second-level cache.
+constexpr BlockShape kShape{.blocks = 8, .block_bytes = 64 << 10};
+
+// Of what goes from one end to another; both compute it. An earlier mesh of the same two processes had other ids, so its
+// messages are not taken for this one's. (FNV-1a.)
+int tag_for(const std::string& from, const std::string& to, int last) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (const char byte : from + to)
+    hash = (hash ^ static_cast<unsigned char>(byte)) * 0x100000001b3u;
+  return static_cast<int>(hash % (static_cast<uint64_t>(last) + 1));
+}
+
+// "job rank"; -1 if it is of another job.
+int rank_in(const std::string& job, const std::string& address) {
+  if (!address.starts_with(job + " ")) return -1;
+  int rank = -1;
+  const char* const end = address.data() + address.size();
+  const auto parsed = std::from_chars(address.data() + job.size() + 1, end, rank);
+  return parsed.ptr == end ? rank : -1;
+}
+
+}  // namespace
+
+MpiTransport::MpiTransport(MpiWorld& world, std::string self_id, Poller& poller)
+    : world_(world),
+      self_id_(std::move(self_id)),
+      poller_(poller),
+      address_(world.job() + " " + std::to_string(world.rank())) {}
+
+MpiTransport::~MpiTransport() = default;
+
+bool MpiTransport::can_reach(const FarEnd& peer) const {
+  const int rank = rank_in(world_.job(), peer.address);
+  return rank >= 0 && rank < world_.size();
+}
+
+std::unique_ptr<Wire> MpiTransport::connect(const FarEnd& peer, WireSide) {
+  if (!connected_.insert(peer.id).second)
+    throw_error(ErrorCode::kUnsupported, "it has been tried with this peer before");
+  const int rank = rank_in(world_.job(), peer.address);
+  auto port = std::make_unique<MpiPort>(world_, poller_, kShape, rank,
+                                        tag_for(self_id_, peer.id, world_.last_tag()),
+                                        tag_for(peer.id, self_id_, world_.last_tag()));
+  return std::make_unique<BlockWire>(std::move(port), kShape, name(),
+                                     "rank " + std::to_string(rank) + " of the MPI job");
+}
+
+std::string MpiTransport::route(const Wire&) const { return "by " + world_.library().version; }
+
+}  // namespace hccl_like

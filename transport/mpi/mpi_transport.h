@@ -1,0 +1,36 @@
+#pragma once
+// Peers in the same MPI job, over whatever network MPI knows.
+#include <chrono>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "transport/mpi/mpi_world.h"
+#include "transport/poller.h"
+#include "transport/transport.h"
+
+namespace hccl_like {
+
+class MpiTransport final : public Transport {
+ public:
+  // `self_id` is this end's; the poller must outlive it. The world lives for ever.
+  MpiTransport(MpiWorld& world, std::string self_id, Poller& poller);
+  ~MpiTransport() override;
+
+  std::string_view name() const override { return "mpi"; }
+  const std::string& address() const override { return address_; }
+  bool can_reach(const FarEnd& peer) const override;
+  // Once for a peer: a second wire could not be told from the first.
+  std::unique_ptr<Wire> connect(const FarEnd& peer, WireSide side) override;
+  std::string route(const Wire& wire) const override;
+
+ private:
+  MpiWorld& world_;
+  const std::string self_id_;
+  Poller& poller_;
+  std::string address_;
+  std::set<std::string> connected_;  // ids
+};
+
+}  // namespace hccl_like

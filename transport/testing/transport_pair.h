@@ -1,0 +1,82 @@
+#pragma once
+// Two ends of a Transport in one process, connected, for wire_contract.h.
+#include <array>
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "core/error.h"
+#include "transport/bootstrap_random.h"
+#include "transport/transport.h"
+#include "transport/wire_contract.h"
+#include "transport/wire_greeting.h"
+
+namespace hccl_like {
+
+using OpenEnd =
+    std::function<std::unique_ptr<Transport>(const std::string& self_id, Poller& poller)>;
+
+// A wire and the transports that it needs, which end with it.
+class OwnedWire final : public Wire {
+ public:
+  OwnedWire(std::array<std::shared_ptr<Transport>, 2> transports, std::unique_ptr<Wire> wire)
+      : transports_(std::move(transports)), wire_(std::move(wire)) {}
+  size_t write(std::span<const ConstRegion> pieces) override { return wire_->write(pieces); }
+  std::span<const std::byte> peek(size_t want) override { return wire_->peek(want); }
+  void release(size_t bytes) override { wire_->release(bytes); }
+  size_t read(std::span<std::byte> into) override { return wire_->read(into); }
+  const Error* failure() const override { return wire_->failure(); }
+  bool flush() override { return wire_->flush(); }
+  bool prepare_sleep(bool for_space) override { return wire_->prepare_sleep(for_space); }
+  void end_sleep() override { wire_->end_sleep(); }
+  std::string_view transport() const override { return wire_->transport(); }
+
+ private:
+  std::array<std::shared_ptr<Transport>, 2> transports_;
+  std::unique_ptr<Wire> wire_;
+};
+
+// Opens two ends and lets them greet each other. Throws if they don't find each other within 20 seconds. `together`: the ends
+// close when both wires have, as a library wants that reaches into a peer's memory, which in another process would stay
+// mapped; such a transport must not need its poller to close.
+inline WirePair connected_pair(const OpenEnd& open, bool together = false) {
+  WirePair pair;
+  std::array<Identity, 2> identities;
+  std::array<std::shared_ptr<Transport>, 2> ends;
+  for (size_t i = 0; i < 2; ++i) {
+    identities[i] = {random_hex(kIdDigits / 2), random_hex(kNonceDigits / 2)};
+    ends[i] = open(identities[i].id, *pair.pollers[i]);
+  }
+  std::array<std::unique_ptr<WireGreeting>, 2> greetings;
+  for (size_t i = 0; i < 2; ++i) {
+    const FarEnd peer{.id = identities[1 - i].id,
+                      .hostname = "here",
+                      .same_host = true,
+                      .address = ends[1 - i]->address()};
+    if (!ends[i]->can_reach(peer))
+      throw_error(ErrorCode::kUnsupported, "one end thinks that it cannot reach the other");
+    const WireSide side = i == 0 ? WireSide::kConnector : WireSide::kAcceptor;
+    greetings[i] = std::make_unique<WireGreeting>(ends[i]->connect(peer, side), side, identities[i],
+                                                  identities[1 - i]);
+  }
+  const Deadline deadline = Deadline::after(std::chrono::seconds(20));
+  std::array<bool, 2> done{};
+  while (!done[0] || !done[1]) {
+    for (size_t i = 0; i < 2; ++i) {
+      pair.pollers[i]->poll();
+      const auto state = greetings[i]->step();
+      done[i] = state == WireGreeting::State::kDone;
+      if (state == WireGreeting::State::kFailed || deadline.expired())
+        throw_error(ErrorCode::kPeerLost, "the ends don't connect: " + greetings[i]->cause());
+    }
+  }
+  for (size_t i = 0; i < 2; ++i) {
+    const std::array needed{ends[i], together ? ends[1 - i] : nullptr};
+    pair.ends[i] = std::make_unique<OwnedWire>(needed, greetings[i]->take());
+  }
+  return pair;
+}
+
+}  // namespace hccl_like
