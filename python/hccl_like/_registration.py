@@ -17,6 +17,7 @@ from collections.abc import Iterator
 import torch
 import torch.distributed as dist
 
+from hccl_like import _rendezvous
 from hccl_like.torch_compat import _apply, _patches
 
 NAME = "hccl-like"
@@ -92,6 +93,7 @@ def register() -> None:
     backend.register_backend(NAME, create, extended_api=True, devices=["cpu"])
     backend.backend_capability[NAME] = _Devices()
     backend.HCCL_LIKE = NAME
+    _rendezvous.register()
     _apply.install(_patches.PATCHES)
 
 
@@ -116,13 +118,14 @@ def create(options, group_options=None):
 
 def make_backend(store, rank, size, group_options, timeout, name, global_ranks):
     """The backend of one group; the options are filled in and kept, so they must not serve another group."""
-    from hccl_like import _extension, _plugins
+    from hccl_like import _extension, _plugins, _transports
 
     extension = _extension.load()
     group_options._timeout = timeout
     group_options.group_name = name
     group_options.global_ranks_in_group = global_ranks
     _plugins.register(extension)
+    _transports.register(extension)
     return extension.ProcessGroupHcclLike(store, rank, size, group_options)
 
 

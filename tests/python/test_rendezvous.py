@@ -1,0 +1,67 @@
+"""slurm://, with what srun would set; mpi:// is in test_mpi.py."""
+
+import os
+from datetime import timedelta
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from hccl_like import _rendezvous
+from ranks import RankFailed, run_ranks
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("one", ["one"]),
+        ("a,b", ["a", "b"]),
+        ("gpu[01-03,7],login", ["gpu01", "gpu02", "gpu03", "gpu7", "login"]),
+        ("r[1-2]n[08-09]", ["r1n08", "r1n09", "r2n08", "r2n09"]),
+        ("n[099-101]x", ["n099x", "n100x", "n101x"]),
+    ],
+)
+def test_a_node_list_is_read(text, names):
+    assert list(_rendezvous.hosts(text)) == names
+
+
+def join(rank, size, listener, url, **environment):
+    listener.close()
+    os.environ.update(
+        SLURM_PROCID=str(rank), SLURM_NTASKS=str(size), SLURM_STEP_NODELIST="here[1-2],there", SLURMD_NODENAME="here1",
+        SLURM_JOB_ID=str(os.getppid()), SLURM_STEP_ID="3",
+    )  # fmt: skip
+    os.environ.update(environment)
+    dist.init_process_group("hccl-like", init_method=url, timeout=timedelta(seconds=20))
+    tensor = torch.full((3,), dist.get_rank() + 1)
+    dist.all_reduce(tensor)
+    dist.destroy_process_group()
+    return dist.get_rank() if dist.is_initialized() else tensor.tolist()
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_ranks_of_a_step_meet(size):
+    assert run_ranks(join, size, "slurm://", group=False) == [[size * (size + 1) // 2] * 3] * size
+
+
+def test_a_host_and_a_port_can_be_named():
+    assert run_ranks(join, 2, "slurm://localhost:29731", group=False) == [[3] * 3] * 2
+
+
+def test_the_launcher_must_agree_with_the_program():
+    with pytest.raises(RankFailed, match="was told world_size=5, and the launcher says 2"):
+        run_ranks(join, 2, "slurm://?world_size=5", group=False)
+
+
+def test_without_a_launcher_it_says_so(monkeypatch):
+    for name in ("SLURM_PROCID", "PMIX_RANK", "PMI_RANK"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(RuntimeError, match="srun"):
+        next(_rendezvous._slurm("slurm://"))
+
+
+def test_another_jobs_store_is_not_joined():
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    store.set("hccl_like/rendezvous", "7.0")
+    with pytest.raises(TimeoutError, match="another job's store answers"):
+        _rendezvous._join(["127.0.0.1"], store.port, "8.0", timedelta(seconds=1))
