@@ -98,12 +98,7 @@ class WireContract : public testing::Test {
     ASSERT_TRUE(data == stream_bytes(begin, bytes));
   }
   // Both ends are driven: what one has to give may wait for the other to look.
-  void flush_a() {
-    patiently([&] {
-      b().peek();
-      return a().flush();
-    });
-  }
+  void flush_a() { patiently([&] { return b().peek(), a().flush(); }); }
   std::span<const std::byte> peek_until(Wire& wire, size_t want) {
     std::span<const std::byte> view;
     patiently([&] {
