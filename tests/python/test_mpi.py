@@ -19,7 +19,7 @@ def test_ranks_find_each_other_under_mpirun(mpi):
     assert said_ok(mpi.run(3, "mpi_program.py", "nothing"), 3)
 
 
-@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize("size", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_every_collective_goes_over_mpi(mpi, size, tmp_path):
     log = {"HCCL_LIKE_DEBUG": "INFO", "HCCL_LIKE_DEBUG_FILE": str(tmp_path / "log")}
     done = mpi.run(size, "mpi_program.py", "every_collective", HCCL_LIKE_TRANSPORTS="mpi", HCCL_LIKE_BOARD="0", **log)
@@ -27,10 +27,12 @@ def test_every_collective_goes_over_mpi(mpi, size, tmp_path):
     assert ": mpi by " in (tmp_path / "log").read_text()
 
 
+@pytest.mark.slow
 def test_large_messages_go_over_mpi(mpi):
     assert said_ok(mpi.run(2, "mpi_program.py", "large", HCCL_LIKE_TRANSPORTS="mpi"), 2)
 
 
+@pytest.mark.slow
 def test_groups_come_and_go(mpi):
     assert said_ok(mpi.run(2, "mpi_program.py", "again", HCCL_LIKE_TRANSPORTS="mpi"), 2)
 
@@ -51,3 +53,28 @@ def test_a_library_that_is_no_mpi_is_named(mpi):
     done = mpi.run(1, "mpi_program.py", "nothing", check=False, HCCL_LIKE_MPI_LIBRARY="libz.so.1")
     assert done.returncode != 0
     assert "libz.so.1 is not an MPI that is known" in done.stderr
+
+
+def launcher(tmp_path, hosts):
+    """What mpiexec calls instead of ssh: starts a command on the host of that address."""
+    script = tmp_path / "on_host"
+    cases = "\n".join(f"  {host.address()}) namespace={host.name} ;;" for host in hosts)
+    script.write_text(
+        f'#!/bin/sh\nwhile [ "${{1#-}}" != "$1" ]; do shift; done\ncase $1 in\n{cases}\nesac\nshift\n'
+        'exec ip netns exec "$namespace" sh -c "$*"\n'
+    )
+    script.chmod(0o755)
+    return script
+
+
+@pytest.mark.parametrize("transports", [pytest.param("mpi", marks=pytest.mark.slow), "shm,mpi"])
+def test_every_collective_is_exact_between_two_hosts(transports, make_hosts, tmp_path):
+    hosts = make_hosts(2)
+    there = ",".join(f"{host.address()}:2" for host in hosts)
+    mpi = mpis.Mpi("MPICH", "mpich", "libmpi_abi.so.1", ("-launcher", "ssh", "-launcher-exec", str(launcher(tmp_path, hosts))))
+    log = {"HCCL_LIKE_DEBUG": "INFO", "HCCL_LIKE_DEBUG_FILE": str(tmp_path / "log")}
+    done = mpi.run(4, "mpi_program.py", "every_collective", more=("-hosts", there, "-iface", "eth0"),
+                   command=hosts[0].command, HCCL_LIKE_TRANSPORTS=transports, **log)  # fmt: skip
+    assert said_ok(done, 4)
+    routes = (tmp_path / "log").read_text()
+    assert routes.count(": mpi by ") == (12 if transports == "mpi" else 8)

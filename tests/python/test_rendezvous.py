@@ -1,6 +1,9 @@
-"""slurm://, with what srun would set; mpi:// is in test_mpi.py."""
+"""slurm://, with what srun would set and with srun; mpi:// is in test_mpi.py."""
 
 import os
+import pathlib
+import sys
+import tempfile
 from datetime import timedelta
 
 import pytest
@@ -9,6 +12,7 @@ import torch.distributed as dist
 
 from hccl_like import _rendezvous
 from ranks import RankFailed, run_ranks
+from slurm import Slurm
 
 
 @pytest.mark.parametrize(
@@ -65,3 +69,29 @@ def test_another_jobs_store_is_not_joined():
     store.set("hccl_like/rendezvous", "7.0")
     with pytest.raises(TimeoutError, match="another job's store answers"):
         _rendezvous._join(["127.0.0.1"], store.port, "8.0", timedelta(seconds=1))
+
+
+@pytest.fixture
+def slurm(make_hosts):
+    with tempfile.TemporaryDirectory(prefix="slurm") as folder:
+        cluster = Slurm(make_hosts(1)[0], pathlib.Path(folder))
+        yield cluster
+        cluster.close()
+
+
+PROGRAM = """
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("hccl-like", init_method="slurm://")
+tensor = torch.ones(3)
+dist.all_reduce(tensor)
+print("rank", dist.get_rank(), "of", dist.get_world_size(), tensor.tolist())
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+def test_srun_starts_ranks_that_meet(slurm):
+    told = slurm.srun(3, sys.executable, "-c", PROGRAM)
+    assert sorted(told.splitlines()) == [f"rank {rank} of 3 [3.0, 3.0, 3.0]" for rank in range(3)]

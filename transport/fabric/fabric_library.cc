@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cstring>
 #include <mutex>
+#include <string_view>
+#include <tuple>
 
 #include "core/error.h"
 #include "transport/address.h"
@@ -84,10 +86,6 @@ size_t place_of(const fi_info& info, const std::vector<std::string>& own) {
   return static_cast<size_t>(found - own.begin());
 }
 
-bool reaches_hosts(const fi_info& info) {
-  return (info.caps & FI_REMOTE_COMM) != 0 || (info.caps & FI_LOCAL_COMM) == 0;
-}
-
 }  // namespace
 
 std::string FabricLibrary::version_text() const {
@@ -101,6 +99,15 @@ const FabricLibrary& load_fabric(const std::string& setting,
   const std::lock_guard lock(mutex);
   if (loaded == nullptr) loaded = new FabricLibrary(load(setting, hints));
   return *loaded;
+}
+
+// libfabric 1.17's own shared memory claims to reach other hosts, so its addresses are looked at, too.
+bool reaches_hosts(const fi_info& info) {
+  const std::string_view address = info.addr_format == FI_ADDR_STR && info.src_addr != nullptr
+                                       ? static_cast<const char*>(info.src_addr)
+                                       : "";
+  const bool one_host = address.starts_with("fi_shm://") || address.starts_with("fi_sm2://");
+  return !one_host && ((info.caps & FI_REMOTE_COMM) != 0 || (info.caps & FI_LOCAL_COMM) == 0);
 }
 
 FabricInfo choose_provider(const FabricLibrary& library, const std::string& provider,

@@ -43,4 +43,7 @@ const FabricLibrary& load_fabric(const std::string& setting, const std::vector<s
 FabricInfo choose_provider(const FabricLibrary& library, const std::string& provider,
                            const std::vector<std::string>& own_addresses);
 
+// Whether what a provider offers goes beyond this host.
+bool reaches_hosts(const fi_info& info);
+
 }  // namespace hccl_like

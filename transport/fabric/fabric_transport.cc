@@ -36,9 +36,8 @@ class FabricTransport final : public Transport {
   const std::string& address() const override { return address_; }
 
   bool can_reach(const FarEnd& peer) const override {
-    const uint64_t caps = end_.info().caps;
-    const bool other_hosts = (caps & FI_REMOTE_COMM) != 0 || (caps & FI_LOCAL_COMM) == 0;
-    return peer.address.starts_with(provider_ + " ") && (other_hosts || peer.same_host);
+    return peer.address.starts_with(provider_ + " ") &&
+           (peer.same_host || reaches_hosts(end_.info()));
   }
 
   std::unique_ptr<Wire> connect(const FarEnd& peer, WireSide) override {
