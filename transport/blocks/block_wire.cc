@@ -89,6 +89,8 @@ void BlockWire::arrived(size_t slot) {
     return;
   }
   if (header.kind == Kind::kGoodbye) return fail("the peer closed the connection");
+  if (header.kind != Kind::kBytes && header.kind != Kind::kCredits)
+    return fail("it sent what cannot be understood");
   port_->receive(slot);
 }
 

@@ -75,12 +75,13 @@ void FabricEnd::remove(fi_addr_t peer) { fi_av_remove(addresses_.get(), &peer, 1
 
 std::unique_ptr<FabricSlots> FabricEnd::make_slots(size_t slots, size_t bytes) {
   auto made = std::make_unique<FabricSlots>();
-  made->memory.resize(slots * bytes / sizeof(FabricSlots::Line));
+  made->memory = std::make_unique_for_overwrite<FabricSlots::Line[]>(slots * bytes /
+                                                                     sizeof(FabricSlots::Line));
   made->operations = std::vector<FabricOperation>(slots);
   for (FabricOperation& one : made->operations) one.broken = &made->broken;
   if ((info_->domain_attr->mr_mode & FI_MR_LOCAL) == 0) return made;
   fid_mr* registration = nullptr;
-  check("fi_mr_reg", fi_mr_reg(domain_.get(), made->memory.data(), slots * bytes, FI_SEND | FI_RECV,
+  check("fi_mr_reg", fi_mr_reg(domain_.get(), made->memory.get(), slots * bytes, FI_SEND | FI_RECV,
                                0, next_key_++, 0, &registration, nullptr));
   made->registration.reset(registration);
   return made;

@@ -35,7 +35,7 @@ struct FabricSlots {
   struct alignas(64) Line {
     std::byte bytes[64];
   };
-  std::vector<Line> memory;
+  std::unique_ptr<Line[]> memory;     // not touched before it is used
   FabricObject<fid_mr> registration;  // null where the provider needs none
   std::vector<FabricOperation> operations;
   std::string broken;

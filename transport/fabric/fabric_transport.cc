@@ -12,7 +12,8 @@
 namespace hccl_like {
 namespace {
 
-constexpr BlockShape kShape{.blocks = 8, .block_bytes = 64 << 10};
+// Between two hosts 16 MiB take a quarter longer with blocks half as large. Memory that no message needed is never touched.
+constexpr BlockShape kShape{.blocks = 8, .block_bytes = 128 << 10};
 
 // Of what goes from one end to another; both compute it (FNV-1a). Some providers leave 48 bits of a tag to the user.
 uint64_t tag_for(const std::string& from, const std::string& to) {

@@ -10,8 +10,10 @@ MpiPort::MpiPort(MpiWorld& world, Poller& poller, BlockShape shape, int peer, in
       peer_(peer),
       send_tag_(send_tag),
       receive_tag_(receive_tag),
-      sends_(std::make_unique<Memory>(shape.slots() * shape.block_bytes / sizeof(Line))),
-      receives_(std::make_unique<Memory>(shape.slots() * shape.block_bytes / sizeof(Line))) {
+      sends_(
+          std::make_unique_for_overwrite<Line[]>(shape.slots() * shape.block_bytes / sizeof(Line))),
+      receives_(std::make_unique_for_overwrite<Line[]>(shape.slots() * shape.block_bytes /
+                                                       sizeof(Line))) {
   poller_.count_nappers(+1);
 }
 

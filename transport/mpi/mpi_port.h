@@ -3,7 +3,6 @@
 #include <deque>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "transport/blocks/block_port.h"
 #include "transport/mpi/mpi_world.h"
@@ -17,8 +16,8 @@ class MpiPort final : public BlockPort {
           int receive_tag);
   ~MpiPort() override;
 
-  std::span<std::byte> send_slot(size_t slot) override { return at(*sends_, slot); }
-  std::span<std::byte> receive_slot(size_t slot) override { return at(*receives_, slot); }
+  std::span<std::byte> send_slot(size_t slot) override { return at(sends_, slot); }
+  std::span<std::byte> receive_slot(size_t slot) override { return at(receives_, slot); }
   void send(size_t slot, size_t bytes) override;
   void receive(size_t slot) override;
   void progress(BlockSink& sink) override;
@@ -30,12 +29,12 @@ class MpiPort final : public BlockPort {
   struct alignas(64) Line {
     std::byte bytes[64];
   };
-  using Memory = std::vector<Line>;
+  using Memory = std::unique_ptr<Line[]>;  // not touched before it is used
   struct UnderWay {
     size_t slot;
     MpiLibrary::Handle request;
   };
-  std::span<std::byte> at(Memory& memory, size_t slot) const {
+  std::span<std::byte> at(const Memory& memory, size_t slot) const {
     return {memory[slot * shape_.block_bytes / sizeof(Line)].bytes, shape_.block_bytes};
   }
   bool finished(UnderWay& one);
@@ -45,7 +44,7 @@ class MpiPort final : public BlockPort {
   Poller& poller_;
   const BlockShape shape_;
   const int peer_, send_tag_, receive_tag_;
-  std::unique_ptr<Memory> sends_, receives_;
+  Memory sends_, receives_;
   std::deque<UnderWay> sending_, receiving_;  // oldest first
   std::string broken_;
 };

@@ -10,9 +10,8 @@
 namespace hccl_like {
 namespace {
 
-// MPI sends blocks of this size without asking the receiver's process twice for each, and few enough are under way that they
-// stay in the second-level cache.
-constexpr BlockShape kShape{.blocks = 8, .block_bytes = 64 << 10};
+// As libfabric's: large enough that the cost of a message does not matter, few enough to stay in the second-level cache.
+constexpr BlockShape kShape{.blocks = 8, .block_bytes = 128 << 10};
 
 // Of what goes from one end to another; both compute it. An earlier mesh of the same two processes had other ids, so its
 // messages are not taken for this one's. (FNV-1a.)
