@@ -113,6 +113,10 @@ constexpr std::array kRows{
          "Algorithms to use whatever the cost model says, for experiments "
          "(allreduce:ring;allgather:bruck)."},
         access<&Config::algo>()},
+    Row{{"HCCL_LIKE_PROFILE", "",
+         "A file that hccl-like tune wrote: the algorithms that were measured to be the fastest on "
+         "this cluster. Empty: the cost model decides."},
+        access<&Config::profile>()},
     Row{{"HCCL_LIKE_LAP_BYTES", "1M",
          "Bytes of payload in one lap; larger ones run in several overlapping laps."},
         access<&Config::lap_bytes>()},
@@ -230,6 +234,20 @@ Config Config::from_environment() {
     if (first_time(warning)) log_warn(warning);
   }
   return parsed.config;
+}
+
+std::map<std::string, std::string> Config::common() const {
+  constexpr std::string_view kCommon[] = {"HCCL_LIKE_ALGO", "HCCL_LIKE_LAP_BYTES",
+                                          "HCCL_LIKE_LAP_WINDOW", "HCCL_LIKE_BOARD",
+                                          "HCCL_LIKE_DIRECT"};
+  const Config defaults;
+  std::map<std::string, std::string> values;
+  for (const Row& row : kRows) {
+    if (std::ranges::find(kCommon, row.setting.name) == std::end(kCommon)) continue;
+    std::string value = row.access.print(*this);
+    if (value != row.access.print(defaults)) values.emplace(row.setting.name, std::move(value));
+  }
+  return values;
 }
 
 std::string Config::to_string() const {

@@ -6,6 +6,7 @@
 // from that table. It needs a reason why the program cannot know by itself.
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -37,6 +38,7 @@ struct Config {
   std::chrono::milliseconds connect_timeout{30'000};  // to find and connect to a peer
 
   ForcedAlgorithms algo;         // instead of the cost model's choice
+  std::string profile;           // a file of measured choices; empty: none
   uint64_t lap_bytes = 1 << 20;  // a payload larger than this runs in several laps
   uint32_t lap_window = 4;       // laps in flight at once
   uint64_t eager_bytes =
@@ -62,6 +64,10 @@ struct Config {
   // that cannot be understood. Warns in the log, once per process and variable, about an unknown
   // HCCL_LIKE_ name.
   static Config from_environment();
+
+  // Those settings, by name, that all ranks must have alike and that differ from their defaults here. Not the profile, of
+  // which only the content matters.
+  std::map<std::string, std::string> common() const;
 
   // All settings, name = value, one a line, those that differ from the default marked with *.
   std::string to_string() const;

@@ -123,6 +123,7 @@ struct Mesh::State {
       acceptor.listen(std::move(listener));
     }
     for (const auto& one : local.others) self.ends[std::string(one->name())] = one->address();
+    if (first_process_here()) self.machine = look_at_machine().machine;
     if (const char* restarts = std::getenv("TORCHELASTIC_RESTART_COUNT")) attempt = restarts;
   }
 
@@ -288,9 +289,11 @@ const ProcessRecord& Mesh::self() const { return state_->self; }
 const std::shared_ptr<Commons>& Mesh::commons() const { return state_->local.commons; }
 
 Roster Mesh::exchange(Store& store, int rank, int size, Deadline deadline,
-                      std::optional<uint32_t> area) const {
+                      std::optional<uint32_t> area,
+                      const std::map<std::string, std::string>& settings) const {
   ProcessRecord self = state_->self;
   self.area = area;
+  self.settings = settings;
   return exchange_records(store, self, state_->attempt, rank, size, deadline);
 }
 

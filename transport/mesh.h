@@ -10,6 +10,7 @@
 
 #include "core/config.h"
 #include "core/deadline.h"
+#include "core/machine.h"
 #include "transport/commons.h"
 #include "transport/link.h"
 #include "transport/poller.h"
@@ -30,6 +31,9 @@ struct ProcessRecord {
   uint16_t port = 0;                        // 0 without tcp
   std::optional<uint32_t> area;             // of its Commons, for this group
   std::map<std::string, std::string> ends;  // its Transports' addresses, bytes, by their names
+  // What it has set that all ranks must have alike, by name; a setting that is not there has its default.
+  std::map<std::string, std::string> settings;
+  std::optional<Machine> machine;  // its host, if it is the first process there
   std::string serialize() const;
   static ProcessRecord parse(std::string_view text);  // throws a sentence on anything malformed
 };
@@ -56,9 +60,11 @@ class Mesh {
   // Safe against stale keys: a store that served an earlier generation of the same group (in-place restart,
   // re-initialisation) is told apart by a generation that the ranks count in the store, and by
   // TORCHELASTIC_RESTART_COUNT. On time-out it throws an Exception that names the ranks that never came.
-  // `area`: the part of this process's Commons that it keeps for the group, if any.
+  // `area`: the part of this process's Commons that it keeps for the group, if any. `settings`: what must be alike on all
+  // ranks; where it is not, all of them throw and name two that differ.
   Roster exchange(Store& store, int rank, int size, Deadline deadline,
-                  std::optional<uint32_t> area = std::nullopt) const;
+                  std::optional<uint32_t> area = std::nullopt,
+                  const std::map<std::string, std::string>& settings = {}) const;
 
   // Connects to every member that has no healthy link yet, and returns the links by rank (null for this process itself).
   // Only one thread at a time, together with the links' own rule; calls `idle` (which may be empty) while it waits so

@@ -3,10 +3,14 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <functional>
+#include <map>
+#include <span>
 
 #include "core/error.h"
 #include "core/log.h"
 #include "transport/bootstrap_random.h"
+#include "transport/mesh_roster.h"
 
 namespace hccl_like {
 namespace {
@@ -29,9 +33,9 @@ uint64_t parse_communicator(std::string_view text) {
   uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
   if (error != std::errc() || end != text.data() + kCommunicatorDigits || value == 0)
-    throw_error(
-        ErrorCode::kMismatch,
-        "rank 0's record in the store is malformed; check that no other program writes there");
+    throw_error(ErrorCode::kMismatch,
+                "rank 0's list of the ranks in the store is malformed; check that no other program "
+                "writes there");
   return value;
 }
 
@@ -69,7 +73,9 @@ class Collector {
            (count > kMostNamed ? ",... " + std::to_string(count - kMostNamed) + " more]" : "]");
   }
 
-  const std::string& value(int rank) const { return values_[static_cast<size_t>(rank)]; }
+  void set(int rank, std::string value) { values_[static_cast<size_t>(rank)] = std::move(value); }
+  std::span<const std::string> values() const { return values_; }
+  int size() const { return static_cast<int>(values_.size()); }
 
  private:
   Store& store_;
@@ -77,23 +83,78 @@ class Collector {
   std::vector<std::string> values_;
 };
 
-void collect_all(Collector& records, int size, Deadline deadline) {
+// Calls `arrived(deadline)` until it says yes, telling now and then, and at the end, who is missing.
+void wait_for(Collector& records, Deadline deadline, const std::function<bool(Deadline)>& arrived) {
   const auto start = Deadline::Clock::now();
   Deadline progress = Deadline::after(kProgressEvery);
-  for (int rank = 0; rank < size; ++rank) {
-    while (!records.collect(rank, earliest(deadline, progress))) {
-      const auto seconds =
-          std::chrono::duration_cast<std::chrono::seconds>(Deadline::Clock::now() - start).count();
-      const bool over = deadline.expired();
-      const std::string missing = over || progress.expired() ? records.missing() : "";
-      if (over && !missing.empty())
-        throw_error(ErrorCode::kTimeout,
-                    "timed out after " + std::to_string(seconds) + " s waiting for ranks " +
-                        missing + " of " + std::to_string(size) +
-                        " to join the group; check that they were started and use the same store");
-      if (!progress.expired()) continue;
-      log_info("waiting for ranks " + missing + ", " + std::to_string(seconds) + " s");
-      progress = Deadline::after(kProgressEvery);
+  while (!arrived(earliest(deadline, progress))) {
+    const auto seconds =
+        std::chrono::duration_cast<std::chrono::seconds>(Deadline::Clock::now() - start).count();
+    const bool over = deadline.expired();
+    const std::string missing = over || progress.expired() ? records.missing() : "";
+    // What came while the missing were looked for counts.
+    if (over && missing.empty() && arrived(Deadline::after(kGlance))) return;
+    if (over)
+      throw_error(
+          ErrorCode::kTimeout,
+          "timed out after " + std::to_string(seconds) + " s waiting for " +
+              (missing.empty() ? "rank 0"
+                               : "ranks " + missing + " of " + std::to_string(records.size())) +
+              " to join the group; check that they were started and use the same store");
+    if (!progress.expired()) continue;
+    log_info("waiting for ranks " + missing + ", " + std::to_string(seconds) + " s");
+    progress = Deadline::after(kProgressEvery);
+  }
+}
+
+// Rank 0: everybody's record.
+void collect_all(Collector& records, Deadline deadline) {
+  int next = 1;
+  wait_for(records, deadline, [&](Deadline until) {
+    while (next < records.size() && records.collect(next, until)) ++next;
+    return next == records.size();
+  });
+}
+
+// The others: what rank 0 made of them.
+std::string fetch_all(Store& store, const std::string& key, Collector& records, Deadline deadline) {
+  std::string text;
+  wait_for(records, deadline, [&](Deadline until) {
+    try {
+      text = store.get(key, until);
+    } catch (const Exception& exception) {
+      if (exception.code() != ErrorCode::kTimeout) throw;
+    }
+    return !text.empty();
+  });
+  return text;
+}
+
+std::string value_of(const ProcessRecord& record, const std::string& setting) {
+  const auto found = record.settings.find(setting);
+  return found == record.settings.end() ? "not set" : found->second;
+}
+
+std::string person(const Roster& roster, size_t rank) {
+  return "rank " + std::to_string(rank) + " (" + roster.members[rank].hostname + ", process " +
+         std::to_string(roster.members[rank].pid) + ")";
+}
+
+// Every rank compares all with rank 0, so that all come to the same verdict.
+void check_settings(const Roster& roster) {
+  const auto& first = roster.members[0].settings;
+  for (size_t rank = 1; rank < roster.members.size(); ++rank) {
+    const auto& its = roster.members[rank].settings;
+    if (its == first) continue;
+    std::map<std::string, std::string> either = first;
+    either.insert(its.begin(), its.end());
+    for (const auto& entry : either) {
+      const std::string &setting = entry.first, here = value_of(roster.members[0], setting),
+                        there = value_of(roster.members[rank], setting);
+      if (here != there)
+        throw_error(ErrorCode::kMismatch, setting + " is " + here + " on " + person(roster, 0) +
+                                              " and " + there + " on " + person(roster, rank) +
+                                              "; set it alike on all ranks");
     }
   }
 }
@@ -107,21 +168,27 @@ Roster exchange_records(Store& store, const ProcessRecord& self, const std::stri
   const std::string prefix = "hccl_like/" + attempt + "/" + std::to_string(size) + "/";
   const int64_t generation = (store.add(prefix + "arrivals", 1) - 1) / size;
   const std::string below = prefix + std::to_string(generation) + "/";
-  store.set(below + std::to_string(rank),
-            (rank == 0 ? hexadecimal(random_u64()) : "") + self.serialize());
+  const std::string own = self.serialize();
+  store.set(below + std::to_string(rank), own);
 
   Collector records(store, below, size);
-  collect_all(records, size, deadline);
-
-  Roster roster;
-  for (int member = 0; member < size; ++member) {
-    std::string_view text = records.value(member);
-    if (member == 0) {
-      roster.communicator = parse_communicator(text.substr(0, kCommunicatorDigits));
-      text.remove_prefix(kCommunicatorDigits);
-    }
-    roster.members.push_back(ProcessRecord::parse(text));
+  records.set(rank, own);
+  std::string all;
+  if (rank == 0) {
+    collect_all(records, deadline);
+    all = hexadecimal(random_u64()) + pack_records(records.values());
+    store.set(below + "all", all);
+  } else {
+    all = fetch_all(store, below + "all", records, deadline);
   }
+
+  const std::string_view text = all;
+  Roster roster;
+  roster.communicator = parse_communicator(text.substr(0, kCommunicatorDigits));
+  for (const std::string& record : unpack_records(
+           text.substr(std::min(text.size(), kCommunicatorDigits)), records.values().size()))
+    roster.members.push_back(ProcessRecord::parse(record));
+  check_settings(roster);
   return roster;
 }
 

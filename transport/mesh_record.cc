@@ -78,6 +78,46 @@ std::map<std::string, std::string> ends_of(const nlohmann::json& record) {
   return ends;
 }
 
+// Of an object whose values are texts.
+std::map<std::string, std::string> texts_at(const nlohmann::json& record, const char* field) {
+  std::map<std::string, std::string> texts;
+  const auto found = record.find(field);
+  if (found == record.end()) return texts;
+  if (!found->is_object() || found->size() > kMostEnds)
+    refuse(std::string(field) + " are malformed");
+  for (const auto& [name, value] : found->items()) {
+    if (!value.is_string() || name.size() > kLongestText)
+      refuse(std::string(field) + " are malformed");
+    texts[name] = value.get<std::string>();
+  }
+  return texts;
+}
+
+// Short, for every rank reads one of every host: [sockets, nodes, cores, threads, [[name, pci, node, Mbit/s], ...]].
+nlohmann::json packed(const Machine& machine) {
+  auto nics = nlohmann::json::array();
+  for (const auto& nic : machine.nics) nics.push_back({nic.name, nic.pci, nic.node, nic.megabits});
+  return {machine.sockets, machine.nodes, machine.cores, machine.threads, nics};
+}
+
+std::optional<Machine> machine_of(const nlohmann::json& record) {
+  const auto found = record.find("machine");
+  if (found == record.end()) return std::nullopt;
+  try {
+    Machine machine{.sockets = found->at(0),
+                    .nodes = found->at(1),
+                    .cores = found->at(2),
+                    .threads = found->at(3),
+                    .nics = {}};
+    for (const auto& nic : found->at(4))
+      machine.nics.push_back(
+          {.name = nic.at(0), .pci = nic.at(1), .node = nic.at(2), .megabits = nic.at(3)});
+    return machine;
+  } catch (const nlohmann::json::exception&) {
+    refuse("machine is malformed");
+  }
+}
+
 }  // namespace
 
 std::string ProcessRecord::serialize() const {
@@ -93,6 +133,8 @@ std::string ProcessRecord::serialize() const {
       {"port", port},
   };
   if (area) record["area"] = *area;
+  if (!settings.empty()) record["settings"] = settings;
+  if (machine) record["machine"] = packed(*machine);
   for (const auto& [name, address] : ends) record["ends"][name] = to_digits(address);
   return record.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
 }
@@ -117,6 +159,8 @@ ProcessRecord ProcessRecord::parse(std::string_view text) {
   if (json.contains("area"))
     record.area = static_cast<uint32_t>(number_at(json, "area", Commons::kAreas - 1));
   record.ends = ends_of(json);
+  record.settings = texts_at(json, "settings");
+  record.machine = machine_of(json);
   const auto addresses = json.find("addresses");
   if (addresses == json.end() || !addresses->is_array() || addresses->size() > kMostAddresses)
     refuse("addresses are missing");

@@ -182,7 +182,7 @@ TEST(Mesh, ASecondGenerationOnOneStoreIgnoresTheFirst) {
   }
 }
 
-TEST(Mesh, TalksToTheStoreAsOftenAsThereAreRanks) {
+TEST(Mesh, MakesThreeRequestsOfTheStoreAndRankZeroOneForEveryRank) {
   ForkStore store;
   constexpr uint64_t kSize = 6;
   const auto outcomes = run_ranks(kSize, [&](int rank, Store&) {
@@ -191,9 +191,28 @@ TEST(Mesh, TalksToTheStoreAsOftenAsThereAreRanks) {
     return 0;
   });
   EXPECT_TRUE(all_ok(outcomes)) << to_string(outcomes);
-  EXPECT_EQ(store.calls().sets, kSize);
+  EXPECT_EQ(store.calls().sets, kSize + 1);
   EXPECT_EQ(store.calls().adds, kSize);
-  EXPECT_EQ(store.calls().gets, kSize * kSize);
+  EXPECT_EQ(store.calls().gets, 2 * (kSize - 1));
+}
+
+TEST(Mesh, SettingsThatMustBeAlikeAreCompared) {
+  const auto outcomes = run_ranks(3, [](int rank, Store& store) {
+    Rank self(config_with({"tcp"}));
+    std::map<std::string, std::string> settings{{"HCCL_LIKE_ALGO", "allreduce:ring"}};
+    if (rank == 2) settings = {{"HCCL_LIKE_ALGO", "allreduce:ring"}, {"HCCL_LIKE_LAP_BYTES", "7"}};
+    try {
+      self.mesh.exchange(store, rank, 3, Deadline::after(seconds(20)), std::nullopt, settings);
+    } catch (const Exception& exception) {
+      const std::string text = exception.what();
+      const bool named =
+          text.find("HCCL_LIKE_LAP_BYTES is not set on rank 0 (") != std::string::npos &&
+          text.find(" and 7 on rank 2 (") != std::string::npos;
+      return exception.code() == ErrorCode::kMismatch && named ? 0 : 3;
+    }
+    return 4;
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << to_string(outcomes);
 }
 
 TEST(Mesh, ASecondGroupUsesTheLinksThatExist) {
