@@ -48,7 +48,7 @@ bool is_uneven(const Call& call, int size) {
 }
 
 // Only what all ranks see alike: who shares a host with whom, and, where there is one host, its cores.
-Topology topology_of(const std::vector<ProcessRecord>& members, const Config& config) {
+Topology topology_of(const std::vector<ProcessRecord>& members) {
   std::map<std::string_view, int> numbers;
   std::vector<int> host_by_rank;
   for (const ProcessRecord& member : members)
@@ -57,9 +57,9 @@ Topology topology_of(const std::vector<ProcessRecord>& members, const Config& co
   Topology topology{.hosts = Hosts::of(host_by_rank)};
   if (topology.hosts.count() == 1)
     topology.cores_per_host = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
-  const auto& transports = config.transports;
-  if (std::find(transports.begin(), transports.end(), "shm") == transports.end())
-    topology.local = kTcpLoopback;
+  const bool shared =
+      std::ranges::none_of(members, [](const auto& one) { return one.unix_name.empty(); });
+  if (!shared) topology.local = kTcpLoopback;
   return topology;
 }
 
@@ -73,7 +73,7 @@ std::shared_ptr<Communicator> Communicator::create(Engine& engine, Identity iden
 
 Communicator::Communicator(Engine& engine, Identity identity)
     : engine_(engine), identity_(std::move(identity)), timeout_(identity_.timeout) {
-  topology_ = topology_of(identity_.members, engine_.config());
+  topology_ = topology_of(identity_.members);
   force(engine_.config().algo);
 }
 
@@ -278,6 +278,7 @@ std::shared_ptr<Communicator> Communicator::split(std::span<const int> ranks, st
     throw_misuse("split: rank " + std::to_string(rank()) + " of group " + identity_.name +
                  " is not in its own list; pass an empty list to stay out");
   child.id = mix(mix(identity_.id, number), static_cast<uint64_t>(ranks[0]));
+  child.profile = identity_.profile;
   child.board = Board::split(identity_.board, child.id, ranks, number);
   return create(engine_, std::move(child));
 }
@@ -318,6 +319,11 @@ const Choice& Communicator::choice(Collective collective, size_t bytes, size_t e
                         .lap_window = config.lap_window,
                         .uneven = uneven,
                         .simulate = true};
+  if (options.forced.empty() && identity_.profile) {
+    const Algorithm* best =
+        identity_.profile->find(collective, topology_.hosts, uneven ? 0 : bytes);
+    if (best != nullptr && !(best->equal_chunks && uneven)) options.forced = best->name;
+  }
   if (options.forced.empty() && topology_.hosts.count() > 1)
     options.forced = decision(collective, uneven ? 0 : bytes, element, options);
   const Choice made = choose(collective, bytes, element, topology_, options);

@@ -17,6 +17,7 @@
 #include "collectives/engine.h"
 #include "collectives/message_counters.h"
 #include "collectives/operation.h"
+#include "collectives/profile.h"
 #include "collectives/schedule.h"
 #include "transport/mesh.h"
 
@@ -31,10 +32,11 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
     int rank = 0;
     std::string name = "world";  // for people
     std::chrono::milliseconds timeout{std::chrono::minutes(30)};
-    std::vector<ProcessRecord> members;  // by rank
-    std::vector<Link*> links;            // by rank, null for this process
-    std::vector<std::string> routes;     // by rank: how each is reached and why; own: empty
-    std::shared_ptr<Board> board;        // null if the ranks share no memory
+    std::vector<ProcessRecord> members;      // by rank
+    std::vector<Link*> links;                // by rank, null for this process
+    std::vector<std::string> routes;         // by rank: how each is reached and why; own: empty
+    std::shared_ptr<Board> board;            // null if the ranks share no memory
+    std::shared_ptr<const Profile> profile;  // what was measured; null if nothing was
   };
   static std::shared_ptr<Communicator> create(Engine& engine, Identity identity);
   ~Communicator();

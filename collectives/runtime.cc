@@ -1,16 +1,44 @@
 #include "collectives/runtime.h"
 
 #include <algorithm>
+#include <fstream>
 #include <optional>
+#include <sstream>
 #include <utility>
 #include <vector>
 
 #include "collectives/board/board.h"
+#include "collectives/fingerprint.h"
 
 namespace hccl_like {
 
+namespace {
+
+std::shared_ptr<const Profile> load_profile(const std::string& path,
+                                            std::map<std::string, std::string>& common) {
+  if (path.empty()) return nullptr;
+  std::ifstream file(path);
+  std::ostringstream text;
+  if (!file || !(text << file.rdbuf()))
+    throw_misuse("HCCL_LIKE_PROFILE: " + path +
+                 " cannot be read; write it with hccl-like tune, where all ranks find it");
+  auto profile =
+      std::make_shared<const Profile>(Profile::parse(text.str(), "HCCL_LIKE_PROFILE: " + path));
+  // The same file may have another path elsewhere.
+  uint64_t content = 0;
+  for (const char byte : text.str()) content = mix(content, static_cast<unsigned char>(byte));
+  common["HCCL_LIKE_PROFILE"] = "a file with checksum " + std::to_string(content);
+  return profile;
+}
+
+}  // namespace
+
 Runtime::Runtime(Config config, const ModulePaths& modules)
-    : config_(std::move(config)), mesh_(config_, poller_, modules), engine_(config_, poller_, mesh_) {}
+    : config_(std::move(config)),
+      common_settings_(config_.common()),
+      profile_(load_profile(config_.profile, common_settings_)),
+      mesh_(config_, poller_, modules),
+      engine_(config_, poller_, mesh_) {}
 
 Runtime::~Runtime() = default;
 
@@ -47,7 +75,7 @@ std::shared_ptr<Communicator> Runtime::create(Store& store, int rank, int size, 
                                               Deadline deadline) {
   // Told to the others along with everything else, before it is known who they are.
   Lease lease(size > 1 ? mesh_.commons() : nullptr);
-  Roster roster = mesh_.exchange(store, rank, size, deadline, lease.area());
+  Roster roster = mesh_.exchange(store, rank, size, deadline, lease.area(), common_settings_);
   Communicator::Identity identity;
   identity.id = roster.communicator;
   identity.rank = rank;
@@ -63,6 +91,7 @@ std::shared_ptr<Communicator> Runtime::create(Store& store, int rank, int size, 
   if (on_one_host(roster.members))
     identity.board = Board::make(mesh_.commons(), identity.id, rank, identity.links, areas);
   if (identity.board) lease.release();
+  identity.profile = profile_;
   identity.members = std::move(roster.members);
   return Communicator::create(engine_, std::move(identity));
 }

@@ -1,11 +1,13 @@
 #pragma once
 // Everything a process needs for collectives, put together once: settings, poller, mesh, engine.
 #include <chrono>
+#include <map>
 #include <memory>
 #include <string>
 
 #include "collectives/communicator.h"
 #include "collectives/engine.h"
+#include "collectives/profile.h"
 #include "core/config.h"
 #include "transport/mesh.h"
 #include "transport/poller.h"
@@ -31,6 +33,8 @@ class Runtime {
 
  private:
   Config config_;
+  std::map<std::string, std::string> common_settings_;  // that all ranks must have alike
+  const std::shared_ptr<const Profile> profile_;
   Poller poller_;
   Mesh mesh_;
   Engine engine_;

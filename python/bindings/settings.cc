@@ -9,6 +9,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "collectives/choose.h"
+#include "collectives/profile.h"
 #include "collectives/runtime.h"
 #include "core/config.h"
 #include "device/reduce/reduce.h"
@@ -55,19 +56,20 @@ Collective collective_named(const std::string& wanted) {
   throw py::value_error("there is no collective '" + wanted + "'; there are " + known);
 }
 
-// (algorithm, laps, microseconds), the one that would be used first. Ranks are on this host, or each on one of its own.
-py::list ways(const std::string& collective, uint64_t bytes, int ranks, bool one_host) {
-  if (ranks < 1) throw py::value_error("a group has at least one rank");
+// (algorithm, laps, microseconds), the one that would be used first. `layout`: the host of each rank, any numbers.
+py::list ways(const std::string& collective, uint64_t bytes, const std::vector<int>& layout) {
+  if (layout.empty()) throw py::value_error("a group has at least one rank");
   const Config config = Config::from_environment();
   const Collective wanted = collective_named(collective);
-  const auto cores = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
-  Topology topology =
-      one_host ? Topology::one_host(ranks, cores) : Topology::one_rank_a_host(ranks);
+  Topology topology{.hosts = Hosts::of(layout)};
+  if (topology.hosts.count() == 1)
+    topology.cores_per_host = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
   if (std::ranges::find(config.transports, "shm") == config.transports.end())
     topology.local = kTcpLoopback;
   const ChooseOptions options{.forced = config.algo.find(collective),
                               .lap_bytes = config.lap_bytes,
-                              .lap_window = config.lap_window};
+                              .lap_window = config.lap_window,
+                              .simulate = true};
   const Choice used = choose(wanted, bytes, sizeof(float), topology, options);
   std::vector<Choice> choices = candidates(wanted, bytes, sizeof(float), topology, options);
   std::stable_partition(choices.begin(), choices.end(),
@@ -84,11 +86,14 @@ py::list ways(const std::string& collective, uint64_t bytes, int ranks, bool one
 
 void bind_settings(py::module_& module) {
   module.def("settings", &settings, "Every setting: (name, value in force, default, help).");
-  module.def("explain", &ways, py::arg("collective"), py::arg("bytes"), py::arg("ranks"),
-             py::arg("one_host") = true,
-             "What could carry out a call of `bytes` of float32 in all chunks together: "
-             "(algorithm, laps, microseconds as "
-             "the cost model sees it), first the one that the settings and the model pick.");
+  module.def(
+      "explain", &ways, py::arg("collective"), py::arg("bytes"), py::arg("layout"),
+      "What could carry out a call of `bytes` of float32 in all chunks together, on ranks of "
+      "which `layout` gives the hosts: (algorithm, laps, microseconds as the cost model sees it), "
+      "first the one that the settings and the model pick.");
+  module.def(
+      "layout_name", [](const std::vector<int>& layout) { return layout_name(Hosts::of(layout)); },
+      py::arg("layout"), "What a profile calls a layout, the host of each rank: \"2x4\".");
   module.def("reduction_target", &reduction_target,
              "The instruction set that reductions use on this processor.");
 }

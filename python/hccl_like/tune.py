@@ -1,0 +1,191 @@
+"""Measures the algorithms on the ranks that run it, and writes which were the fastest: a profile.
+
+    torchrun --nnodes=2 --nproc-per-node=8 ... -m hccl_like.tune --output profile.json
+
+``HCCL_LIKE_PROFILE=profile.json`` then takes the place of the cost model in groups whose ranks lie on hosts in the same way.
+The file keeps what it has of other layouts, so that one file serves a cluster.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+
+from hccl_like import _tables
+
+COLLECTIVES = ("allreduce", "reduce_scatter", "allgather", "broadcast", "reduce", "alltoall")
+_ROUNDS = 3
+_MARGIN = 1.03  # what must be gained before the cost model is overruled
+_HOPELESS = 4.0  # times as slow as the best in the first round: not measured again
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="hccl-like tune", description=__doc__.splitlines()[0] + " Started on all ranks by a launcher.")
+    parser.add_argument("--output", default="hccl_like_profile.json", help="the profile, written by rank 0 (%(default)s)")
+    parser.add_argument("--collectives", type=_names, default=COLLECTIVES, help="separated by commas (all)")
+    parser.add_argument("--max-bytes", type=int, default=64 << 20, help="the largest payload, all chunks together (%(default)s)")
+    parser.add_argument("--milliseconds", type=float, default=20, help="for an algorithm at one size in one round (%(default)s)")
+    asked = parser.parse_args(argv)
+
+    import torch.distributed as dist
+
+    ours = not dist.is_initialized()
+    if ours and "RANK" not in os.environ:
+        parser.error("start it on all ranks, with torchrun or mpirun: torchrun --nproc-per-node 2 -m hccl_like.tune")
+    if ours:
+        dist.init_process_group("hccl-like")
+    try:
+        measured = tune(asked.collectives, asked.max_bytes, asked.milliseconds / 1000)
+        if dist.get_rank() == 0:
+            write(asked.output, measured)
+            _report(measured)
+            print(f"written to {asked.output}; HCCL_LIKE_PROFILE={os.path.abspath(asked.output)} uses it")
+    finally:
+        if ours:
+            dist.destroy_process_group()
+    return 0
+
+
+def tune(collectives: Sequence[str] = COLLECTIVES, max_bytes: int = 64 << 20, seconds: float = 0.02) -> dict:
+    """Measures in the default group, on all its ranks at once, and returns the same on each:
+    {"layout": "2x8", "collectives": {"allreduce": [{"bytes": 8, "seconds": {"ring": 1e-5, ...}, "best": "ring"}, ...]}}"""
+    import torch.distributed as dist
+    from hccl_like import _extension
+
+    extension = _extension.load()
+    layout = _layout(dist.group.WORLD)
+    if len(set(layout)) == 1:
+        raise RuntimeError("all ranks are on one host, where calls need no algorithm: run it on several hosts")
+    names = {
+        collective: sorted(row[0] for row in extension.explain(collective, 8, layout)) for collective in collectives
+    }
+    groups = _groups(names)
+    measured = {}
+    for collective in collectives:
+        measured[collective] = rows = []
+        for size in _sizes(max_bytes):
+            call = _call(collective, size, len(layout))
+            first = extension.explain(collective, size, layout)[0][0]
+            seconds_of = _measure({name: groups[collective, name] for name in names[collective]}, call, seconds)
+            best = min(seconds_of, key=seconds_of.get)
+            if seconds_of[first] <= seconds_of[best] * _MARGIN:
+                best = first
+            rows.append({"bytes": size, "seconds": seconds_of, "best": best, "model": first})
+    return {"layout": extension.layout_name(layout), "collectives": measured}
+
+
+def write(path: str, measured: dict) -> None:
+    """Adds the measurements to the profile, or begins one."""
+    profile = {"hccl_like_profile": 1, "layouts": {}}
+    if os.path.exists(path):
+        with open(path) as file:
+            profile = json.load(file)
+    profile["layouts"].setdefault(measured["layout"], {}).update(
+        {collective: [[row["bytes"], row["best"]] for row in rows] for collective, rows in measured["collectives"].items()}
+    )
+    with open(path + ".part", "w") as file:
+        json.dump(profile, file, indent=1)
+        file.write("\n")
+    os.replace(path + ".part", path)  # a job that starts now reads the old one or the new one
+
+
+def _layout(group) -> list[int]:
+    """The host of each rank."""
+    import torch
+
+    return group._get_backend(torch.device("cpu"))._info()["layout"]
+
+
+def _sizes(most: int) -> list[int]:
+    sizes = [8]
+    while sizes[-1] * 8 <= most:
+        sizes.append(sizes[-1] * 8)
+    return sizes
+
+
+def _groups(names: dict[str, list[str]]) -> dict:
+    """A group for each algorithm. One group forces an algorithm in every collective, so there are few."""
+    import torch.distributed as dist
+    import hccl_like
+
+    groups = {}
+    for number in range(max(map(len, names.values()))):
+        forced = {collective: all_[number] for collective, all_ in names.items() if number < len(all_)}
+        algorithms = ";".join(f"{collective}:{name}" for collective, name in forced.items())
+        group = dist.new_group(pg_options=hccl_like.Options(algorithms=algorithms))
+        groups.update({item: group for item in forced.items()})
+    return groups
+
+
+def _call(collective: str, size: int, ranks: int) -> Callable:
+    """A function of a group that makes one call of `size` bytes in all chunks together, of at least one float a chunk."""
+    import torch
+    import torch.distributed as dist
+
+    whole = torch.zeros(max(1, size // 4))
+    part = torch.zeros(max(1, size // 4 // ranks))
+    parts, other = torch.zeros(part.numel() * ranks), torch.zeros(part.numel() * ranks)
+    return {
+        "allreduce": lambda group: dist.all_reduce(whole, group=group),
+        "reduce_scatter": lambda group: dist.reduce_scatter_tensor(part, parts, group=group),
+        "allgather": lambda group: dist.all_gather_into_tensor(parts, part, group=group),
+        "broadcast": lambda group: dist.broadcast(whole, 0, group=group),
+        "reduce": lambda group: dist.reduce(whole, 0, group=group),
+        "alltoall": lambda group: dist.all_to_all_single(parts, other, group=group),
+    }[collective]
+
+
+def _measure(groups: dict, call: Callable, seconds: float) -> dict[str, float]:
+    """The time of a call in each group: of the slowest rank, in the best round. Rounds take turns, so that whatever else the
+    machines do meets all algorithms."""
+    best: dict[str, float] = {}
+    for round_ in range(_ROUNDS):
+        fastest = min(best.values(), default=0.0)
+        for name, group in groups.items():
+            if round_ and best[name] > _HOPELESS * fastest:
+                continue
+            if not round_:
+                _timed(call, group, 1)  # connects, and makes the schedule
+                best[name] = _timed(call, group, 1)
+            calls = max(1, min(1000, int(seconds / best[name])))
+            best[name] = min(best[name], _timed(call, group, calls))
+    return best
+
+
+def _timed(call: Callable, group, calls: int) -> float:
+    """Seconds a call, of the slowest rank: the same on all of them."""
+    import torch
+    import torch.distributed as dist
+
+    dist.barrier()
+    begin = time.perf_counter()
+    for _ in range(calls):
+        call(group)
+    slowest = torch.tensor([time.perf_counter() - begin], dtype=torch.float64)
+    dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
+    return slowest.item() / calls
+
+
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(text.split(","))
+    for name in names:
+        if name not in COLLECTIVES:
+            raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(COLLECTIVES)}")
+    return names
+
+
+def _report(measured: dict) -> None:
+    rows = [
+        (collective, str(row["bytes"]), row["best"], f"{row['seconds'][row['best']] * 1e6:.1f}",
+         row["model"], f"{row['seconds'][row['model']] * 1e6:.1f}")
+        for collective, rows in measured["collectives"].items() for row in rows
+    ]
+    _tables.show(f"layout {measured['layout']}", ("collective", "bytes", "fastest", "us", "cost model's", "us"), rows)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

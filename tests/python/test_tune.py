@@ -1,0 +1,92 @@
+"""Profiles: measured, written, read by all ranks, and compared."""
+
+import json
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from hccl_like import tune
+from ranks import RankFailed, run_ranks
+
+LAYOUT = [0, 0, 1]
+
+
+def measured(rank, size, path):
+    result = tune.tune(["allreduce", "reduce"], max_bytes=1024, seconds=0.001)
+    if rank == 0:
+        tune.write(path, result)
+        tune.write(path, {"layout": "9x9", "collectives": {"reduce": [{"bytes": 8, "best": "chain"}]}})
+    return result
+
+
+def test_ranks_agree_on_what_was_measured_and_it_can_be_used(make_hosts, tmp_path):
+    hosts, path = make_hosts(2), str(tmp_path / "profile.json")
+    results = run_ranks(measured, 3, path, hosts=hosts, layout=LAYOUT)
+    assert results[0]["layout"] == "0,0,1"
+    best = [[(row["bytes"], row["best"]) for row in one["collectives"]["allreduce"]] for one in results]
+    assert best[0] == best[1] == best[2]
+    assert [size for size, _ in best[0]] == [8, 64, 512]
+    profile = json.load(open(path))
+    assert set(profile["layouts"]) == {"0,0,1", "9x9"}
+    assert [tuple(row) for row in profile["layouts"]["0,0,1"]["allreduce"]] == best[0]
+    run_ranks(sums, 3, hosts=hosts, layout=LAYOUT, environment={"HCCL_LIKE_PROFILE": path})
+
+
+def sums(rank, size):
+    for many in (1, 100, 100_000):
+        tensor = torch.full((many,), float(rank + 1))
+        dist.all_reduce(tensor)
+        assert tensor.eq(size * (size + 1) / 2).all()
+    return True
+
+
+def write_profile(path, layout, algorithm):
+    path.write_text(json.dumps({"hccl_like_profile": 1, "layouts": {layout: {"allreduce": [[8, algorithm]]}}}))
+    return str(path)
+
+
+def trace(rank, size):
+    dist.all_reduce(torch.ones(1000))
+
+
+@pytest.mark.parametrize("algorithm", ["ring", "leaders_one_shot"])
+def test_the_profile_decides(algorithm, make_hosts, tmp_path):
+    log = tmp_path / "log"
+    environment = {
+        "HCCL_LIKE_PROFILE": write_profile(tmp_path / "profile.json", "0,0,1", algorithm),
+        "HCCL_LIKE_DEBUG": "TRACE",
+        "HCCL_LIKE_DEBUG_FILE": f"{log}-%p",
+    }
+    run_ranks(trace, 3, hosts=make_hosts(2), layout=LAYOUT, environment=environment)
+    text = "".join(file.read_text() for file in tmp_path.glob("log-*"))
+    assert f"allreduce of 4000 bytes on 3 ranks: {algorithm} in" in text
+
+
+def test_ranks_with_different_profiles_are_told(tmp_path):
+    paths = [write_profile(tmp_path / f"{name}.json", "2x2", name) for name in ("ring", "direct")]
+    with pytest.raises(RankFailed, match=r"HCCL_LIKE_PROFILE is a file with checksum \d+ on rank 0 .* and a file with checksum"):
+        run_ranks(sums, 2, environment=lambda rank: {"HCCL_LIKE_PROFILE": paths[rank]})
+
+
+def test_ranks_with_different_settings_are_told():
+    with pytest.raises(RankFailed, match=r"HCCL_LIKE_LAP_BYTES is not set on rank 0 \(.*\) and 4096 on rank 1 \(.*\); set it alike"):
+        run_ranks(sums, 2, environment=lambda rank: {"HCCL_LIKE_LAP_BYTES": "4096"} if rank else {})
+
+
+@pytest.mark.parametrize("text", [None, "{}", '{"hccl_like_profile": 1, "layouts": {"2x2": {"allreduce": [[8, "quantum"]]}}}'])
+def test_a_file_that_is_no_profile_is_named(text, tmp_path):
+    path = tmp_path / "profile.json"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(RankFailed, match=f"HCCL_LIKE_PROFILE: {path}"):
+        run_ranks(sums, 2, environment={"HCCL_LIKE_PROFILE": str(path)})
+
+
+def on_one_host(rank, size):
+    with pytest.raises(RuntimeError, match="run it on several hosts"):
+        tune.tune()
+
+
+def test_one_host_has_nothing_to_tune():
+    run_ranks(on_one_host, 2)
