@@ -4,6 +4,7 @@
 #include "process_group/backend.h"
 #include "python/bindings/bindings.h"
 #include "python/bindings/holder.h"
+#include "python/bindings/machine.h"
 #include "python/bindings/process.h"
 
 namespace hccl_like {
@@ -31,13 +32,20 @@ py::dict info(const Backend& backend) {
   const auto communicator = backend.communicator();
   all["open"] = communicator != nullptr;
   if (!communicator) return all;
-  py::list members;
-  for (const ProcessRecord& member : communicator->members())
+  py::list members, layout;
+  py::dict machines;
+  const Hosts& hosts = communicator->topology().hosts;
+  for (const ProcessRecord& member : communicator->members()) {
+    layout.append(hosts.host(static_cast<int>(py::len(members))));
     members.append(py::make_tuple(member.hostname, member.pid));
+    if (member.machine) machines[layout[py::len(layout) - 1]] = as_dict(*member.machine);
+  }
   const auto failure = communicator->failure();
   all["name"] = communicator->name();
   all["id"] = communicator->id();
   all["members"] = members;
+  all["layout"] = layout;      // the host of each rank
+  all["machines"] = machines;  // by host, of those that were looked at
   all["links"] = communicator->routes();
   all["sequence"] = communicator->sequence();
   all["failure"] = failure ? py::object(py::str(to_string(*failure))) : py::object(py::none());

@@ -9,6 +9,7 @@ void bind_backend(pybind11::module_& module);    // after bind_options
 void bind_diagnosis(pybind11::module_& module);  // after bind_backend
 void bind_settings(pybind11::module_& module);
 void bind_devices(pybind11::module_& module);
+void bind_machine(pybind11::module_& module);
 void bind_memory(pybind11::module_& module);
 // Symmetric memory of the host and of the accelerator is known to torch from then on.
 void bind_symmetric(pybind11::module_& module);

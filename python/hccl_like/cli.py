@@ -107,24 +107,38 @@ def compat(argv: list[str]) -> int:
     return 1 if any(state.startswith("failed") for _, state, *_ in rows) else 0
 
 
+def topology(argv: list[str]) -> int:
+    """what this host, or the hosts of a job, are made of"""
+    from hccl_like import topology
+
+    return topology.main(argv)
+
+
+def tune(argv: list[str]) -> int:
+    """measures the algorithms on the ranks of a job and writes a profile"""
+    from hccl_like import tune
+
+    return tune.main(argv)
+
+
 def explain(argv: list[str]) -> int:
     """which algorithm a collective would use, and what else there is"""
     parser = argparse.ArgumentParser(
         prog="hccl-like explain",
         description="Which algorithm a collective of float32 would use, and what else there is, fastest first as the cost "
         "model sees it. The settings in force count.",
-        epilog="example: hccl-like explain allreduce 16M 2",
+        epilog="example: hccl-like explain allreduce 16M 16 --hosts 2",
     )
     parser.add_argument("collective", help="allreduce, allgather, reduce_scatter, broadcast, alltoall, ...")
     parser.add_argument("bytes", type=_bytes, help="all chunks together, the larger of input and output (4096, 64K, 16M)")
     parser.add_argument("ranks", type=int, help="ranks in the group")
-    parser.add_argument("--hosts", choices=("one", "each"), default="one",
-                        help="one: all ranks on this host; each: every rank on a host of its own (one)")
+    parser.add_argument("--hosts", type=int, default=1, help="hosts that the ranks fill in order (1: all are on this one)")
     asked = parser.parse_args(argv)
     from hccl_like import _extension
 
     try:
-        rows = _extension.load().explain(asked.collective, asked.bytes, asked.ranks, asked.hosts == "one")
+        each = -(-asked.ranks // max(1, asked.hosts))
+        rows = _extension.load().explain(asked.collective, asked.bytes, [rank // each for rank in range(asked.ranks)])
     except (ImportError, RuntimeError, ValueError) as error:
         print(error, file=sys.stderr)
         return 1
@@ -173,7 +187,8 @@ def _summary(command: Callable) -> str:
     return (command.__doc__ or "").splitlines()[0]
 
 
-_COMMANDS = {"demo": demo, "info": info, "settings": settings, "compat": compat, "explain": explain}
+_COMMANDS = {"demo": demo, "info": info, "settings": settings, "compat": compat, "explain": explain,
+             "topology": topology, "tune": tune}
 
 
 if __name__ == "__main__":
