@@ -43,7 +43,9 @@ def test_every_collective_is_exact(provider, library):
 @pytest.mark.parametrize("provider", ["tcp", "udp;ofi_rxd"])
 def test_every_collective_is_exact_beside_shared_memory_between_two_hosts(provider, library, make_hosts, tmp_path):
     log = {"HCCL_LIKE_DEBUG": "INFO", "HCCL_LIKE_DEBUG_FILE": f"{tmp_path}/log"}
-    run_ranks(every_collective, 4, "cpu", environment={**settings(library, provider, "shm,fabric"), **log}, hosts=make_hosts(2))
+    hosts = make_hosts(2)
+    run_ranks(every_collective, 4, "cpu", environment={**settings(library, provider, "shm,fabric"), **log}, hosts=hosts)
+    assert hosts[1].counters()["tx_bytes"] > 1 << 20
     told = (tmp_path / "log").read_text()
     assert told.count(": shm (same host)") == 4
     assert told.count("of libfabric") == 8
