@@ -26,6 +26,7 @@ __all__ = [
     "is_mappable",
     "plugins",
     "settings",
+    "transports",
     "version",
     "write_flight_recorder",
 ]
@@ -94,6 +95,13 @@ def plugins() -> dict[str, str]:
     from hccl_like import _plugins
 
     return _plugins.describe()
+
+
+def transports() -> dict[str, str]:
+    """The transports that ``HCCL_LIKE_TRANSPORTS`` may name: to where each comes from, or why it is unusable."""
+    from hccl_like import _transports
+
+    return _transports.describe()
 
 
 def empty(*size, dtype: torch.dtype | None = None) -> torch.Tensor:

@@ -37,6 +37,18 @@ def register(extension) -> None:
             extension.register_transport_library(transport, path)
 
 
+def describe() -> dict[str, str]:
+    """See :func:`hccl_like.transports`."""
+    known = {name: "built in" for name in ("shm", "tcp")}
+    for transport, package, name in reversed(LIBRARIES):
+        for path in packaged(package, name):
+            known[transport] = path
+    known |= {name: "loaded at run time, if the loader finds its library" for name in ("fabric", "mpi") if name not in known}
+    for name, path in _plugins.libraries(GROUP).items():
+        known[name] = path if isinstance(path, str) else f"unusable: {type(path).__name__}: {path}"
+    return known
+
+
 def packaged(package: str, name: str) -> list[str]:
     """Where an installed package keeps files of this name."""
     try:

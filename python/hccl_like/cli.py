@@ -61,6 +61,7 @@ def info(argv: list[str]) -> int:
     plugins = hccl_like.plugins()
     if plugins:
         _tables.show("device plugins", ("device", "library"), list(plugins.items()))
+    _tables.show("transports", ("name", "library"), list(hccl_like.transports().items()))
     if not problems:
         try:
             changed = [(name, value, default) for name, value, default, _ in hccl_like.settings() if value != default]

@@ -11,6 +11,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
+import hccl_like
 import test_collectives
 from ranks import RankFailed, make_store, run_ranks
 
@@ -156,3 +157,10 @@ def test_a_package_brings_its_module_by_an_entry_point(unix_module, tmp_path, mo
     (tmp_path / "toy_transport.py").write_text(f"def library():\n    return {str(unix_module)!r}\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     assert "unix to " in logged(one_sum, 2, tmp_path, environment={"HCCL_LIKE_TRANSPORTS": "unix"})
+    assert hccl_like.transports()["unix"] == str(unix_module)
+
+
+def test_those_of_the_tree_are_listed_without_a_module():
+    known = hccl_like.transports()
+    assert known["shm"] == known["tcp"] == "built in"
+    assert {"fabric", "mpi"} <= set(known)
