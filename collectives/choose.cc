@@ -49,12 +49,12 @@ Choice plan(const Algorithm& algorithm, uint64_t bytes, size_t element_bytes,
 
 // What the job would take on the clock, or nothing if finding out takes too long. After the first laps each one more takes as
 // long as the one before.
-std::optional<uint64_t> simulated_ps(const Choice& choice, const Topology& topology,
+std::optional<uint64_t> simulated_ps(const Choice& choice, int root, const Topology& topology,
                                      size_t element_bytes, uint32_t window) {
   constexpr int kMostRanks = 64;
   constexpr uint64_t kMostSteps = 30'000;
   if (choice.size > kMostRanks) return std::nullopt;
-  const Job job = make_job(*choice.algorithm, topology.hosts);
+  const Job job = make_job(*choice.algorithm, topology.hosts, root);
   uint64_t steps = 0;  // of all ranks, in one lap
   for (const Schedule& schedule : job.ranks) steps += schedule.steps().size();
   if (steps > kMostSteps) return std::nullopt;
@@ -73,13 +73,24 @@ std::optional<uint64_t> simulated_ps(const Choice& choice, const Topology& topol
   return more + (more - std::min(first, more)) * (choice.laps - 2 * some) / some;
 }
 
+// Trees that are made without a thought for hosts are good for some roots only, and one choice has to do for all.
+std::optional<uint64_t> slowest_root_ps(const Choice& choice, const Topology& topology,
+                                        size_t element_bytes, uint32_t window) {
+  const auto first = simulated_ps(choice, 0, topology, element_bytes, window);
+  const Collective collective = choice.algorithm->collective;
+  if (!first || (collective != Collective::kBroadcast && collective != Collective::kReduce))
+    return first;
+  const int other = topology.hosts.ranks(0)[static_cast<size_t>(topology.hosts.on(0) / 2)];
+  return std::max(*first, *simulated_ps(choice, other, topology, element_bytes, window));
+}
+
 // Replaces the estimates of those that may be the best.
 void put_on_the_clock(std::vector<Choice>& choices, const Topology& topology, size_t element_bytes,
                       uint32_t window) {
   const uint64_t best = std::ranges::min(choices, {}, &Choice::estimate_ps).estimate_ps;
   for (Choice& choice : choices) {
     if (choice.estimate_ps > best * 5 / 2) continue;
-    if (const auto time = simulated_ps(choice, topology, element_bytes, window))
+    if (const auto time = slowest_root_ps(choice, topology, element_bytes, window))
       choice.estimate_ps = *time;
   }
 }

@@ -146,10 +146,16 @@ TEST(Simulate, ConfirmsTheChoiceOnSeveralHosts) {
          {kAllReduce, kReduceScatter, kAllGather, kBroadcast, kReduce, kAllToAll, kBarrier}) {
       for (const uint64_t bytes : {0, 1 << 10, 16 << 10, 256 << 10, 1 << 20, 8 << 20, 64 << 20}) {
         if (collective == kBarrier && bytes > 0) continue;
+        // A root in the midst of its host is no better served than the first rank.
+        const bool rooted = collective == kBroadcast || collective == kReduce;
+        const int middle = rooted ? hosts.ranks(0)[static_cast<size_t>(hosts.on(0) / 2)] : 0;
         auto time = [&](const Choice& choice) {
-          return simulate(make_job(*choice.algorithm, hosts), topology,
-                          {.bytes = bytes, .laps = choice.laps})
-              .makespan_ps;
+          uint64_t slowest = 0;
+          for (const int root : {0, middle})
+            slowest = std::max(slowest, simulate(make_job(*choice.algorithm, hosts, root), topology,
+                                                 {.bytes = bytes, .laps = choice.laps})
+                                            .makespan_ps);
+          return slowest;
         };
         const Choice choice = choose(collective, bytes, 4, topology, {.simulate = true});
         const uint64_t chosen = time(choice);

@@ -9,6 +9,7 @@ The file keeps what it has of other layouts, so that one file serves a cluster.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import sys
@@ -128,13 +129,15 @@ def _call(collective: str, size: int, ranks: int) -> Callable:
 
     whole = torch.zeros(max(1, size // 4))
     part = torch.zeros(max(1, size // 4 // ranks))
+    # Taking turns, a root waits for the one before: else calls would follow each other without anybody hearing of the last.
+    roots = itertools.cycle(range(ranks))
     parts, other = torch.zeros(part.numel() * ranks), torch.zeros(part.numel() * ranks)
     return {
         "allreduce": lambda group: dist.all_reduce(whole, group=group),
         "reduce_scatter": lambda group: dist.reduce_scatter_tensor(part, parts, group=group),
         "allgather": lambda group: dist.all_gather_into_tensor(parts, part, group=group),
-        "broadcast": lambda group: dist.broadcast(whole, 0, group=group),
-        "reduce": lambda group: dist.reduce(whole, 0, group=group),
+        "broadcast": lambda group: dist.broadcast(whole, next(roots), group=group),
+        "reduce": lambda group: dist.reduce(whole, next(roots), group=group),
         "alltoall": lambda group: dist.all_to_all_single(parts, other, group=group),
     }[collective]
 

@@ -24,7 +24,7 @@ def command(*arguments, **environment):
 def test_without_a_command_it_lists_them(capsys):
     assert cli.main([]) == 2
     told = capsys.readouterr().out
-    for name in ("demo", "info", "settings", "compat", "explain"):
+    for name in ("demo", "info", "settings", "compat", "explain", "topology", "tune"):
         assert f"\n  {name} " in told
 
 
@@ -107,6 +107,11 @@ def test_explain_shows_what_would_be_used_first(monkeypatch, capsys):
     assert cli.main(["explain", "allreduce", "16M", "4"]) == 0
     forced = rows(capsys.readouterr().out)
     assert forced[0] == other and sorted(forced) == sorted(algorithms)
+
+
+def test_explain_knows_of_hosts(capsys):
+    assert cli.main(["explain", "allreduce", "8", "8", "--hosts", "2"]) == 0
+    assert "leaders_one_shot" in capsys.readouterr().out.splitlines()[2]
 
 
 def test_explain_names_what_there_is_when_it_does_not_know(capsys):

@@ -33,6 +33,23 @@ def test_ranks_agree_on_what_was_measured_and_it_can_be_used(make_hosts, tmp_pat
     run_ranks(sums, 3, hosts=hosts, layout=LAYOUT, environment={"HCCL_LIKE_PROFILE": path})
 
 
+def by_command(rank, size, path):
+    return tune.main(["--output", path, "--collectives", "broadcast,alltoall", "--max-bytes", "8", "--milliseconds", "0.1"])
+
+
+def test_the_command_writes_a_profile(make_hosts, tmp_path):
+    path = str(tmp_path / "profile.json")
+    assert run_ranks(by_command, 3, path, hosts=make_hosts(2), layout=LAYOUT) == [0, 0, 0]
+    assert set(json.load(open(path))["layouts"]["0,0,1"]) == {"broadcast", "alltoall"}
+
+
+def test_the_command_is_started_on_all_ranks(monkeypatch, capsys):
+    monkeypatch.delenv("RANK", raising=False)
+    with pytest.raises(SystemExit):
+        tune.main([])
+    assert "torchrun" in capsys.readouterr().err
+
+
 def sums(rank, size):
     for many in (1, 100, 100_000):
         tensor = torch.full((many,), float(rank + 1))
