@@ -10,14 +10,16 @@ may run before the accelerator's own package gave ``privateuseone`` its name:
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import functools
 import sys
 from collections.abc import Iterator
 
 import torch
 import torch.distributed as dist
+from torch.distributed.rendezvous import register_rendezvous_handler
 
-from hccl_like import _rendezvous
 from hccl_like.torch_compat import _apply, _patches
 
 NAME = "hccl-like"
@@ -93,8 +95,17 @@ def register() -> None:
     backend.register_backend(NAME, create, extended_api=True, devices=["cpu"])
     backend.backend_capability[NAME] = _Devices()
     backend.HCCL_LIKE = NAME
-    _rendezvous.register()
+    for scheme in ("mpi", "slurm"):
+        with contextlib.suppress(RuntimeError):  # somebody has registered the scheme before
+            register_rendezvous_handler(scheme, functools.partial(_rendezvous, scheme))
     _apply.install(_patches.PATCHES)
+
+
+def _rendezvous(scheme: str, url: str, **how):
+    """What torch calls for a URL of the scheme; what it takes is imported then."""
+    from hccl_like import _rendezvous
+
+    return getattr(_rendezvous, scheme)(url, **how)
 
 
 def create(options, group_options=None):

@@ -7,7 +7,6 @@ the step's node list.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import json
 import os
@@ -22,16 +21,7 @@ from urllib.parse import urlparse
 _TOKEN_KEY = "hccl_like/rendezvous"
 
 
-def register() -> None:
-    """Makes the two schemes known to torch."""
-    from torch.distributed.rendezvous import register_rendezvous_handler
-
-    for scheme, handler in (("mpi", _mpi), ("slurm", _slurm)):
-        with contextlib.suppress(RuntimeError):  # somebody else's, or registered before
-            register_rendezvous_handler(scheme, handler)
-
-
-def _mpi(url: str, timeout: timedelta = timedelta(minutes=5), **_) -> Iterator[tuple]:
+def mpi(url: str, timeout: timedelta = timedelta(minutes=5), **_) -> Iterator[tuple]:
     from hccl_like import _extension, _transports
 
     extension = _extension.load()
@@ -51,7 +41,7 @@ def _mpi(url: str, timeout: timedelta = timedelta(minutes=5), **_) -> Iterator[t
     yield store, rank, size
 
 
-def _slurm(url: str, timeout: timedelta = timedelta(minutes=5), **_) -> Iterator[tuple]:
+def slurm(url: str, timeout: timedelta = timedelta(minutes=5), **_) -> Iterator[tuple]:
     rank = _number("SLURM_PROCID", "PMIX_RANK", "PMI_RANK")
     size = _number("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "PMI_SIZE")
     _agree("slurm", url, rank, size)

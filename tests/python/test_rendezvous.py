@@ -61,7 +61,7 @@ def test_without_a_launcher_it_says_so(monkeypatch):
     for name in ("SLURM_PROCID", "PMIX_RANK", "PMI_RANK"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(RuntimeError, match="srun"):
-        next(_rendezvous._slurm("slurm://"))
+        next(_rendezvous.slurm("slurm://"))
 
 
 def test_another_jobs_store_is_not_joined():
