@@ -105,6 +105,7 @@ def one_rank_dies(rank, size):
     return "nothing"
 
 
+@pytest.mark.slow
 def test_a_rank_that_dies_is_noticed(library):
     told, _ = run_ranks(one_rank_dies, 2, environment=settings(library, "tcp"), group_timeout=10)
     assert "rank 1" in told
