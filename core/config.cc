@@ -120,14 +120,15 @@ constexpr std::array kRows{
     Row{{"HCCL_LIKE_LAP_BYTES", "1M",
          "Bytes of payload in one lap; larger ones run in several overlapping laps."},
         access<&Config::lap_bytes>()},
+    Row{{"HCCL_LIKE_REMOTE_LAP_BYTES", "4M", "The same where the ranks are on several hosts."},
+        access<&Config::remote_lap_bytes>()},
     Row{{"HCCL_LIKE_LAP_WINDOW", "4", "Laps of one operation in flight at once."},
         access<&Config::lap_window>()},
-    Row{{"HCCL_LIKE_EAGER_BYTES", "8K",
-         "Bytes up to which a message is sent before its receiver asks for it."},
+    Row{{"HCCL_LIKE_EAGER_BYTES", "512K",
+         "Bytes up to which a message between hosts is sent before its receiver asks for it. What "
+         "nobody asks for soon takes as much memory there."},
         access<&Config::eager_bytes>()},
-    Row{{"HCCL_LIKE_SHM_EAGER_BYTES", "64K",
-         "The same between processes of one host. What its receiver does not ask for soon takes as "
-         "much memory there."},
+    Row{{"HCCL_LIKE_SHM_EAGER_BYTES", "64K", "The same between processes of one host."},
         access<&Config::shm_eager_bytes>()},
     Row{{"HCCL_LIKE_SHM_RING_BYTES", "256K",
          "Bytes of the shared-memory ring buffer per direction and peer."},
@@ -143,6 +144,11 @@ constexpr std::array kRows{
     Row{{"HCCL_LIKE_TCP_BUFFER_BYTES", "0",
          "Bytes of a TCP socket's buffers; 0: the system decides."},
         access<&Config::tcp_buffer_bytes>()},
+    Row{{"HCCL_LIKE_TCP_CONGESTION", "auto",
+         "Congestion control of TCP connections: system (net.ipv4.tcp_congestion_control), a name "
+         "that the kernel knows, or auto: reno in "
+         "the place of bbr and cubic for peers less than 2 ms away, else the system's."},
+        access<&Config::tcp_congestion>()},
     Row{{"HCCL_LIKE_SPINS", "50", "Polls in a row before a waiting thread yields its core."},
         access<&Config::spins>()},
     Row{{"HCCL_LIKE_YIELDS", "200", "Yields in a row before a waiting thread sleeps."},

@@ -41,14 +41,16 @@ struct Config {
   std::string profile;           // a file of measured choices; empty: none
   uint64_t lap_bytes = 1 << 20;  // a payload larger than this runs in several laps
   uint32_t lap_window = 4;       // laps in flight at once
+  uint64_t remote_lap_bytes = 4 << 20;  // the same between hosts
   uint64_t eager_bytes =
-      8 << 10;  // a message up to this size is sent before the receiver asks for it
+      512 << 10;  // a message up to this size is sent before the receiver asks for it
 
   uint64_t shm_eager_bytes = 64 << 10;  // the same between processes of one host
   uint64_t shm_ring_bytes = 256 << 10;  // ring buffer per direction and peer
   bool board = true;              // small calls of one host through memory that all its ranks see
   bool direct = true;             // large ones without messages; needs the board
   uint64_t tcp_buffer_bytes = 0;  // socket buffers; 0: the system decides
+  std::string tcp_congestion = "auto";  // congestion control, see transport/tcp/congestion.h
 
   uint32_t spins = 50;    // polls in a row before a waiting thread yields its core
   uint32_t yields = 200;  // yields in a row before it sleeps

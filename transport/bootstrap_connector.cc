@@ -32,13 +32,15 @@ struct Connector::Attempt {
 };
 
 Way way_to(const Address& address, uint16_t port) {
-  Way way{with_port(address, port)};
+  Way way;
+  way.label = with_port(address, port);
   way.length = address.with_port(port, way.address);
   return way;
 }
 
 Way way_to_unix(const std::string& abstract_name) {
-  Way way{"shm"};
+  Way way;
+  way.label = "shm";
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   const size_t bytes = std::min(abstract_name.size(), sizeof address.sun_path - 1);
@@ -78,6 +80,7 @@ void Connector::start(Attempt& attempt) {
   const int family = attempt.way.address.ss_family;
   Fd socket(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket.valid()) return lost(attempt, errno_text(errno));
+  if (attempt.way.prepare) attempt.way.prepare(socket.get());
   const int result = ::connect(
       socket.get(), reinterpret_cast<const sockaddr*>(&attempt.way.address), attempt.way.length);
   // EINTR: the connection goes on being made, as after EINPROGRESS. A UNIX socket says EAGAIN when the peer's queue is

@@ -1,6 +1,7 @@
 #pragma once
 // Reaches one peer: tries its addresses in parallel and keeps the first that turns out to be the peer.
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,6 +17,7 @@ struct Way {
   std::string label;  // "10.0.0.5:4000", "shm"
   sockaddr_storage address{};
   socklen_t length = 0;
+  std::function<void(int socket)> prepare;  // before it connects; may be empty
 };
 Way way_to(const Address& address, uint16_t port);
 Way way_to_unix(const std::string& abstract_name);

@@ -86,8 +86,11 @@ void Dialer::begin_stage() {
 
 std::vector<Way> Dialer::tcp_ways() const {
   std::vector<Way> ways;
-  for (const Address& address : order_for_connecting(peer_.addresses, local_.addresses, same_host_))
+  for (const Address& address :
+       order_for_connecting(peer_.addresses, local_.addresses, same_host_)) {
     ways.push_back(way_to(address, peer_.port));
+    ways.back().prepare = [this](int socket) { local_.tcp.congestion.prepare(socket); };
+  }
   return ways;
 }
 

@@ -54,6 +54,11 @@ LinkOptions local_link_options(const Config& config) {
   return {.eager_bytes = config.shm_eager_bytes, .turn_bytes = 64 << 10};
 }
 
+// Pieces as long as the system takes at once: every write ends with a packet that is not full.
+LinkOptions remote_link_options(const Config& config) {
+  return {.eager_bytes = config.eager_bytes, .turn_bytes = 1 << 20};
+}
+
 // What it makes faster works without.
 std::shared_ptr<Commons> make_commons() {
   try {
@@ -74,6 +79,7 @@ LocalEnd local_end(const Config& config, Poller& poller, const ModulePaths& modu
     local.addresses = candidates(system_addresses(), filter);
   }
   local.tcp.socket_buffer_bytes = config.tcp_buffer_bytes;
+  local.tcp.congestion = Congestion(config.tcp_congestion);
   local.shm_ring_bytes = config.shm_ring_bytes;
   if (has(local.transports, "shm") && config.board) local.commons = make_commons();
   OpenTransports others = open_transports(config, modules, local.identity.id, poller);
@@ -102,7 +108,7 @@ struct Mesh::State {
 
   State(const Config& config, Poller& the_poller, const ModulePaths& modules)
       : poller(the_poller),
-        options{.eager_bytes = config.eager_bytes},
+        options(remote_link_options(config)),
         local_options(local_link_options(config)),
         local(local_end(config, the_poller, modules)),
         acceptor(local.identity, poller) {
@@ -119,6 +125,7 @@ struct Mesh::State {
     if (has(local.transports, "tcp")) {
       Listener listener = Listener::tcp(config.port_range);
       self.port = listener.port();
+      local.tcp.congestion.prepare(listener.fd());
       for (const auto& one : local.addresses) self.addresses.push_back(one.address.to_string());
       acceptor.listen(std::move(listener));
     }

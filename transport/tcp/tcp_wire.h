@@ -1,11 +1,14 @@
 #pragma once
 // A Wire over a connected TCP socket.
+#include <sys/uio.h>
+
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "core/fd.h"
 #include "transport/poller.h"
+#include "transport/tcp/congestion.h"
 #include "transport/wire.h"
 
 namespace hccl_like {
@@ -15,6 +18,7 @@ struct TcpOptions {
   size_t socket_buffer_bytes = 0;
   // What peek() can show at most.
   size_t receive_buffer_bytes = 256 * 1024;
+  Congestion congestion;
 };
 
 class TcpWire final : public Wire, private Pollable {
@@ -37,7 +41,9 @@ class TcpWire final : public Wire, private Pollable {
 
  private:
   void ready(unsigned events) override;
+  bool worth_a_look() const { return readable_ || poller_.few_sockets(); }
   size_t buffered() const { return tail_ - head_; }
+  ssize_t send(std::span<iovec> pieces, size_t bytes);
   size_t receive(std::span<std::byte> into);
   void make_room(size_t want);
   void set_interest(unsigned events);
