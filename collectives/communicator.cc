@@ -314,8 +314,9 @@ const Choice& Communicator::choice(Collective collective, size_t bytes, size_t e
   const auto found = choices_.find(index);
   if (found != choices_.end()) return found->second;
   const Config& config = engine_.config();
+  const bool several_hosts = topology_.hosts.count() > 1;
   ChooseOptions options{.forced = forced_.find(hccl_like::name(collective)),
-                        .lap_bytes = config.lap_bytes,
+                        .lap_bytes = several_hosts ? config.remote_lap_bytes : config.lap_bytes,
                         .lap_window = config.lap_window,
                         .uneven = uneven,
                         .simulate = true};
@@ -324,7 +325,7 @@ const Choice& Communicator::choice(Collective collective, size_t bytes, size_t e
         identity_.profile->find(collective, topology_.hosts, uneven ? 0 : bytes);
     if (best != nullptr && !(best->equal_chunks && uneven)) options.forced = best->name;
   }
-  if (options.forced.empty() && topology_.hosts.count() > 1)
+  if (options.forced.empty() && several_hosts)
     options.forced = decision(collective, uneven ? 0 : bytes, element, options);
   const Choice made = choose(collective, bytes, element, topology_, options);
   log_trace([&] { return "group " + identity_.name + ": " + explain(made); });

@@ -210,7 +210,7 @@ void Engine::drive(Stop stop, Deadline deadline, bool background) {
 
 bool Engine::step() {
   bool moved = inbox_full_.load(std::memory_order_acquire) && take_submissions();
-  if (poller_.sockets() > 0 && poller_.poll()) moved = true;
+  if (!poller_.few_sockets() && poller_.poll()) moved = true;
   for (const auto& link : mesh_.links())
     if (link->progress()) moved = true;
   for (size_t i = 0; i < active_.size();) {

@@ -46,7 +46,7 @@ static_assert(sizeof(Descriptor) == 144 && std::is_trivially_copyable_v<Descript
 inline constexpr uint64_t kLongestEager = 64 << 20;
 inline constexpr uint32_t kLongestText = 4096;
 // Long messages are cut so that several of them, and small ones, take turns on the wire.
-inline constexpr uint32_t kDataFrame = 256 << 10;
+inline constexpr uint32_t kDataFrame = 1 << 20;
 
 // Whether a header may come from a link of this version: what can be said without knowing the
 // messages under way. Everything that is read from a wire passes this first.

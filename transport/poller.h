@@ -47,11 +47,16 @@ class Poller {
 
   // How many watched descriptors carry data (as opposed to liveness only).
   size_t sockets() const noexcept { return sockets_; }
+  // Whether it costs less to try each of them than to ask the kernel which are ready. Then those who drive need not poll() in
+  // every step, and wires that wait for bytes look by themselves.
+  bool few_sockets() const noexcept { return sockets_ <= kFewSockets; }
   void count_sockets(int change) noexcept { sockets_ += static_cast<size_t>(change); }
   // How many wires nothing can wake this process for: they must be looked at now and then.
   void count_nappers(int change) noexcept { nappers_ += static_cast<size_t>(change); }
 
  private:
+  static constexpr size_t kFewSockets = 2;
+
   // The generation tells an event of a forgotten descriptor from one of its successor with the
   // same number.
   struct Watched {
