@@ -81,8 +81,10 @@ std::shared_ptr<Communicator> Runtime::create(Store& store, int rank, int size, 
   identity.rank = rank;
   identity.name = std::move(name);
   identity.timeout = timeout;
+  // Everybody is there: what keeps them apart now is the network.
+  const Deadline reach = earliest(deadline, Deadline::after(engine_.config().connect_timeout));
   engine_.with_mesh([&](Mesh& mesh, const std::function<void()>& idle) {
-    identity.links = mesh.connect(roster.members, rank, deadline, idle);
+    identity.links = mesh.connect(roster.members, rank, reach, idle);
     for (const Link* link : identity.links)
       identity.routes.push_back(link == nullptr ? "" : mesh.describe(*link));
   });

@@ -243,9 +243,9 @@ Config Config::from_environment() {
 }
 
 std::map<std::string, std::string> Config::common() const {
-  constexpr std::string_view kCommon[] = {"HCCL_LIKE_ALGO", "HCCL_LIKE_LAP_BYTES",
-                                          "HCCL_LIKE_LAP_WINDOW", "HCCL_LIKE_BOARD",
-                                          "HCCL_LIKE_DIRECT"};
+  constexpr std::string_view kCommon[] = {
+      "HCCL_LIKE_ALGO",       "HCCL_LIKE_LAP_BYTES", "HCCL_LIKE_REMOTE_LAP_BYTES",
+      "HCCL_LIKE_LAP_WINDOW", "HCCL_LIKE_BOARD",     "HCCL_LIKE_DIRECT"};
   const Config defaults;
   std::map<std::string, std::string> values;
   for (const Row& row : kRows) {

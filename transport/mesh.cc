@@ -19,6 +19,7 @@
 #include "transport/bootstrap_waiter.h"
 #include "transport/listener.h"
 #include "transport/mesh_exchange.h"
+#include "transport/mesh_report.h"
 #include "transport/shm/handshake.h"
 
 namespace hccl_like {
@@ -34,11 +35,6 @@ constexpr size_t kDialersAtOnce = 128;
 
 bool has(const std::vector<std::string>& list, std::string_view what) {
   return std::find(list.begin(), list.end(), what) != list.end();
-}
-
-std::string person(int rank, const ProcessRecord& record) {
-  return "rank " + std::to_string(rank) + " (" + record.hostname + ", process " +
-         std::to_string(record.pid) + ")";
 }
 
 std::string seconds_since(Deadline::Clock::time_point start) {
@@ -111,6 +107,7 @@ struct Mesh::State {
         options(remote_link_options(config)),
         local_options(local_link_options(config)),
         local(local_end(config, the_poller, modules)),
+        advice(network_advice(config, local.addresses)),
         acceptor(local.identity, poller) {
     self.id = local.identity.id;
     self.nonce = local.identity.nonce;
@@ -169,6 +166,7 @@ struct Mesh::State {
   const LocalEnd local;
   ProcessRecord self;
   std::string attempt = "0";
+  const std::string advice;  // what to look at when peers cannot be reached
   Acceptor acceptor;
   std::list<Upgrading> upgrading;
   std::map<std::string, Known> known;  // by process id
@@ -367,9 +365,10 @@ std::vector<Link*> Mesh::connect(const std::vector<ProcessRecord>& members, int 
     if (missing.empty()) break;
     if (deadline.expired())
       throw Exception({ErrorCode::kTimeout,
-                       "timed out connecting to " + std::to_string(missing.size()) + " of " +
+                       person(rank, state.self) + " timed out connecting to " +
+                           std::to_string(missing.size()) + " of " +
                            std::to_string(members.size() - 1) +
-                           " peers: " + explain(missing, state.self),
+                           " peers: " + explain(missing, state.self) + state.advice,
                        missing.front().rank});
     if (progress.expired()) {
       log_info([&] {

@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "transport/bootstrap_random.h"
+#include "transport/mesh_report.h"
 #include "transport/mesh_roster.h"
 
 namespace hccl_like {
@@ -136,8 +137,7 @@ std::string value_of(const ProcessRecord& record, const std::string& setting) {
 }
 
 std::string person(const Roster& roster, size_t rank) {
-  return "rank " + std::to_string(rank) + " (" + roster.members[rank].hostname + ", process " +
-         std::to_string(roster.members[rank].pid) + ")";
+  return person(static_cast<int>(rank), roster.members[rank]);
 }
 
 // Every rank compares all with rank 0, so that all come to the same verdict.
@@ -156,6 +156,17 @@ void check_settings(const Roster& roster) {
                                               " and " + there + " on " + person(roster, rank) +
                                               "; set it alike on all ranks");
     }
+  }
+}
+
+// An error names both ends, for the record may be unreadable because they differ.
+ProcessRecord parse_record(const std::string& text, size_t member, int rank,
+                           const ProcessRecord& self) {
+  try {
+    return ProcessRecord::parse(text);
+  } catch (const Exception& exception) {
+    throw_error(exception.code(), person(rank, self) + " cannot join rank " +
+                                      std::to_string(member) + ": " + exception.error().message);
   }
 }
 
@@ -187,7 +198,7 @@ Roster exchange_records(Store& store, const ProcessRecord& self, const std::stri
   roster.communicator = parse_communicator(text.substr(0, kCommunicatorDigits));
   for (const std::string& record : unpack_records(
            text.substr(std::min(text.size(), kCommunicatorDigits)), records.values().size()))
-    roster.members.push_back(ProcessRecord::parse(record));
+    roster.members.push_back(parse_record(record, roster.members.size(), rank, self));
   check_settings(roster);
   return roster;
 }

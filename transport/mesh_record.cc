@@ -144,8 +144,8 @@ ProcessRecord ProcessRecord::parse(std::string_view text) {
   const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) refuse("it is no JSON object");
   if (const auto version = number_at(json, "protocol", UINT32_MAX); version != kProtocolVersion)
-    throw_error(ErrorCode::kMismatch, "a rank speaks version " + std::to_string(version) +
-                                          " of the protocol and this one version " +
+    throw_error(ErrorCode::kMismatch, "it speaks version " + std::to_string(version) +
+                                          " of the protocol and this rank version " +
                                           std::to_string(kProtocolVersion) +
                                           ": install the same hccl-like everywhere");
   ProcessRecord record;

@@ -1,0 +1,19 @@
+#pragma once
+// What people read when ranks cannot find each other.
+#include <string>
+#include <vector>
+
+#include "core/config.h"
+#include "transport/address.h"
+#include "transport/mesh.h"
+
+namespace hccl_like {
+
+// "rank 3 (node7, process 4711)".
+std::string person(int rank, const ProcessRecord& record);
+
+// ". This rank offers eth0 10.0.0.5: ...": the settings that decide by which way peers come, with this rank's values. Empty if tcp is
+// not to be used.
+std::string network_advice(const Config& config, const std::vector<InterfaceAddress>& own);
+
+}  // namespace hccl_like
