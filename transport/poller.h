@@ -47,10 +47,15 @@ class Poller {
 
   // How many watched descriptors carry data (as opposed to liveness only).
   size_t sockets() const noexcept { return sockets_; }
-  // Whether it costs less to try each of them than to ask the kernel which are ready. Then those who drive need not poll() in
-  // every step, and wires that wait for bytes look by themselves.
-  bool few_sockets() const noexcept { return sockets_ <= kFewSockets; }
+  // Whether it costs less to try each of them than to ask the kernel which are ready, and all of them can be tried. Then those
+  // who drive need not poll() in every step: wires that wait for bytes look by themselves.
+  bool few_sockets() const noexcept { return sockets_ == tried_ && sockets_ <= kFewSockets; }
   void count_sockets(int change) noexcept { sockets_ += static_cast<size_t>(change); }
+  // Of wires that try to read, without having been told that there is something, while few_sockets().
+  void count_tried_sockets(int change) noexcept {
+    count_sockets(change);
+    tried_ += static_cast<size_t>(change);
+  }
   // How many wires nothing can wake this process for: they must be looked at now and then.
   void count_nappers(int change) noexcept { nappers_ += static_cast<size_t>(change); }
 
@@ -71,6 +76,7 @@ class Poller {
   Fd doorbell_;
   std::vector<Watched> watched_;  // by descriptor
   size_t sockets_ = 0;
+  size_t tried_ = 0;  // those of wires that read while few_sockets()
   size_t nappers_ = 0;
 };
 

@@ -50,13 +50,13 @@ TcpWire::TcpWire(Fd socket, Poller& poller, const TcpOptions& options, std::stri
   options.congestion.settle(socket_.get());
   interest_ = EPOLLIN;
   poller_.watch(socket_.get(), interest_, *this);
-  poller_.count_sockets(+1);
+  poller_.count_tried_sockets(+1);
 }
 
 TcpWire::~TcpWire() {
   if (!ended_) {
     poller_.forget(socket_.get());
-    poller_.count_sockets(-1);
+    poller_.count_tried_sockets(-1);
     // Bytes that were never read make close() reset the connection, and a reset drops what still waits to be sent. They
     // are thrown away first, but not for ever if the peer keeps sending.
     for (int i = 0; i < 256; ++i)
@@ -244,7 +244,7 @@ void TcpWire::end(std::string cause) {
   ended_ = Error{ErrorCode::kPeerLost, "the tcp connection to " + peer_ + " is gone: " + cause};
   readable_ = false;
   poller_.forget(socket_.get());
-  poller_.count_sockets(-1);
+  poller_.count_tried_sockets(-1);
 }
 
 }  // namespace hccl_like
