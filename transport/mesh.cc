@@ -128,7 +128,6 @@ struct Mesh::State {
     }
     for (const auto& one : local.others) self.ends[std::string(one->name())] = one->address();
     if (first_process_here()) self.machine = look_at_machine().machine;
-    if (const char* restarts = std::getenv("TORCHELASTIC_RESTART_COUNT")) attempt = restarts;
   }
 
   Known* find(const std::string& id) {
@@ -165,7 +164,6 @@ struct Mesh::State {
   const LinkOptions options, local_options;
   const LocalEnd local;
   ProcessRecord self;
-  std::string attempt = "0";
   const std::string advice;  // what to look at when peers cannot be reached
   Acceptor acceptor;
   std::list<Upgrading> upgrading;
@@ -299,7 +297,7 @@ Roster Mesh::exchange(Store& store, int rank, int size, Deadline deadline,
   ProcessRecord self = state_->self;
   self.area = area;
   self.settings = settings;
-  return exchange_records(store, self, state_->attempt, rank, size, deadline);
+  return exchange_records(store, self, rank, size, deadline);
 }
 
 void Mesh::poll() { state_->accept(); }

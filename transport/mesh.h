@@ -57,9 +57,8 @@ class Mesh {
   const std::shared_ptr<Commons>& commons() const;
 
   // Publishes self() and reads everybody else's. Blocks on the store, touches no link: may run beside the engine.
-  // Safe against stale keys: a store that served an earlier generation of the same group (in-place restart,
-  // re-initialisation) is told apart by a generation that the ranks count in the store, and by
-  // TORCHELASTIC_RESTART_COUNT. On time-out it throws an Exception that names the ranks that never came.
+  // Safe against stale keys: what processes that are gone left in the store, be it half of an earlier round, is told apart
+  // (mesh_exchange.h). On time-out it throws an Exception that names the ranks that never came.
   // `area`: the part of this process's Commons that it keeps for the group, if any. `settings`: what must be alike on all
   // ranks; where it is not, all of them throw and name two that differ.
   Roster exchange(Store& store, int rank, int size, Deadline deadline,

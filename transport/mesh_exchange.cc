@@ -5,7 +5,10 @@
 #include <chrono>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "core/error.h"
 #include "core/log.h"
@@ -21,11 +24,13 @@ using std::chrono::milliseconds;
 constexpr milliseconds kProgressEvery{10'000};
 constexpr milliseconds kGlance{1};          // how long to look for one record of many
 constexpr milliseconds kGlanceBudget{200};  // for all of them
+// How long a rank waits before it looks whether rank 0 has begun anew; it doubles.
+constexpr milliseconds kFirstLook{1'000}, kLongestLook{8'000};
 constexpr int kMostNamed = 32;
-constexpr size_t kCommunicatorDigits = 16;
+constexpr size_t kDigits = 16;  // of the communicator and of a mark
 
 std::string hexadecimal(uint64_t value) {
-  std::string text(kCommunicatorDigits, '0');
+  std::string text(kDigits, '0');
   for (size_t i = text.size(); i-- > 0; value >>= 4) text[i] = "0123456789abcdef"[value & 15];
   return text;
 }
@@ -33,12 +38,14 @@ std::string hexadecimal(uint64_t value) {
 uint64_t parse_communicator(std::string_view text) {
   uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
-  if (error != std::errc() || end != text.data() + kCommunicatorDigits || value == 0)
+  if (error != std::errc() || end != text.data() + kDigits || value == 0)
     throw_error(ErrorCode::kMismatch,
                 "rank 0's list of the ranks in the store is malformed; check that no other program "
                 "writes there");
   return value;
 }
+
+std::string random_mark() { return hexadecimal(random_u64() | 1); }
 
 // The records as they come in.
 class Collector {
@@ -108,28 +115,92 @@ void wait_for(Collector& records, Deadline deadline, const std::function<bool(De
   }
 }
 
-// Rank 0: everybody's record.
-void collect_all(Collector& records, Deadline deadline) {
-  int next = 1;
-  wait_for(records, deadline, [&](Deadline until) {
-    while (next < records.size() && records.collect(next, until)) ++next;
-    return next == records.size();
-  });
-}
+// What the ranks of one group have in the store. Rounds before the last one are of processes that are gone.
+class Meeting {
+ public:
+  Meeting(Store& store, int rank, int size, const std::string& record, Deadline deadline)
+      : store_(store),
+        prefix_("hccl_like/" + std::to_string(size) + "/"),
+        rank_(rank),
+        size_(size),
+        mark_(random_mark()),
+        own_(mark_ + record),
+        deadline_(deadline) {}
 
-// The others: what rank 0 made of them.
-std::string fetch_all(Store& store, const std::string& key, Collector& records, Deadline deadline) {
-  std::string text;
-  wait_for(records, deadline, [&](Deadline until) {
-    try {
-      text = store.get(key, until);
-    } catch (const Exception& exception) {
-      if (exception.code() != ErrorCode::kTimeout) throw;
+  // What rank 0 makes of everybody's record: the communicator, all marks, and all records.
+  std::string lead() {
+    const int64_t round = store_.add(prefix_ + "rounds", 1);
+    const std::string below = prefix_ + mark_ + "/";
+    store_.set(below + "0", own_);
+    store_.set(prefix_ + std::to_string(round), mark_);
+    Collector records(store_, below, size_);
+    records.set(0, own_);
+    int next = 1;
+    wait_for(records, deadline_, [&](Deadline until) {
+      while (next < size_ && records.collect(next, until)) ++next;
+      return next == size_;
+    });
+    std::string all = random_mark();
+    std::vector<std::string> bare;
+    for (const std::string& value : records.values()) {
+      all += value.substr(0, kDigits);
+      bare.push_back(value.substr(std::min(value.size(), kDigits)));
     }
-    return !text.empty();
-  });
-  return text;
-}
+    all += pack_records(bare);
+    store_.set(below + "all", all);
+    return all;
+  }
+
+  // The same for the others, of the round in which rank 0 has met this very process.
+  std::string join() {
+    for (int64_t round = std::max<int64_t>(1, rounds());;) {
+      std::string all;
+      if (auto leader = wait_in(round, prefix_ + std::to_string(round), nullptr)) {
+        const std::string below = prefix_ + *leader + "/";
+        store_.set(below + std::to_string(rank_), own_);
+        Collector records(store_, below, size_);
+        records.set(rank_, own_);
+        all = wait_in(round, below + "all", &records).value_or("");
+        if (!all.empty() && mark_in(all) == mark_) return all;
+      }
+      // That round was over before this process came, or rank 0 left it for another one.
+      round = std::max(rounds(), all.empty() ? round : round + 1);
+    }
+  }
+
+ private:
+  int64_t rounds() { return store_.add(prefix_ + "rounds", 0); }
+  std::string_view mark_in(std::string_view all) const {
+    const size_t at = kDigits * (1 + static_cast<size_t>(rank_));
+    return at < all.size() ? all.substr(at, kDigits) : mark_;  // malformed: the reader says so
+  }
+
+  // The value of a key, or nothing if meanwhile a round later than `round` has begun.
+  std::optional<std::string> wait_in(int64_t round, const std::string& key, Collector* records) {
+    Collector nobody(store_, "", 0);
+    std::optional<std::string> value;
+    milliseconds look = kFirstLook;
+    wait_for(records != nullptr ? *records : nobody, deadline_, [&](Deadline until) {
+      try {
+        value = store_.get(key, earliest(until, Deadline::after(look)));
+        return true;
+      } catch (const Exception& exception) {
+        if (exception.code() != ErrorCode::kTimeout) throw;
+      }
+      look = std::min(2 * look, kLongestLook);
+      return rounds() > round;
+    });
+    return value;
+  }
+
+  Store& store_;
+  const std::string prefix_;
+  const int rank_;
+  const int size_;
+  const std::string mark_;
+  const std::string own_;
+  const Deadline deadline_;
+};
 
 std::string value_of(const ProcessRecord& record, const std::string& setting) {
   const auto found = record.settings.find(setting);
@@ -172,32 +243,19 @@ ProcessRecord parse_record(const std::string& text, size_t member, int rank,
 
 }  // namespace
 
-Roster exchange_records(Store& store, const ProcessRecord& self, const std::string& attempt,
-                        int rank, int size, Deadline deadline) {
+Roster exchange_records(Store& store, const ProcessRecord& self, int rank, int size,
+                        Deadline deadline) {
   if (size < 1 || rank < 0 || rank >= size)
     throw_misuse("rank " + std::to_string(rank) + " is not in 0.." + std::to_string(size - 1));
-  const std::string prefix = "hccl_like/" + attempt + "/" + std::to_string(size) + "/";
-  const int64_t generation = (store.add(prefix + "arrivals", 1) - 1) / size;
-  const std::string below = prefix + std::to_string(generation) + "/";
-  const std::string own = self.serialize();
-  store.set(below + std::to_string(rank), own);
+  Meeting meeting(store, rank, size, self.serialize(), deadline);
+  const std::string all = rank == 0 ? meeting.lead() : meeting.join();
 
-  Collector records(store, below, size);
-  records.set(rank, own);
-  std::string all;
-  if (rank == 0) {
-    collect_all(records, deadline);
-    all = hexadecimal(random_u64()) + pack_records(records.values());
-    store.set(below + "all", all);
-  } else {
-    all = fetch_all(store, below + "all", records, deadline);
-  }
-
+  const auto ranks = static_cast<size_t>(size);
   const std::string_view text = all;
   Roster roster;
-  roster.communicator = parse_communicator(text.substr(0, kCommunicatorDigits));
-  for (const std::string& record : unpack_records(
-           text.substr(std::min(text.size(), kCommunicatorDigits)), records.values().size()))
+  roster.communicator = parse_communicator(text.substr(0, kDigits));
+  for (const std::string& record :
+       unpack_records(text.substr(std::min(text.size(), kDigits * (1 + ranks))), ranks))
     roster.members.push_back(parse_record(record, roster.members.size(), rank, self));
   check_settings(roster);
   return roster;

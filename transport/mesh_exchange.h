@@ -1,21 +1,23 @@
 #pragma once
 // How the ranks of a new group learn who they are, through the store.
-#include <string>
-
 #include "transport/mesh.h"
 
 namespace hccl_like {
 
-// What Mesh::exchange does. `attempt` tells restarts of the whole job apart (TORCHELASTIC_RESTART_COUNT).
+// What Mesh::exchange does.
 //
-// Keys, all below "hccl_like/<attempt>/<size>/":
-//   arrivals            a counter; the n-th arrival belongs to generation (n - 1) / size
-//   <generation>/<rank> that rank's record
-//   <generation>/all    the communicator's id and all records, by rank 0
-// A rank makes three requests, however many there are; rank 0 reads every record. All throw the same where settings differ
-// that must be alike. A store that has served a complete generation is as good as a new one; one in which a generation was
-// left incomplete needs another prefix or attempt, as every launcher gives.
-Roster exchange_records(Store& store, const ProcessRecord& self, const std::string& attempt,
-                        int rank, int size, Deadline deadline);
+// A launcher that starts ranks again may leave them the store of those that died, as torchrun does, and nothing that all of them
+// know tells the two apart (agents of several hosts count restarts each for itself). So rank 0, whenever it comes, opens a
+// new round, and the others look for the round in which rank 0 has met them. Keys, all below "hccl_like/<size>/":
+//   rounds         a counter: rounds that a rank 0 has opened
+//   <round>        its mark, 16 random digits
+//   <mark>/<rank>  a rank's own mark and its record
+//   <mark>/all     the communicator's id, all ranks' marks, and all records, by rank 0
+// A rank that finds its mark in `all` is there; one that does not has come after the end of an old round and waits for the next.
+//
+// A rank makes four requests, however many there are; rank 0 reads every record. All throw the same where settings differ
+// that must be alike.
+Roster exchange_records(Store& store, const ProcessRecord& self, int rank, int size,
+                        Deadline deadline);
 
 }  // namespace hccl_like

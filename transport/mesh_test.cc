@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <csignal>
 #include <numeric>
 #include <set>
@@ -182,7 +183,60 @@ TEST(Mesh, ASecondGenerationOnOneStoreIgnoresTheFirst) {
   }
 }
 
-TEST(Mesh, MakesThreeRequestsOfTheStoreAndRankZeroOneForEveryRank) {
+// A rank of a job that starts again, `late` ms after the others.
+uint64_t meets(LocalStore& store, int rank, int size, int late = 0) {
+  std::this_thread::sleep_for(milliseconds(late));
+  Rank self(config_with({"tcp"}));
+  const Roster roster = self.mesh.exchange(store, rank, size, Deadline::after(seconds(20)));
+  EXPECT_EQ(roster.members[static_cast<size_t>(rank)].id, self.mesh.self().id);
+  return roster.communicator;
+}
+
+TEST(Mesh, ARoundOfProcessesThatAreGoneIsNotJoined) {
+  for (const bool complete : {true, false})
+    for (const int last : {0, 2}) {
+      LocalStore store;
+      std::vector<std::thread> dead;
+      for (int rank = 0; rank < (complete ? 3 : 2); ++rank)
+        dead.emplace_back([&, rank] {
+          Rank self(config_with({"tcp"}));
+          try {
+            self.mesh.exchange(store, rank, 3,
+                               Deadline::after(milliseconds(complete ? 20'000 : 200)));
+          } catch (const Exception& exception) {
+            EXPECT_EQ(exception.code(), ErrorCode::kTimeout);
+          }
+        });
+      for (auto& thread : dead) thread.join();
+      std::array<uint64_t, 3> met{};
+      std::vector<std::thread> ranks;
+      for (int rank = 0; rank < 3; ++rank)
+        ranks.emplace_back([&, rank] {
+          met[static_cast<size_t>(rank)] = meets(store, rank, 3, rank == last ? 300 : 0);
+        });
+      for (auto& thread : ranks) thread.join();
+      EXPECT_EQ(met[0], met[1]);
+      EXPECT_EQ(met[0], met[2]);
+    }
+}
+
+TEST(Mesh, OneProcessMayMeetAgainThoughOthersAreLate) {
+  LocalStore store;
+  std::array<std::vector<uint64_t>, 2> met;
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < 2; ++rank)
+    ranks.emplace_back([&, rank] {
+      Rank self(config_with({"tcp"}));
+      for (int round = 0; round < 20; ++round)
+        met[static_cast<size_t>(rank)].push_back(
+            self.mesh.exchange(store, rank, 2, Deadline::after(seconds(20))).communicator);
+    });
+  for (auto& thread : ranks) thread.join();
+  EXPECT_EQ(met[0], met[1]);
+  EXPECT_EQ(std::set(met[0].begin(), met[0].end()).size(), 20u);
+}
+
+TEST(Mesh, MakesFourRequestsOfTheStoreAndRankZeroOneForEveryRank) {
   ForkStore store;
   constexpr uint64_t kSize = 6;
   const auto outcomes = run_ranks(kSize, [&](int rank, Store&) {
@@ -191,9 +245,9 @@ TEST(Mesh, MakesThreeRequestsOfTheStoreAndRankZeroOneForEveryRank) {
     return 0;
   });
   EXPECT_TRUE(all_ok(outcomes)) << to_string(outcomes);
-  EXPECT_EQ(store.calls().sets, kSize + 1);
+  EXPECT_EQ(store.calls().sets, kSize + 2);
   EXPECT_EQ(store.calls().adds, kSize);
-  EXPECT_EQ(store.calls().gets, 2 * (kSize - 1));
+  EXPECT_EQ(store.calls().gets, 3 * (kSize - 1));
 }
 
 TEST(Mesh, SettingsThatMustBeAlikeAreCompared) {
