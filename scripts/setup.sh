@@ -46,6 +46,11 @@ missing_packages() {
     has_header rdma/fabric.h || echo libfabric-dev
     has_header CLI/CLI.hpp || echo libcli11-dev
     has_header benchmark/benchmark.h || echo libbenchmark-dev
+    # Hosts are network namespaces in tests, which only root can make.
+    if [ "$(id -u)" = 0 ]; then
+      command -v ip >/dev/null || echo iproute2
+      command -v nft >/dev/null || echo nftables
+    fi
   fi
   if [ -z "$python" ]; then
     echo python3 python3-dev python3-venv
