@@ -18,6 +18,7 @@ import train_digits  # noqa: E402
 from digits import data  # noqa: E402
 from digits.checkpoint import Checkpoints, Progress  # noqa: E402
 from digits.model import VisionTransformer  # noqa: E402
+from ranks import run_ranks  # noqa: E402
 
 
 def test_the_split_holds_a_fifth_out_and_knows_every_digit():
@@ -78,8 +79,7 @@ def test_the_learning_rate_warms_up_and_ends_at_zero():
     assert train_digits.learning_rate(400, 400) == pytest.approx(0)
 
 
-@pytest.mark.parametrize("asynchronous", [False, True])
-def test_a_checkpoint_brings_everything_back(tmp_path, asynchronous):
+def checkpoint_comes_back(rank, size, listener, folder, asynchronous):
     def fresh(seed):
         torch.manual_seed(seed)
         model = VisionTransformer(width=8, depth=1, heads=2)
@@ -90,18 +90,24 @@ def test_a_checkpoint_brings_everything_back(tmp_path, asynchronous):
 
     model, optimizer = fresh(1)
     progress = Progress(7, [2.5, 2.25], {7: 0.5}, torch.Generator().manual_seed(9))
-    checkpoints = Checkpoints(str(tmp_path), asynchronous)
+    checkpoints = Checkpoints(folder, asynchronous)
     checkpoints.save(model, optimizer, progress)
     checkpoints.finish()
 
     other, other_optimizer = fresh(2)
     found = Progress()
-    Checkpoints(str(tmp_path)).load(other, other_optimizer, found)
+    Checkpoints(folder).load(other, other_optimizer, found)
     assert (found.step, found.losses, found.accuracies) == (7, [2.5, 2.25], {7: 0.5})
     assert torch.equal(found.rng.get_state(), progress.rng.get_state())
     for mine, theirs in zip(model.parameters(), other.parameters()):
         assert torch.equal(mine, theirs)
         assert torch.equal(optimizer.state[mine]["exp_avg"], other_optimizer.state[theirs]["exp_avg"])
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_checkpoint_brings_everything_back(tmp_path, asynchronous):
+    # A checkpoint begins to use the accelerator, if there is one: not in the process that later tests fork their ranks from.
+    run_ranks(checkpoint_comes_back, 1, str(tmp_path), asynchronous, group=False)
 
 
 def test_resuming_from_nothing_says_what_to_do(tmp_path):
