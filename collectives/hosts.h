@@ -34,7 +34,8 @@ class Hosts {
   // Whether there is anything to gain from knowing: several hosts, and one of them with several ranks.
   bool nested() const { return count() > 1 && most_ > 1; }
 
-  const Crossings& crossings() const { return *crossings_; }
+  const Crossings& crossings() const& { return *crossings_; }
+  const Crossings& crossings() const&& = delete;  // it would not outlive this
 
   // "4 hosts x 8 ranks", "3 hosts, 1 to 4 ranks each".
   std::string to_string() const;

@@ -35,7 +35,8 @@ TEST(Hosts, NamesDoNotMatter) {
 }
 
 TEST(Crossings, OfNeighboursOnHosts) {
-  const Crossings& x = Hosts::even(4, 8).crossings();
+  const Hosts hosts = Hosts::even(4, 8);
+  const Crossings& x = hosts.crossings();
   EXPECT_EQ(x.ranks, 32u);
   EXPECT_EQ(x.pairs, 8u * 24);
   EXPECT_EQ(x.hops, 4u);
@@ -47,7 +48,8 @@ TEST(Crossings, OfNeighboursOnHosts) {
 }
 
 TEST(Crossings, OfRanksDealtOutInTurn) {
-  const Crossings& x = Hosts::of(std::vector{0, 1, 0, 1}).crossings();
+  const Hosts hosts = Hosts::of(std::vector{0, 1, 0, 1});
+  const Crossings& x = hosts.crossings();
   EXPECT_EQ(x.hops, 4u);
   EXPECT_EQ(x.exchange[0], 2u);
   EXPECT_EQ(x.exchange[1], 0u);

@@ -18,10 +18,11 @@ namespace {
 
 constexpr size_t kLong = size_t{64} << 20;  // bytes of a pass that is worth any number of hands
 
-// A /proc/loadavg with so many running threads.
+// A /proc/loadavg with so many running threads. Tests run side by side: each process has its own.
 class Load {
  public:
-  explicit Load(const std::string& text) : path_(testing::TempDir() + "hccl_like_load") {
+  explicit Load(const std::string& text)
+      : path_(testing::TempDir() + "hccl_like_load_" + std::to_string(::getpid())) {
     std::ofstream(path_) << text;
   }
   static Load running(size_t threads) {
