@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/log.h"
+#include "process_group/device_capabilities.h"
 #include "process_group/host_tensors.h"
 
 namespace hccl_like {
@@ -23,9 +24,15 @@ bool works(Attempt&& attempt) {
     attempt();
     return true;
   } catch (const std::exception& error) {
-    log_info([&] { return std::string("a feature of the device is not used: ") + error.what(); });
+    log_info([&] { return "a feature of the device is not used: " + words_of(error); });
     return false;
   }
+}
+
+c10::Event record(const c10::Stream& stream) {
+  c10::Event event(stream.device_type());
+  event.record(stream);
+  return event;
 }
 
 hcd_ref ref_of(const at::Tensor& tensor) {
@@ -46,21 +53,25 @@ DeviceAccess::DeviceAccess(c10::Device device, const Device* plugin)
     direct_ = true;
     return;
   }
-  const auto guard = guard_of(device);
-  has_events_ = works([&] {
-    c10::Event event(device.type());
-    event.record(guard.getStream(device));
-  });
-  pins_memory_ = works([&] { at::empty({1}, at::TensorOptions().pinned_memory(true)); });
-  if (plugin_ == nullptr) return;
-  DeviceInfo known;
-  works([&] { known = plugin_->info(device.index()).value(); });
-  addresses_ = known.has(HCD_CAP_HOST_DEREF);
-  direct_ = addresses_ || (plugin_->can_map() && known.has(HCD_CAP_COHERENT_MAP));
-  native_handles_ = works([&] { guard.getStreamNativeHandle(guard.getStream(device)); });
-  stream_ordered_ = has_events_ && plugin_->can_queue_functions() &&
-                    plugin_->can_translate_streams() &&
-                    works([&] { translate(*plugin_, guard.getStream(device), native_handles_); });
+  if (plugin_ != nullptr) {
+    DeviceInfo known;
+    works([&] { known = plugin_->info(device.index()).value(); });
+    addresses_ = known.has(HCD_CAP_HOST_DEREF);
+    direct_ = addresses_ || (plugin_->can_map() && known.has(HCD_CAP_COHERENT_MAP));
+    const auto guard = guard_of(device);
+    native_handles_ = works([&] { guard.getStreamNativeHandle(guard.getStream(device)); });
+    stream_ordered_ = plugin_->can_queue_functions() && plugin_->can_translate_streams() &&
+                      works([&] { record(guard.getStream(device)); }) &&
+                      works([&] { translate(*plugin_, guard.getStream(device), native_handles_); });
+  }
+  if (direct_ && stream_ordered_) {  // all that matters is known
+    has_events_ = true;
+    return;
+  }
+  const DeviceCapabilities& capabilities = capabilities_of(device);
+  has_events_ = capabilities.has(Feature::kEvents);
+  stream_ordered_ = stream_ordered_ && has_events_;
+  pins_memory_ = capabilities.has(Feature::kPinnedMemory);
 }
 
 std::string DeviceAccess::describe() const {
@@ -94,9 +105,20 @@ std::optional<ExportedRange> DeviceAccess::share(const at::Tensor& tensor) const
 
 c10::Stream DeviceAccess::current_stream() const { return guard_of(device_).getStream(device_); }
 
+// By whatever wait the device has. If it has none, its copies are all that there is to wait for.
 void DeviceAccess::synchronize_current_stream() const {
   if (is_host()) return;
-  guard_of(device_).synchronizeStream(current_stream());
+  const auto guard = guard_of(device_);
+  const c10::Stream current = current_stream();
+  if (stream_ordered_) return guard.synchronizeStream(current);
+  const DeviceCapabilities& capabilities = capabilities_of(device_);
+  if (capabilities.has(Feature::kStreamWaits)) {
+    guard.synchronizeStream(current);
+  } else if (has_events_) {
+    record(current).synchronize();
+  } else if (capabilities.has(Feature::kDeviceWaits)) {
+    guard.synchronizeDevice(device_.index());
+  }
 }
 
 void DeviceAccess::synchronize_device() const {

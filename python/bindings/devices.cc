@@ -1,5 +1,6 @@
 #include <torch/csrc/utils/pybind.h>
 
+#include "process_group/device_capabilities.h"
 #include "process_group/devices.h"
 #include "python/bindings/bindings.h"
 #include "python/bindings/process.h"
@@ -34,6 +35,20 @@ void bind_devices(py::module_& module) {
       [](c10::Device device) { return process().devices.access(device).describe(); },
       py::arg("device"), py::call_guard<py::gil_scoped_release>(),
       "How tensors of a device (with an index) are reached and how calls on them are ordered.");
+  module.def(
+      "device_capabilities",
+      [](const py::object& device) {
+        const c10::Device asked(py::str(device).cast<std::string>());
+        std::vector<std::tuple<std::string, bool, std::string, std::string>> rows;
+        const py::gil_scoped_release without;
+        if (asked.is_cpu()) return rows;
+        for (const Capability& one : capabilities_of(asked).list())
+          rows.emplace_back(one.name, one.present, one.reason, one.consequence);
+        return rows;
+      },
+      py::arg("device"),
+      "What torch's interfaces offer of an accelerator (with an index), found by trying: a list of "
+      "(feature, whether it works, how that is known, what follows). Empty for the host.");
 }
 
 }  // namespace hccl_like
