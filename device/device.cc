@@ -52,15 +52,20 @@ std::unique_ptr<Device> Device::load(const std::string& library_path) {
     throw_error(ErrorCode::kDevice,
                 library_path + " is not a device plugin: it does not export " HCD_GET_API_SYMBOL);
   }
-  auto device = std::make_unique<Device>(negotiate(get_api, library_path));
+  auto device = std::make_unique<Device>(negotiate(get_api, library_path), library_path);
   log_info([&] { return "devices of type " + device->name() + " are served by " + library_path; });
   return device;
 }
 
-Device::Device(const hcd_api& api) : api_(complete_table(api)), name_(api_.name) {
+Device::Device(const hcd_api& api, std::string origin)
+    : api_(complete_table(api, origin)),
+      name_(api_.name),
+      dmabuf_(reinterpret_cast<const hcd_dmabuf*>(
+          find_extension(api_, HCD_EXTENSION_DMABUF, sizeof(hcd_dmabuf)))) {
   if (const int status = api_.init(); status != HCD_OK) {
-    throw_error(ErrorCode::kDevice,
-                "the plugin '" + name_ + "' cannot start: " + reason(api_, status));
+    throw_error(ErrorCode::kDevice, "the plugin '" + name_ + "'" +
+                                        (origin.empty() ? "" : " (" + origin + ")") +
+                                        " cannot start, says its init: " + reason(api_, status));
   }
 }
 
@@ -71,7 +76,8 @@ Result<DeviceInfo> Device::info(int index) const {
   hcd_device_info raw{};
   raw.size = sizeof(raw);
   raw.numa_node = -1;
-  if (auto error = check(api_.device_info(index, &raw), index, "describe itself")) return *error;
+  if (auto error = check(api_.device_info(index, &raw), index, {"describe itself", "device_info"}))
+    return *error;
   return DeviceInfo{.caps = raw.caps,
                     .numa_node = raw.numa_node,
                     .uuid = text_of(raw.uuid),
@@ -79,7 +85,7 @@ Result<DeviceInfo> Device::info(int index) const {
 }
 
 Result<hcd_stream> Device::stream_from_torch(int index, int64_t stream_id, void* native) const {
-  constexpr const char* kAttempt = "translate a torch stream";
+  constexpr Attempt kAttempt{"translate a torch stream", "stream_from_torch"};
   if (!can_translate_streams()) return unsupported(index, kAttempt);
   hcd_stream stream = 0;
   if (auto error =
@@ -89,50 +95,52 @@ Result<hcd_stream> Device::stream_from_torch(int index, int64_t stream_id, void*
 }
 
 std::optional<Error> Device::synchronize(int index, hcd_stream stream) const {
-  return check(api_.stream_sync(index, stream), index, "wait for a stream");
+  return check(api_.stream_sync(index, stream), index, {"wait for a stream", "stream_sync"});
 }
 
 std::optional<Error> Device::copy_to_host(int index, void* host, hcd_ref from, size_t bytes,
                                           hcd_stream stream) const {
-  return check(api_.copy_d2h(index, host, from, bytes, stream), index, "copy to the host");
+  return check(api_.copy_d2h(index, host, from, bytes, stream), index,
+               {"copy to the host", "copy_d2h"});
 }
 
 std::optional<Error> Device::copy_from_host(int index, hcd_ref to, const void* host, size_t bytes,
                                             hcd_stream stream) const {
-  return check(api_.copy_h2d(index, to, host, bytes, stream), index, "copy from the host");
+  return check(api_.copy_h2d(index, to, host, bytes, stream), index,
+               {"copy from the host", "copy_h2d"});
 }
 
 Result<MappedRange> Device::map(int index, hcd_ref ref, size_t bytes) const {
-  constexpr const char* kAttempt = "map memory for the host";
+  constexpr Attempt kAttempt{"map memory for the host", "map"};
   if (!can_map()) return unsupported(index, kAttempt);
   void* host = nullptr;
   if (auto error = check(api_.map(index, ref, bytes, &host), index, kAttempt)) return *error;
-  return MappedRange(*this, index, host, bytes);
+  return MappedRange(*this, api_.unmap, {"unmap memory", "unmap"}, index, host, bytes);
 }
 
 std::optional<Error> Device::host_function(int index, hcd_stream stream, void (*fn)(void*),
                                            void* arg) const {
-  constexpr const char* kAttempt = "queue a host function";
+  constexpr Attempt kAttempt{"queue a host function", "host_func"};
   if (!can_queue_functions()) return unsupported(index, kAttempt);
   return check(api_.host_func(index, stream, fn, arg), index, kAttempt);
 }
 
 std::optional<Error> Device::wait_for_word(int index, hcd_stream stream,
                                            const volatile uint64_t* word, uint64_t value) const {
-  constexpr const char* kAttempt = "queue a wait for a host word";
+  constexpr Attempt kAttempt{"queue a wait for a host word", "stream_wait_value"};
   if (!can_wait_on_words()) return unsupported(index, kAttempt);
   return check(api_.stream_wait_value(index, stream, word, value), index, kAttempt);
 }
 
 std::optional<Error> Device::write_word(int index, hcd_stream stream, volatile uint64_t* word,
                                         uint64_t value) const {
-  constexpr const char* kAttempt = "queue a store to a host word";
+  constexpr Attempt kAttempt{"queue a store to a host word", "stream_write_value"};
   if (!can_wait_on_words()) return unsupported(index, kAttempt);
   return check(api_.stream_write_value(index, stream, word, value), index, kAttempt);
 }
 
 Result<ExportedRange> Device::export_range(int index, hcd_ref ref, size_t bytes) const {
-  constexpr const char* kAttempt = "export memory to another process";
+  constexpr Attempt kAttempt{"export memory to another process", "ipc_export"};
   if (!can_export()) return unsupported(index, kAttempt);
   ExportedRange range;
   const int status = api_.ipc_export(index, ref, bytes, &range.handle, &range.offset);
@@ -141,90 +149,37 @@ Result<ExportedRange> Device::export_range(int index, hcd_ref ref, size_t bytes)
 }
 
 Result<ImportedRange> Device::import_range(int index, const hcd_ipc_handle& handle) const {
-  constexpr const char* kAttempt = "import memory of another process";
+  constexpr Attempt kAttempt{"import memory of another process", "ipc_open"};
   if (!can_export()) return unsupported(index, kAttempt);
   void* host = nullptr;
   size_t bytes = 0;
   if (auto error = check(api_.ipc_open(index, &handle, &host, &bytes), index, kAttempt))
     return *error;
-  return ImportedRange(*this, api_.ipc_close, index, host, bytes);
+  return ImportedRange(*this, api_.ipc_close, {"close imported memory", "ipc_close"}, index, host,
+                       bytes);
 }
 
 Result<ImportedRange> Device::open_peer(int index, const hcd_ipc_handle& handle) const {
-  constexpr const char* kAttempt = "map memory of another process for itself";
+  constexpr Attempt kAttempt{"map memory of another process for itself", "peer_open"};
   if (!can_open_peers()) return unsupported(index, kAttempt);
   void* base = nullptr;
   size_t bytes = 0;
   if (auto error = check(api_.peer_open(index, &handle, &base, &bytes), index, kAttempt))
     return *error;
-  return ImportedRange(*this, api_.peer_close, index, base, bytes);
+  return ImportedRange(*this, api_.peer_close, {"close imported memory", "peer_close"}, index, base,
+                       bytes);
 }
 
-std::optional<Error> Device::check(int status, int index, const char* attempt) const {
+std::optional<Error> Device::check(int status, int index, Attempt attempt) const {
   if (status == HCD_OK) return std::nullopt;
   const ErrorCode code = status == HCD_UNSUPPORTED ? ErrorCode::kUnsupported : ErrorCode::kDevice;
-  return Error{code, name_ + ":" + std::to_string(index) + " could not " + attempt + ": " +
-                         reason(api_, status)};
+  return Error{code, name_ + ":" + std::to_string(index) + " could not " + attempt.what + " (" +
+                         attempt.entry + " of its plugin): " + reason(api_, status)};
 }
 
-Error Device::unsupported(int index, const char* attempt) const {
-  return {ErrorCode::kUnsupported, name_ + ":" + std::to_string(index) + " cannot " + attempt +
-                                       ": its plugin has no such entry"};
-}
-
-MappedRange::MappedRange(const Device& device, int index, void* data, size_t bytes) noexcept
-    : device_(&device), index_(index), data_(static_cast<std::byte*>(data)), bytes_(bytes) {}
-
-MappedRange::MappedRange(MappedRange&& other) noexcept { *this = std::move(other); }
-
-MappedRange& MappedRange::operator=(MappedRange&& other) noexcept {
-  if (this == &other) return *this;
-  reset();
-  device_ = std::exchange(other.device_, nullptr);
-  index_ = other.index_;
-  data_ = std::exchange(other.data_, nullptr);
-  bytes_ = std::exchange(other.bytes_, 0);
-  return *this;
-}
-
-MappedRange::~MappedRange() { reset(); }
-
-void MappedRange::reset() noexcept {
-  if (device_ == nullptr) return;
-  const int status = device_->api_.unmap(index_, data_);
-  if (const auto error = device_->check(status, index_, "unmap memory")) log_warn(error->message);
-  device_ = nullptr;
-}
-
-ImportedRange::ImportedRange(const Device& device, Close close, int index, void* data,
-                             size_t bytes) noexcept
-    : device_(&device),
-      close_(close),
-      index_(index),
-      data_(static_cast<std::byte*>(data)),
-      bytes_(bytes) {}
-
-ImportedRange::ImportedRange(ImportedRange&& other) noexcept { *this = std::move(other); }
-
-ImportedRange& ImportedRange::operator=(ImportedRange&& other) noexcept {
-  if (this == &other) return *this;
-  reset();
-  device_ = std::exchange(other.device_, nullptr);
-  close_ = other.close_;
-  index_ = other.index_;
-  data_ = std::exchange(other.data_, nullptr);
-  bytes_ = std::exchange(other.bytes_, 0);
-  return *this;
-}
-
-ImportedRange::~ImportedRange() { reset(); }
-
-void ImportedRange::reset() noexcept {
-  if (device_ == nullptr) return;
-  const int status = close_(index_, data_);
-  if (const auto error = device_->check(status, index_, "close imported memory"))
-    log_warn(error->message);
-  device_ = nullptr;
+Error Device::unsupported(int index, Attempt attempt) const {
+  return {ErrorCode::kUnsupported, name_ + ":" + std::to_string(index) + " cannot " + attempt.what +
+                                       ": its plugin has no " + attempt.entry};
 }
 
 }  // namespace hccl_like

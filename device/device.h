@@ -6,7 +6,10 @@
 #include <optional>
 #include <string>
 
+#include "core/fd.h"
 #include "core/result.h"
+#include "core/types.h"
+#include "device/owned.h"
 #include "device/plugin.h"
 
 namespace hccl_like {
@@ -20,28 +23,34 @@ struct DeviceInfo {
   bool has(uint64_t cap) const noexcept { return (caps & cap) != 0; }
 };
 
-class MappedRange;
-class ImportedRange;
-
 // Memory that another process of this host may import: where the range lies in what it will see.
 struct ExportedRange {
   hcd_ipc_handle handle{};
   uint64_t offset = 0;
 };
 
+// Memory that other devices may use: the file that stands for it, and where the range lies in it.
+struct ExportedFile {
+  Fd file;
+  uint64_t offset = 0;
+};
+
 // One plugin, initialised, with all devices that it serves: every call names one by its index, as torch counts them.
-// Any thread may call anything. Nothing here blocks but `synchronize`, and copies without HCD_CAP_ASYNC_COPY.
+// Any thread may call anything. What may block is said in plugin.h: waiting, making and giving back, and copies without
+// HCD_CAP_ASYNC_COPY.
 //
 // What the device cannot do gives kUnsupported without calling the plugin; ask can_...() where that decides a path.
-// A failure of the plugin gives kDevice with the plugin's own sentence. Must outlive all ranges and queued work.
+// A failure of the plugin gives kDevice with the name of the entry and the plugin's own sentence. Must outlive all that it
+// made and all queued work.
 class Device {
  public:
   // Loads the shared library and initialises it. Throws kDevice with what to do if that fails. The library stays in
   // memory for good: a plugin's threads may run its code until the process ends.
   static std::unique_ptr<Device> load(const std::string& library_path);
 
-  // Initialises the plugin behind a table, which must live as long as this object. Throws kDevice.
-  explicit Device(const hcd_api& api);
+  // Initialises the plugin behind a table, which must live as long as this object. Throws kDevice. `origin` says in
+  // messages where it came from.
+  explicit Device(const hcd_api& api, std::string origin = {});
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
@@ -56,6 +65,14 @@ class Device {
   bool can_wait_on_words() const noexcept { return api_.stream_wait_value != nullptr; }
   bool can_export() const noexcept { return api_.ipc_export != nullptr; }
   bool can_open_peers() const noexcept { return can_export() && api_.peer_open != nullptr; }
+  bool can_make_streams() const noexcept { return api_.stream_create != nullptr; }
+  bool can_record_events() const noexcept { return api_.event_record != nullptr; }
+  bool can_copy_within() const noexcept { return api_.copy_d2d != nullptr; }
+  bool can_reduce() const noexcept { return api_.reduce != nullptr; }
+  bool can_allocate() const noexcept { return api_.mem_alloc != nullptr; }
+  bool can_allocate_host() const noexcept { return api_.host_alloc != nullptr; }
+  bool can_register_host() const noexcept { return api_.host_register != nullptr; }
+  bool can_export_files() const noexcept { return dmabuf_ != nullptr; }
 
   // The plugin's stream for a torch stream: its id, and its native handle or null.
   Result<hcd_stream> stream_from_torch(int index, int64_t stream_id, void* native) const;
@@ -91,63 +108,42 @@ class Device {
   // for all work that uses it before the guard ends.
   Result<ImportedRange> open_peer(int index, const hcd_ipc_handle& handle) const;
 
- private:
-  friend class MappedRange;
-  friend class ImportedRange;
+  // A stream for the caller alone. `like`: any stream of the device, or 0. What is queued is done also if it ends.
+  Result<DeviceStream> make_stream(int index, hcd_stream like, int priority = 0) const;
+  // The point that the stream has come to; the event may end before anybody has passed it.
+  Result<DeviceEvent> record(int index, hcd_stream stream) const;
+  [[nodiscard]] std::optional<Error> wait_for_event(int index, hcd_stream stream,
+                                                    const DeviceEvent& event) const;
+  // Whether it was passed, and, the second, blocking until it was.
+  Result<bool> passed(int index, const DeviceEvent& event) const;
+  [[nodiscard]] std::optional<Error> synchronize(int index, const DeviceEvent& event) const;
 
-  std::optional<Error> check(int status, int index, const char* attempt) const;
-  Error unsupported(int index, const char* attempt) const;
+  // In stream order, within the device. The ranges are apart.
+  [[nodiscard]] std::optional<Error> copy_within(int index, hcd_ref to, hcd_ref from, size_t bytes,
+                                                 hcd_stream stream) const;
+  // inout = inout op in, in stream order; kUnsupported also for a type and op that the device cannot do.
+  [[nodiscard]] std::optional<Error> reduce(int index, hcd_ref inout, hcd_ref in, size_t elements,
+                                            DataType type, ReduceOp op, hcd_stream stream) const;
+
+  // Memory of the device: data() is a base. Nothing queued may use what ends.
+  Result<MappedRange> allocate(int index, size_t bytes) const;
+  // Host memory that the device's copies reach best: new, or some that exists, in whole pages, until the guard ends.
+  Result<MappedRange> allocate_host(int index, size_t bytes) const;
+  Result<MappedRange> register_host(int index, void* host, size_t bytes) const;
+
+  // To be closed before the memory is freed.
+  Result<ExportedFile> export_file(int index, hcd_ref ref, size_t bytes) const;
+
+ private:
+  template <class Handle>
+  friend class Owned;
+
+  std::optional<Error> check(int status, int index, Attempt attempt) const;
+  Error unsupported(int index, Attempt attempt) const;
 
   hcd_api api_;  // complete: null where the plugin has no entry
   std::string name_;
-};
-
-// Owner of a mapping of device memory.
-class MappedRange {
- public:
-  MappedRange() noexcept = default;
-  MappedRange(MappedRange&& other) noexcept;
-  MappedRange& operator=(MappedRange&& other) noexcept;
-  ~MappedRange();
-
-  std::byte* data() const noexcept { return data_; }
-  size_t size() const noexcept { return bytes_; }
-  // Ends it now; empty afterwards.
-  void reset() noexcept;
-
- private:
-  friend class Device;
-  MappedRange(const Device& device, int index, void* data, size_t bytes) noexcept;
-
-  const Device* device_ = nullptr;  // null: nothing to unmap
-  int index_ = 0;
-  std::byte* data_ = nullptr;
-  size_t bytes_ = 0;
-};
-
-// Owner of a mapping of another process's device memory, for the host or for the device.
-class ImportedRange {
- public:
-  ImportedRange() noexcept = default;
-  ImportedRange(ImportedRange&& other) noexcept;
-  ImportedRange& operator=(ImportedRange&& other) noexcept;
-  ~ImportedRange();
-
-  std::byte* data() const noexcept { return data_; }
-  size_t size() const noexcept { return bytes_; }
-  // Ends it now; empty afterwards.
-  void reset() noexcept;
-
- private:
-  friend class Device;
-  using Close = int (*)(int index, void* data);
-  ImportedRange(const Device& device, Close close, int index, void* data, size_t bytes) noexcept;
-
-  const Device* device_ = nullptr;  // null: nothing to close
-  Close close_ = nullptr;
-  int index_ = 0;
-  std::byte* data_ = nullptr;
-  size_t bytes_ = 0;
+  const hcd_dmabuf* dmabuf_;  // null: none
 };
 
 }  // namespace hccl_like

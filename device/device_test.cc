@@ -53,7 +53,8 @@ TEST(Device, TranslatesTorchStreams) {
   EXPECT_EQ(device.stream_from_torch(0, 1, nullptr).value(), fake_device::kStream);
   EXPECT_EQ(device.stream_from_torch(0, 2, nullptr).error(),
             (Error{ErrorCode::kDevice,
-                   "fake:0 could not translate a torch stream: there is one stream, 1"}));
+                   "fake:0 could not translate a torch stream (stream_from_torch of its plugin): "
+                   "there is one stream, 1"}));
 }
 
 TEST(Device, GivesThePluginsSentence) {
@@ -62,11 +63,13 @@ TEST(Device, GivesThePluginsSentence) {
   char byte = 0;
   EXPECT_EQ(device.copy_to_host(0, &byte, {base, 10}, 1, 0),
             (Error{ErrorCode::kDevice,
-                   "fake:0 could not copy to the host: the range leaves the allocation"}));
+                   "fake:0 could not copy to the host (copy_d2h of its plugin): the range leaves "
+                   "the allocation"}));
   EXPECT_EQ(device.map(0, {base, 9}, 2).error().message,
-            "fake:0 could not map memory for the host: the range leaves the allocation");
+            "fake:0 could not map memory for the host (map of its plugin): the range leaves the "
+            "allocation");
   EXPECT_EQ(device.info(3).error().message,
-            "fake:3 could not describe itself: there is one device, 0");
+            "fake:3 could not describe itself (device_info of its plugin): there is one device, 0");
   fake_device::free(base);
 }
 
@@ -79,7 +82,7 @@ TEST(Device, SaysWhatANullEntryMeans) {
   const auto nothing = [](void*) {};
   EXPECT_EQ(host.host_function(0, 0, nothing, nullptr),
             (Error{ErrorCode::kUnsupported,
-                   "cpu:0 cannot queue a host function: its plugin has no such entry"}));
+                   "cpu:0 cannot queue a host function: its plugin has no host_func"}));
   EXPECT_EQ(host.wait_for_word(0, 0, &word, 1)->code, ErrorCode::kUnsupported);
   EXPECT_EQ(host.write_word(0, 0, &word, 1)->code, ErrorCode::kUnsupported);
   EXPECT_EQ(host.stream_from_torch(0, 0, nullptr).error().code, ErrorCode::kUnsupported);
@@ -95,9 +98,11 @@ TEST(Device, PassesUnsupportedOn) {
     return fake_device::fail(HCD_UNSUPPORTED, "not on this model");
   };
   const Device device(api);
-  EXPECT_EQ(device.host_function(0, fake_device::kStream, nullptr, nullptr),
-            (Error{ErrorCode::kUnsupported,
-                   "fake:0 could not queue a host function: not on this model"}));
+  EXPECT_EQ(
+      device.host_function(0, fake_device::kStream, nullptr, nullptr),
+      (Error{
+          ErrorCode::kUnsupported,
+          "fake:0 could not queue a host function (host_func of its plugin): not on this model"}));
 }
 
 TEST(Device, HasMeaningForAStatusWithoutASentence) {
@@ -105,7 +110,7 @@ TEST(Device, HasMeaningForAStatusWithoutASentence) {
   api.last_error = []() -> const char* { return nullptr; };
   api.stream_sync = [](int, hcd_stream) { return int{HCD_DEVICE_LOST}; };
   EXPECT_EQ(Device(api).synchronize(2, 0)->message,
-            "fake:2 could not wait for a stream: the device is lost");
+            "fake:2 could not wait for a stream (stream_sync of its plugin): the device is lost");
 }
 
 TEST(Device, UnmapsEachRangeOnce) {
@@ -176,7 +181,7 @@ TEST(Device, SaysWhyThePluginDoesNotStart) {
   hcd_api api = fake_device::make_api();
   api.init = [] { return fake_device::fail(HCD_DEVICE_LOST, "the driver is not loaded"); };
   EXPECT_EQ(complaint([&] { const Device device(api); }),
-            "the plugin 'fake' cannot start: the driver is not loaded");
+            "the plugin 'fake' cannot start, says its init: the driver is not loaded");
 }
 
 TEST(Device, UsesAnOlderPluginWithAShorterTable) {
@@ -196,13 +201,55 @@ TEST(Device, IgnoresWhatANewerPluginAppends) {
   EXPECT_TRUE(device.can_wait_on_words());
 }
 
+TEST(Device, UsesAPluginOf1_1) {
+  const Device device(shortened(offsetof(hcd_api, stream_create)));
+  EXPECT_TRUE(device.can_wait_on_words());
+  EXPECT_FALSE(device.can_make_streams() || device.can_record_events() ||
+               device.can_copy_within() || device.can_reduce() || device.can_allocate() ||
+               device.can_allocate_host() || device.can_register_host() ||
+               device.can_export_files());
+  EXPECT_EQ(device.make_stream(0, 0).error().message,
+            "fake:0 cannot make a stream: its plugin has no stream_create");
+  EXPECT_EQ(device.export_file(0, {}, 1).error().code, ErrorCode::kUnsupported);
+}
+
 TEST(Device, RefusesATableWithoutTheMandatoryEntries) {
-  EXPECT_EQ(complaint([] { complete_table(shortened(offsetof(hcd_api, copy_h2d))); }),
-            "the plugin 'fake' lacks the mandatory entry copy_h2d; ask its vendor");
+  EXPECT_EQ(complaint([] { complete_table(shortened(offsetof(hcd_api, copy_h2d)), "/x.so"); }),
+            "the plugin 'fake' (/x.so) lacks the mandatory entry copy_h2d; ask its vendor");
   EXPECT_EQ(complaint([] { complete_table(shortened(sizeof(size_t))); }),
-            "a device plugin does not say its name; ask its vendor");
+            "the plugin that was asked for its table does not say its name; ask its vendor");
   EXPECT_EQ(complaint([] { complete_table(shortened(offsetof(hcd_api, unmap))); }),
             "the plugin 'fake' has map but not unmap, which go together; ask its vendor");
+  hcd_api api = fake_device::make_api();
+  api.event_query = nullptr;
+  EXPECT_EQ(
+      complaint([&] { complete_table(api); }),
+      "the plugin 'fake' has event_record but not event_query, which go together; ask its vendor");
+}
+
+TEST(Device, RefusesATableWhoseSizeCannotBe) {
+  for (const size_t size : {size_t{0}, size_t{5}, size_t{1} << 40, sizeof(hcd_api) - 1}) {
+    EXPECT_EQ(complaint([&] { complete_table(shortened(size), "/x.so"); }),
+              "the plugin that was asked for its table (/x.so) says that the table has " +
+                  std::to_string(size) +
+                  " bytes: its first member must be sizeof(hcd_api); ask its vendor");
+  }
+}
+
+TEST(Device, PassesOverExtensionsThatItDoesNotKnow) {
+  static hcd_dmabuf good{{sizeof(hcd_dmabuf), HCD_EXTENSION_DMABUF, nullptr},
+                         [](int, hcd_ref, size_t, int*, uint64_t*) {
+                           return fake_device::fail(HCD_INVALID, "no such memory");
+                         }};
+  static const hcd_extension too_short{sizeof(hcd_extension), HCD_EXTENSION_DMABUF, &good.head};
+  static const hcd_extension vendors_own{sizeof(hcd_extension), 0x10001, &too_short};
+  hcd_api api = fake_device::make_api();
+  api.extensions = &vendors_own;
+  const Device device(api);
+  EXPECT_TRUE(device.can_export_files());
+  EXPECT_EQ(device.export_file(0, {}, 1).error().message,
+            "fake:0 could not export memory to other devices (export_fd of its plugin): "
+            "no such memory");
 }
 
 TEST(Device, RefusesAnotherMajorVersion) {

@@ -1,17 +1,22 @@
 #pragma once
-// A device for tests that is as unlike the CPU as the interface allows: opaque handles instead of addresses, one stream
-// with a thread of its own, copies that return before they are done.
+// A device for tests that is as unlike the CPU as the interface allows: opaque handles instead of addresses, one stream of
+// torch's, a thread for each stream, copies that return before they are done. It fills in every entry but those for peers.
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <map>
+#include <memory>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <vector>
 
 #include "device/plugin.h"
+#include "device/reduce/reduce.h"
 
 namespace hccl_like::fake_device {
 
@@ -21,7 +26,7 @@ inline constexpr hcd_stream kStream = 17;
 class Worker {
  public:
   Worker() : thread_([this] { run(); }) {}
-  ~Worker() {
+  ~Worker() {  // what is queued is done before
     enqueue([this] { ends_ = true; });
     thread_.join();
   }
@@ -65,6 +70,9 @@ struct Allocation {
 inline thread_local const char* last_failure = "";
 inline Worker* worker = nullptr;
 inline int starts = 0;  // minus ends
+inline std::mutex mutex;
+inline std::map<hcd_stream, std::unique_ptr<Worker>> made_streams;
+inline std::map<void*, size_t> registered;  // host memory
 
 inline int fail(int status, const char* sentence) {
   last_failure = sentence;
@@ -77,13 +85,22 @@ inline unsigned char* find(hcd_ref ref, size_t bytes) {
   return ref.offset + bytes <= all.size() ? all.data() + ref.offset : nullptr;
 }
 
+// The stream's thread; null if there is no such stream.
+inline Worker* worker_of(hcd_stream stream) {
+  if (stream == kStream) return worker;
+  const std::lock_guard lock(mutex);
+  const auto made = made_streams.find(stream);
+  return made == made_streams.end() ? nullptr : made->second.get();
+}
+
 inline int in_order(hcd_stream stream, std::function<void()> work) {
-  if (stream != 0 && stream != kStream) return fail(HCD_INVALID, "there is no such stream");
   if (stream == 0) {
     work();
-  } else {
-    worker->enqueue(std::move(work));
+    return HCD_OK;
   }
+  Worker* const its = worker_of(stream);
+  if (its == nullptr) return fail(HCD_INVALID, "there is no such stream");
+  its->enqueue(std::move(work));
   return HCD_OK;
 }
 
@@ -99,8 +116,97 @@ inline int copy_h2d(int, hcd_ref to, const void* host, size_t bytes, hcd_stream 
                   [=] { std::copy_n(static_cast<const unsigned char*>(host), bytes, target); });
 }
 
+inline int copy_d2d(int, hcd_ref to, hcd_ref from, size_t bytes, hcd_stream stream) {
+  unsigned char* const target = find(to, bytes);
+  const unsigned char* const source = find(from, bytes);
+  if (source == nullptr || target == nullptr)
+    return fail(HCD_INVALID, "the range leaves the allocation");
+  return in_order(stream, [=] { std::copy_n(source, bytes, target); });
+}
+
+inline int reduce(int, hcd_ref inout, hcd_ref in, uint64_t count, hcd_type type, hcd_op op,
+                  hcd_stream stream) {
+  constexpr ReduceOp kOps[] = {ReduceOp::kSum,   ReduceOp::kProduct, ReduceOp::kMin,
+                               ReduceOp::kMax,   ReduceOp::kBitAnd,  ReduceOp::kBitOr,
+                               ReduceOp::kBitXor};
+  const auto element = static_cast<DataType>(type);  // the numbers are the same
+  const Combine combine = reduction(element, kOps[op]).combine;
+  if (combine == nullptr) return fail(HCD_UNSUPPORTED, "torch does not define this");
+  const size_t bytes = count * size_of(element);
+  auto* const target = reinterpret_cast<std::byte*>(find(inout, bytes));
+  const auto* const source = reinterpret_cast<const std::byte*>(find(in, bytes));
+  if (source == nullptr || target == nullptr)
+    return fail(HCD_INVALID, "the range leaves the allocation");
+  return in_order(stream, [=] { combine(target, target, source, count); });
+}
+
+// An event is a place that whoever waits for it shares.
+using Point = std::atomic<bool>;
+inline std::shared_ptr<Point>& point_of(hcd_event event) {
+  return *reinterpret_cast<std::shared_ptr<Point>*>(event);
+}
+inline int event_record(int, hcd_stream stream, hcd_event* out) {
+  auto point = std::make_shared<Point>(false);
+  const int status = in_order(stream, [point] {
+    point->store(true);
+    point->notify_all();
+  });
+  if (status == HCD_OK) *out = reinterpret_cast<hcd_event>(new std::shared_ptr<Point>(point));
+  return status;
+}
+
+inline int host_register(int, void* host, size_t bytes) {
+  const std::lock_guard lock(mutex);
+  if (reinterpret_cast<uintptr_t>(host) % 4096 != 0 || bytes % 4096 != 0)
+    return fail(HCD_INVALID, "only whole pages are registered");
+  return registered.emplace(host, bytes).second ? int{HCD_OK} : fail(HCD_INVALID, "it is already");
+}
+
+inline void* allocate(size_t bytes) { return new Allocation{std::vector<unsigned char>(bytes)}; }
+inline void free(void* base) { delete static_cast<Allocation*>(base); }
+
 inline uint64_t load(const volatile uint64_t* word) {
   return __atomic_load_n(const_cast<const uint64_t*>(word), __ATOMIC_ACQUIRE);
+}
+
+inline void add_entries_of_1_2(hcd_api& api) {
+  api.stream_create = [](int, hcd_stream, int, hcd_stream* out) {
+    const std::lock_guard lock(mutex);
+    auto made = std::make_unique<Worker>();
+    *out = reinterpret_cast<hcd_stream>(made.get());
+    made_streams.emplace(*out, std::move(made));
+    return int{HCD_OK};
+  };
+  api.stream_destroy = [](int, hcd_stream stream) {
+    const std::lock_guard lock(mutex);
+    return made_streams.erase(stream) == 1 ? int{HCD_OK}
+                                           : fail(HCD_INVALID, "there is no such stream");
+  };
+  api.event_record = event_record;
+  api.stream_wait_event = [](int, hcd_stream stream, hcd_event event) {
+    return in_order(stream, [point = point_of(event)] { point->wait(false); });
+  };
+  api.event_query = [](int, hcd_event event) {
+    return int{point_of(event)->load() ? HCD_OK : HCD_NOT_READY};
+  };
+  api.event_sync = [](int, hcd_event event) { return point_of(event)->wait(false), int{HCD_OK}; };
+  api.event_destroy = [](int, hcd_event event) { return delete &point_of(event), int{HCD_OK}; };
+  api.copy_d2d = copy_d2d;
+  api.reduce = reduce;
+  api.mem_alloc = [](int, size_t bytes, void** base) {
+    return *base = allocate(bytes), int{HCD_OK};
+  };
+  api.mem_free = [](int, void* base) { return free(base), int{HCD_OK}; };
+  api.host_alloc = [](int, size_t bytes, void** host) {
+    *host = std::aligned_alloc(64, (bytes + 63) / 64 * 64);
+    return int{HCD_OK};
+  };
+  api.host_free = [](int, void* host) { return std::free(host), int{HCD_OK}; };
+  api.host_register = host_register;
+  api.host_unregister = [](int, void* host) {
+    const std::lock_guard lock(mutex);
+    return registered.erase(host) == 1 ? int{HCD_OK} : fail(HCD_INVALID, "it is not registered");
+  };
 }
 
 inline hcd_api make_api() {
@@ -134,8 +240,10 @@ inline hcd_api make_api() {
     return int{HCD_OK};
   };
   api.stream_sync = [](int, hcd_stream stream) {
-    if (stream == kStream) worker->synchronize();
-    return int{HCD_OK};
+    if (stream == 0) return int{HCD_OK};
+    Worker* const its = worker_of(stream);
+    if (its == nullptr) return fail(HCD_INVALID, "there is no such stream");
+    return its->synchronize(), int{HCD_OK};
   };
   api.copy_d2h = copy_d2h;
   api.copy_h2d = copy_h2d;
@@ -157,6 +265,7 @@ inline hcd_api make_api() {
     return in_order(
         stream, [=] { __atomic_store_n(const_cast<uint64_t*>(word), value, __ATOMIC_RELEASE); });
   };
+  add_entries_of_1_2(api);
   return api;
 }
 
@@ -164,8 +273,5 @@ inline const hcd_api& api() {
   static const hcd_api table = make_api();
   return table;
 }
-
-inline void* allocate(size_t bytes) { return new Allocation{std::vector<unsigned char>(bytes)}; }
-inline void free(void* base) { delete static_cast<Allocation*>(base); }
 
 }  // namespace hccl_like::fake_device

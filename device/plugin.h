@@ -10,8 +10,9 @@
  *     opaque handle), `offset` is in bytes. The two are never added up outside the plugin.
  *   - Every call names its device. There is no current device, so calls may come from any thread.
  *   - All functions may be called by several threads at once, except two calls that destroy the same object.
- *   - No function may take the GIL, call torch, throw, or wait for another process. Only `stream_sync`, and copies when
- *     HCD_CAP_ASYNC_COPY is absent, may wait for the device.
+ *   - No function may take the GIL, call torch, throw, or wait for another process. Only `stream_sync` and `event_sync`,
+ *     whatever creates, destroys, allocates, frees or registers, and copies when HCD_CAP_ASYNC_COPY is absent, may wait
+ *     for the device.
  *   - The result is 0 or a negative hcd_status. After an error, `last_error` gives a sentence for the calling thread.
  *
  * This header is C99 and C++, and includes nothing of hccl-like.
@@ -29,7 +30,7 @@ extern "C" {
 /* The interface's version. A different major version is refused by hcd_get_api (it returns null); a minor version only
  * says which entries existed when the plugin was compiled, which the table's size says more exactly. */
 #define HCD_MAJOR 1
-#define HCD_MINOR 1
+#define HCD_MINOR 2
 
 /* True if the table `api` is long enough to hold `entry` and the plugin filled it in. */
 #define HCD_HAS(api, entry) \
@@ -78,6 +79,60 @@ typedef struct hcd_device_info {
 typedef struct hcd_ipc_handle {
   unsigned char bytes[128];
 } hcd_ipc_handle;
+
+/* One point of a stream's order, made by event_record. Never 0. */
+typedef uint64_t hcd_event;
+
+/* What the elements of a reduction are. Bool: one byte, 0 or 1. */
+typedef enum hcd_type {
+  HCD_FLOAT32 = 0,
+  HCD_FLOAT64 = 1,
+  HCD_FLOAT16 = 2,
+  HCD_BFLOAT16 = 3,
+  HCD_FLOAT8_E4M3FN = 4,
+  HCD_FLOAT8_E5M2 = 5,
+  HCD_INT8 = 6,
+  HCD_INT16 = 7,
+  HCD_INT32 = 8,
+  HCD_INT64 = 9,
+  HCD_UINT8 = 10,
+  HCD_UINT16 = 11,
+  HCD_UINT32 = 12,
+  HCD_UINT64 = 13,
+  HCD_BOOL = 14,
+  HCD_COMPLEX64 = 15,
+  HCD_COMPLEX128 = 16
+} hcd_type;
+
+/* How two elements become one. Floats of 8 and 16 bits are widened to 32 and rounded once, to nearest even; a NaN
+ * spreads, also through min and max. On bool, sum is a logical or, and product a logical and. */
+typedef enum hcd_op {
+  HCD_SUM = 0,
+  HCD_PRODUCT = 1,
+  HCD_MIN = 2,
+  HCD_MAX = 3,
+  HCD_BIT_AND = 4,
+  HCD_BIT_OR = 5,
+  HCD_BIT_XOR = 6
+} hcd_op;
+
+/* What a device can do beyond this table: a chain of structures that begin with this one. A reader passes over types
+ * that it does not know. Types below 0x10000 are hccl-like's; a vendor uses those above for himself. */
+typedef struct hcd_extension {
+  size_t size;   /* of the structure that this begins, in the plugin's build */
+  uint32_t type; /* HCD_EXTENSION_... */
+  const struct hcd_extension* next;
+} hcd_extension;
+
+enum { HCD_EXTENSION_DMABUF = 1 };
+
+/* Device memory for other devices, network adapters for one. */
+typedef struct hcd_dmabuf {
+  hcd_extension head; /* type HCD_EXTENSION_DMABUF */
+  /* Makes a file descriptor that stands for the allocation that holds `ref`, and says at which offset of it `ref` lies.
+   * The caller closes the descriptor, and ends what he derived from it, before the memory is freed. Closed on exec. */
+  int (*export_fd)(int device, hcd_ref ref, size_t bytes, int* fd, uint64_t* offset);
+} hcd_dmabuf;
 
 typedef struct hcd_api {
   size_t size;      /* sizeof(hcd_api) in the plugin's build */
@@ -132,6 +187,52 @@ typedef struct hcd_api {
    * `peer_close(*base)`. Whoever closes has waited for all work that uses the mapping. */
   int (*peer_open)(int device, const hcd_ipc_handle* handle, void** base, size_t* bytes);
   int (*peer_close)(int device, void* base);
+
+  /* From here on: since 1.2. */
+
+  /* Optional, both or none. A stream that is the caller's until he destroys it. `like` is any stream of the device, from
+   * which the plugin takes what it cannot know by itself (a context, say), or 0; with 0 it may refuse. A positive
+   * `priority` asks for a stream that is served before others; it is a wish. A stream is destroyed by nobody who still
+   * waits for it; work that is queued on it is done all the same. */
+  int (*stream_create)(int device, hcd_stream like, int priority, hcd_stream* out);
+  int (*stream_destroy)(int device, hcd_stream stream);
+
+  /* Optional, all five or none. `event_record` makes an event of what is queued on the stream so far: one point, reached
+   * once, never recorded again. `stream_wait_event` lets later work of a stream of the same device wait for it, without
+   * blocking. `event_query` says HCD_OK or HCD_NOT_READY, and HCD_OK means that the results are visible to the host.
+   * `event_sync` blocks until then. `event_destroy` is legal at any time: who waits already, waits on. */
+  int (*event_record)(int device, hcd_stream stream, hcd_event* out);
+  int (*stream_wait_event)(int device, hcd_stream stream, hcd_event event);
+  int (*event_query)(int device, hcd_event event);
+  int (*event_sync)(int device, hcd_event event);
+  int (*event_destroy)(int device, hcd_event event);
+
+  /* Optional. Copies within the device, in stream order, as the other copies. The ranges do not overlap. */
+  int (*copy_d2d)(int device, hcd_ref to, hcd_ref from, size_t bytes, hcd_stream stream);
+
+  /* Optional. inout[i] = inout[i] op in[i] for `count` elements, in stream order, as the copies. Aligned as the elements
+   * are. The ranges are apart. What is asked for a type and op that it cannot do gives HCD_UNSUPPORTED. */
+  int (*reduce)(int device, hcd_ref inout, hcd_ref in, uint64_t count, hcd_type type, hcd_op op,
+                hcd_stream stream);
+
+  /* Optional, both or none. Device memory beside torch's allocator: *base, with offset 0, is its beginning. Nothing may
+   * be queued that uses what is freed. */
+  int (*mem_alloc)(int device, size_t bytes, void** base);
+  int (*mem_free)(int device, void* base);
+
+  /* Optional, both or none. Host memory, aligned to 64 bytes at least, that copies of this device reach fastest and
+   * really without blocking. Nothing may be queued that uses what is freed. */
+  int (*host_alloc)(int device, size_t bytes, void** host);
+  int (*host_free)(int device, void* host);
+
+  /* Optional, both or none. Gives host memory that exists already, shared with other processes perhaps, the same
+   * properties until it is unregistered, by the same address. `host` and `bytes` are multiples of the page size. Ranges
+   * that are registered at the same time do not overlap. */
+  int (*host_register)(int device, void* host, size_t bytes);
+  int (*host_unregister)(int device, void* host);
+
+  /* Optional: null, or the first of a chain that lives as long as the library. */
+  const hcd_extension* extensions;
 } hcd_api;
 
 /* The one exported symbol. Returns null if the plugin does not speak interface version `major`. */

@@ -5,68 +5,11 @@
 //
 // in a test executable that links GoogleTest. Everything goes through the table; optional entries that are null, or
 // that say HCD_UNSUPPORTED, skip their test.
-#include <gtest/gtest.h>
-
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <functional>
-#include <string>
-#include <thread>
-#include <vector>
-
-#include "device/device.h"
+#include "device/plugin_contract_fixture.h"
+#include "device/plugin_contract_memory.h"
+#include "device/plugin_contract_streams.h"
 
 namespace hccl_like {
-
-// A plugin, and what its interface leaves to torch: memory and streams.
-struct PluginUnderTest {
-  std::string name;
-  const hcd_api* api;
-  // Memory of device 0: what storage().data_ptr() would be.
-  std::function<void*(size_t bytes)> allocate;
-  std::function<void(void* base)> free;
-  // Streams of device 0 to test; 0 stands for none.
-  std::vector<hcd_stream> streams;
-};
-
-inline std::string plugin_name(const ::testing::TestParamInfo<PluginUnderTest>& plugin) {
-  return plugin.param.name;
-}
-inline void PrintTo(const PluginUnderTest& plugin, std::ostream* out) { *out << plugin.name; }
-
-class PluginContract : public ::testing::TestWithParam<PluginUnderTest> {
- protected:
-  static constexpr size_t kBytes = 70'001;  // odd, and several pages
-  static constexpr int kIndex = 0;
-
-  PluginContract() : device_(*GetParam().api), base_(GetParam().allocate(kBytes)) {}
-  ~PluginContract() override { GetParam().free(base_); }
-
-  hcd_ref at(uint64_t offset) const { return {base_, offset}; }
-
-  static std::vector<unsigned char> pattern(size_t bytes, unsigned seed) {
-    std::vector<unsigned char> data(bytes);
-    for (size_t i = 0; i < bytes; ++i)
-      data[i] = static_cast<unsigned char>(i * 31 + i / 251 + seed);
-    return data;
-  }
-
-  void write(uint64_t offset, const std::vector<unsigned char>& data, hcd_stream stream) {
-    throw_if(device_.copy_from_host(kIndex, at(offset), data.data(), data.size(), stream));
-    throw_if(device_.synchronize(kIndex, stream));
-  }
-  std::vector<unsigned char> read(uint64_t offset, size_t bytes, hcd_stream stream) {
-    std::vector<unsigned char> data(bytes);
-    throw_if(device_.copy_to_host(kIndex, data.data(), at(offset), bytes, stream));
-    throw_if(device_.synchronize(kIndex, stream));
-    return data;
-  }
-
-  Device device_;
-  void* base_;
-};
 
 TEST_P(PluginContract, HasTheMandatoryEntries) {
   const hcd_api& api = *GetParam().api;
@@ -88,7 +31,7 @@ TEST_P(PluginContract, FillsNoMoreOfTheInfoThanTheCallerHas) {
 }
 
 TEST_P(PluginContract, CopiesAnyRange) {
-  for (const hcd_stream stream : GetParam().streams) {
+  for (const hcd_stream stream : streams_) {
     const auto all = pattern(kBytes, 7);
     write(0, all, stream);
     EXPECT_EQ(read(0, kBytes, stream), all);
@@ -102,7 +45,7 @@ TEST_P(PluginContract, CopiesAnyRange) {
 }
 
 TEST_P(PluginContract, WritesOnlyTheRange) {
-  for (const hcd_stream stream : GetParam().streams) {
+  for (const hcd_stream stream : streams_) {
     auto expected = pattern(kBytes, 1);
     write(0, expected, stream);
     const auto part = pattern(33, 99);
@@ -113,7 +56,7 @@ TEST_P(PluginContract, WritesOnlyTheRange) {
 }
 
 TEST_P(PluginContract, CopiesNothing) {
-  for (const hcd_stream stream : GetParam().streams) {
+  for (const hcd_stream stream : streams_) {
     EXPECT_FALSE(device_.copy_from_host(kIndex, at(5), nullptr, 0, stream));
     EXPECT_FALSE(device_.copy_to_host(kIndex, nullptr, at(kBytes), 0, stream));
     EXPECT_FALSE(device_.synchronize(kIndex, stream));
@@ -122,7 +65,7 @@ TEST_P(PluginContract, CopiesNothing) {
 
 TEST_P(PluginContract, MapsTheSameMemory) {
   if (!device_.can_map()) GTEST_SKIP() << "no map";
-  const hcd_stream stream = GetParam().streams.front();
+  const hcd_stream stream = streams_.front();
   auto expected = pattern(kBytes, 3);
   write(0, expected, stream);
   {
@@ -138,7 +81,7 @@ TEST_P(PluginContract, MapsTheSameMemory) {
 TEST_P(PluginContract, MapsTwoRangesAtOnce) {
   if (!device_.can_map()) GTEST_SKIP() << "no map";
   const auto expected = pattern(kBytes, 4);
-  write(0, expected, GetParam().streams.front());
+  write(0, expected, streams_.front());
   const MappedRange first = device_.map(kIndex, at(0), 100).value();
   MappedRange second = device_.map(kIndex, at(50), 100).value();
   EXPECT_EQ(std::memcmp(second.data(), expected.data() + 50, 100), 0);
@@ -149,7 +92,7 @@ TEST_P(PluginContract, MapsTwoRangesAtOnce) {
 // Both copies borrow the same host memory, and the function between them changes it: only this order gives this result.
 TEST_P(PluginContract, RunsHostFunctionsInStreamOrder) {
   if (!device_.can_queue_functions()) GTEST_SKIP() << "no host_func";
-  for (const hcd_stream stream : GetParam().streams) {
+  for (const hcd_stream stream : streams_) {
     if (stream == 0) continue;
     struct Shared {
       std::atomic<bool> may_run{false};
@@ -172,7 +115,7 @@ TEST_P(PluginContract, RunsHostFunctionsInStreamOrder) {
 
 TEST_P(PluginContract, KeepsTheOrderOfHostFunctions) {
   if (!device_.can_queue_functions()) GTEST_SKIP() << "no host_func";
-  for (const hcd_stream stream : GetParam().streams) {
+  for (const hcd_stream stream : streams_) {
     if (stream == 0) continue;
     struct Note {
       std::vector<int>* order;
@@ -192,7 +135,7 @@ TEST_P(PluginContract, KeepsTheOrderOfHostFunctions) {
 
 TEST_P(PluginContract, WaitsForWordsAndWritesThem) {
   if (!device_.can_wait_on_words()) GTEST_SKIP() << "no stream_wait_value";
-  for (const hcd_stream stream : GetParam().streams) {
+  for (const hcd_stream stream : streams_) {
     if (stream == 0) continue;
     uint64_t gate = 0, passed = 0;
     throw_if(device_.wait_for_word(kIndex, stream, &gate, 3));
@@ -209,7 +152,7 @@ TEST_P(PluginContract, WaitsForWordsAndWritesThem) {
 TEST_P(PluginContract, ExportsWhatAnImportShows) {
   if (!device_.can_export()) GTEST_SKIP() << "no ipc_export";
   const auto expected = pattern(kBytes, 5);
-  write(0, expected, GetParam().streams.front());
+  write(0, expected, streams_.front());
   Result<ExportedRange> exported = device_.export_range(kIndex, at(123), 1000);
   if (!exported.ok() && exported.error().code == ErrorCode::kUnsupported)
     GTEST_SKIP() << exported.error();  // there may be memory that cannot be exported
@@ -226,7 +169,7 @@ TEST_P(PluginContract, ExportsWhatAnImportShows) {
 TEST_P(PluginContract, WhatIsWrittenToAnImportIsInTheMemory) {
   if (!device_.can_export()) GTEST_SKIP() << "no ipc_export";
   auto expected = pattern(kBytes, 8);
-  write(0, expected, GetParam().streams.front());
+  write(0, expected, streams_.front());
   Result<ExportedRange> exported = device_.export_range(kIndex, at(kBytes - 100), 100);
   if (!exported.ok()) GTEST_SKIP() << exported.error();
   {
@@ -235,7 +178,7 @@ TEST_P(PluginContract, WhatIsWrittenToAnImportIsInTheMemory) {
     imported.value().data()[exported.value().offset + 99] = std::byte{0x42};
   }
   expected[kBytes - 1] = 0x42;
-  EXPECT_EQ(read(0, kBytes, GetParam().streams.front()), expected);
+  EXPECT_EQ(read(0, kBytes, streams_.front()), expected);
 }
 
 TEST_P(PluginContract, AnAllocationHasOneHandle) {
@@ -258,7 +201,7 @@ TEST_P(PluginContract, ImportsNothingThatIsNoHandle) {
 TEST_P(PluginContract, OpensPeersMemoryAsItsOwn) {
   if (!device_.can_open_peers()) GTEST_SKIP() << "no peer_open";
   const auto expected = pattern(kBytes, 6);
-  write(0, expected, GetParam().streams.front());
+  write(0, expected, streams_.front());
   Result<ExportedRange> exported = device_.export_range(kIndex, at(123), 1000);
   if (!exported.ok() && exported.error().code == ErrorCode::kUnsupported)
     GTEST_SKIP() << exported.error();  // there may be memory that cannot be exported
@@ -273,7 +216,7 @@ TEST_P(PluginContract, OpensPeersMemoryAsItsOwn) {
 }
 
 TEST_P(PluginContract, ServesSeveralThreads) {
-  const hcd_stream stream = GetParam().streams.back();
+  const hcd_stream stream = streams_.back();
   std::atomic<int> wrong{0};
   std::vector<std::thread> threads;
   for (unsigned t = 0; t < 4; ++t) {
@@ -291,8 +234,13 @@ TEST_P(PluginContract, ServesSeveralThreads) {
 
 TEST_P(PluginContract, StartsAgainAfterItsEnd) {
   const hcd_api& api = *GetParam().api;
+  made_.reset();
+  GetParam().free(base_);
   api.fini();
   EXPECT_EQ(api.init(), HCD_OK) << api.last_error();
+  base_ = GetParam().allocate(kBytes);
+  write(0, pattern(100, 9), 0);
+  EXPECT_EQ(read(0, 100, 0), pattern(100, 9));
 }
 
 }  // namespace hccl_like

@@ -10,6 +10,13 @@
 namespace hccl_like {
 namespace {
 
+// Larger than any table of this major version will ever be.
+constexpr size_t kLargest = 64 << 10;
+
+[[noreturn]] void refuse(const std::string& plugin, const std::string& why) {
+  throw_error(ErrorCode::kDevice, "the plugin " + plugin + " " + why + "; ask its vendor");
+}
+
 struct Entry {
   const char* name;
   bool present;
@@ -17,21 +24,31 @@ struct Entry {
 
 void require(const std::string& plugin, std::initializer_list<Entry> entries) {
   for (const Entry& entry : entries) {
-    if (entry.present) continue;
-    throw_error(ErrorCode::kDevice, "the plugin '" + plugin + "' lacks the mandatory entry " +
-                                        entry.name + "; ask its vendor");
+    if (!entry.present) refuse(plugin, std::string("lacks the mandatory entry ") + entry.name);
   }
 }
 
 void require_all_or_none(const std::string& plugin, std::initializer_list<Entry> entries) {
   const auto is_present = [](const Entry& entry) { return entry.present; };
-  if (std::none_of(entries.begin(), entries.end(), is_present)) return;
+  const auto present = std::find_if(entries.begin(), entries.end(), is_present);
   const auto missing = std::find_if_not(entries.begin(), entries.end(), is_present);
-  if (missing == entries.end()) return;
-  throw_error(ErrorCode::kDevice,
-              "the plugin '" + plugin + "' has " +
-                  std::find_if(entries.begin(), entries.end(), is_present)->name + " but not " +
-                  missing->name + ", which go together; ask its vendor");
+  if (present == entries.end() || missing == entries.end()) return;
+  refuse(plugin,
+         std::string("has ") + present->name + " but not " + missing->name + ", which go together");
+}
+
+void require_groups(const std::string& plugin, const hcd_api& table) {
+#define ENTRY(name) {#name, table.name != nullptr}
+  require_all_or_none(plugin, {ENTRY(map), ENTRY(unmap)});
+  require_all_or_none(plugin, {ENTRY(stream_wait_value), ENTRY(stream_write_value)});
+  require_all_or_none(plugin, {ENTRY(ipc_export), ENTRY(ipc_open), ENTRY(ipc_close)});
+  require_all_or_none(plugin, {ENTRY(peer_open), ENTRY(peer_close)});
+  require_all_or_none(plugin, {ENTRY(stream_create), ENTRY(stream_destroy)});
+  require_all_or_none(plugin, {ENTRY(event_record), ENTRY(stream_wait_event), ENTRY(event_query),
+                               ENTRY(event_sync), ENTRY(event_destroy)});
+  require_all_or_none(plugin, {ENTRY(mem_alloc), ENTRY(mem_free)});
+  require_all_or_none(plugin, {ENTRY(host_alloc), ENTRY(host_free)});
+  require_all_or_none(plugin, {ENTRY(host_register), ENTRY(host_unregister)});
 }
 
 }  // namespace
@@ -45,28 +62,31 @@ const hcd_api& negotiate(hcd_get_api_fn get_api, const std::string& origin) {
                                       "that fits this hccl-like");
 }
 
-hcd_api complete_table(const hcd_api& api) {
+hcd_api complete_table(const hcd_api& api, const std::string& origin) {
+  const std::string at = origin.empty() ? "" : " (" + origin + ")";
+  if (api.size < sizeof(size_t) || api.size > kLargest || api.size % alignof(hcd_api) != 0) {
+    refuse("that was asked for its table" + at,
+           "says that the table has " + std::to_string(api.size) +
+               " bytes: its first member must be sizeof(hcd_api)");
+  }
   hcd_api table{};
   std::memcpy(&table, &api, std::min(api.size, sizeof(table)));
   table.size = sizeof(table);
-  const std::string plugin = table.name == nullptr ? "" : table.name;
-  if (plugin.empty())
-    throw_error(ErrorCode::kDevice, "a device plugin does not say its name; ask its vendor");
-  require(plugin, {{"init", table.init != nullptr},
-                   {"fini", table.fini != nullptr},
-                   {"last_error", table.last_error != nullptr},
-                   {"stream_sync", table.stream_sync != nullptr},
-                   {"copy_d2h", table.copy_d2h != nullptr},
-                   {"copy_h2d", table.copy_h2d != nullptr}});
-  require_all_or_none(plugin, {{"map", table.map != nullptr}, {"unmap", table.unmap != nullptr}});
-  require_all_or_none(plugin, {{"stream_wait_value", table.stream_wait_value != nullptr},
-                               {"stream_write_value", table.stream_write_value != nullptr}});
-  require_all_or_none(plugin, {{"ipc_export", table.ipc_export != nullptr},
-                               {"ipc_open", table.ipc_open != nullptr},
-                               {"ipc_close", table.ipc_close != nullptr}});
-  require_all_or_none(plugin, {{"peer_open", table.peer_open != nullptr},
-                               {"peer_close", table.peer_close != nullptr}});
+  if (table.name == nullptr || *table.name == '\0')
+    refuse("that was asked for its table" + at, "does not say its name");
+  const std::string plugin = "'" + std::string(table.name) + "'" + at;
+  require(plugin, {ENTRY(init), ENTRY(fini), ENTRY(last_error), ENTRY(stream_sync), ENTRY(copy_d2h),
+                   ENTRY(copy_h2d)});
+#undef ENTRY
+  require_groups(plugin, table);
   return table;
+}
+
+const hcd_extension* find_extension(const hcd_api& complete, uint32_t type, size_t size) noexcept {
+  for (const hcd_extension* at = complete.extensions; at != nullptr; at = at->next) {
+    if (at->type == type && at->size >= size) return at;
+  }
+  return nullptr;
 }
 
 }  // namespace hccl_like

@@ -49,6 +49,22 @@ class Api(c.Structure):
         ("ipc_close", c.CFUNCTYPE(c.c_int, c.c_int, c.c_void_p)),
         ("peer_open", c.CFUNCTYPE(c.c_int, c.c_int, P(Handle), P(c.c_void_p), P(c.c_size_t))),
         ("peer_close", c.CFUNCTYPE(c.c_int, c.c_int, c.c_void_p)),
+        ("stream_create", c.CFUNCTYPE(c.c_int, c.c_int, c.c_uint64, c.c_int, P(c.c_uint64))),
+        ("stream_destroy", c.CFUNCTYPE(c.c_int, c.c_int, c.c_uint64)),
+        ("event_record", c.CFUNCTYPE(c.c_int, c.c_int, c.c_uint64, P(c.c_uint64))),
+        ("stream_wait_event", c.CFUNCTYPE(c.c_int, c.c_int, c.c_uint64, c.c_uint64)),
+        ("event_query", c.CFUNCTYPE(c.c_int, c.c_int, c.c_uint64)),
+        ("event_sync", c.CFUNCTYPE(c.c_int, c.c_int, c.c_uint64)),
+        ("event_destroy", c.CFUNCTYPE(c.c_int, c.c_int, c.c_uint64)),
+        ("copy_d2d", c.CFUNCTYPE(c.c_int, c.c_int, Ref, Ref, c.c_size_t, c.c_uint64)),
+        ("reduce", c.CFUNCTYPE(c.c_int, c.c_int, Ref, Ref, c.c_uint64, c.c_int, c.c_int, c.c_uint64)),
+        ("mem_alloc", c.CFUNCTYPE(c.c_int, c.c_int, c.c_size_t, P(c.c_void_p))),
+        ("mem_free", c.CFUNCTYPE(c.c_int, c.c_int, c.c_void_p)),
+        ("host_alloc", c.CFUNCTYPE(c.c_int, c.c_int, c.c_size_t, P(c.c_void_p))),
+        ("host_free", c.CFUNCTYPE(c.c_int, c.c_int, c.c_void_p)),
+        ("host_register", c.CFUNCTYPE(c.c_int, c.c_int, c.c_void_p, c.c_size_t)),
+        ("host_unregister", c.CFUNCTYPE(c.c_int, c.c_int, c.c_void_p)),
+        ("extensions", c.c_void_p),
     ]
 
 
@@ -122,6 +138,51 @@ def test_a_mapping_is_the_tensors_memory(api):
     mapped[0] = -1
     assert x.tolist() == [0, 1, 2, -1, 4, 5, 6, 7, 8, 9]
     assert api.unmap(0, where) == OK
+
+
+def test_an_event_of_the_plugin_orders_torchs_streams(api, gate):
+    current, side = torch.sim.current_stream(), torch.sim.Stream()
+    x = torch.zeros(3, dtype=torch.int32, device="sim")
+    torch.sim.synchronize()
+    event = c.c_uint64()
+    gate.close()
+    x.fill_(1)
+    assert api.event_record(0, stream_of(api, current), c.byref(event)) == OK
+    assert api.stream_wait_event(0, stream_of(api, side), event) == OK
+    assert api.event_query(0, event) == NOT_READY
+    assert api.event_destroy(0, event) == OK
+    read = (c.c_int32 * 3)()
+    assert api.copy_d2h(0, read, ref(x), 12, stream_of(api, side)) == OK
+    gate.open()
+    assert api.stream_sync(0, stream_of(api, side)) == OK
+    assert list(read) == [1, 1, 1]
+
+
+def test_reductions_are_those_of_torchs_operators(api):
+    a = torch.randn(1001, device="sim").bfloat16()
+    b = torch.randn(1001, device="sim").bfloat16()
+    b[7] = float("nan")
+    wanted = {0: a + b, 1: a * b, 2: torch.minimum(a, b), 3: torch.maximum(a, b)}
+    for op, result in wanted.items():
+        mine = a.clone()
+        torch.sim.synchronize()
+        assert api.reduce(0, ref(mine), ref(b), 1001, 3, op, 0) == OK
+        torch.testing.assert_close(mine.cpu(), result.cpu(), rtol=0, atol=0, equal_nan=True)
+    assert api.reduce(0, ref(a), ref(b), 1001, 3, 4, 0) == UNSUPPORTED
+    assert b"not defined" in api.last_error()
+
+
+def test_streams_that_are_given_back_are_used_again(api):
+    def make(priority):
+        out = c.c_uint64()
+        assert api.stream_create(1, 0, priority, c.byref(out)) == OK
+        return out.value
+
+    first, second, urgent = make(0), make(0), make(1)
+    assert len({first, second, urgent}) == 3
+    assert api.stream_destroy(1, first) == OK
+    assert api.stream_destroy(1, first) == INVALID
+    assert make(1) != first and make(0) == first
 
 
 @pytest.mark.parametrize("count", [3, 50_000])

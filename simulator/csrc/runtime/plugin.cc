@@ -12,69 +12,14 @@
 
 #include "runtime/error.h"
 #include "runtime/ipc.h"
+#include "runtime/plugin_entry.h"
 #include "runtime/runtime.h"
 
 namespace torch_sim {
 namespace {
 
-thread_local std::string last_error_text;
-
-// Runs the body of an entry; an exception becomes a status and a sentence.
-template <typename Body>
-int guarded(Body body) {
-  const auto failed = [](int status, const std::exception& error) {
-    last_error_text = error.what();
-    return status;
-  };
-  try {
-    return body();
-  } catch (const PeerUnreachable& error) {
-    return failed(HCD_UNSUPPORTED, error);
-  } catch (const std::invalid_argument& error) {
-    return failed(HCD_INVALID, error);
-  } catch (const OutOfMemory& error) {
-    return failed(HCD_OUT_OF_MEMORY, error);
-  } catch (const std::exception& error) {
-    return failed(HCD_DEVICE_LOST, error);
-  }
-}
-
-// The kernel's address of a place in device memory; checks that all of the range is memory of that device.
-void* kernel_address(int device, hcd_ref ref, size_t bytes) {
-  Runtime& runtime = Runtime::get();
-  const auto* at = static_cast<const std::byte*>(ref.base) + ref.offset;
-  const bool held =
-      bytes == 0 || runtime.device(device).memory().with_arena(
-                        at, bytes, [](const Arena* arena) { return arena != nullptr; });
-  if (!held)
-    throw std::invalid_argument("sim: the range is not memory of device " + std::to_string(device));
-  return runtime.space().to_kernel(at);
-}
-
-Stream* stream_of(int device, hcd_stream stream) {
-  auto* found = reinterpret_cast<Stream*>(stream);
-  if (found && found->device() != device)
-    throw std::invalid_argument("sim: the stream belongs to device " +
-                                std::to_string(found->device()) + ", not to device " +
-                                std::to_string(device));
-  return found;
-}
-
-Stream& stream_or_throw(int device, hcd_stream stream) {
-  if (Stream* found = stream_of(device, stream)) return *found;
-  throw std::invalid_argument("sim: this entry needs a stream");
-}
-
 int copy(int device, hcd_stream stream, void* to, const void* from, size_t bytes) {
-  const auto now = [=] { std::memcpy(to, from, bytes); };
-  constexpr size_t kShort = 32 << 10;
-  Stream* queue = stream_of(device, stream);
-  if (!queue)
-    now();
-  else if (bytes <= kShort)
-    queue->enqueue_or_run(now);
-  else
-    queue->enqueue(now);
+  submit(device, stream, bytes, [=] { std::memcpy(to, from, bytes); });
   return HCD_OK;
 }
 
@@ -83,8 +28,6 @@ int init() {
 }
 
 void fini() {}
-
-const char* last_error() { return last_error_text.c_str(); }
 
 std::string host_id() {
   std::string id;
@@ -245,12 +188,12 @@ int peer_close(int device, void* base) {
   });
 }
 
-const hcd_api kApi = {
+const hcd_api kFirst = {
     .size = sizeof(hcd_api),
     .name = "sim",
     .init = init,
     .fini = fini,
-    .last_error = last_error,
+    .last_error = plugin_last_error,
     .device_info = device_info,
     .stream_from_torch = stream_from_torch,
     .stream_sync = stream_sync,
@@ -268,9 +211,19 @@ const hcd_api kApi = {
     .peer_close = peer_close,
 };
 
+const hcd_api& table() {
+  static const hcd_api complete = [] {
+    hcd_api api = kFirst;
+    add_streams_and_events(api);
+    add_memory(api);
+    return api;
+  }();
+  return complete;
+}
+
 }  // namespace
 }  // namespace torch_sim
 
 extern "C" __attribute__((visibility("default"))) const hcd_api* hcd_get_api(int major, int) {
-  return major == HCD_MAJOR ? &torch_sim::kApi : nullptr;
+  return major == HCD_MAJOR ? &torch_sim::table() : nullptr;
 }

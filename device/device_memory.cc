@@ -1,0 +1,69 @@
+// What the device does within itself, and the memory that it makes or takes in.
+#include "device/device.h"
+
+namespace hccl_like {
+namespace {
+
+constexpr hcd_type kTypes[kDataTypes] = {
+    HCD_FLOAT32, HCD_FLOAT64, HCD_FLOAT16, HCD_BFLOAT16,  HCD_FLOAT8_E4M3FN, HCD_FLOAT8_E5M2,
+    HCD_INT8,    HCD_INT16,   HCD_INT32,   HCD_INT64,     HCD_UINT8,         HCD_UINT16,
+    HCD_UINT32,  HCD_UINT64,  HCD_BOOL,    HCD_COMPLEX64, HCD_COMPLEX128};
+
+// Averages and scaled sums are summed; the factor is somebody else's.
+constexpr hcd_op kOps[kReduceOps] = {HCD_SUM,     HCD_SUM,    HCD_PRODUCT, HCD_MIN, HCD_MAX,
+                                     HCD_BIT_AND, HCD_BIT_OR, HCD_BIT_XOR, HCD_SUM};
+
+}  // namespace
+
+std::optional<Error> Device::copy_within(int index, hcd_ref to, hcd_ref from, size_t bytes,
+                                         hcd_stream stream) const {
+  constexpr Attempt kAttempt{"copy within itself", "copy_d2d"};
+  if (!can_copy_within()) return unsupported(index, kAttempt);
+  return check(api_.copy_d2d(index, to, from, bytes, stream), index, kAttempt);
+}
+
+std::optional<Error> Device::reduce(int index, hcd_ref inout, hcd_ref in, size_t elements,
+                                    DataType type, ReduceOp op, hcd_stream stream) const {
+  constexpr Attempt kAttempt{"reduce", "reduce"};
+  if (!can_reduce()) return unsupported(index, kAttempt);
+  return check(api_.reduce(index, inout, in, elements, kTypes[static_cast<size_t>(type)],
+                           kOps[static_cast<size_t>(op)], stream),
+               index, kAttempt);
+}
+
+Result<MappedRange> Device::allocate(int index, size_t bytes) const {
+  constexpr Attempt kAttempt{"allocate memory", "mem_alloc"};
+  if (!can_allocate()) return unsupported(index, kAttempt);
+  void* base = nullptr;
+  if (auto error = check(api_.mem_alloc(index, bytes, &base), index, kAttempt)) return *error;
+  return MappedRange(*this, api_.mem_free, {"free memory", "mem_free"}, index, base, bytes);
+}
+
+Result<MappedRange> Device::allocate_host(int index, size_t bytes) const {
+  constexpr Attempt kAttempt{"allocate host memory", "host_alloc"};
+  if (!can_allocate_host()) return unsupported(index, kAttempt);
+  void* host = nullptr;
+  if (auto error = check(api_.host_alloc(index, bytes, &host), index, kAttempt)) return *error;
+  return MappedRange(*this, api_.host_free, {"free host memory", "host_free"}, index, host, bytes);
+}
+
+Result<MappedRange> Device::register_host(int index, void* host, size_t bytes) const {
+  constexpr Attempt kAttempt{"register host memory", "host_register"};
+  if (!can_register_host()) return unsupported(index, kAttempt);
+  if (auto error = check(api_.host_register(index, host, bytes), index, kAttempt)) return *error;
+  return MappedRange(*this, api_.host_unregister, {"unregister host memory", "host_unregister"},
+                     index, host, bytes);
+}
+
+Result<ExportedFile> Device::export_file(int index, hcd_ref ref, size_t bytes) const {
+  constexpr Attempt kAttempt{"export memory to other devices", "export_fd"};
+  if (!can_export_files()) return unsupported(index, kAttempt);
+  ExportedFile exported;
+  int fd = -1;
+  const int status = dmabuf_->export_fd(index, ref, bytes, &fd, &exported.offset);
+  if (auto error = check(status, index, kAttempt)) return *error;
+  exported.file.reset(fd);
+  return exported;
+}
+
+}  // namespace hccl_like

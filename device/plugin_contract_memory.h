@@ -1,0 +1,162 @@
+#pragma once
+// The contract of what a device does within itself, and of memory that a plugin makes, takes in or exports. Part of
+// plugin_contract.h.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "device/plugin_contract_fixture.h"
+#include "device/reduce/reduce.h"
+
+namespace hccl_like {
+
+TEST_P(PluginContract, CopiesWithinItself) {
+  if (!device_.can_copy_within()) GTEST_SKIP() << "no copy_d2d";
+  for (const hcd_stream stream : streams_) {
+    auto expected = pattern(kBytes, 21);
+    write(0, expected, stream);
+    throw_if(device_.copy_within(kIndex, at(40'003), at(17), 20'001, stream));
+    throw_if(device_.copy_within(kIndex, at(5), at(kBytes), 0, stream));
+    std::copy_n(expected.begin() + 17, 20'001, expected.begin() + 40'003);
+    EXPECT_EQ(read(0, kBytes, stream), expected);
+  }
+}
+
+// Small integers, so that every result is exact in every type; bool has 0 and 1 only.
+inline void fill_operand(std::byte* at, DataType type, size_t elements, unsigned seed) {
+  std::memset(at, 0, elements * size_of(type));
+  for (size_t i = 0; i < elements; ++i) {
+    const auto value = static_cast<unsigned>((i * 7 + seed) % (type == DataType::kBool ? 2 : 5));
+    std::byte* const element = at + i * size_of(type);
+    const auto store = [&](auto typed) { std::memcpy(element, &typed, sizeof typed); };
+    constexpr uint16_t kHalves[] = {0, 0x3c00, 0x4000, 0x4200, 0x4400};
+    switch (type) {
+      case DataType::kFloat32:
+      case DataType::kComplex64:
+        store(static_cast<float>(value));
+        break;
+      case DataType::kFloat64:
+      case DataType::kComplex128:
+        store(static_cast<double>(value));
+        break;
+      case DataType::kFloat16:
+        store(kHalves[value]);
+        break;
+      case DataType::kBFloat16: {
+        const auto wide = static_cast<float>(value);
+        std::memcpy(element, reinterpret_cast<const char*>(&wide) + 2, 2);
+        break;
+      }
+      default:
+        store(static_cast<uint8_t>(
+            value));  // little-endian integers; floats of 8 bits take any pattern
+    }
+  }
+}
+
+TEST_P(PluginContract, ReducesAsTheHostDoes) {
+  if (!device_.can_reduce()) GTEST_SKIP() << "no reduce";
+  constexpr size_t kElements = 1001;
+  const hcd_stream stream = streams_.back();
+  int done = 0;
+  for (int t = 0; t < kDataTypes; ++t) {
+    const auto type = static_cast<DataType>(t);
+    const size_t bytes = kElements * size_of(type);
+    for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kProduct, ReduceOp::kMin, ReduceOp::kMax,
+                              ReduceOp::kBitAnd, ReduceOp::kBitOr, ReduceOp::kBitXor}) {
+      const Combine combine = reduction(type, op).combine;
+      if (combine == nullptr) continue;
+      std::vector<unsigned char> inout(bytes), in(bytes), expected(bytes);
+      fill_operand(reinterpret_cast<std::byte*>(inout.data()), type, kElements, 1);
+      fill_operand(reinterpret_cast<std::byte*>(in.data()), type, kElements, 3);
+      combine(reinterpret_cast<std::byte*>(expected.data()),
+              reinterpret_cast<const std::byte*>(inout.data()),
+              reinterpret_cast<const std::byte*>(in.data()), kElements);
+      write(48, inout, stream);
+      write(40'000, in, stream);
+      const auto error = device_.reduce(kIndex, at(48), at(40'000), kElements, type, op, stream);
+      if (error && error->code == ErrorCode::kUnsupported) continue;
+      throw_if(error);
+      EXPECT_EQ(read(48, bytes, stream), expected) << name(type) << " " << name(op);
+      EXPECT_EQ(read(40'000, bytes, stream), in);
+      ++done;
+    }
+  }
+  EXPECT_GT(done, 0) << "reduce is there, and can do nothing";
+}
+
+TEST_P(PluginContract, AllocatesMemoryOfTheDevice) {
+  if (!device_.can_allocate()) GTEST_SKIP() << "no mem_alloc";
+  const hcd_stream stream = streams_.front();
+  const MappedRange one = device_.allocate(kIndex, kBytes).value();
+  MappedRange other = device_.allocate(kIndex, 1).value();
+  const auto data = pattern(kBytes, 22);
+  throw_if(device_.copy_from_host(kIndex, {one.data(), 0}, data.data(), kBytes, stream));
+  throw_if(device_.copy_from_host(kIndex, {other.data(), 0}, data.data() + 9, 1, stream));
+  throw_if(device_.synchronize(kIndex, stream));
+  other.reset();
+  std::vector<unsigned char> seen(kBytes);
+  throw_if(device_.copy_to_host(kIndex, seen.data(), {one.data(), 0}, kBytes, stream));
+  throw_if(device_.synchronize(kIndex, stream));
+  EXPECT_EQ(seen, data);
+}
+
+TEST_P(PluginContract, CopiesToAndFromHostMemoryOfItsOwn) {
+  if (!device_.can_allocate_host()) GTEST_SKIP() << "no host_alloc";
+  for (const hcd_stream stream : streams_) {
+    const MappedRange host = device_.allocate_host(kIndex, kBytes).value();
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(host.data()) % 64, 0u);
+    const auto data = pattern(kBytes, 23);
+    std::memcpy(host.data(), data.data(), kBytes);
+    throw_if(device_.copy_from_host(kIndex, at(0), host.data(), kBytes, stream));
+    EXPECT_EQ(read(0, kBytes, stream), data);
+    write(0, pattern(kBytes, 24), stream);
+    throw_if(device_.copy_to_host(kIndex, host.data(), at(0), kBytes, stream));
+    throw_if(device_.synchronize(kIndex, stream));
+    EXPECT_EQ(std::memcmp(host.data(), pattern(kBytes, 24).data(), kBytes), 0);
+  }
+}
+
+TEST_P(PluginContract, CopiesToAndFromHostMemoryThatIsRegistered) {
+  if (!device_.can_register_host()) GTEST_SKIP() << "no host_register";
+  const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const size_t bytes = 3 * page;
+  void* const shared =
+      ::mmap(nullptr, 4 * page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(shared, MAP_FAILED);
+  for (const hcd_stream stream : streams_) {
+    const MappedRange host = device_.register_host(kIndex, shared, bytes).value();
+    const auto data = pattern(bytes, 25);
+    std::memcpy(shared, data.data(), bytes);
+    throw_if(device_.copy_from_host(kIndex, at(3), shared, bytes, stream));
+    EXPECT_EQ(read(3, bytes, stream), data);
+    throw_if(device_.copy_to_host(kIndex, host.data(), at(4), bytes - 1, stream));
+    throw_if(device_.synchronize(kIndex, stream));
+    EXPECT_EQ(std::memcmp(shared, data.data() + 1, bytes - 1), 0);
+  }
+  const hcd_api& api = *GetParam().api;
+  EXPECT_NE(api.host_unregister(kIndex, shared), HCD_OK) << "it was unregistered by its guard";
+  ::munmap(shared, 4 * page);
+}
+
+// What a file of device memory is good for is its importer's business; where it can be mapped it shows the memory.
+TEST_P(PluginContract, ExportsMemoryAsAFile) {
+  if (!device_.can_export_files()) GTEST_SKIP() << "no extension for dmabuf";
+  const auto expected = pattern(kBytes, 26);
+  write(0, expected, streams_.front());
+  Result<ExportedFile> exported = device_.export_file(kIndex, at(123), 1000);
+  if (!exported.ok() && exported.error().code == ErrorCode::kUnsupported)
+    GTEST_SKIP() << exported.error();
+  ASSERT_TRUE(exported.ok()) << exported.error();
+  const int fd = exported.value().file.get();
+  ASSERT_NE(::fcntl(fd, F_GETFD), -1);
+  EXPECT_NE(::fcntl(fd, F_GETFD) & FD_CLOEXEC, 0) << "other programs would inherit it";
+  const uint64_t offset = exported.value().offset;
+  const size_t bytes = offset + 1000;
+  void* const seen = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, 0);
+  if (seen == MAP_FAILED) GTEST_SKIP() << "the host cannot map it";
+  EXPECT_EQ(std::memcmp(static_cast<char*>(seen) + offset, expected.data() + 123, 1000), 0);
+  ::munmap(seen, bytes);
+}
+
+}  // namespace hccl_like

@@ -1,0 +1,72 @@
+#include "runtime/plugin_entry.h"
+
+#include "runtime/error.h"
+#include "runtime/ipc.h"
+#include "runtime/runtime.h"
+
+namespace torch_sim {
+namespace {
+
+thread_local std::string last_error_text;
+
+}  // namespace
+
+int plugin_failure() {
+  const auto failed = [](int status, const std::exception& error) {
+    last_error_text = error.what();
+    return status;
+  };
+  try {
+    throw;
+  } catch (const PeerUnreachable& error) {
+    return failed(HCD_UNSUPPORTED, error);
+  } catch (const NotSupported& error) {
+    return failed(HCD_UNSUPPORTED, error);
+  } catch (const std::invalid_argument& error) {
+    return failed(HCD_INVALID, error);
+  } catch (const OutOfMemory& error) {
+    return failed(HCD_OUT_OF_MEMORY, error);
+  } catch (const std::exception& error) {
+    return failed(HCD_DEVICE_LOST, error);
+  }
+}
+
+const char* plugin_last_error() { return last_error_text.c_str(); }
+
+void* kernel_address(int device, hcd_ref ref, size_t bytes) {
+  Runtime& runtime = Runtime::get();
+  const auto* at = static_cast<const std::byte*>(ref.base) + ref.offset;
+  const bool held =
+      bytes == 0 || runtime.device(device).memory().with_arena(
+                        at, bytes, [](const Arena* arena) { return arena != nullptr; });
+  if (!held)
+    throw std::invalid_argument("sim: the range is not memory of device " + std::to_string(device));
+  return runtime.space().to_kernel(at);
+}
+
+Stream* stream_of(int device, hcd_stream stream) {
+  auto* found = reinterpret_cast<Stream*>(stream);
+  if (found && found->device() != device)
+    throw std::invalid_argument("sim: the stream belongs to device " +
+                                std::to_string(found->device()) + ", not to device " +
+                                std::to_string(device));
+  return found;
+}
+
+Stream& stream_or_throw(int device, hcd_stream stream) {
+  if (Stream* found = stream_of(device, stream)) return *found;
+  throw std::invalid_argument("sim: this entry needs a stream");
+}
+
+void submit(int device, hcd_stream stream, size_t bytes, const Stream::Work& work) {
+  constexpr size_t kShort = 32 << 10;
+  Stream* queue = stream_of(device, stream);
+  if (!queue)
+    work();
+  else if (bytes <= kShort)
+    queue->enqueue_or_run(work);
+  else
+    queue->enqueue(work);
+}
+
+}  // namespace torch_sim

@@ -1,0 +1,49 @@
+#pragma once
+// What the entries of the plugin's table share.
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+#include "device/plugin.h"
+#include "runtime/stream.h"
+
+namespace torch_sim {
+
+// The status for the exception that is being handled; its sentence is the thread's last error from now on.
+int plugin_failure();
+const char* plugin_last_error();
+
+// Runs the body of an entry; an exception becomes a status and a sentence.
+template <typename Body>
+int guarded(Body body) {
+  try {
+    return body();
+  } catch (...) {
+    return plugin_failure();
+  }
+}
+
+// What the device is asked for and does not have.
+struct NotSupported : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// The kernel's address of a place in device memory; checks that all of the range is memory of that device.
+void* kernel_address(int device, hcd_ref ref, size_t bytes);
+
+// Null for 0. Throws if the stream is another device's.
+Stream* stream_of(int device, hcd_stream stream);
+Stream& stream_or_throw(int device, hcd_stream stream);
+
+// Work on `bytes` of memory in the stream's order; without a stream it is done here and now.
+void submit(int device, hcd_stream stream, size_t bytes, const Stream::Work& work);
+
+// Elementwise inout = inout op in, on the kernel's addresses. Throws NotSupported.
+Stream::Work reduction(void* inout, const void* in, uint64_t count, hcd_type type, hcd_op op);
+size_t bytes_of(hcd_type type);
+
+// Fills in the entries of version 1.2.
+void add_streams_and_events(hcd_api& api);
+void add_memory(hcd_api& api);
+
+}  // namespace torch_sim

@@ -1,0 +1,141 @@
+// What the plugin does within the device, and memory that it makes, takes in and exports.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include "runtime/error.h"
+#include "runtime/pinned.h"
+#include "runtime/plugin_entry.h"
+#include "runtime/runtime.h"
+
+namespace torch_sim {
+namespace {
+
+int copy_d2d(int device, hcd_ref to, hcd_ref from, size_t bytes, hcd_stream stream) {
+  return guarded([&] {
+    void* const target = kernel_address(device, to, bytes);
+    const void* const source = kernel_address(device, from, bytes);
+    submit(device, stream, bytes, [=] { std::memcpy(target, source, bytes); });
+    return HCD_OK;
+  });
+}
+
+int reduce(int device, hcd_ref inout, hcd_ref in, uint64_t count, hcd_type type, hcd_op op,
+           hcd_stream stream) {
+  return guarded([&] {
+    const size_t bytes = count * bytes_of(type);
+    void* const target = kernel_address(device, inout, bytes);
+    const void* const source = kernel_address(device, in, bytes);
+    submit(device, stream, bytes, reduction(target, source, count, type, op));
+    return HCD_OK;
+  });
+}
+
+int mem_alloc(int device, size_t bytes, void** base) {
+  return guarded([&] {
+    Device& found = Runtime::get().device(device);
+    *base = found.memory().allocate(bytes, found.default_stream());
+    return HCD_OK;
+  });
+}
+
+int mem_free(int device, void* base) {
+  return guarded([&] { return Runtime::get().device(device).memory().free(base), HCD_OK; });
+}
+
+PinnedMemory& pinned() {
+  static auto& memory = *new PinnedMemory();
+  return memory;
+}
+
+int host_alloc(int device, size_t bytes, void** host) {
+  return guarded([&] {
+    Runtime::get().device(device);
+    *host = pinned().allocate(bytes);
+    return HCD_OK;
+  });
+}
+
+int host_free(int, void* host) {
+  return guarded([&] {
+    if (!pinned().holds(host))
+      throw std::invalid_argument("sim: this memory was not made by host_alloc");
+    return pinned().free(host), HCD_OK;
+  });
+}
+
+// All memory is the same to the simulator; it only sees to it that the rules are kept.
+struct Registered {
+  std::mutex mutex;
+  std::map<const char*, size_t> ranges;
+};
+Registered& registered() {
+  static auto& ranges = *new Registered();
+  return ranges;
+}
+
+int host_register(int device, void* host, size_t bytes) {
+  return guarded([&] {
+    Runtime::get().device(device);
+    const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    if (reinterpret_cast<uintptr_t>(host) % page != 0 || bytes % page != 0 || bytes == 0)
+      throw std::invalid_argument("sim: only whole pages can be registered");
+    const auto* at = static_cast<const char*>(host);
+    std::lock_guard lock(registered().mutex);
+    auto& ranges = registered().ranges;
+    const auto after = ranges.lower_bound(at);
+    const bool overlaps =
+        (after != ranges.end() && after->first < at + bytes) ||
+        (after != ranges.begin() && std::prev(after)->first + std::prev(after)->second > at);
+    if (overlaps) throw std::invalid_argument("sim: some of this memory is registered already");
+    ranges.emplace(at, bytes);
+    return HCD_OK;
+  });
+}
+
+int host_unregister(int, void* host) {
+  return guarded([&] {
+    std::lock_guard lock(registered().mutex);
+    if (registered().ranges.erase(static_cast<const char*>(host)) == 0)
+      throw std::invalid_argument("sim: this memory is not registered");
+    return HCD_OK;
+  });
+}
+
+int export_fd(int device, hcd_ref ref, size_t bytes, int* fd, uint64_t* offset) {
+  return guarded([&] {
+    const auto* at = static_cast<const std::byte*>(ref.base) + ref.offset;
+    return Runtime::get().device(device).memory().with_arena(at, bytes, [&](const Arena* arena) {
+      if (!arena)
+        throw std::invalid_argument("sim: the range is not memory of device " +
+                                    std::to_string(device));
+      *fd = fcntl(arena->fd(), F_DUPFD_CLOEXEC, 0);
+      if (*fd < 0) throw OutOfMemory("sim: this process has too many open files");
+      *offset = static_cast<uint64_t>(at - arena->begin());
+      return HCD_OK;
+    });
+  });
+}
+
+const hcd_dmabuf kDmabuf = {
+    .head = {.size = sizeof(hcd_dmabuf), .type = HCD_EXTENSION_DMABUF, .next = nullptr},
+    .export_fd = export_fd};
+
+}  // namespace
+
+void add_memory(hcd_api& api) {
+  api.copy_d2d = copy_d2d;
+  api.reduce = reduce;
+  api.mem_alloc = mem_alloc;
+  api.mem_free = mem_free;
+  api.host_alloc = host_alloc;
+  api.host_free = host_free;
+  api.host_register = host_register;
+  api.host_unregister = host_unregister;
+  api.extensions = &kDmabuf.head;
+}
+
+}  // namespace torch_sim
