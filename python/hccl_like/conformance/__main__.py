@@ -17,6 +17,10 @@ from hccl_like.conformance.settings import current as settings
 def main(argv: list[str] | None = None) -> int:
     """0: nothing failed; 1: something did; 2: nothing was run."""
     options = _parser().parse_args(argv)
+    if options.what == "device":
+        from hccl_like.conformance.vendor import _run
+
+        return _run.main(options.device, options.timeout, options.k, options.json, options.list, report.say)
     _apply(options)
     outcomes: list[Outcome] = []
     broken = False
@@ -45,11 +49,18 @@ def exit_code(outcomes: list[Outcome], broken: bool) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m hccl_like.conformance",
-        description="Runs PyTorch's own distributed tests, out of the installed torch, against any backend and device.",
+        description="Runs PyTorch's own distributed tests, out of the installed torch, against any backend and device; or tells what "
+        "a device offers.",
     )
     add = parser.add_argument
     add("--backend", default="hccl-like", metavar="NAME", help="as init_process_group takes it (default: %(default)s)")
     add("--device", default="cpu", metavar="KIND", help="cpu, or the name of any PrivateUse1 device (default: %(default)s)")
+    add(
+        "--what",
+        choices=("tests", "device"),
+        default="tests",
+        help="tests: PyTorch's own; device: which of PyTorch's interfaces the device offers, and what of them works",
+    )
     add(
         "--suite",
         action="append",

@@ -9,6 +9,7 @@
 #include "glue/convert.h"
 #include "glue/host_allocator.h"
 #include "runtime/event.h"
+#include "runtime/flaws.h"
 
 namespace torch_sim {
 namespace {
@@ -45,14 +46,23 @@ void copy_between_devices(const at::Tensor& from, const at::Tensor& to) {
   make_wait(other, record_on(stream));
 }
 
+at::Tensor part_of(const at::Tensor& tensor) {
+  const at::Tensor part = as_host(tensor);
+  const bool misses =
+      tensor.storage_offset() > 0 && has(Flaw::kNoOffsets) && tensor.is_privateuseone();
+  return misses ? part.as_strided(part.sizes(), part.strides(), 0) : part;
+}
+
 // Between host and device. The caller goes on only if the host's memory is pinned: then the allocator keeps it from being
 // reused before the stream has passed.
 void copy_with_host(const at::Tensor& from, const at::Tensor& to, bool non_blocking) {
   const at::Tensor& ours = from.is_privateuseone() ? from : to;
   const at::Tensor& theirs = from.is_privateuseone() ? to : from;
   Stream& stream = current_stream(ours.device().index());
-  const at::Tensor source = as_host(from), target = as_host(to);
-  if (non_blocking && is_pinned(theirs.const_data_ptr())) {
+  const at::Tensor source = part_of(from), target = part_of(to);
+  if (has(Flaw::kHastyReads) && from.is_privateuseone()) {
+    copy_values(target, source);
+  } else if (non_blocking && !has(Flaw::kBlockingCopies) && is_pinned(theirs.const_data_ptr())) {
     record_pinned_use(theirs.const_data_ptr(), to_c10(stream));
     submit(stream, to.nbytes(), [source, target] { copy_values(target, source); });
   } else {

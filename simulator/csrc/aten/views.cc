@@ -8,7 +8,7 @@
 #include <ATen/ops/view_native.h>
 #include <torch/library.h>
 
-#include "glue/convert.h"
+#include "glue/device_allocator.h"
 
 namespace torch_sim {
 namespace {
@@ -23,12 +23,7 @@ bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& 
 }
 
 void record_stream(at::Tensor& self, at::Stream stream) {
-  const c10::DataPtr& data = self.storage().data_ptr();
-  if (data.get())
-    Runtime::get()
-        .device(self.device().index())
-        .memory()
-        .record_use(data.get_context(), from_c10(stream));
+  record_use(self.storage().data_ptr(), stream);
 }
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {

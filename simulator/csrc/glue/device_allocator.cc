@@ -1,9 +1,12 @@
 #include "glue/device_allocator.h"
 
+#include <csignal>
 #include <cstring>
+#include <thread>
 
 #include "glue/convert.h"
 #include "runtime/error.h"
+#include "runtime/flaws.h"
 
 namespace torch_sim {
 namespace {
@@ -40,7 +43,7 @@ class Allocator final : public c10::DeviceAllocator {
     }
   }
   void recordStream(const c10::DataPtr& data, c10::Stream stream) override {
-    if (data.get()) memory(data.device().index()).record_use(data.get_context(), from_c10(stream));
+    record_use(data, stream);
   }
   DeviceStats getDeviceStats(c10::DeviceIndex index) override {
     const AllocatorStats from = memory(index).stats();
@@ -70,6 +73,11 @@ class Allocator final : public c10::DeviceAllocator {
   static CachingAllocator& memory(int index) { return Runtime::get().device(index).memory(); }
 };
 
+void crash_unless_first_thread() {
+  static const std::thread::id first = std::this_thread::get_id();
+  if (std::this_thread::get_id() != first) raise(SIGSEGV);
+}
+
 struct Register {
   Register() { c10::SetAllocator(c10::DeviceType::PrivateUse1, &device_allocator()); }
 } at_load;
@@ -84,12 +92,19 @@ c10::DeviceAllocator& device_allocator() {
 c10::DataPtr allocate_on(int device, size_t bytes) {
   Device& owner = Runtime::get().device(device);
   if (bytes == 0) return {nullptr, device_at(device)};
+  if (has(Flaw::kCrashingThreads)) crash_unless_first_thread();
   try {
     void* at = owner.memory().allocate(bytes, current_stream(device));
     return {at, at, free_device_memory, device_at(device)};
   } catch (const OutOfMemory& error) {
     TORCH_CHECK_WITH(OutOfMemoryError, false, error.what());
   }
+}
+
+void record_use(const c10::DataPtr& data, const c10::Stream& stream) {
+  if (!data.get() || has(Flaw::kForgetfulStreams)) return;
+  Device& owner = Runtime::get().device(data.device().index());
+  owner.memory().record_use(data.get_context(), from_c10(stream));
 }
 
 // In a forked process the memory is the parent's to free.

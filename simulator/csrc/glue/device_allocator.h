@@ -1,6 +1,7 @@
 #pragma once
 
 #include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/Stream.h>
 
 namespace torch_sim {
 
@@ -12,5 +13,8 @@ c10::DataPtr allocate_on(int device, size_t bytes);
 
 // Frees what a DataPtr of `allocate_on` held; its context is the device pointer.
 void free_device_memory(void* at);
+
+// Keeps the memory, once it is free, until what is queued on the stream by then is done.
+void record_use(const c10::DataPtr& data, const c10::Stream& stream);
 
 }  // namespace torch_sim

@@ -3,10 +3,17 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
 #include "glue/convert.h"
+#include "glue/device_allocator.h"
 #include "runtime/event.h"
+#include "runtime/flaws.h"
 
 namespace torch_sim {
 namespace {
+
+// A flaw: also for recordings that are made meanwhile.
+void wait_for_all(const Event& event) {
+  while (!event.latest()->ready()) event.latest()->wait();
+}
 
 class Guard final : public c10::impl::DeviceGuardImplInterface {
  public:
@@ -41,9 +48,11 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     return to_c10(owner(device).default_stream());
   }
   c10::Stream getStreamFromGlobalPool(c10::Device device, bool high_priority) const override {
+    if (has(Flaw::kNoStreams)) return getDefaultStream(device);
     return to_c10(owner(device).pooled_stream(high_priority));
   }
   c10::Stream getNewStream(c10::Device device, int priority) const override {
+    if (has(Flaw::kNoStreams)) return getDefaultStream(device);
     return to_c10(owner(device).new_stream(priority));
   }
   c10::Stream exchangeStream(c10::Stream stream) const override {
@@ -52,8 +61,13 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     set_current_stream(next);
     return before;
   }
-  void* getStreamNativeHandle(const c10::Stream stream) const override { return &from_c10(stream); }
-  bool queryStream(const c10::Stream& stream) const override { return from_c10(stream).idle(); }
+  void* getStreamNativeHandle(const c10::Stream stream) const override {
+    TORCH_CHECK(!has(Flaw::kNoNativeHandles), "Backend doesn't support native stream handles.");
+    return &from_c10(stream);
+  }
+  bool queryStream(const c10::Stream& stream) const override {
+    return has(Flaw::kIdleStreams) || (from_c10(stream).idle() && !has(Flaw::kBusyStreams));
+  }
   void synchronizeStream(const c10::Stream& stream) const override {
     from_c10(stream).synchronize();
   }
@@ -62,15 +76,12 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     Runtime::get().device(index < 0 ? current_device() : index).synchronize();
   }
   void recordDataPtrOnStream(const c10::DataPtr& data, const c10::Stream& stream) const override {
-    if (data.get())
-      Runtime::get()
-          .device(data.device().index())
-          .memory()
-          .record_use(data.get_context(), from_c10(stream));
+    record_use(data, stream);
   }
 
   void record(void** event, const c10::Stream& stream, const c10::DeviceIndex index,
               const c10::EventFlag) const override {
+    TORCH_CHECK(!has(Flaw::kNoEvents), "Backend doesn't support events.");
     Stream& on = from_c10(stream);
     TORCH_CHECK(index < 0 || index == on.device(), "sim: an event of device ",
                 static_cast<int>(index), " cannot be recorded on ", stream);
@@ -78,7 +89,12 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     static_cast<Event*>(*event)->record(on);
   }
   void block(void* event, const c10::Stream& stream) const override {
-    if (event) make_wait(from_c10(stream), static_cast<Event*>(event)->latest());
+    if (!event || has(Flaw::kHastyEvents)) return;
+    auto* awaited = static_cast<Event*>(event);
+    if (has(Flaw::kReusedEvents))
+      from_c10(stream).enqueue([awaited] { wait_for_all(*awaited); });
+    else
+      make_wait(from_c10(stream), awaited->latest());
   }
   bool queryEvent(void* event) const override {
     return !event || static_cast<Event*>(event)->latest()->ready();
@@ -88,7 +104,7 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
   }
   // Work that waits for a recording holds on to it, so the event may go at any time.
   void destroyEvent(void* event, const c10::DeviceIndex) const noexcept override {
-    delete static_cast<Event*>(event);
+    if (!has(Flaw::kReusedEvents)) delete static_cast<Event*>(event);
   }
   double elapsedTime(void* from, void* to, const c10::DeviceIndex) const override {
     TORCH_CHECK(from && to,

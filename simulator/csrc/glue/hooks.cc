@@ -5,6 +5,7 @@
 #include "glue/convert.h"
 #include "glue/generator.h"
 #include "glue/host_allocator.h"
+#include "runtime/flaws.h"
 
 namespace torch_sim {
 namespace {
@@ -37,7 +38,10 @@ class Hooks final : public at::PrivateUse1HooksInterface {
   }
 
   bool isPinnedPtr(const void* at) const override { return is_pinned(at); }
-  c10::Allocator* getPinnedMemoryAllocator() const override { return &host_allocator(); }
+  c10::Allocator* getPinnedMemoryAllocator() const override {
+    TORCH_CHECK(!has(Flaw::kNoPinnedMemory), "sim: there is no pinned memory");
+    return &host_allocator();
+  }
   c10::Device getDeviceFromPtr(void* at) const override {
     const AddressSpace& space = Runtime::get().space();
     TORCH_CHECK(space.holds(at), "sim: the pointer is not to memory of a sim device");
@@ -52,6 +56,7 @@ class Hooks final : public at::PrivateUse1HooksInterface {
   }
 
   void resizePrivateUse1Bytes(const c10::Storage& storage, size_t bytes) const override {
+    TORCH_CHECK(!has(Flaw::kNoResize), "sim: storages cannot be resized");
     resize_storage(*storage.unsafeGetStorageImpl(), bytes);
   }
 };

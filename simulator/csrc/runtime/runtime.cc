@@ -1,6 +1,7 @@
 #include "runtime/runtime.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -8,6 +9,7 @@
 #include <string>
 
 #include "runtime/error.h"
+#include "runtime/flaws.h"
 #include "runtime/host_memory.h"
 
 namespace torch_sim {
@@ -44,6 +46,8 @@ bool Runtime::initialised() { return is_initialised; }
 bool Runtime::forked_away() { return is_forked_away; }
 
 Runtime& Runtime::get() {
+  if (is_forked_away && has(Flaw::kHangingFork))
+    for (;;) pause();
   if (is_forked_away)
     throw ForkedAway(
         "sim: this process was forked after its parent had used a sim device, which cannot be used "
@@ -54,6 +58,7 @@ Runtime& Runtime::get() {
 }
 
 Runtime::Runtime() : space_(device_count()) {
+  check_flaws();
   const size_t memory = number_from_environment("TORCH_SIM_MEMORY", total_host_memory(), SIZE_MAX);
   for (int index = 0; index < device_count(); ++index)
     devices_.push_back(std::make_unique<Device>(space_, index, memory));

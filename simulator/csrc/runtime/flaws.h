@@ -1,0 +1,31 @@
+#pragma once
+
+namespace torch_sim {
+
+// What the device can be made to lack or to do wrong, each as some real device does: TORCH_SIM_FLAWS names them, separated
+// by commas. For trying tools and libraries on devices that are less than perfect.
+enum class Flaw {
+  kNoEvents,          // recording an event throws
+  kNoStreams,         // whoever asks for a stream gets the default one
+  kNoNativeHandles,   // streams have none
+  kNoPinnedMemory,    // there is no pinned host memory
+  kNoResize,          // storages cannot be resized
+  kBlockingCopies,    // every copy holds up the caller until it is done
+  kBusyStreams,       // a stream never says that it is idle
+  kIdleStreams,       // a stream always says that it is idle
+  kHastyEvents,       // a stream that shall wait for an event goes on at once
+  kReusedEvents,      // who waits for an event waits for the latest recording of it
+  kHastyReads,        // a copy to the host does not wait for its stream
+  kForgetfulStreams,  // record_stream does nothing
+  kNoOffsets,         // a copy between host and device begins where the storage does
+  kHangingFork,       // a forked child that uses the device hangs
+  kCrashingThreads,   // a thread other than the first crashes when it uses the device
+  kCount,
+};
+
+bool has(Flaw flaw);
+
+// Throws std::invalid_argument if TORCH_SIM_FLAWS names something unknown.
+void check_flaws();
+
+}  // namespace torch_sim

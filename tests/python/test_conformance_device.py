@@ -1,0 +1,136 @@
+"""What the conformance runner tells of a device: of the simulator as it is, and with each of the flaws that real devices have."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+REFUSED = "is refused: "
+
+
+def report(folder, *arguments, device="sim", **environment):
+    """(rows by id, what works, completed process) of one run."""
+    path = folder / "report.json"
+    process = subprocess.run(
+        [sys.executable, "-m", "hccl_like.conformance", "--what", "device", "--device", device, "--json", str(path), *arguments],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *filter(None, sys.path)]), **environment},
+        capture_output=True,
+        text=True,
+        timeout=170,
+    )
+    document = json.loads(path.read_text()) if path.exists() else {"rows": [], "works": {}}
+    return {row["id"]: row for row in document["rows"]}, document["works"], process
+
+
+def hide_plugins(folder):
+    """From interpreters that search this folder for modules, as those of report() do."""
+    (folder / "sitecustomize.py").write_text(
+        "import importlib.metadata as metadata\n"
+        "all_of = metadata.entry_points\n"
+        "metadata.entry_points = lambda **how: all_of(**how) if how.get('group') != 'hccl_like.devices' else ()\n"
+    )
+
+
+def only(*ids):
+    return [part for id in ids for part in ("-k", id)]
+
+
+def test_the_simulator_has_everything_but_memory_that_the_host_may_touch(sim, tmp_path):
+    rows, works, process = report(tmp_path)
+    assert process.returncode == 0, process.stdout + process.stderr
+    assert {id: row["seen"] for id, row in rows.items() if row["state"] != "yes"} == {"copies.address": "it faults"}
+    assert len(rows) == 48 and "47 yes, 1 no, 0 broken" in process.stdout
+    assert len(works) == 8 and all(works.values())
+    assert rows["device.count"]["seen"] == "8 devices"
+    assert REFUSED in rows["processes.fork_after"]["seen"]
+
+
+# Several flaws at a time, as far as they do not hide each other: (flaws, what is looked at, what must be found there).
+FLAWED = {
+    "lacking": (
+        "no-pinned-memory,no-resize,no-native-handles,no-events",
+        ("backend.plugin", "hooks.", "streams.native", "events.record", "copies.to_host"),
+        {
+            "backend.plugin": ("no", "no package has an entry point 'sim' in the group hccl_like.devices"),
+            "hooks.pinned": ("no", "RuntimeError: sim: there is no pinned memory"),
+            "hooks.is_pinned": ("no", "needs hooks.pinned"),
+            "hooks.resize": ("no", "RuntimeError: sim: storages cannot be resized"),
+            "streams.native": ("no", "RuntimeError: Backend doesn't support native stream handles."),
+            "events.record": ("no", "RuntimeError: Backend doesn't support events."),
+            "copies.to_host": ("no", "needs hooks.pinned"),
+        },
+    ),
+    "crude": (
+        "no-streams,idle-streams,blocking-copies,no-offsets",
+        ("streams.own", "streams.query", "copies.to_host", "copies.views"),
+        {
+            "streams.own": ("no", "all of them are the default stream"),
+            "streams.query": ("broken", "query() calls a stream idle that has work to do"),
+            "copies.to_host": ("no", "the call took "),
+            "copies.views": ("broken", "device to host ignores the storage's offset"),
+        },
+    ),
+    "hasty": (
+        "hasty-events,forgetful-streams,busy-streams",
+        ("events.wait", "memory.record_stream", "streams.query"),
+        {
+            "events.wait": ("broken", "read by a stream that waited for the event: 100003 of 100003 elements are not 8"),
+            "memory.record_stream": ("broken", "read by another stream that record_stream() had named"),
+            "streams.query": ("broken", "query() calls a stream busy that was synchronised"),
+        },
+    ),
+    "deadly": (
+        "reused-events,hanging-fork,crashing-threads",
+        ("events.again", "threads.two", "fork_after"),
+        {
+            "events.again": ("broken", "who waited for the first recording waits for the second one"),
+            "threads.two": ("broken", "crashed: SIGSEGV"),
+            "processes.fork_after": ("broken", "the child hangs when it uses the device"),
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", FLAWED)
+def test_flaws_are_told(kind, sim, tmp_path):
+    flaws, asked, expected = FLAWED[kind]
+    if "backend.plugin" in expected:
+        hide_plugins(tmp_path)
+    rows, _, process = report(tmp_path, *only(*asked), TORCH_SIM_FLAWS=flaws)
+    told = process.stdout + process.stderr
+    assert process.returncode == int(any(state == "broken" for state, _ in expected.values())), told
+    for id, (state, seen) in expected.items():
+        assert rows[id]["state"] == state and rows[id]["seen"].startswith(seen), told
+        assert id in process.stdout
+
+
+def test_a_device_that_reads_too_early_is_told_nothing_more(sim, tmp_path):
+    rows, works, process = report(tmp_path, TORCH_SIM_FLAWS="hasty-reads")
+    assert process.returncode == 1
+    assert [(id, row["state"]) for id, row in rows.items()] == [
+        ("device.tensors", "yes"), ("processes.fork_before", "yes"), ("order.read", "broken"),
+    ]  # fmt: skip
+    assert rows["order.read"]["seen"].startswith("read right after it was queued: 100003 of 100003 elements are not 5")
+    assert not works
+
+
+def test_a_device_that_is_not_there_is_one_row_and_code_2(tmp_path):
+    rows, _, process = report(tmp_path, device="nosuch")
+    assert process.returncode == 2 and list(rows) == ["device.tensors"]
+    assert rows["device.tensors"]["state"] == "no" and "torch has no device 'nosuch' here" in rows["device.tensors"]["seen"]
+
+
+def test_a_flaw_that_is_not_known_is_refused_with_the_list(sim, tmp_path):
+    rows, _, process = report(tmp_path, TORCH_SIM_FLAWS="no-evnets")
+    assert process.returncode == 2
+    assert "there is no 'no-evnets', only no-events, no-streams" in rows["device.tensors"]["seen"]
+
+
+def test_the_checks_can_be_listed():
+    process = subprocess.run(
+        [sys.executable, "-m", "hccl_like.conformance", "--what", "device", "--list"], capture_output=True, text=True
+    )
+    assert process.returncode == 0 and len(process.stdout.splitlines()) == 47
+    assert "events.again: recording an event again leaves earlier waits alone" in process.stdout
