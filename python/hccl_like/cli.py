@@ -47,32 +47,21 @@ def demo(argv: list[str]) -> int:
 def info(argv: list[str]) -> int:
     """versions, devices, and what keeps the backend from being used, if anything does"""
     _parse("info", info, argv)
-    import hccl_like
-    from hccl_like import _extension
+    from hccl_like.doctor import _findings, _parts
 
-    problems = []
-    if hccl_like._autoload_error is not None:
-        error = hccl_like._autoload_error
-        problems.append(f"torch could not be told about the backend: {type(error).__name__}: {error}")
-    if problem := _extension.problem():
-        problems.append(problem)
-    _tables.show("versions", ("", ""), list(hccl_like.version().items()))
-    _tables.show("backend", ("", ""), list(_backend(usable=not problems)))
-    plugins = hccl_like.plugins()
-    if plugins:
-        _tables.show("device plugins", ("device", "library"), list(plugins.items()))
-    _tables.show("transports", ("name", "library"), list(hccl_like.transports().items()))
-    if not problems:
-        try:
-            changed = [(name, value, default) for name, value, default, _ in hccl_like.settings() if value != default]
-        except RuntimeError as error:
-            problems.append(str(error))
-        else:
-            if changed:
-                _tables.show("settings that are not the default", ("setting", "value", "default"), changed)
-    for problem in problems:
+    findings = _findings.Findings()
+    _parts.examine(findings)
+    findings.show()
+    for problem in findings.problems:
         print(f"cannot be used: {problem}", file=sys.stderr)
-    return 1 if problems else 0
+    return 1 if findings.problems else 0
+
+
+def doctor(argv: list[str]) -> int:
+    """examines versions, devices and this host, and lets two ranks try it"""
+    from hccl_like import doctor
+
+    return doctor.main(argv)
 
 
 def settings(argv: list[str]) -> int:
@@ -157,28 +146,6 @@ def _bytes(text: str) -> int:
     return int(number) << {"": 0, "K": 10, "M": 20, "G": 30}[unit]
 
 
-def _backend(usable: bool):
-    """(what, how it is) of the parts that work together in this process."""
-    import torch
-    from hccl_like import _extension, _registration
-
-    yield "registered", "as " + _registration.NAME if usable and _registration.is_registered() else f"no; {_why_not_registered()}"
-    yield "accelerator", _registration.accelerator_name() or "none: CPU tensors only"
-    if torch.accelerator.is_available():
-        yield "accelerators here", str(torch.accelerator.device_count())
-    if usable:
-        extension = _extension.load()
-        yield "extension", extension.__file__
-        yield "reductions use", extension.reduction_target()
-    yield "cores", str(len(os.sched_getaffinity(0)))
-
-
-def _why_not_registered() -> str:
-    if os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD") == "0":
-        return "TORCH_DEVICE_BACKEND_AUTOLOAD=0 keeps torch from loading backends"
-    return "torch finds it once hccl-like is installed with pip"
-
-
 def _parse(name: str, command: Callable, argv: list[str]) -> None:
     """For a command without options: answers --help, refuses the rest."""
     argparse.ArgumentParser(prog=f"hccl-like {name}", description=_summary(command)).parse_args(argv)
@@ -188,7 +155,7 @@ def _summary(command: Callable) -> str:
     return (command.__doc__ or "").splitlines()[0]
 
 
-_COMMANDS = {"demo": demo, "info": info, "settings": settings, "compat": compat, "explain": explain,
+_COMMANDS = {"demo": demo, "info": info, "doctor": doctor, "settings": settings, "compat": compat, "explain": explain,
              "topology": topology, "tune": tune}
 
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
-import socket
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
 
-_LISTENER = "HCCL_LIKE_DEMO_LISTENER"  # the descriptor of the store's socket, which rank 0 inherits
+from hccl_like import _local_ranks
+
 _LIMIT = 60.0  # seconds after which something must be wrong
 _SIZES = (8, 1 << 10, 64 << 10, 1 << 20, 16 << 20)
 _NEXT = (
@@ -55,48 +53,12 @@ def _missing(device: str) -> str | None:
 
 
 def _spawn(ranks: int, device: str) -> int:
-    """One process per rank. The store's port is never let go: rank 0 inherits the socket that listens on it."""
-    with socket.create_server(("127.0.0.1", 0), backlog=ranks) as listener, tempfile.TemporaryDirectory() as folder:
-        shared = {"WORLD_SIZE": ranks, "MASTER_PORT": listener.getsockname()[1], _LISTENER: listener.fileno(),
-                  "OMP_NUM_THREADS": 1}
-        children = []
-        for rank in range(ranks):
-            variables = {name: str(value) for name, value in {**shared, "RANK": rank}.items()}
-            with open(f"{folder}/{rank}", "wb") as errors:
-                children.append(subprocess.Popen(
-                    [sys.executable, "-m", "hccl_like.demo", device], env={**os.environ, **variables}, stderr=errors,
-                    pass_fds=[listener.fileno()]))
-        try:
-            failed = _first_failure(children)
-        finally:
-            for child in children:
-                child.kill()
-                child.wait()
-        if failed is None:
-            return 0
-        rank, why = failed
-        with open(f"{folder}/{rank}", errors="replace") as told:
-            sys.stderr.write(told.read())
-        print(f"the demo failed: rank {rank} {why}. `hccl-like info` shows what is installed.", file=sys.stderr)
-        return 1
-
-
-def _first_failure(children: list[subprocess.Popen]) -> tuple[int, str] | None:
-    """Waits for all; (rank, what happened) of the first that did not end well."""
-    deadline = time.monotonic() + _LIMIT
-    running = dict(enumerate(children))
-    while running:
-        for rank, child in list(running.items()):
-            code = child.poll()
-            if code is None:
-                continue
-            if code != 0:
-                return rank, f"ended with code {code}" if code > 0 else f"was killed by signal {-code}"
-            del running[rank]
-        if time.monotonic() > deadline:
-            return next(iter(running)), f"was not done after {_LIMIT:.0f} seconds"
-        time.sleep(0.02)
-    return None
+    failed = _local_ranks.run("hccl_like.demo", [device], ranks, _LIMIT)
+    if failed is None:
+        return 0
+    sys.stderr.write(failed.told)
+    print(f"the demo failed: rank {failed.rank} {failed.why}. `hccl-like doctor` tells more.", file=sys.stderr)
+    return 1
 
 
 def _rank(kind: str) -> None:
@@ -105,15 +67,8 @@ def _rank(kind: str) -> None:
     import torch.distributed as dist
 
     begin = time.perf_counter()
-    rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    torch.set_num_threads(1)
-    device = _device(kind, rank)
-    listener = int(os.environ[_LISTENER])
-    if rank:
-        os.close(listener)
-    store = dist.TCPStore("127.0.0.1", int(os.environ["MASTER_PORT"]), ranks, is_master=rank == 0,
-                          master_listen_fd=None if rank else listener)
-    dist.init_process_group("hccl-like", store=store, rank=rank, world_size=ranks)
+    device = _device(kind, int(os.environ["RANK"]))
+    rank, ranks = _local_ranks.join()
 
     def say(text: str = "") -> None:
         if rank == 0:
@@ -127,7 +82,7 @@ def _rank(kind: str) -> None:
         raise SystemExit(f"rank {rank} got {mine.tolist()} instead of {[total] * 4}")
     say(f"all_reduce: rank r gives [r+1, ...], everybody gets {mine.tolist()}: right. "
         f"First result {1000 * ready:.0f} ms after import torch.")
-    say(f"backend {dist.get_backend()}, torch {torch.__version__}, device {device.type}{_path(device)}")
+    say(f"backend {dist.get_backend()}, torch {torch.__version__}, device {', '.join([device.type, *_local_ranks.paths(device)])}")
     say()
     say(f"{'size':>8}  {'median us':>10}  {'busbw GB/s':>10}")
     for size in _SIZES:
@@ -153,17 +108,6 @@ def _device(kind: str, rank: int):
     device = torch.device(kind, rank % module.device_count())
     torch.accelerator.set_device_index(device.index)
     return device
-
-
-def _path(device) -> str:
-    """How the peers are reached, if the backend tells."""
-    import torch.distributed as dist
-
-    try:
-        links = dist.group.WORLD._get_backend(device)._info()["links"]
-    except (AttributeError, KeyError, RuntimeError):
-        return ""
-    return "".join(f", {way}" for way in sorted({str(link) for link in links if link}))
 
 
 def _median(torch, dist, size: int, device) -> float:

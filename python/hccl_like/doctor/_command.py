@@ -1,0 +1,47 @@
+"""The command: options, order, output."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from hccl_like.doctor import _device, _host, _parts, _self_test
+from hccl_like.doctor._findings import Findings
+
+
+def main(argv: list[str] | None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="hccl-like doctor",
+        description="Examines what hccl-like needs in this environment and on this host, and lets two ranks try it.",
+        epilog="The exit code is 0 if everything is in order, else 1.",
+    )
+    parser.add_argument("--device", help="the device to look at (default: the accelerator of this process, else cpu)")
+    parser.add_argument("--json", metavar="FILE", help="write what was found as JSON, too")
+    parser.add_argument("--no-self-test", action="store_true", help="start no ranks")
+    options = parser.parse_args(argv)
+    findings = Findings()
+    examine(findings, options.device, self_test=not options.no_self_test)
+    findings.show()
+    for hint in findings.hints:
+        print(f"hint: {hint}")
+    for problem in findings.problems:
+        print(f"problem: {problem}", file=sys.stderr)
+    if not findings.problems:
+        print("everything is in order")
+    if options.json:
+        Path(options.json).write_text(json.dumps(findings.to_json(), indent=1) + "\n", encoding="utf-8")
+    return 1 if findings.problems else 0
+
+
+def examine(findings: Findings, device: str | None, self_test: bool) -> None:
+    if not _parts.examine(findings):
+        return
+    from hccl_like import _registration
+
+    _host.examine(findings)
+    name = (device or _registration.accelerator_name() or "cpu").partition(":")[0]
+    works = name == "cpu" or _device.examine(name, findings)
+    if self_test:
+        _self_test.examine(name if works else "cpu", findings)

@@ -1,0 +1,75 @@
+"""One device: its plugin, and what torch's interfaces offer of it. Asked in a process of its own, since it may crash or hang."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+from hccl_like.doctor._findings import Findings
+
+_LIMIT = 60.0
+
+
+def examine(name: str, findings: Findings) -> bool:
+    """Adds what there is to say about a device; whether it can be used."""
+    try:
+        asked = subprocess.run([sys.executable, "-m", "hccl_like.doctor._device", name],
+                               capture_output=True, text=True, timeout=_LIMIT)  # fmt: skip
+    except subprocess.TimeoutExpired:
+        findings.problems.append(f"the device '{name}' hangs: it did not say what it can do within {_LIMIT:.0f} s")
+        return False
+    try:
+        told = json.loads(asked.stdout.splitlines()[-1])
+    except (ValueError, IndexError):
+        last = (asked.stderr.strip().splitlines() or [""])[-1]
+        how = f"crashed with signal {-asked.returncode}" if asked.returncode < 0 else f"ended with code {asked.returncode}"
+        findings.problems.append(f"the process that asked the device '{name}' what it can do {how}: {last}")
+        return False
+    if "problem" in told:
+        findings.problems.append(f"the device '{name}': {told['problem']}")
+        return False
+    findings.add(f"device {name}", [("plugin", told["plugin"]), ("reached by", told["reached"]), ("devices", str(told["devices"]))])
+    findings.add(f"what torch's interfaces offer of {name}", [
+        (feature, "yes" if present else "no", consequence, reason) for feature, present, reason, consequence in told["capabilities"]
+    ], ("feature", "", "what follows", "how it is known"))  # fmt: skip
+    if told["plugin"].startswith("none"):
+        findings.hints.append(
+            f"nobody wrote a plugin for '{name}': everything works, by copies; docs/plugin-guide.md says what one would add"
+        )
+    return True
+
+
+def _ask(name: str) -> dict:
+    import torch
+
+    from hccl_like import _extension, _plugins
+
+    extension = _extension.load()
+    try:
+        device = torch.device(name, 0)
+        count = torch.get_device_module(name).device_count()
+        if count == 0:
+            return {"problem": "torch knows its name, but there is none on this host"}
+        torch.zeros(1, device=device)
+    except (RuntimeError, AttributeError) as error:
+        return {"problem": f"torch cannot use it: {str(error).splitlines()[0]}"}
+    found = _plugins.found().get(name)
+    if isinstance(found, Exception):
+        return {"problem": f"its plugin cannot be found: {type(found).__name__}: {found}"}
+    _plugins.register(extension)
+    try:
+        reached = extension.describe_device(device)
+        capabilities = extension.device_capabilities(device)
+    except RuntimeError as error:
+        return {"problem": str(error).splitlines()[0]}
+    return {
+        "plugin": found or "none: no installed package has one",
+        "reached": reached,
+        "devices": count,
+        "capabilities": capabilities,
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(_ask(sys.argv[1])))
