@@ -35,6 +35,9 @@ class CMakeBuild(build_ext):
         target = Path(self.get_ext_fullpath(ext.name)).resolve()
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(made / Path(self.get_ext_filename(ext.name)).name, target)
+        for plugin in (made / "plugins").glob("*.so"):  # of devices that could be built for
+            (target.parent / "plugins").mkdir(exist_ok=True)
+            shutil.copy2(plugin, target.parent / "plugins")
 
     def spawn_cmake(self, cmake, build, made):
         configure = [

@@ -20,10 +20,13 @@ OTHERS = {"bench": TORCH_FREE, "docs": TORCH_FREE, "tests": TORCH_FREE}
 PLUGIN_HEADERS = ["device/plugin.h", "transport/module.h"]
 VENDORS = ["simulator", "examples"]
 
+# Plugins of ours, each for one kind of device.
+PLUGINS = [("device", "cuda")]
+
 TORCH_HEADER = re.compile(r"^(torch|ATen|c10|caffe2|pybind11)/|^Python\.h$")
 INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<([^>]+)>)')
 VENDOR_NAME = re.compile(
-    r"nvidia|cuda|ascend|habana|rocm|cambricon|\b(hip|npu|hpu|xpu|musa|mlu)\b", re.I
+    r"nvidia|cuda|ascend|habana|rocm|cambricon|torch_sim|openreg|\b(hip|npu|hpu|xpu|musa|mlu|mps)\b", re.I
 )
 # Spelt in halves, so that this file does not offend itself.
 MARKER = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"CK)\b")
@@ -105,9 +108,10 @@ def vendors_see_the_tables_only():
                     yield f"{path}:{line}: a vendor includes {' or '.join(PLUGIN_HEADERS)} of hccl-like, not {name}"
 
 
-def no_vendor_is_named_below_torch():
+def no_vendor_is_named_beside_the_plugins():
+    """Properties decide what is done, never names. A plugin is for one device, and may say so."""
     for path in tracked(".h", ".cc"):
-        if path.parts[0] in TORCH_FREE:
+        if path.parts[0] in LAYERS[:5] and path.parts[:2] not in PLUGINS:
             for line, code in enumerate(without_comments(text_of(path)).splitlines(), start=1):
                 if match := VENDOR_NAME.search(code):
                     yield f"{path}:{line}: properties decide, not names: '{match[0]}'"
@@ -184,7 +188,7 @@ CHECKS = [
     includes_point_left,
     torch_begins_at_process_group,
     vendors_see_the_tables_only,
-    no_vendor_is_named_below_torch,
+    no_vendor_is_named_beside_the_plugins,
     headers_are_included_once,
     every_setting_is_documented,
     links_lead_somewhere,

@@ -47,7 +47,14 @@ def test_a_vendor_that_looks_inside_is_found(tree):
 
 def test_a_vendor_name_counts_in_code_and_not_in_comments(tree):
     tree(core__a_dot_cc='// like CUDA\n/* cuda\n cuda */ int x;\nauto s = "cuda//";\n')
-    assert [found.split(":")[1] for found in check.no_vendor_is_named_below_torch()] == ["4"]
+    assert [found.split(":")[1] for found in check.no_vendor_is_named_beside_the_plugins()] == ["4"]
+
+
+def test_a_vendor_may_be_named_by_his_plugin_alone(tree):
+    code = 'auto s = "npu";\n'
+    tree(device__cuda__a_dot_cc=code, python__a_dot_cc=code, process_group__a_dot_cc=code, device__a_dot_cc=code)
+    found = {offence.split(":")[0] for offence in check.no_vendor_is_named_beside_the_plugins()}
+    assert found == {"process_group/a.cc", "device/a.cc"}
 
 
 def test_a_broken_link_is_found(tree):

@@ -1,0 +1,81 @@
+// inout[i] = inout[i] op in[i], one kernel for each type of elements; `op` is an hcd_op that the type has.
+#include <cuComplex.h>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_fp8.h>
+
+#include <cstdint>
+
+#include "device/plugin.h"
+
+// How elements are combined: W is what the arithmetic is done in.
+template <class W>
+struct Combine {
+  static __device__ W combine(W a, W b, int op) {
+    switch (op) {
+      case HCD_SUM:
+        return a + b;
+      case HCD_PRODUCT:
+        return a * b;
+      case HCD_MIN:
+        return a != a || a < b ? a : b;  // a NaN spreads
+      case HCD_MAX:
+        return a != a || a > b ? a : b;
+      default:
+        return bits(a, b, op);
+    }
+  }
+  static __device__ W bits(W a, W b, int op) {
+    return op == HCD_BIT_AND ? a & b : op == HCD_BIT_OR ? a | b : a ^ b;
+  }
+};
+template <>
+inline __device__ float Combine<float>::bits(float a, float, int) {
+  return a;
+}
+template <>
+inline __device__ double Combine<double>::bits(double a, double, int) {
+  return a;
+}
+template <>
+struct Combine<bool> {
+  static __device__ bool combine(bool a, bool b, int op) { return op == HCD_SUM ? a || b : a && b; }
+};
+template <>
+struct Combine<cuFloatComplex> {
+  static __device__ cuFloatComplex combine(cuFloatComplex a, cuFloatComplex b, int op) {
+    return op == HCD_SUM ? cuCaddf(a, b) : cuCmulf(a, b);
+  }
+};
+template <>
+struct Combine<cuDoubleComplex> {
+  static __device__ cuDoubleComplex combine(cuDoubleComplex a, cuDoubleComplex b, int op) {
+    return op == HCD_SUM ? cuCadd(a, b) : cuCmul(a, b);
+  }
+};
+
+#define REDUCE(name, T, W)                                                                     \
+  extern "C" __global__ void reduce_##name(T* inout, const T* in, uint64_t count, int op) {    \
+    const uint64_t stride = uint64_t{gridDim.x} * blockDim.x;                                  \
+    for (uint64_t i = uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += stride) \
+      inout[i] = static_cast<T>(                                                               \
+          Combine<W>::combine(static_cast<W>(inout[i]), static_cast<W>(in[i]), op));           \
+  }
+
+REDUCE(float32, float, float)
+REDUCE(float64, double, double)
+REDUCE(float16, __half, float)
+REDUCE(bfloat16, __nv_bfloat16, float)
+REDUCE(float8_e4m3fn, __nv_fp8_e4m3, float)
+REDUCE(float8_e5m2, __nv_fp8_e5m2, float)
+REDUCE(int8, int8_t, int8_t)
+REDUCE(int16, int16_t, int16_t)
+REDUCE(int32, int32_t, int32_t)
+REDUCE(int64, int64_t, int64_t)
+REDUCE(uint8, uint8_t, uint8_t)
+REDUCE(uint16, uint16_t, uint16_t)
+REDUCE(uint32, uint32_t, uint32_t)
+REDUCE(uint64, uint64_t, uint64_t)
+REDUCE(bool, bool, bool)
+REDUCE(complex64, cuFloatComplex, cuFloatComplex)
+REDUCE(complex128, cuDoubleComplex, cuDoubleComplex)

@@ -1,0 +1,129 @@
+// Copies, reductions, and memory that the plugin makes or takes in.
+#include <map>
+#include <mutex>
+
+#include "device/cuda/entries.h"
+
+namespace hccl_like::cuda {
+namespace {
+
+int copy_d2h(int device, void* host, hcd_ref from, size_t bytes, hcd_stream stream) {
+  return run(device, [&] {
+    if (bytes == 0) return;
+    HCCL_LIKE_CUDA(cuMemcpyDtoHAsync, host, address_of(from), bytes, stream_of(stream));
+    finish(stream);
+  });
+}
+
+int copy_h2d(int device, hcd_ref to, const void* host, size_t bytes, hcd_stream stream) {
+  return run(device, [&] {
+    if (bytes == 0) return;
+    HCCL_LIKE_CUDA(cuMemcpyHtoDAsync, address_of(to), host, bytes, stream_of(stream));
+    finish(stream);
+  });
+}
+
+int copy_d2d(int device, hcd_ref to, hcd_ref from, size_t bytes, hcd_stream stream) {
+  return run(device, [&] {
+    if (bytes == 0) return;
+    HCCL_LIKE_CUDA(cuMemcpyDtoDAsync, address_of(to), address_of(from), bytes, stream_of(stream));
+    finish(stream);
+  });
+}
+
+// By hcd_type: the kernels' names, as in kernels.cu.
+constexpr const char* kNames[] = {"reduce_float32",   "reduce_float64",       "reduce_float16",
+                                  "reduce_bfloat16",  "reduce_float8_e4m3fn", "reduce_float8_e5m2",
+                                  "reduce_int8",      "reduce_int16",         "reduce_int32",
+                                  "reduce_int64",     "reduce_uint8",         "reduce_uint16",
+                                  "reduce_uint32",    "reduce_uint64",        "reduce_bool",
+                                  "reduce_complex64", "reduce_complex128"};
+
+bool is_defined(hcd_type type, hcd_op op) {
+  const bool is_complex = type == HCD_COMPLEX64 || type == HCD_COMPLEX128;
+  const bool is_integer = type >= HCD_INT8 && type <= HCD_UINT64;
+  if (op == HCD_MIN || op == HCD_MAX) return !is_complex && type != HCD_BOOL;
+  return op == HCD_SUM || op == HCD_PRODUCT || is_integer;
+}
+
+// The current context's kernel. A module is loaded once for each device, and stays.
+CUfunction kernel(int device, hcd_type type) {
+  static std::mutex mutex;
+  static auto& modules = *new std::map<int, CUmodule>();
+  const std::lock_guard lock(mutex);
+  CUmodule& module = modules[device];
+  if (module == nullptr) HCCL_LIKE_CUDA(cuModuleLoadData, &module, kKernels);
+  CUfunction function = nullptr;
+  HCCL_LIKE_CUDA(cuModuleGetFunction, &function, module, kNames[type]);
+  return function;
+}
+
+int reduce(int device, hcd_ref inout, hcd_ref in, uint64_t count, hcd_type type, hcd_op op,
+           hcd_stream stream) {
+  return run(device, [&] {
+    if (static_cast<unsigned>(type) > HCD_COMPLEX128 || static_cast<unsigned>(op) > HCD_BIT_XOR ||
+        !is_defined(type, op))
+      throw Failure{HCD_UNSUPPORTED, "this operation is not defined for elements of this type"};
+    if (count == 0) return;
+    CUdeviceptr to = address_of(inout), from = address_of(in);
+    int which = op;
+    void* arguments[] = {&to, &from, &count, &which};
+    constexpr unsigned kThreads = 256, kMostBlocks = 1024;  // each thread takes several elements
+    const auto wanted = (count + kThreads - 1) / kThreads;
+    const auto blocks = static_cast<unsigned>(wanted < kMostBlocks ? wanted : kMostBlocks);
+    HCCL_LIKE_CUDA(cuLaunchKernel, kernel(device, type), blocks, 1, 1, kThreads, 1, 1, 0,
+                   stream_of(stream), arguments, nullptr);
+    finish(stream);
+  });
+}
+
+int mem_alloc(int device, size_t bytes, void** base) {
+  return run(device, [&] {
+    CUdeviceptr made = 0;
+    HCCL_LIKE_CUDA(cuMemAlloc, &made, bytes);
+    *base = reinterpret_cast<void*>(made);
+  });
+}
+
+int mem_free(int device, void* base) {
+  return run(device, [&] { HCCL_LIKE_CUDA(cuMemFree, reinterpret_cast<CUdeviceptr>(base)); });
+}
+
+int host_alloc(int device, size_t bytes, void** host) {
+  return run(device, [&] {
+    HCCL_LIKE_CUDA(cuMemHostAlloc, host, bytes,
+                   CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
+  });
+}
+
+int host_free(int device, void* host) {
+  return run(device, [&] { HCCL_LIKE_CUDA(cuMemFreeHost, host); });
+}
+
+int host_register(int device, void* host, size_t bytes) {
+  return run(device, [&] {
+    HCCL_LIKE_CUDA(cuMemHostRegister, host, bytes,
+                   CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+  });
+}
+
+int host_unregister(int device, void* host) {
+  return run(device, [&] { HCCL_LIKE_CUDA(cuMemHostUnregister, host); });
+}
+
+}  // namespace
+
+void add_memory(hcd_api& api) {
+  api.copy_d2h = copy_d2h;
+  api.copy_h2d = copy_h2d;
+  api.copy_d2d = copy_d2d;
+  api.reduce = reduce;
+  api.mem_alloc = mem_alloc;
+  api.mem_free = mem_free;
+  api.host_alloc = host_alloc;
+  api.host_free = host_free;
+  api.host_register = host_register;
+  api.host_unregister = host_unregister;
+}
+
+}  // namespace hccl_like::cuda

@@ -1,0 +1,108 @@
+// Device memory for other processes and other devices.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "device/cuda/entries.h"
+
+namespace hccl_like::cuda {
+namespace {
+
+struct Range {
+  CUdeviceptr base = 0;
+  size_t bytes = 0;
+};
+
+// The allocation around a place.
+Range allocation_of(hcd_ref ref, size_t bytes) {
+  Range range;
+  const CUdeviceptr at = address_of(ref);
+  HCCL_LIKE_CUDA(cuMemGetAddressRange, &range.base, &range.bytes, at);
+  if (at + bytes > range.base + range.bytes)
+    throw Failure{HCD_INVALID, "the range leaves its allocation"};
+  return range;
+}
+
+// What a handle's 128 bytes hold. The driver may give the same handle to a later allocation at the same address; the number
+// of the allocation tells the two apart.
+struct Token {
+  CUipcMemHandle handle;
+  uint64_t bytes;
+  uint64_t process;
+  uint64_t allocation;
+};
+static_assert(sizeof(Token) <= sizeof(hcd_ipc_handle));
+
+int ipc_export(int device, hcd_ref ref, size_t bytes, hcd_ipc_handle* handle, uint64_t* offset) {
+  return run(device, [&] {
+    const Range range = allocation_of(ref, bytes);
+    Token token{};
+    HCCL_LIKE_CUDA(cuIpcGetMemHandle, &token.handle, range.base);
+    token.bytes = range.bytes;
+    token.process = static_cast<uint64_t>(::getpid());
+    unsigned long long number = 0;
+    HCCL_LIKE_CUDA(cuPointerGetAttribute, &number, CU_POINTER_ATTRIBUTE_BUFFER_ID, range.base);
+    token.allocation = number;
+    *handle = {};
+    std::memcpy(handle->bytes, &token, sizeof token);
+    *offset = address_of(ref) - range.base;
+  });
+}
+
+int ipc_open(int, const hcd_ipc_handle*, void**, size_t*) {
+  return remember({HCD_UNSUPPORTED, "the host cannot map memory of a CUDA device"});
+}
+
+int ipc_close(int, void*) {
+  return remember({HCD_INVALID, "the host maps no memory of a CUDA device"});
+}
+
+int peer_open(int device, const hcd_ipc_handle* handle, void** base, size_t* bytes) {
+  return run(device, [&] {
+    Token token;
+    std::memcpy(&token, handle->bytes, sizeof token);
+    if (token.process == static_cast<uint64_t>(::getpid()))
+      throw Failure{HCD_UNSUPPORTED, "a process cannot open what it exported itself"};
+    CUdeviceptr opened = 0;
+    HCCL_LIKE_CUDA(cuIpcOpenMemHandle, &opened, token.handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+    *base = reinterpret_cast<void*>(opened);
+    *bytes = token.bytes;
+  });
+}
+
+int peer_close(int device, void* base) {
+  return run(device,
+             [&] { HCCL_LIKE_CUDA(cuIpcCloseMemHandle, reinterpret_cast<CUdeviceptr>(base)); });
+}
+
+// The driver exports whole pages of the host's size.
+int export_fd(int device, hcd_ref ref, size_t bytes, int* fd, uint64_t* offset) {
+  return run(device, [&] {
+    allocation_of(ref, bytes);
+    const auto page = static_cast<CUdeviceptr>(::sysconf(_SC_PAGESIZE));
+    const CUdeviceptr begin = address_of(ref) / page * page;
+    const CUdeviceptr end = (address_of(ref) + bytes + page - 1) / page * page;
+    int made = -1;
+    HCCL_LIKE_CUDA(cuMemGetHandleForAddressRange, &made, begin, end - begin,
+                   CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
+    ::fcntl(made, F_SETFD, FD_CLOEXEC);
+    *fd = made;
+    *offset = address_of(ref) - begin;
+  });
+}
+
+const hcd_dmabuf kDmabuf{{sizeof(hcd_dmabuf), HCD_EXTENSION_DMABUF, nullptr}, export_fd};
+
+}  // namespace
+
+void add_peers(hcd_api& api) {
+  api.ipc_export = ipc_export;
+  api.ipc_open = ipc_open;
+  api.ipc_close = ipc_close;
+  api.peer_open = peer_open;
+  api.peer_close = peer_close;
+  api.extensions = &kDmabuf.head;
+}
+
+}  // namespace hccl_like::cuda
