@@ -110,6 +110,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Communicator(Engine& engine, Identity identity);
 
   void check(const Call& call) const;
+  void check_own_part(const Call& call);
   static uint64_t fingerprint(const Call& call, uint64_t detail);
   Way way(const Call& call, bool uneven) const;
   Link* shared_memory_link(const Call& call) const;
@@ -143,6 +144,9 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   ForcedAlgorithms forced_;
   uint32_t sequence_ = 0;
   uint32_t splits_ = 0;
+  // Mixed from the roots of all calls that went by messages. Two ranks that both take themselves for the root expect no
+  // message of each other, so it is the next call that tells.
+  uint64_t roots_ = 0;
   MessageCounters sent_, received_;
   std::unordered_map<uint64_t, Choice> choices_;
   std::unordered_map<uint64_t, const Algorithm*> decisions_;

@@ -99,12 +99,15 @@ void Engine::disagree(Communicator& communicator, int peer, uint32_t sequence,
   const auto claim = [](const Claim& one) {
     return std::to_string(one.bytes) + " bytes of " + describe_fingerprint(one.fingerprint);
   };
+  const bool alike = claim(expected) == claim(received);
   fail(communicator,
        Error{ErrorCode::kMismatch,
              "ranks disagree about call #" + std::to_string(sequence) + " of group " +
                  communicator.name() + ": rank " + std::to_string(communicator.rank()) + " makes " +
                  mine + " and expects " + claim(expected) + "; rank " + std::to_string(peer) +
                  " sent " + claim(received) +
+                 (alike ? ", after a call to which they gave different roots, or by another algorithm"
+                        : "") +
                  ". Every rank must make the same calls in the same order, with the same sizes",
              peer},
        /*tell_peers=*/true);

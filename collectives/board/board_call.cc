@@ -41,20 +41,6 @@ std::optional<size_t> board_bytes(const Call& call, int ranks, bool uneven) {
   return bytes;
 }
 
-bool BoardCall::needs(int rank) const {
-  if (rank == board->rank()) return false;
-  switch (collective) {
-    case Collective::kBroadcast:
-    case Collective::kScatter:
-      return rank == root;
-    case Collective::kReduce:
-    case Collective::kGather:
-      return board->rank() == root;
-    default:
-      return true;
-  }
-}
-
 void BoardCall::show_fingerprint() const { board->show(number, fingerprint, bytes); }
 
 void BoardCall::show() const {
@@ -127,11 +113,11 @@ void BoardCall::finish() const {
   }
 }
 
-void BoardWatch::begin(const BoardCall& call, bool everybody) {
+void BoardWatch::begin(const BoardCall& call) {
   missing_.clear();
   mismatch_.reset();
   for (int rank = 0; rank < call.board->size(); ++rank)
-    if (everybody ? rank != call.board->rank() : call.needs(rank)) missing_.push_back(rank);
+    if (rank != call.board->rank()) missing_.push_back(rank);
 }
 
 bool BoardWatch::look(const BoardCall& call) {

@@ -46,9 +46,8 @@ struct BoardCall {
   // Only that the call is made: its data goes another way.
   void show_fingerprint() const;
 
-  // Whether this rank must see `rank`'s line before it can finish.
-  bool needs(int rank) const;
-  // Writes the output. All needed lines must be there.
+  // Writes the output. The lines of all ranks must be there and agree: also a root that needs nothing from them has to
+  // know that they took the same root.
   void finish() const;
 };
 
@@ -59,11 +58,10 @@ struct BoardMismatch {
   size_t bytes = 0;
 };
 
-// Follows the lines of one call until all that matter were seen.
+// Follows the lines of one call until all were seen.
 class BoardWatch {
  public:
-  // All ranks, or those that the call needs.
-  void begin(const BoardCall& call, bool everybody);
+  void begin(const BoardCall& call);
   // True if a line was seen that was not there before.
   bool look(const BoardCall& call);
   bool complete() const { return missing_.empty(); }

@@ -9,7 +9,7 @@ void BoardStage::begin(const BoardCall& call, Way way, bool shown, DirectRun* be
   call_ = &call;
   way_ = way;
   phase_ = shown ? Phase::kReading : Phase::kOpening;
-  watch_.begin(call, /*everybody=*/way != Way::kBoard);
+  watch_.begin(call);
   if (begun == nullptr) return;
   direct_ = std::move(*begun);
   direct_.go_on(call);

@@ -99,6 +99,80 @@ def test_different_calls_are_an_error_at_once():
     run_ranks(different_calls, 2)
 
 
+# What the last of three ranks does otherwise: what it calls, what the others call, and the words for both.
+DISAGREEMENTS = {
+    "type": (
+        lambda group: dist.all_reduce(torch.ones(7, dtype=torch.int32), group=group),
+        lambda group: dist.all_reduce(torch.ones(7), group=group),
+        "allreduce of int32 (sum)",
+        "allreduce of float32 (sum)",
+    ),
+    "operation": (
+        lambda group: dist.all_reduce(torch.ones(7), dist.ReduceOp.MAX, group=group),
+        lambda group: dist.all_reduce(torch.ones(7), group=group),
+        "float32 (max)",
+        "float32 (sum)",
+    ),
+    "root": (
+        lambda group: dist.broadcast(torch.ones(7), src=2, group=group),
+        lambda group: dist.broadcast(torch.ones(7), src=0, group=group),
+        "with root 2",
+        "with root 0",
+    ),
+    "root of many bytes": (
+        lambda group: dist.reduce(torch.ones(1 << 20), dst=2, group=group),
+        lambda group: dist.reduce(torch.ones(1 << 20), dst=1, group=group),
+        "with root 2",
+        "with root 1",
+    ),
+    "collective": (
+        lambda group: dist.barrier(group=group),
+        lambda group: dist.all_reduce(torch.ones(7), group=group),
+        "barrier",
+        "allreduce of float32 (sum)",
+    ),
+    "split": (
+        lambda group: dist.all_to_all_single(torch.ones(31), torch.ones(30), [10, 11, 10], [10, 10, 10], group=group),
+        lambda group: dist.all_to_all_single(torch.ones(30), torch.ones(30), [10, 10, 10], [10, 10, 10], group=group),
+        "alltoall",
+        "alltoall",
+    ),
+    "its own part": (
+        lambda group: dist.all_to_all_single(torch.ones(31), torch.ones(30), [10, 10, 11], [10, 10, 10], group=group),
+        lambda group: dist.all_to_all_single(torch.ones(30), torch.ones(30), [10, 10, 10], [10, 10, 10], group=group),
+        "gives itself 40 bytes and expects 44",
+        "gives itself 40 bytes and expects 44",
+    ),
+}
+
+
+def disagreements(rank, size):
+    groups = {name: dist.new_group() for name in DISAGREEMENTS}
+    for name, (other, usual, *words) in DISAGREEMENTS.items():
+        dist.barrier(group=groups[name])
+        with pytest.raises(dist.DistBackendError) as caught:
+            begin = time.monotonic()
+            (other if rank == size - 1 else usual)(groups[name])
+        assert time.monotonic() - begin < 2, name
+        for word in words:
+            assert word in str(caught.value), name
+        dist.barrier()  # other groups go on
+
+
+def test_every_disagreement_is_an_error_on_all_ranks_with_the_words_of_both_sides():
+    run_ranks(disagreements, 3)
+
+
+def two_roots(rank, size):
+    dist.broadcast(torch.ones(7), src=rank)
+    with pytest.raises(dist.DistBackendError, match="different roots"):
+        dist.all_reduce(torch.ones(7))
+
+
+def test_two_roots_that_expect_nothing_of_each_other_are_told_by_the_next_call():
+    run_ranks(two_roots, 2, environment={"HCCL_LIKE_BOARD": "0"})
+
+
 def one_rank_stays_away(rank, size, device):
     if rank == 1:
         with pytest.raises(RuntimeError):
