@@ -11,6 +11,7 @@ namespace {
 
 // How often a driver that finds nothing to do looks at what changes rarely: deadlines, new connections, liveness.
 constexpr uint32_t kIdleTicks = 64;
+constexpr auto kLookAround = std::chrono::milliseconds(50);
 
 }  // namespace
 
@@ -295,6 +296,8 @@ void Engine::sleep(Deadline deadline, bool background) {
       quiet && std::ranges::none_of(active_, [](const auto& one) { return one->could_advance(); });
   if (quiet) {
     for (const auto& execution : active_) deadline = earliest(deadline, execution->deadline());
+    // The links look for dead peers before each sleep.
+    if (!active_.empty()) deadline = earliest(deadline, Deadline::after(kLookAround));
     poller_.sleep(deadline);
   }
   for (size_t i = 0; i < prepared; ++i) links[i]->end_sleep();

@@ -1,13 +1,14 @@
 #include "core/crew.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <memory>
 #include <system_error>
 #include <utility>
+
+#include "core/signals.h"
 
 namespace hccl_like {
 namespace {
@@ -17,22 +18,6 @@ constexpr auto kLongWait = std::chrono::microseconds(500);
 constexpr auto kFallingAsleep = std::chrono::microseconds(50);
 constexpr auto kRest = std::chrono::milliseconds(100);
 constexpr int kSpins = 2000;
-
-// Threads made while it lives take no signals: those are for the program's own.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~SignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t before_;
-};
 
 }  // namespace
 

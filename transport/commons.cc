@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <new>
 #include <utility>
 
 #include "core/error.h"
@@ -39,6 +40,9 @@ Commons::Commons()
              kLanes) {
   // Before any of it is taken.
   place_near_me(mapping_.span());
+  if (!reserve(memory_.get(), kLifeBegin, sizeof(LifeWord)))
+    throw_system("no memory to show to peers on this host");
+  life_.emplace(*new (mapping_.data() + kLifeBegin) LifeWord);
 }
 
 PeerCommons::PeerCommons(Fd memory) {

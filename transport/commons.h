@@ -6,9 +6,11 @@
 // users' business (collectives/board, collectives/direct).
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "core/fd.h"
 #include "core/mapping.h"
+#include "transport/life.h"
 #include "transport/shelf.h"
 
 namespace hccl_like {
@@ -22,7 +24,8 @@ class Commons {
   static constexpr size_t kLaneBytes = 4096 + (2 << 20);
   static constexpr uint32_t kLanes = 128;
   static constexpr size_t kLanesBegin = kAreaBytes * kAreas;
-  static constexpr size_t kBytes = kLanesBegin + kLaneBytes * kLanes;
+  static constexpr size_t kLifeBegin = kLanesBegin + kLaneBytes * kLanes;
+  static constexpr size_t kBytes = kLifeBegin + 4096;
 
   // Throws kSystem.
   Commons();
@@ -38,6 +41,7 @@ class Commons {
   Mapping mapping_;
   Shelf areas_;
   Shelf lanes_;
+  std::optional<Life> life_;
 };
 
 // A peer's, mapped for reading. Any thread.
@@ -52,6 +56,10 @@ class PeerCommons {
   }
   const std::byte* lane(uint32_t piece) const {
     return mapping_.data() + Commons::kLanesBegin + size_t{piece} * Commons::kLaneBytes;
+  }
+  // Whether the peer's process died, at once whatever its size; one that ended in order has not.
+  bool owner_died() const {
+    return reinterpret_cast<const LifeWord*>(mapping_.data() + Commons::kLifeBegin)->died();
   }
 
  private:

@@ -152,34 +152,18 @@ TEST_P(BoardOfRanks, WakesRanksThatSleep) {
   });
 }
 
-TEST(Board, ARootRunsAheadOnlyAsFarAsThereAreLines) {
-  std::atomic<bool> checked{false};
-  on_ranks(2, Config{}, [&](Rank me) {
+TEST(Board, ARootWaitsForAllSoThatASecondRootIsFound) {
+  on_ranks(3, Config{}, [](Rank me) {
     open(me);
-    constexpr size_t kCalls = 20;
-    std::vector<Ints> data(kCalls, Ints{-1});
-    if (me.rank == 0) {
-      std::vector<std::shared_ptr<Operation>> operations;
-      for (size_t i = 0; i < kCalls; ++i) {
-        data[i] = {static_cast<int64_t>(i)};
-        operations.push_back(me.communicator.prepare(broadcast(data[i], 0)));
-      }
-      me.communicator.launch(operations, true);
-      // The other rank has made no call but the first.
-      EXPECT_TRUE(me.runtime.engine().wait(*operations[BoardArea::kLines - 2],
-                                           Deadline::after(std::chrono::seconds(10))));
-      EXPECT_FALSE(me.runtime.engine().wait(*operations[BoardArea::kLines - 1],
-                                            Deadline::after(milliseconds(20))));
-      checked = true;
-      for (const auto& operation : operations)
-        EXPECT_TRUE(me.runtime.engine().wait(*operation, Deadline::never()));
-    } else {
-      while (!checked) std::this_thread::yield();
-      for (size_t i = 0; i < kCalls; ++i) {
-        me.communicator.run(broadcast(data[i], 0));
-        ASSERT_EQ(data[i][0], static_cast<int64_t>(i));
-      }
-    }
+    Ints data{me.rank};
+    me.communicator.run(broadcast(data, 1));
+    EXPECT_EQ(data, Ints{1});
+    const auto operation = me.communicator.prepare(broadcast(data, me.rank == 2 ? 2 : 0));
+    me.communicator.launch({&operation, 1}, true);
+    ASSERT_TRUE(me.runtime.engine().wait(*operation, Deadline::after(std::chrono::seconds(10))));
+    ASSERT_NE(operation->error(), nullptr);
+    EXPECT_NE(operation->error()->message.find("with root 2"), std::string::npos);
+    EXPECT_NE(operation->error()->message.find("with root 0"), std::string::npos);
   });
 }
 

@@ -1,6 +1,7 @@
 """How groups end: in order, by abort, by the death of a rank, with the program, and in a forked child."""
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -144,6 +145,26 @@ def outlives_a_killed_rank(rank, size, device):
 def test_survivors_name_the_rank_that_died(device, transport):
     results = run_ranks(outlives_a_killed_rank, 3, device, environment=transport)
     assert results == ["survived", -signal.SIGKILL, "survived"]
+
+
+def outlives_a_large_rank(rank, size):
+    pids = torch.empty(size, dtype=torch.int64)
+    dist.all_gather_single(pids, torch.tensor([os.getpid()]))
+    if rank == 1:
+        memory = torch.ones(3 << 28)  # 3 GiB, which take the kernel half a second to free
+        dist.barrier()
+        os.kill(os.getpid(), signal.SIGKILL if memory[0] == 1 else 0)
+    process = os.pidfd_open(int(pids[1]))
+    dist.barrier()
+    with pytest.raises(dist.DistBackendError, match="lost rank 1"):
+        while True:
+            dist.all_reduce(torch.ones(10))
+    ended, _, _ = select.select([process], [], [], 0)
+    assert not ended, "noticed before its end is over: sockets and pidfds tell only then"
+
+
+def test_a_death_is_noticed_before_the_dead_ranks_memory_is_freed():
+    run_ranks(outlives_a_large_rank, 3)
 
 
 def forks(rank, size):

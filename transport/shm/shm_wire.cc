@@ -112,6 +112,7 @@ const Error* ShmWire::failure() const {
 }
 
 bool ShmWire::prepare_sleep(bool for_space) {
+  if (!gone_ && commons_ && commons_->owner_died()) lose();
   if (reader_.unpublished() > 0) publish_read();
   const bool nothing_to_read = reader_.prepare_sleep(want_);
   const bool no_space = !for_space || writer_.prepare_sleep();
