@@ -73,7 +73,7 @@ c10::intrusive_ptr<Work> Issuer::on_host(const Issue& issue, const Group& group,
   } else if (work) {
     work->wait();
   } else {
-    pending->wait(Deadline::never());
+    pending->wait_interruptibly(Deadline::never());
     pending->end();
     if (auto error = pending->failure()) throw Exception(std::move(*error));
   }

@@ -7,6 +7,7 @@
 
 #include "collectives/engine.h"
 #include "process_group/flight_recorder_dump.h"
+#include "process_group/interrupts.h"
 #include "process_group/session.h"
 
 namespace hccl_like {
@@ -90,6 +91,10 @@ bool Pending::wait(Deadline deadline) {
   if (finished()) return true;
   const auto session = session_.lock();  // nobody closes the engine under a thread that waits
   return session ? wait_inside_session(deadline) : finished();
+}
+
+bool Pending::wait_interruptibly(Deadline deadline) {
+  return hccl_like::wait_interruptibly(deadline, [this](Deadline part) { return wait(part); });
 }
 
 bool Pending::wait_inside_session(Deadline deadline) {

@@ -69,6 +69,8 @@ class Pending {
   // Blocks until the operations are done; drives the engine itself if they run on the host. False if `deadline` came
   // first.
   bool wait(Deadline deadline);
+  // The same for a caller who wants to answer signals meanwhile (interrupts.h); throws what he makes of them.
+  bool wait_interruptibly(Deadline deadline);
   // The same for a thread that the session itself waits for before it closes the engine, and that so must not hold it.
   bool wait_inside_session(Deadline deadline);
   // Whether the operations are done, and the device's copies too.

@@ -154,7 +154,7 @@ void Work::wait_unseen(std::chrono::milliseconds timeout) {
 // Until everything is done, the device's part too.
 void Work::wait_on_host(std::chrono::milliseconds timeout) {
   const bool limited = timeout > kNoTimeout;
-  if (!pending_->wait(limited ? Deadline::after(timeout) : Deadline::never())) {
+  if (!pending_->wait_interruptibly(limited ? Deadline::after(timeout) : Deadline::never())) {
     throw_torch_error(
         {ErrorCode::kTimeout, "the call is not over after the " + std::to_string(timeout.count()) +
                                   " ms that wait() was given; it goes on"},

@@ -14,5 +14,7 @@ void bind_memory(pybind11::module_& module);
 // Symmetric memory of the host and of the accelerator is known to torch from then on.
 void bind_symmetric(pybind11::module_& module);
 void bind_transports(pybind11::module_& module);
+// A thread that waits in here answers signals as Python does.
+void bind_signals();
 
 }  // namespace hccl_like

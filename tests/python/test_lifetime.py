@@ -9,6 +9,7 @@ import textwrap
 import threading
 import time
 from collections import Counter
+from datetime import timedelta
 
 import pytest
 import torch
@@ -184,6 +185,38 @@ def forks(rank, size):
 
 def test_a_forked_child_gets_an_error_and_harms_nothing():
     run_ranks(forks, 2)
+
+
+WAITS = {
+    "all_reduce": lambda: dist.all_reduce(torch.ones(3)),
+    "all_reduce of much": lambda: dist.all_reduce(torch.ones(1 << 20)),
+    "wait": lambda: dist.all_reduce(torch.ones(3), async_op=True).wait(),
+    "recv": lambda: dist.recv(torch.ones(3), 1),
+    "barrier": dist.barrier,
+    "all_reduce on a device": lambda: dist.all_reduce(torch.ones(3, device="sim"), async_op=True).wait(timedelta(seconds=20)),
+}
+
+
+def is_interrupted(rank, size, name):
+    if rank == 1:
+        dist.recv(torch.zeros(1), 0)
+        return
+    begin = []
+
+    def interrupt():
+        begin.append(time.monotonic())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Timer(0.3, interrupt).start()
+    with pytest.raises(KeyboardInterrupt):
+        WAITS[name]()
+    assert time.monotonic() - begin[0] < 1
+    dist.send(torch.ones(1), 1)
+
+
+@pytest.mark.parametrize("name", WAITS)
+def test_ctrl_c_ends_the_wait(name):
+    run_ranks(is_interrupted, 2, name)
 
 
 PROGRAM = """
