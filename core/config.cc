@@ -93,6 +93,10 @@ constexpr std::array kRows{
          "separated "
          "by commas."},
         access<&Config::transport_modules>()},
+    Row{{"HCCL_LIKE_DEVICE_PLUGINS", "",
+         "Device plugins instead of those that packages bring along: name=/path/to/plugin.so, "
+         "separated by commas; name=none serves the device without its plugin."},
+        access<&Config::device_plugins>()},
     Row{{"HCCL_LIKE_MPI_LIBRARY", "",
          "Path of the MPI that the transport mpi loads: libmpi_abi.so.1, or Open MPI's "
          "libmpi.so.40. "

@@ -35,12 +35,14 @@ struct Config {
   std::string fabric_library;    // the same for libfabric
   std::string fabric_provider;   // of libfabric; empty: chosen
   NamedPaths transport_modules;  // of transports that third parties made
+  NamedPaths
+      device_plugins;  // instead of what packages bring; read by Python, before this library is loaded
   std::chrono::milliseconds connect_timeout{30'000};  // to find and connect to a peer
 
-  ForcedAlgorithms algo;         // instead of the cost model's choice
-  std::string profile;           // a file of measured choices; empty: none
-  uint64_t lap_bytes = 1 << 20;  // a payload larger than this runs in several laps
-  uint32_t lap_window = 4;       // laps in flight at once
+  ForcedAlgorithms algo;                // instead of the cost model's choice
+  std::string profile;                  // a file of measured choices; empty: none
+  uint64_t lap_bytes = 1 << 20;         // a payload larger than this runs in several laps
+  uint32_t lap_window = 4;              // laps in flight at once
   uint64_t remote_lap_bytes = 4 << 20;  // the same between hosts
   uint64_t eager_bytes =
       512 << 10;  // a message up to this size is sent before the receiver asks for it

@@ -172,7 +172,7 @@ Backend::WorkPtr Backend::barrier(const c10d::BarrierOptions& options) {
 c10::Device Backend::barrier_device(const c10d::BarrierOptions& options) const {
   if (options.device) return *options.device;
   if (!options.device_ids.empty()) {
-    return {c10::kPrivateUse1, static_cast<c10::DeviceIndex>(options.device_ids.front())};
+    return {accelerator_type(), static_cast<c10::DeviceIndex>(options.device_ids.front())};
   }
   return issuer_.accelerator().value_or(c10::Device(c10::kCPU));
 }

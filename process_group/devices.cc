@@ -1,5 +1,6 @@
 #include "process_group/devices.h"
 
+#include <ATen/DeviceAccelerator.h>
 #include <c10/core/DeviceType.h>
 
 #include "core/error.h"
@@ -7,6 +8,10 @@
 #include "device/host/host_api.h"
 
 namespace hccl_like {
+
+c10::DeviceType accelerator_type() {
+  return at::getAccelerator(/*checked=*/false).value_or(c10::kCPU);
+}
 
 Devices::Devices() : host_device_(host_api()), host_(c10::Device(c10::kCPU), &host_device_) {}
 
@@ -28,31 +33,38 @@ std::map<std::string, std::string> Devices::plugins() const {
 const DeviceAccess& Devices::access(c10::Device device) {
   if (device.is_cpu()) return host_;
   std::lock_guard lock(mutex_);
-  auto& access = accelerators_[device.index()];
+  auto& access = accelerators_[device];
   if (!access) {
-    access = std::make_unique<DeviceAccess>(device, plugin());
+    access = std::make_unique<DeviceAccess>(device, plugin(device.type()));
     log_info([&] { return device.str() + ": " + access->describe(); });
   }
   return *access;
 }
 
-// Null if nobody registered one for what PrivateUse1 is called by now.
-const Device* Devices::plugin() {
-  if (plugin_) return plugin_.get();
-  const std::string name = c10::get_privateuse1_backend();
+// Null if nobody registered one for what the type is called by now.
+const Device* Devices::plugin(c10::DeviceType type) {
+  auto& loaded = loaded_[type];
+  if (loaded) return loaded.get();
+  const std::string name = c10::DeviceTypeName(type, /*lower_case=*/true);
   if (const auto broken = broken_.find(name); broken != broken_.end()) {
     throw_error(ErrorCode::kDevice,
                 "the plugin for device '" + name + "' cannot be used: " + broken->second);
   }
   const auto found = paths_.find(name);
   if (found == paths_.end()) return nullptr;
-  plugin_ = Device::load(found->second);
-  return plugin_.get();
+  auto plugin = Device::load(found->second);
+  if (plugin->name() != name) {
+    throw_error(ErrorCode::kDevice, "the plugin registered for device '" + name + "', " +
+                                        found->second + ", is one for '" + plugin->name() +
+                                        "'; register it under the name of its device");
+  }
+  loaded = std::move(plugin);
+  return loaded.get();
 }
 
 c10::Stream Devices::take_stream(const DeviceAccess& access) {
   std::lock_guard lock(mutex_);
-  auto& spare = spare_[access.device().index()];
+  auto& spare = spare_[access.device()];
   if (spare.empty()) return access.make_stream();
   const c10::Stream stream = spare.back();
   spare.pop_back();
@@ -61,7 +73,7 @@ c10::Stream Devices::take_stream(const DeviceAccess& access) {
 
 void Devices::give_back(c10::Stream stream) {
   std::lock_guard lock(mutex_);
-  spare_[stream.device_index()].push_back(stream);
+  spare_[stream.device()].push_back(stream);
 }
 
 }  // namespace hccl_like

@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -11,13 +12,17 @@
 
 namespace hccl_like {
 
+// What kind of device torch calls the accelerator of this process: what PrivateUse1 stands for if anything does, else what
+// torch was built for. The host if there is none. Opens no device.
+c10::DeviceType accelerator_type();
+
 // Lives as long as the process: streams cannot be given back to torch, so they are used again. Any thread.
 class Devices {
  public:
   Devices();
 
-  // From now on devices of type `name` (what PrivateUse1 is called) are served by the plugin in `library_path`. It is
-  // loaded when the first tensor of such a device comes along.
+  // From now on devices of type `name`, as torch calls it, are served by the plugin in `library_path`. It is loaded when
+  // the first tensor of such a device comes along.
   void register_plugin(std::string name, std::string library_path);
   // There is one for them, but it cannot be used: access() throws `reason`.
   void register_broken_plugin(std::string name, std::string reason);
@@ -31,16 +36,16 @@ class Devices {
   void give_back(c10::Stream stream);
 
  private:
-  const Device* plugin();
+  const Device* plugin(c10::DeviceType type);
 
   mutable std::mutex mutex_;
   std::map<std::string, std::string> paths_;
   std::map<std::string, std::string> broken_;  // name to reason
-  std::unique_ptr<Device> plugin_;  // there is one type of PrivateUse1 device in a process
+  std::map<c10::DeviceType, std::unique_ptr<Device>> loaded_;
   const Device host_device_;
   DeviceAccess host_;
-  std::map<c10::DeviceIndex, std::unique_ptr<DeviceAccess>> accelerators_;
-  std::map<c10::DeviceIndex, std::vector<c10::Stream>> spare_;
+  std::unordered_map<c10::Device, std::unique_ptr<DeviceAccess>> accelerators_;
+  std::unordered_map<c10::Device, std::vector<c10::Stream>> spare_;
 };
 
 }  // namespace hccl_like

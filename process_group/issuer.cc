@@ -31,6 +31,17 @@ void order(const c10::Stream& first, const c10::Stream& then) {
   event.block(then);
 }
 
+// A device that fails here fails the group: the other ranks count on a call that has its number.
+template <class Run>
+void or_all_fail(const Communicators& communicators, const Run& run) {
+  try {
+    run();
+  } catch (const Exception& error) {
+    if (error.code() == ErrorCode::kDevice) communicators.abort(error.error().message);
+    throw;
+  }
+}
+
 }  // namespace
 
 Issuer::Issuer(std::shared_ptr<Session> session, std::shared_ptr<Communicator> communicator,
@@ -105,7 +116,11 @@ c10::intrusive_ptr<Work> Issuer::start(Issue& issue, const Group& group,
     accelerator_ = issue.device;
   }
   const bool estimates = diagnosis_.estimate().active();
-  if (!estimates && !access.stream_ordered()) return on_host(issue, group, access, std::move(work));
+  if (!estimates && !access.stream_ordered()) {
+    or_all_fail(*group.communicators,
+                [&] { work = on_host(issue, group, access, std::move(work)); });
+    return work;
+  }
   work = work_for(issue, group, access, std::move(work));
   if (estimates) {
     diagnosis_.estimate().add(issue, *group.communicators);
@@ -113,7 +128,7 @@ c10::intrusive_ptr<Work> Issuer::start(Issue& issue, const Group& group,
         std::make_shared<Pending>(Pending::Kind::kHost, group.session, group.communicators->host()),
         0);
   } else {
-    in_stream(issue, group, access, *work);
+    or_all_fail(*group.communicators, [&] { in_stream(issue, group, access, *work); });
   }
   return work;
 }
@@ -175,6 +190,9 @@ void Issuer::in_stream(Issue& issue, const Group& group, const DeviceAccess& acc
   } catch (const std::exception& error) {
     // The other ranks count on a call that has its number but will not run.
     group.communicators->abort(std::string("the device did not take a call: ") + error.what());
+    // Nobody will say that it is over, so nobody may wait for it; what the device did take of it may still use it.
+    pending_.pop_back();
+    new std::shared_ptr<Pending>(pending);
     throw;
   }
   diagnosis_.launched(issue, group.session->completer(), pending);

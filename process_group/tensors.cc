@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "process_group/data_type.h"
+#include "process_group/devices.h"
 
 namespace hccl_like {
 namespace {
@@ -19,7 +20,8 @@ void check_tensor(const at::Tensor& tensor) {
         "this call takes no sparse tensors (all_reduce takes one in COO format); send their "
         "indices() and values(), or use tensor.to_dense()");
   }
-  if (!tensor.is_cpu() && !tensor.is_privateuseone()) {
+  if (!tensor.is_cpu() && !tensor.is_privateuseone() &&
+      tensor.device().type() != accelerator_type()) {
     throw_misuse("tensors on " + tensor.device().str() +
                  " are not served; move them to the CPU or to the accelerator that this backend is "
                  "registered for");

@@ -7,7 +7,7 @@
 #include <initializer_list>
 
 #include "core/error.h"
-#include "transport/loadable/crash_note.h"
+#include "core/crash_note.h"
 
 namespace hccl_like {
 namespace {

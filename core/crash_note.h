@@ -3,13 +3,15 @@
 #include <sys/types.h>
 
 #include <array>
+#include <atomic>
 #include <csignal>
 #include <string>
 
 namespace hccl_like {
 
 // While it lives, a signal that ends the process (a bad address, an abort) first writes `line` to standard error, if it
-// hit the thread that made this; then it takes its course. One at a time in a process; not for the data path.
+// hit the thread that made this; then it takes its course. Beside another one in the process it does nothing. Not for the
+// data path.
 class CrashNote {
  public:
   explicit CrashNote(std::string line);
@@ -24,7 +26,7 @@ class CrashNote {
   const std::string line_;
   const pid_t thread_;
   std::array<struct sigaction, kSignals.size()> before_{};
-  static CrashNote* current_;
+  static std::atomic<CrashNote*> current_;
 };
 
 }  // namespace hccl_like

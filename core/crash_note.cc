@@ -1,18 +1,16 @@
-#include "transport/loadable/crash_note.h"
+#include "core/crash_note.h"
 
 #include <unistd.h>
 
 #include <utility>
 
-#include "core/error.h"
-
 namespace hccl_like {
 
-CrashNote* CrashNote::current_ = nullptr;
+std::atomic<CrashNote*> CrashNote::current_{nullptr};
 
 CrashNote::CrashNote(std::string line) : line_(std::move(line)), thread_(::gettid()) {
-  if (current_ != nullptr) throw_misuse("two transport modules are loaded at once");
-  current_ = this;
+  CrashNote* none = nullptr;
+  if (!current_.compare_exchange_strong(none, this)) return;
   struct sigaction action {};
   action.sa_handler = on_signal;
   action.sa_flags = SA_NODEFER;
@@ -20,6 +18,7 @@ CrashNote::CrashNote(std::string line) : line_(std::move(line)), thread_(::getti
 }
 
 CrashNote::~CrashNote() {
+  if (current_ != this) return;
   for (size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &before_[i], nullptr);
   current_ = nullptr;
 }
