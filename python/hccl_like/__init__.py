@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     import torch
 
     from hccl_like._C import Options, ProcessGroupHcclLike
+    from hccl_like._device_plugin import DevicePlugin
 
 __all__ = [
+    "DevicePlugin",
     "Options",
     "ProcessGroupHcclLike",
     "dump_flight_recorder",
@@ -24,6 +26,7 @@ __all__ = [
     "enable_symmetric_memory",
     "is_available",
     "is_mappable",
+    "local_device",
     "plugins",
     "settings",
     "transports",
@@ -97,6 +100,24 @@ def plugins() -> dict[str, str]:
     return _plugins.describe()
 
 
+def local_device(kind: str | None = None) -> torch.device:
+    """The device that this process should take, by its number among those of the job on this host.
+
+    ``kind`` is the accelerator of this process if it is not given, and the CPU where there is none. Takes no device: pass the
+    result to ``torch.accelerator.set_device_index``. The device's plugin may know better than one after the other.
+    """
+    import torch
+
+    from hccl_like import _plugins, _registration
+
+    kind = kind or _registration.served_accelerator() or "cpu"
+    module = getattr(torch, kind, None)
+    if kind == "cpu" or module is None or not module.device_count():
+        return torch.device(kind if kind == "cpu" else f"{kind}:0")
+    plugin = _plugins.plugin_of(kind)
+    return torch.device(kind, plugin.device_index(plugin.local_rank(), plugin.local_world_size(), module.device_count()))
+
+
 def transports() -> dict[str, str]:
     """The transports that ``HCCL_LIKE_TRANSPORTS`` may name: to where each comes from, or why it is unusable."""
     from hccl_like import _transports
@@ -164,6 +185,10 @@ def write_flight_recorder() -> str:
 
 
 def __getattr__(name: str):
+    if name == "DevicePlugin":
+        from hccl_like._device_plugin import DevicePlugin
+
+        return DevicePlugin
     if name in ("Options", "ProcessGroupHcclLike"):
         from hccl_like import _extension
 

@@ -32,6 +32,14 @@ def accelerator_name() -> str | None:
     return None if name == _UNNAMED else name
 
 
+def served_accelerator() -> str | None:
+    """The accelerator whose tensors a group takes: PrivateUse1's, or else what torch itself was built for."""
+    if name := accelerator_name():
+        return name
+    built_for = torch._C._accelerator_getAccelerator()
+    return None if built_for is None or built_for.type == _UNNAMED else built_for.type
+
+
 class _Devices(list):
     """The device types served: cpu and, under whatever name it has by now, the accelerator.
 
@@ -40,7 +48,7 @@ class _Devices(list):
 
     def __iter__(self) -> Iterator[str]:
         yield "cpu"
-        if name := accelerator_name():
+        if name := served_accelerator():
             yield name
 
     def __len__(self) -> int:

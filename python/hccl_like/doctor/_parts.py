@@ -10,7 +10,7 @@ from hccl_like.doctor._findings import Findings
 def examine(findings: Findings) -> bool:
     """Adds what there is to say; whether the backend can be used."""
     import hccl_like
-    from hccl_like import _extension
+    from hccl_like import _extension, _plugins
 
     if hccl_like._autoload_error is not None:
         error = hccl_like._autoload_error
@@ -20,7 +20,8 @@ def examine(findings: Findings) -> bool:
     usable = not findings.problems
     findings.add("versions", list(hccl_like.version().items()))
     findings.add("backend", list(_backend(usable)))
-    findings.add("device plugins", list(hccl_like.plugins().items()), ("device", "library"))
+    plugins = [(name, path, _told(_plugins.properties(name))) for name, path in hccl_like.plugins().items()]
+    findings.add("device plugins", plugins, ("device", "library", "properties"))
     findings.add("transports", list(hccl_like.transports().items()), ("name", "library"))
     if not usable:
         return False
@@ -55,3 +56,7 @@ def _why_not_registered() -> str:
     if os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD") == "0":
         return "TORCH_DEVICE_BACKEND_AUTOLOAD=0 keeps torch from loading backends"
     return "torch finds it once hccl-like is installed with pip"
+
+
+def _told(properties: dict[str, str]) -> str:
+    return ", ".join(f"{key} {value}" for key, value in properties.items())

@@ -1,0 +1,75 @@
+/* A device plugin that is another one (PLUGIN) with a fault (FAULT): at load by name, or "ENTRY:N", which fails from its Nth
+ * call on. */
+#include <dlfcn.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/plugin.h"
+
+static hcd_api table;
+static hcd_api complete;
+static int calls;
+
+static int fault_is(const char* name) {
+  const char* const fault = getenv("FAULT");
+  return fault != NULL && strcmp(fault, name) == 0;
+}
+
+/* True from the Nth call of this entry on. */
+static int fails(const char* entry) {
+  const char* const fault = getenv("FAULT");
+  const size_t length = strlen(entry);
+  if (fault == NULL || strncmp(fault, entry, length) != 0 || fault[length] != ':') return 0;
+  return ++calls >= atoi(fault + length + 1);
+}
+
+static const char* sentence;
+
+static const char* last_error(void) { return sentence != NULL ? sentence : complete.last_error(); }
+
+static int broken(void) {
+  sentence = "the cable was pulled";
+  return HCD_DEVICE_LOST;
+}
+
+static int init(void) {
+  if (fault_is("abort in init")) abort();
+  if (fault_is("init")) return broken();
+  return complete.init();
+}
+
+static int map(int device, hcd_ref ref, size_t bytes, void** host) {
+  return fails("map") ? broken() : complete.map(device, ref, bytes, host);
+}
+
+static int host_func(int device, hcd_stream stream, void (*fn)(void*), void* arg) {
+  return fails("host_func") ? broken() : complete.host_func(device, stream, fn, arg);
+}
+
+__attribute__((constructor)) static void constructor(void) {
+  if (fault_is("crash in a constructor")) *(volatile int*)NULL = 1;
+}
+
+const hcd_api* hcd_get_api(int major, int minor) {
+  if (fault_is("null table")) return NULL;
+  if (fault_is("crash in hcd_get_api")) *(volatile int*)NULL = 1;
+  void* const library = dlopen(getenv("PLUGIN"), RTLD_NOW);
+  if (library == NULL) return NULL;
+  const hcd_get_api_fn get_api = (hcd_get_api_fn)dlsym(library, HCD_GET_API_SYMBOL);
+  const hcd_api* const found = get_api(major, minor);
+  if (found == NULL || found->size > sizeof(table)) return NULL;
+  memcpy(&complete, found, found->size);
+  table = complete;
+  table.last_error = last_error;
+  table.init = init;
+  table.map = map;
+  table.host_func = host_func;
+  if (fault_is("size")) table.size = 3;
+  if (fault_is("null entry")) table.copy_h2d = NULL;
+  if (fault_is("half a pair")) table.unmap = NULL;
+  if (fault_is("no name")) table.name = NULL;
+  if (fault_is("another name")) table.name = "other";
+  return &table;
+}
