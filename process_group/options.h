@@ -6,6 +6,18 @@ namespace hccl_like {
 
 inline constexpr const char* kBackendName = "hccl-like";
 
+// Whether symmetric memory meets through the group: some versions of torch have this option.
+template <class Base>
+concept ChoosesRendezvous = requires(Base options) {
+  options.use_pg_for_symm_mem_rendezvous;
+};
+
+template <class Base>
+void copy_rendezvous_choice(const Base& from, Base& to) {
+  if constexpr (ChoosesRendezvous<Base>)
+    to.use_pg_for_symm_mem_rendezvous = from.use_pg_for_symm_mem_rendezvous;
+}
+
 // c10d's options, and what may differ between the groups of a process; the other settings concern all of it
 // (core/config.h). A copy is independent.
 struct Options final : c10d::Backend::Options {
@@ -15,7 +27,7 @@ struct Options final : c10d::Backend::Options {
     group_name = other.group_name;
     group_desc = other.group_desc;
     global_ranks_in_group = other.global_ranks_in_group;
-    use_pg_for_symm_mem_rendezvous = other.use_pg_for_symm_mem_rendezvous;
+    copy_rendezvous_choice<c10d::Backend::Options>(other, *this);
   }
 
   // As the setting HCCL_LIKE_ALGO, which it replaces for this group unless it is empty: "allreduce:ring;broadcast:chain".

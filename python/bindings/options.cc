@@ -18,11 +18,19 @@ std::string repr(const Options& options) {
          "', algorithms='" + options.algorithms + "')";
 }
 
+template <class Bound>
+void add_rendezvous_choice(Bound& options) {
+  using Type = typename Bound::type;
+  if constexpr (ChoosesRendezvous<Type>)
+    options.def_readwrite("use_pg_for_symm_mem_rendezvous", &Type::use_pg_for_symm_mem_rendezvous);
+}
+
 }  // namespace
 
 void bind_options(py::module_& module) {
-  py::class_<Options, OptionsPtr, c10d::Backend::Options>(
-      module, "Options", "What a process group may be told when it is made (`pg_options=`).")
+  py::class_<Options, OptionsPtr, c10d::Backend::Options> options(
+      module, "Options", "What a process group may be told when it is made (`pg_options=`).");
+  options
       .def(py::init([](std::chrono::milliseconds timeout, std::string algorithms) {
              auto options = c10::make_intrusive<Options>(timeout);
              options->algorithms = std::move(algorithms);
@@ -34,12 +42,12 @@ void bind_options(py::module_& module) {
       .def_readwrite("algorithms", &Options::algorithms,
                      "Algorithms for this group, as HCCL_LIKE_ALGO names them for all groups: "
                      "'allreduce:ring;broadcast:chain'. The same on all ranks.")
-      .def_readwrite("use_pg_for_symm_mem_rendezvous", &Options::use_pg_for_symm_mem_rendezvous)
       .def("__copy__", &copy)
       .def(
           "__deepcopy__", [](const Options& options, const py::object&) { return copy(options); },
           py::arg("memo"))
       .def("__repr__", &repr);
+  add_rendezvous_choice(options);
 }
 
 }  // namespace hccl_like

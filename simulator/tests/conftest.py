@@ -8,6 +8,14 @@ import pytest
 import torch
 
 
+# For what strict mode does on purpose.
+not_strict = pytest.mark.skipif(os.environ.get("TORCH_SIM_STRICT", "0") != "0", reason="strict mode works otherwise")
+
+
+def pytest_report_header():
+    return f"TORCH_SIM_STRICT={os.environ.get('TORCH_SIM_STRICT', 0)}"
+
+
 def pytest_configure(config):
     config.addinivalue_line("markers", "slow: takes more than half a minute")
 

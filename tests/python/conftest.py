@@ -1,9 +1,14 @@
 import contextlib
+import os
 
 import pytest
 import torch
 
 import hosts as several
+
+
+def pytest_report_header():
+    return f"TORCH_SIM_STRICT={os.environ.get('TORCH_SIM_STRICT', 0)}"
 
 
 def has_simulator():

@@ -10,6 +10,7 @@
 #include "glue/host_allocator.h"
 #include "runtime/event.h"
 #include "runtime/flaws.h"
+#include "runtime/strict.h"
 
 namespace torch_sim {
 namespace {
@@ -26,8 +27,13 @@ void submit(Stream& stream, size_t bytes, Stream::Work work) {
 
 at::Tensor as_host(const at::Tensor& tensor) { return host_view(tensor, host_storage(tensor)); }
 
+Window window_of(const at::Tensor& tensor) {
+  return {tensor.storage().data(), tensor.storage().nbytes()};
+}
+
 // Both are host tensors of one shape.
 void copy_values(const at::Tensor& to, const at::Tensor& from) {
+  const Window writes = window_of(to), reads = window_of(from);
   const bool same_layout = to.dtype() == from.dtype() && to.strides() == from.strides() &&
                            to.is_non_overlapping_and_dense() && to.is_conj() == from.is_conj() &&
                            to.is_neg() == from.is_neg();
@@ -65,6 +71,9 @@ void copy_with_host(const at::Tensor& from, const at::Tensor& to, bool non_block
   } else if (non_blocking && !has(Flaw::kBlockingCopies) && is_pinned(theirs.const_data_ptr())) {
     record_pinned_use(theirs.const_data_ptr(), to_c10(stream));
     submit(stream, to.nbytes(), [source, target] { copy_values(target, source); });
+  } else if (non_blocking && !has(Flaw::kBlockingCopies) && strict()) {
+    submit(stream, to.nbytes(),
+           [source, target, kept = theirs.storage()] { copy_values(target, source); });
   } else {
     stream.run([&] { copy_values(target, source); });
   }
@@ -96,7 +105,10 @@ at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& to) {
 at::Tensor& fill_with_scalar(at::Tensor& self, const at::Scalar& value) {
   if (self.numel() == 0) return self;
   submit(current_stream(self.device().index()), self.nbytes(),
-         [target = as_host(self), value]() mutable { target.fill_(value); });
+         [target = as_host(self), value]() mutable {
+           const Window writes = window_of(target);
+           target.fill_(value);
+         });
   return self;
 }
 

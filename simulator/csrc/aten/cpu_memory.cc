@@ -4,6 +4,7 @@
 
 #include "glue/convert.h"
 #include "glue/device_allocator.h"
+#include "runtime/strict.h"
 
 namespace torch_sim {
 namespace {
@@ -17,6 +18,7 @@ bool in_kernel_range(const void* at) {
 
 void free_kernel_memory(void* at) {
   if (Runtime::forked_away()) return;
+  close_window(at);
   free_device_memory(Runtime::get().space().to_device(at));
 }
 
@@ -29,6 +31,7 @@ class HostAllocator final : public c10::Allocator {
     if (kernel_device == kHost || bytes == 0) return host_.allocate(bytes);
     void* at =
         Runtime::get().space().to_kernel(allocate_on(kernel_device, bytes).release_context());
+    open_window(at, bytes);
     return {at, at, free_kernel_memory, c10::Device(c10::DeviceType::CPU)};
   }
   c10::DeleterFnPtr raw_deleter() const override { return free_any; }
@@ -71,6 +74,7 @@ bool is_kernel_memory(const c10::DataPtr& data) { return data.get_deleter() == f
 
 c10::DataPtr to_device_memory(c10::DataPtr data) {
   const AddressSpace& space = Runtime::get().space();
+  close_window(data.get());
   void* at = space.to_device(data.release_context());
   return {at, at, free_device_memory, device_at(space.device_of(at))};
 }

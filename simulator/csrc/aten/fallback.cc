@@ -97,6 +97,7 @@ void run_kernel_of(c10::DispatchKey host, const c10::OperatorHandle& op, Stack* 
   const c10::DeviceGuard guard(device_at(device));
   const auto kernel = [&] {
     const KernelMemory memory(device);
+    const std::vector<Window> windows = lending.open();
     RandomNumbers random(op, *stack, device);
     op.redispatchBoxed(c10::DispatchKeySet(host), stack);
     random.finish(*stack);

@@ -76,6 +76,13 @@ const c10::Storage& Lending::lend_storage(const at::Tensor& tensor) {
   return stores_.back().lent;
 }
 
+std::vector<Window> Lending::open() const {
+  std::vector<Window> windows;
+  if (strict())
+    for (const Store& store : stores_) windows.emplace_back(store.lent.data(), store.lent.nbytes());
+  return windows;
+}
+
 void Lending::settle() {
   for (Store& store : stores_) {
     if (store.lent.data() == store.at && store.lent.nbytes() == store.original.nbytes()) continue;
@@ -137,7 +144,9 @@ c10::Storage Lending::take_storage(const c10::Storage& storage, int device) {
     data = to_device_memory(from->set_data_ptr(c10::DataPtr(nullptr, kHost)));
   } else if (from->data()) {
     data = allocate_on(device, bytes);
-    std::memcpy(Runtime::get().space().to_kernel(data.get()), from->data(), bytes);
+    void* const to = Runtime::get().space().to_kernel(data.get());
+    const Window writes(to, bytes);
+    std::memcpy(to, from->data(), bytes);
   }
   return c10::Storage(c10::Storage::use_byte_size_t(), bytes, std::move(data), &device_allocator(),
                       true);

@@ -3,6 +3,10 @@
 #include <ATen/core/Tensor.h>
 #include <c10/util/SmallVector.h>
 
+#include <vector>
+
+#include "runtime/strict.h"
+
 namespace torch_sim {
 
 // A host tensor over memory that it does not own: the kernel's address of a device tensor, or any host address.
@@ -20,6 +24,8 @@ class Lending {
   // The host tensor for a device tensor; host tensors and undefined ones as they are. All device tensors must be on one
   // device.
   at::Tensor lend(const at::Tensor& tensor);
+  // Access to their memory in strict mode. For the time of the kernel.
+  std::vector<Window> open() const;
   void settle();
   at::Tensor take(const at::Tensor& result, int device);
 

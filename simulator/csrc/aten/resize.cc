@@ -12,6 +12,7 @@
 
 #include "glue/convert.h"
 #include "glue/device_allocator.h"
+#include "runtime/strict.h"
 
 namespace torch_sim {
 
@@ -23,7 +24,10 @@ void resize_storage(c10::StorageImpl& storage, size_t bytes) {
     Stream& stream = current_stream(device);
     const AddressSpace& space = Runtime::get().space();
     void *to = space.to_kernel(fresh.get()), *from = space.to_kernel(storage.data());
-    stream.enqueue_or_run([=] { std::memcpy(to, from, kept); });
+    stream.enqueue_or_run([=] {
+      const Window writes(to, kept), reads(from, kept);
+      std::memcpy(to, from, kept);
+    });
     Runtime::get().device(device).memory().record_use(storage.data_ptr().get_context(), stream);
   }
   storage.set_data_ptr_noswap(std::move(fresh));

@@ -7,6 +7,7 @@
 #include "glue/convert.h"
 #include "runtime/error.h"
 #include "runtime/flaws.h"
+#include "runtime/strict.h"
 
 namespace torch_sim {
 namespace {
@@ -31,7 +32,10 @@ class Allocator final : public c10::DeviceAllocator {
   void copy_data(void* to, const void* from, size_t bytes) const override {
     Runtime& runtime = Runtime::get();
     current_stream(runtime.space().device_of(to)).run([&] {
-      std::memcpy(runtime.space().to_kernel(to), runtime.space().to_kernel(from), bytes);
+      void* const target = runtime.space().to_kernel(to);
+      const void* const source = runtime.space().to_kernel(from);
+      const Window writes(target, bytes), reads(source, bytes);
+      std::memcpy(target, source, bytes);
     });
   }
 

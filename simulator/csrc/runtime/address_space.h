@@ -20,6 +20,8 @@ class AddressSpace {
   std::byte* device_range(int device) const { return base_ + device * span_; }
   // How much memory one device can address.
   size_t span() const { return span_; }
+  // The same of all devices together.
+  size_t total() const { return total_; }
 
   bool holds(const void* pointer) const { return within(pointer, base_); }
   bool holds_kernel(const void* pointer) const { return within(pointer, base_ + distance_); }

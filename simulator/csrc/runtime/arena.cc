@@ -11,6 +11,7 @@
 
 #include "runtime/error.h"
 #include "runtime/host_memory.h"
+#include "runtime/strict.h"
 
 namespace torch_sim {
 namespace {
@@ -87,6 +88,7 @@ void Arena::map() {
     give_back_addresses(kernel_, bytes_);
     throw OutOfMemory(why);
   }
+  if (strict()) mprotect(kernel_, bytes_, PROT_NONE);
 }
 
 }  // namespace torch_sim

@@ -14,12 +14,16 @@
 #include "runtime/ipc.h"
 #include "runtime/plugin_entry.h"
 #include "runtime/runtime.h"
+#include "runtime/strict.h"
 
 namespace torch_sim {
 namespace {
 
 int copy(int device, hcd_stream stream, void* to, const void* from, size_t bytes) {
-  submit(device, stream, bytes, [=] { std::memcpy(to, from, bytes); });
+  submit(device, stream, bytes, [=] {
+    const Window writes(to, bytes), reads(from, bytes);
+    std::memcpy(to, from, bytes);
+  });
   return HCD_OK;
 }
 
@@ -82,10 +86,16 @@ int copy_h2d(int device, hcd_ref to, const void* host, size_t bytes, hcd_stream 
 }
 
 int map(int device, hcd_ref ref, size_t bytes, void** host) {
-  return guarded([&] { return *host = kernel_address(device, ref, bytes), HCD_OK; });
+  return guarded([&] {
+    *host = kernel_address(device, ref, bytes);
+    open_window(*host, bytes);
+    return HCD_OK;
+  });
 }
 
-int unmap(int, void*) { return HCD_OK; }
+int unmap(int, void* host) {
+  return guarded([&] { return close_window(host), HCD_OK; });
+}
 
 int host_func(int device, hcd_stream stream, void (*fn)(void*), void* arg) {
   return guarded([&] { return stream_or_throw(device, stream).enqueue([=] { fn(arg); }), HCD_OK; });

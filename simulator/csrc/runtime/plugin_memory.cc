@@ -10,6 +10,7 @@
 #include "runtime/pinned.h"
 #include "runtime/plugin_entry.h"
 #include "runtime/runtime.h"
+#include "runtime/strict.h"
 
 namespace torch_sim {
 namespace {
@@ -18,7 +19,10 @@ int copy_d2d(int device, hcd_ref to, hcd_ref from, size_t bytes, hcd_stream stre
   return guarded([&] {
     void* const target = kernel_address(device, to, bytes);
     const void* const source = kernel_address(device, from, bytes);
-    submit(device, stream, bytes, [=] { std::memcpy(target, source, bytes); });
+    submit(device, stream, bytes, [=] {
+      const Window writes(target, bytes), reads(source, bytes);
+      std::memcpy(target, source, bytes);
+    });
     return HCD_OK;
   });
 }
@@ -29,7 +33,10 @@ int reduce(int device, hcd_ref inout, hcd_ref in, uint64_t count, hcd_type type,
     const size_t bytes = count * bytes_of(type);
     void* const target = kernel_address(device, inout, bytes);
     const void* const source = kernel_address(device, in, bytes);
-    submit(device, stream, bytes, reduction(target, source, count, type, op));
+    submit(device, stream, bytes, [=, work = reduction(target, source, count, type, op)] {
+      const Window writes(target, bytes), reads(source, bytes);
+      work();
+    });
     return HCD_OK;
   });
 }

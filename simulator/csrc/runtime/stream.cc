@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "runtime/blocking.h"
+#include "runtime/strict.h"
 
 namespace torch_sim {
 namespace {
@@ -54,7 +55,7 @@ void Stream::enqueue(Work work) {
 }
 
 void Stream::enqueue_or_run(const Work& work) {
-  if (is_doing(this)) return enqueue(work);
+  if (is_doing(this) || by_chance()) return enqueue(work);
   {
     std::unique_lock lock(mutex_);
     if (!idle()) {
@@ -150,6 +151,7 @@ void Stream::work_until_idle() {
     queue_.pop_front();
     lock.unlock();
     std::exception_ptr failure;
+    rest();
     try {
       work();
     } catch (const abi::__forced_unwind&) {

@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""Fetches the C++ headers of a version of PyTorch, and nothing else of it.
+
+    scripts/torch_headers.py 2.12.0 FOLDER    puts them into FOLDER/torch/include
+
+pip names the wheel; of its hundreds of megabytes only the table of contents and the part with the headers are read, which
+a web server that answers range requests allows. Nothing is installed and no dependency is looked at.
+"""
+
+import io
+import json
+import os
+import subprocess
+import sys
+import urllib.request
+import zipfile
+from pathlib import Path
+
+_WANTED = "torch/include/"
+_BLOCK = 1 << 20
+
+
+class RemoteFile(io.RawIOBase):
+    """A file on a web server, read block by block and kept."""
+
+    def __init__(self, url: str) -> None:
+        self._url, self._at, self._blocks = url, 0, {}
+        with urllib.request.urlopen(urllib.request.Request(url, method="HEAD")) as answer:
+            self._size = int(answer.headers["Content-Length"])
+        self.read_bytes = 0
+
+    def seekable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
+        return self._at
+
+    def readinto(self, buffer) -> int:
+        number, skip = divmod(self._at, _BLOCK)
+        if self._at >= self._size:
+            return 0
+        part = self._block(number)[skip : skip + len(buffer)]
+        buffer[: len(part)] = part
+        self._at += len(part)
+        return len(part)
+
+    def _block(self, number: int) -> bytes:
+        if number not in self._blocks:
+            last = min(self._size, (number + 1) * _BLOCK) - 1
+            request = urllib.request.Request(self._url, headers={"Range": f"bytes={number * _BLOCK}-{last}"})
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                if answer.status != 206:
+                    raise SystemExit(f"{self._url}: the server does not answer range requests")
+                self._blocks[number] = answer.read()
+            self.read_bytes += len(self._blocks[number])
+        return self._blocks[number]
+
+
+def wheel_url(version: str) -> str:
+    """What pip would download for this Python and this machine."""
+    asked = [sys.executable, "-m", "pip", "install", "--dry-run", "--no-deps", "--ignore-installed", "--quiet", "--report", "-",
+             f"torch=={version}"]  # fmt: skip
+    found = subprocess.run(asked, capture_output=True, text=True)
+    if found.returncode != 0:
+        raise SystemExit(f"pip finds no torch {version}: {found.stderr.strip()}")
+    return json.loads(found.stdout)["install"][0]["download_info"]["url"]
+
+
+def main() -> None:
+    version, folder = sys.argv[1:]
+    remote = RemoteFile(wheel_url(version))
+    with zipfile.ZipFile(io.BufferedReader(remote, 1 << 16)) as wheel:
+        names = [name for name in wheel.namelist() if name.startswith(_WANTED)]
+        if not names:
+            raise SystemExit(f"the wheel of torch {version} has no headers")
+        for name in sorted(names, key=lambda name: wheel.getinfo(name).header_offset):
+            wheel.extract(name, folder)
+    Path(folder, "version").write_text(version + "\n")
+    print(f"torch {version}: {len(names)} files, {remote.read_bytes / 1e6:.0f} MB read")
+
+
+if __name__ == "__main__":
+    main()

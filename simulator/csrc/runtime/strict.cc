@@ -1,0 +1,183 @@
+#include "runtime/strict.h"
+
+#include <execinfo.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+#include "runtime/error.h"
+
+namespace torch_sim {
+namespace {
+
+constexpr uintptr_t kPage = 4096;
+constexpr int kFrames = 40;
+
+uint64_t seed() {
+  static const uint64_t value = [] {
+    const char* text = std::getenv("TORCH_SIM_STRICT");
+    return text ? std::strtoull(text, nullptr, 10) : 0;
+  }();
+  return value;
+}
+
+// The next of a sequence that the seed determines, as far as threads take turns alike.
+uint64_t next_random() {
+  static std::atomic<uint64_t> drawn{0};
+  uint64_t x = (seed() << 32) + 0x9e3779b97f4a7c15 * ++drawn;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
+
+// How many windows are open on each page of the kernel range. The table is as sparse as the memory: addresses only.
+struct Pages {
+  std::mutex mutex;
+  const AddressSpace* space = nullptr;
+  uintptr_t first = 0;
+  uint16_t* open = nullptr;
+  std::multimap<uintptr_t, size_t> named;  // those of open_window
+  struct sigaction before[2];
+};
+Pages& pages() {
+  static auto& all = *new Pages();
+  return all;
+}
+
+// Adds `change` to the counts of a range, and gives or takes access where they leave or reach 0. With the lock held.
+void count(uintptr_t at, size_t bytes, int change) {
+  Pages& all = pages();
+  const int access = change > 0 ? PROT_READ | PROT_WRITE : PROT_NONE;
+  const uintptr_t begin = at / kPage * kPage, end = at + bytes;
+  uintptr_t run = 0;  // where the pages that change began, 0: there are none
+  const auto change_access = [&](uintptr_t until) {
+    if (run != 0 && mprotect(reinterpret_cast<void*>(run), until - run, access) != 0) {
+      std::perror("sim: mprotect of device memory");
+      std::abort();
+    }
+    run = 0;
+  };
+  for (uintptr_t page = begin; page < end; page += kPage) {
+    uint16_t& open = all.open[(page - all.first) / kPage];
+    const bool changes = change > 0 ? open == 0 : open == 1;
+    open = static_cast<uint16_t>(open + change);
+    if (!changes)
+      change_access(page);
+    else if (run == 0)
+      run = page;
+  }
+  change_access((end + kPage - 1) / kPage * kPage);
+}
+
+bool concerns(const void* at, size_t bytes) {
+  return strict() && bytes > 0 && pages().space && pages().space->holds_kernel(at);
+}
+
+// In a signal handler: no locks, no memory.
+void tell(void* at) {
+  const AddressSpace& space = *pages().space;
+  const bool followed = space.holds(at);
+  const void* device_address = followed ? at : space.to_device(at);
+  const int device = space.device_of(device_address);
+  char text[400];
+  const int length =
+      std::snprintf(text, sizeof text,
+                    "sim: the host touched memory of sim:%d at %p %s. TORCH_SIM_STRICT=%llu; it "
+                    "was touched here:\n",
+                    device, device_address,
+                    followed ? "by its device address, which only the device can follow"
+                             : "outside of any operation of the device that works on it, and while "
+                               "nobody had mapped it",
+                    static_cast<unsigned long long>(seed()));
+  if (write(STDERR_FILENO, text, static_cast<size_t>(length)) < 0) return;
+  void* frames[kFrames];
+  backtrace_symbols_fd(frames, backtrace(frames, kFrames), STDERR_FILENO);
+}
+
+// Tells, and leaves the end of the process to whoever handled the signal before: the access is made again.
+void on_fault(int signal, siginfo_t* info, void*) {
+  Pages& all = pages();
+  if (all.space->holds(info->si_addr) || all.space->holds_kernel(info->si_addr))
+    tell(info->si_addr);
+  sigaction(signal, &all.before[signal == SIGBUS], nullptr);
+}
+
+void handle_faults() {
+  void* frame = nullptr;
+  backtrace(&frame, 1);  // loads what it needs, which a handler must not
+  struct sigaction action {};
+  action.sa_sigaction = on_fault;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  sigaction(SIGSEGV, &action, &pages().before[0]);
+  sigaction(SIGBUS, &action, &pages().before[1]);
+}
+
+}  // namespace
+
+bool strict() { return seed() != 0; }
+
+void begin_strict(const AddressSpace& space) {
+  Pages& all = pages();
+  const size_t entries = space.total() / kPage;
+  void* table = mmap(nullptr, entries * sizeof(uint16_t), PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (table == MAP_FAILED)
+    throw OutOfMemory(system_error("sim: no addresses left for the table of strict mode"));
+  all.open = static_cast<uint16_t*>(table);
+  all.first = reinterpret_cast<uintptr_t>(space.to_kernel(space.device_range(0)));
+  all.space = &space;
+  handle_faults();
+}
+
+Window::Window(const void* kernel, size_t bytes) : bytes_(bytes) {
+  if (!concerns(kernel, bytes)) return;
+  at_ = reinterpret_cast<uintptr_t>(kernel);
+  std::lock_guard lock(pages().mutex);
+  count(at_, bytes_, +1);
+}
+
+Window::~Window() {
+  if (at_ == 0) return;
+  std::lock_guard lock(pages().mutex);
+  count(at_, bytes_, -1);
+}
+
+void open_window(const void* kernel, size_t bytes) {
+  if (!concerns(kernel, bytes)) return;
+  const auto at = reinterpret_cast<uintptr_t>(kernel);
+  std::lock_guard lock(pages().mutex);
+  pages().named.emplace(at, bytes);
+  count(at, bytes, +1);
+}
+
+void close_window(const void* kernel) {
+  if (!concerns(kernel, 1)) return;
+  std::lock_guard lock(pages().mutex);
+  auto [found, last] = pages().named.equal_range(reinterpret_cast<uintptr_t>(kernel));
+  if (found == last) return;  // of no bytes
+  for (auto other = std::next(found); other != last; ++other)
+    if (other->second < found->second) found = other;
+  count(found->first, found->second, -1);
+  pages().named.erase(found);
+}
+
+void rest() {
+  if (!strict()) return;
+  const uint64_t drawn = next_random();
+  if (drawn % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds((drawn >> 8) % 300));
+}
+
+bool by_chance() { return strict() && next_random() % 2 == 0; }
+
+}  // namespace torch_sim

@@ -1,0 +1,44 @@
+#pragma once
+// Strict mode (TORCH_SIM_STRICT=SEED): what merely happens to go well on the simulator fails.
+//   - Device memory has no access but inside an operation of the device that works on it, or while the plugin maps it. Who
+//     touches it otherwise is told what he touched, and from where, and the process ends by the signal.
+//   - Streams take random rests, and short work is not always done at once.
+//   - Non-blocking copies to ordinary memory are as late as those to pinned memory.
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "runtime/address_space.h"
+
+namespace torch_sim {
+
+// TORCH_SIM_STRICT is set, and not to 0.
+bool strict();
+
+// Once, when the device begins. `space` stays for ever.
+void begin_strict(const AddressSpace& space);
+
+// Opens the pages of a range of kernel addresses as long as it lives, counting how many do. Does nothing outside strict
+// mode, and for host memory. Any thread.
+class Window {
+ public:
+  Window(const void* kernel, size_t bytes);
+  ~Window();
+  Window(Window&& other) noexcept : at_(std::exchange(other.at_, 0)), bytes_(other.bytes_) {}
+  Window& operator=(Window&&) = delete;
+
+ private:
+  uintptr_t at_ = 0;  // 0: nothing was opened
+  size_t bytes_;
+};
+
+// The same where the end is told by the address alone. Of several that were opened at one address the smallest is closed.
+void open_window(const void* kernel, size_t bytes);
+void close_window(const void* kernel);
+
+// A rest of random length, often none.
+void rest();
+// True half of the time; always false outside strict mode.
+bool by_chance();
+
+}  // namespace torch_sim

@@ -1,0 +1,62 @@
+"""Strict mode: what merely happens to go well fails, and what is right goes well."""
+
+def test_who_follows_a_device_address_is_told_what_it_is_and_where_he_did(python):
+    told = python(
+        """
+        import ctypes, torch
+        tensor = torch.ones(1000, device="sim:2")
+        torch.sim.synchronize(2)
+        ctypes.string_at(tensor.data_ptr(), 4)
+        """,
+        returncode=-11,
+        TORCH_SIM_STRICT="7",
+    )
+    assert "sim: the host touched memory of sim:2 at 0x" in told and "which only the device can follow" in told
+    assert "TORCH_SIM_STRICT=7" in told and "ctypes" in told
+
+
+def test_operators_copies_views_and_new_memory_work(python):
+    told = python(
+        """
+        import torch
+        torch.manual_seed(0)
+        for device in ("sim:0", "sim:1"):
+            a, b = torch.randn(300, 300, device=device), torch.randn(300, 300, device=device)
+            c = (a @ b).relu().sum(0, keepdim=True)[:, 5:]
+            expected = (a.cpu() @ b.cpu()).relu().sum(0, keepdim=True)[:, 5:]
+            assert torch.allclose(c.cpu(), expected)
+            c.resize_(1000, 1000).fill_(4)
+            assert c.sum().item() == 4_000_000
+            a[10:20] = b[30:40]
+            assert torch.equal(a[10:20].cpu(), b[30:40].cpu())
+            model = torch.nn.Linear(300, 7).to(device)
+            model(a).square().mean().backward()
+            assert model.weight.grad.isfinite().all()
+        d = a.to("sim:0")
+        assert torch.equal(d.cpu(), a.cpu())
+        sparse = torch.eye(9, device="sim").to_sparse()
+        assert torch.equal((sparse + sparse).to_dense().cpu(), 2 * torch.eye(9))
+        print("right")
+        """,
+        TORCH_SIM_STRICT="3",
+    )
+    assert told.strip() == "right"
+
+
+def test_a_missing_wait_for_a_copy_to_ordinary_memory_shows(python):
+    told = python(
+        """
+        import threading, torch
+        tensor, host = torch.ones(100_000, device="sim"), torch.zeros(100_000)
+        torch.sim.synchronize()
+        opened = threading.Event()
+        torch.sim.launch_host_func(torch.sim.current_stream(), opened.wait)
+        host.copy_(tensor, non_blocking=True)
+        early = host.sum().item()
+        opened.set()
+        torch.sim.synchronize()
+        print(early, host.sum().item())
+        """,
+        TORCH_SIM_STRICT="3",
+    )
+    assert told.split() == ["0.0", "100000.0"]
