@@ -94,7 +94,7 @@ Backend::WorkPtr Backend::allgather(NestedTensors& outputs, Tensors& inputs,
 Backend::WorkPtr Backend::_allgather_base(at::Tensor& output, at::Tensor& input,
                                           const c10d::AllgatherOptions& options) {
   return issue("all_gather_into_tensor",
-               [&] { return all_gather_single(output, input, options, place()); });
+               [&] { return hccl_like::all_gather_single(output, input, options, place()); });
 }
 
 Backend::WorkPtr Backend::allgather_coalesced(NestedTensors& outputs, Tensors& inputs,
@@ -128,7 +128,7 @@ Backend::WorkPtr Backend::reduce_scatter(Tensors& outputs, NestedTensors& inputs
 Backend::WorkPtr Backend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                                const c10d::ReduceScatterOptions& options) {
   return issue("reduce_scatter_tensor",
-               [&] { return reduce_scatter_single(output, input, options, place()); });
+               [&] { return hccl_like::reduce_scatter_single(output, input, options, place()); });
 }
 
 Backend::WorkPtr Backend::reduce_scatter_tensor_coalesced(
@@ -142,7 +142,8 @@ Backend::WorkPtr Backend::alltoall_base(at::Tensor& output, at::Tensor& input,
                                         std::vector<int64_t>& input_splits,
                                         const c10d::AllToAllOptions& options) {
   return issue("all_to_all_single", [&] {
-    return all_to_all_single(output, input, output_splits, input_splits, options, place());
+    return hccl_like::all_to_all_single(output, input, output_splits, input_splits, options,
+                                        place());
   });
 }
 
