@@ -21,6 +21,7 @@ def parse(argv):
     add("--list", action="store_true", help="print the cases and leave")
     add("--timeout", type=float, default=6, help="seconds that a call may take (6)")
     add("--churn", type=float, default=30, metavar="SECONDS", help="how long ranks are killed and replaced (30; 0: not)")
+    add("--patience", type=float, default=1, metavar="FACTOR", help="by which limits in time are raised on a busy machine (1)")
     add("--seed", type=int, default=1, help="of the churn (1)")
     add("--backend", default="hccl-like", help="or gloo, to compare")
     add("-J", "--json", metavar="FILE", help="write everything to a JSON file")
@@ -38,7 +39,7 @@ def main(argv: list[str]) -> int:
         return 2
     results = [_try(CASES[name], args) for name in args.cases or CASES]
     if args.churn and not args.cases:
-        figures, problems = churn(args.churn, 4, args.timeout, args.backend, args.seed)
+        figures, problems = churn(args.churn, 4, args.timeout, args.backend, args.seed, args.patience)
         _say("churn", "; ".join(f"{what} {value:.3g}" for what, value in figures.items()), problems)
         results.append({"case": "churn", "figures": figures, "problems": problems})
     bad = sum(bool(result["problems"]) for result in results)
@@ -49,7 +50,7 @@ def main(argv: list[str]) -> int:
 
 
 def _try(case, args) -> dict:
-    outcomes, problems = case.try_it(args.timeout, args.backend)
+    outcomes, problems = case.try_it(args.timeout, args.backend, args.patience)
     slowest = max((outcome.seconds for rank, outcome in enumerate(outcomes) if rank not in case.victims), default=0)
     _say(case.name, f"{case.what}: the last after {slowest:.2f} s", problems)
     return {"case": case.name, "outcomes": [vars(outcome) for outcome in outcomes], "problems": problems}

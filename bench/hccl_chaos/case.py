@@ -19,20 +19,20 @@ class Case:
     within: Callable[[float], float] = field(default=lambda timeout: 2.0)  # seconds, given the time-out
     ranks: int = 4
 
-    def try_it(self, timeout: float, backend: str) -> tuple[list[Outcome], list[str]]:
-        """What became of the ranks, and what of that must not be."""
+    def try_it(self, timeout: float, backend: str, patience: float) -> tuple[list[Outcome], list[str]]:
+        """What became of the ranks, and what of that must not be. `patience` multiplies the limits."""
         outcomes = run(self.function, self.ranks, timeout, backend)
         problems = []
         for rank, outcome in enumerate(outcomes):
-            if rank not in self.victims and (problem := self._problem(outcome, timeout)):
+            if rank not in self.victims and (problem := self._problem(outcome, timeout, patience)):
                 problems.append(f"rank {rank} {problem}")
         return outcomes, problems
 
-    def _problem(self, outcome: Outcome, timeout: float) -> str:
+    def _problem(self, outcome: Outcome, timeout: float, patience: float) -> str:
         if outcome.kind != self.kind:
             return f"{outcome} (must be {self.kind})"
-        if outcome.seconds > self.within(timeout):
-            return f"{self.kind} after {outcome.seconds:.2f} s (limit {self.within(timeout):.1f} s)"
+        if outcome.seconds > (limit := self.within(timeout) * patience):
+            return f"{self.kind} after {outcome.seconds:.2f} s (limit {limit:.1f} s)"
         missing = [word for word in self.names if word not in outcome.text]
         return f"does not say {missing}: {outcome.text}" if missing else ""
 

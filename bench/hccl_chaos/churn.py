@@ -12,17 +12,18 @@ import torch.distributed as dist
 
 from .store import served
 
+KNOWS, RECOVERS = 1.0, 3.0  # seconds after a death, at most
 WORKS = 0.15  # seconds that a generation works before somebody is killed
 
 
-def churn(seconds: float, ranks: int, timeout: float, backend: str, seed: int) -> tuple[dict, list[str]]:
-    """Figures (seconds) and what must not be."""
+def churn(seconds: float, ranks: int, timeout: float, backend: str, seed: int, patience: float) -> tuple[dict, list[str]]:
+    """Figures (seconds) and what must not be. `patience` multiplies the limits."""
     with served() as port:
         store = dist.TCPStore("127.0.0.1", port, is_master=False, timeout=timedelta(seconds=timeout))
-        return _churn(seconds, ranks, timeout, backend, random.Random(seed), store)
+        return _churn(seconds, ranks, timeout, backend, random.Random(seed), store, patience)
 
 
-def _churn(seconds, ranks, timeout, backend, chance, store) -> tuple[dict, list[str]]:
+def _churn(seconds, ranks, timeout, backend, chance, store, patience) -> tuple[dict, list[str]]:
     alive = {rank: _start(rank, 0, ranks, store.port, timeout, backend) for rank in range(ranks)}
     kills, noticed, recovered, problems, generation = 0, [], [], [], 0
     try:
@@ -47,10 +48,10 @@ def _churn(seconds, ranks, timeout, backend, chance, store) -> tuple[dict, list[
         for pid in alive.values():
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
-    if noticed and max(noticed) > 1:
-        problems.append(f"a survivor noticed after {max(noticed):.2f} s (limit 1 s)")
-    if recovered and max(recovered) > 3:
-        problems.append(f"the job worked again after {max(recovered):.2f} s (limit 3 s)")
+    if noticed and max(noticed) > KNOWS * patience:
+        problems.append(f"a survivor noticed after {max(noticed):.2f} s (limit {KNOWS * patience:.1f} s)")
+    if recovered and max(recovered) > RECOVERS * patience:
+        problems.append(f"the job worked again after {max(recovered):.2f} s (limit {RECOVERS * patience:.1f} s)")
     middle = statistics.median
     figures = {"kills": kills, "noticed_median": middle(noticed or [0]), "noticed_max": max(noticed, default=0),
                "recovered_median": middle(recovered or [0]), "recovered_max": max(recovered, default=0)}
