@@ -5,7 +5,7 @@
 #
 #   scripts/test.sh            what a change must pass
 #   scripts/test.sh quick      without the sanitizers
-#   scripts/test.sh nightly    the slow tests, and every suite of PyTorch's tests, besides
+#   scripts/test.sh nightly    the slow tests, and every suite of PyTorch's tests, besides; the simulator in strict mode
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 SANITIZERS=(asan tsan)
@@ -19,6 +19,8 @@ case "${1:-all}" in
   nightly)
     MARKS=""
     SUITES=(--suite all)
+    # The simulator in strict mode; the seed is in the heading of each run of tests.
+    export TORCH_SIM_STRICT=${TORCH_SIM_STRICT:-$((RANDOM + 1))}
     ;;
   *) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2 ;;
 esac
