@@ -292,7 +292,6 @@ std::shared_ptr<Communicator> Communicator::split(std::span<const int> ranks, st
     if (rank == this->rank()) child.rank = static_cast<int>(child.members.size());
     child.members.push_back(identity_.members[index]);
     child.links.push_back(identity_.links[index]);
-    if (!identity_.routes.empty()) child.routes.push_back(identity_.routes[index]);
   }
   if (child.rank < 0)
     throw_misuse("split: rank " + std::to_string(rank()) + " of group " + identity_.name +
@@ -301,6 +300,13 @@ std::shared_ptr<Communicator> Communicator::split(std::span<const int> ranks, st
   child.profile = identity_.profile;
   child.board = Board::split(identity_.board, child.id, ranks, number);
   return create(engine_, std::move(child));
+}
+
+std::vector<std::string> Communicator::routes() const {
+  std::vector<std::string> routes;
+  for (const Link* link : identity_.links)
+    routes.push_back(link == nullptr ? "" : engine_.mesh_.describe(*link));
+  return routes;
 }
 
 uint32_t Communicator::sequence() const {

@@ -34,7 +34,6 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
     std::chrono::milliseconds timeout{std::chrono::minutes(30)};
     std::vector<ProcessRecord> members;      // by rank
     std::vector<Link*> links;                // by rank, null for this process
-    std::vector<std::string> routes;         // by rank: how each is reached and why; own: empty
     std::shared_ptr<Board> board;            // null if the ranks share no memory
     std::shared_ptr<const Profile> profile;  // what was measured; null if nothing was
   };
@@ -46,7 +45,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   uint64_t id() const { return identity_.id; }
   const std::string& name() const { return identity_.name; }
   const std::vector<ProcessRecord>& members() const { return identity_.members; }
-  const std::vector<std::string>& routes() const { return identity_.routes; }
+  // By rank: how each is reached and why, or will be; own: empty.
+  std::vector<std::string> routes() const;
   const Topology& topology() const { return topology_; }
   Engine& engine() const { return engine_; }
 

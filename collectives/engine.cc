@@ -1,5 +1,7 @@
 #include "collectives/engine.h"
 
+#include <poll.h>
+
 #include <algorithm>
 #include <functional>
 
@@ -12,6 +14,10 @@ namespace {
 // How often a driver that finds nothing to do looks at what changes rarely: deadlines, new connections, liveness.
 constexpr uint32_t kIdleTicks = 64;
 constexpr auto kLookAround = std::chrono::milliseconds(50);
+// The same for one that is always busy.
+constexpr uint32_t kBusyTicks = 1024;
+// How long the keeper of the door leaves a knock to whoever drives.
+constexpr std::chrono::milliseconds kKeepersNap{2};
 
 }  // namespace
 
@@ -26,6 +32,7 @@ Engine::~Engine() {
   background_wake_.notify_one();
   poller_.ring();
   if (background_.joinable()) background_.join();
+  end_keeper();
 }
 
 // ---------------------------------------------------------------------------------------------------- any thread
@@ -185,6 +192,27 @@ void Engine::background() {
   }
 }
 
+void Engine::keeper() {
+  std::vector<pollfd> doors{{keeper_bell_.get(), POLLIN, 0}};
+  for (const int door : mesh_.doors()) doors.push_back({door, POLLIN, 0});
+  const auto stop = [this] { return stopping_.load() || !mesh_.is_restless(); };
+  while (!stopping_) {
+    if (::poll(doors.data(), doors.size(), -1) <= 0) continue;
+    if (stopping_) return;
+    std::unique_lock driver(driver_, std::try_to_lock);
+    if (!driver) {
+      std::this_thread::sleep_for(kKeepersNap);
+      continue;
+    }
+    background_drives_ = true;
+    poller_.poll();
+    mesh_.poll();
+    drive(stop, Deadline::never(), /*background=*/true);
+    background_drives_ = false;
+    leave(std::move(driver), /*waited_for=*/false);
+  }
+}
+
 // ------------------------------------------------------------------------------------- the thread that drives
 
 template <class Stop>
@@ -203,6 +231,7 @@ void Engine::drive(Stop stop, Deadline deadline, bool background) {
       poller_.poll();  // sockets whose only news is that the peer is gone
       mesh_.poll();
       look_at_deadlines();
+      look_at_neighbours();
       if (deadline.expired()) return;
     }
     if (!patience.wait()) sleep(deadline, background);
@@ -211,7 +240,12 @@ void Engine::drive(Stop stop, Deadline deadline, bool background) {
 
 bool Engine::step() {
   bool moved = inbox_full_.load(std::memory_order_acquire) && take_submissions();
-  if (!poller_.few_sockets() && poller_.poll()) moved = true;
+  if (mesh_.is_restless() || ++steps_ % kBusyTicks == 0) {
+    poller_.poll();
+    mesh_.poll();
+  } else if (!poller_.few_sockets() && poller_.poll()) {
+    moved = true;
+  }
   for (const auto& link : mesh_.links())
     if (link->progress()) moved = true;
   for (size_t i = 0; i < active_.size();) {
@@ -287,6 +321,7 @@ void Engine::sleep(Deadline deadline, bool background) {
   sleeping_ = true;
   std::atomic_thread_fence(std::memory_order_seq_cst);
   // From here on whoever submits, or wants the engine from the background thread, rings.
+  mesh_.set_asleep(true);
   bool quiet = !inbox_full_ && !(background && wanted_ > 0);
   size_t prepared = 0;
   const auto& links = mesh_.links();
@@ -298,12 +333,14 @@ void Engine::sleep(Deadline deadline, bool background) {
     for (const auto& execution : active_) deadline = earliest(deadline, execution->deadline());
     // The links look for dead peers before each sleep.
     if (!active_.empty()) deadline = earliest(deadline, Deadline::after(kLookAround));
-    poller_.sleep(deadline);
+    poller_.sleep(earliest(deadline, mesh_.next_timer()));
   }
+  mesh_.set_asleep(false);
   for (size_t i = 0; i < prepared; ++i) links[i]->end_sleep();
   sleeping_ = false;
   mesh_.poll();
   look_at_deadlines();
+  look_at_neighbours();
 }
 
 }  // namespace hccl_like

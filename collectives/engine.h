@@ -56,6 +56,8 @@ class Engine {
   // Any thread. Takes the engine for set-up work that touches the mesh; `work` gets a function that drives the other
   // communicators one step, to be called while it waits.
   void with_mesh(const std::function<void(Mesh&, const std::function<void()>&)>& work);
+  // Any thread. From now on peers that connect are let in also while nobody drives.
+  void keep_door();
 
  private:
   friend class Communicator;
@@ -94,6 +96,9 @@ class Engine {
                 Claim expected, Claim received);
   void on_failure(Link& link);
   void look_at_deadlines();
+  // Peers that are waited for without a connection: whether they are still there.
+  void look_at_neighbours();
+  void tell(Communicator& communicator, std::string_view reason, const Link* but);
   void sleep(Deadline deadline, bool background);
 
   // Any thread.
@@ -103,6 +108,9 @@ class Engine {
   void wake_background();
   void background();
   bool await_need();
+  // engine_door.cc
+  void keeper();
+  void end_keeper();
   void add(const std::shared_ptr<Communicator>& communicator);
   void remove(uint64_t id);
   std::shared_ptr<Communicator> find(uint64_t id) const;
@@ -115,6 +123,8 @@ class Engine {
 
   std::mutex driver_;  // held by the thread that drives; guards the next four
   std::vector<std::unique_ptr<Execution>> active_;
+  uint32_t steps_ = 0;
+  Deadline::Clock::time_point next_look_{};  // at neighbours
   std::vector<std::unique_ptr<Execution>> spare_;
   ScratchPool scratch_;
   SelfMessages self_;
@@ -140,6 +150,8 @@ class Engine {
   bool background_soon_ = false;   // what it finds then
   std::atomic<bool> stopping_{false};
   std::thread background_;
+  std::thread keeper_;
+  Fd keeper_bell_;
 
   mutable std::mutex registry_mutex_;
   std::unordered_map<uint64_t, std::weak_ptr<Communicator>> registry_;

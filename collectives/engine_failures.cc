@@ -12,21 +12,24 @@ void Engine::fail(Communicator& communicator, const Error& error, bool tell_peer
   const auto keep = communicator.shared_from_this();  // the last operation may be its last owner
   const bool first = communicator.remember(error);
   self_.cancel(communicator.id());
-  for (Link* link : communicator.identity_.links) {
-    if (link == nullptr) continue;
-    link->cancel(communicator.id());
-    if (first && tell_peers && link->failure() == nullptr) {
-      link->send_abort(communicator.id(), to_string(error));
-      // At once: with the last operation gone nobody may drive for a while, and the peer would wait on.
-      link->progress();
-      inbox_full_ = true;  // what that moved is looked at before anybody sleeps
-    }
-  }
+  for (Link* link : communicator.identity_.links)
+    if (link != nullptr) link->cancel(communicator.id());
+  if (first && tell_peers) tell(communicator, to_string(error), nullptr);
   for (size_t i = 0; i < active_.size();) {
     if (&active_[i]->operation().communicator() == &communicator)
       finish(i, error);
     else
       ++i;
+  }
+}
+
+// At once: with the last operation gone nobody may drive for a while, and the peers would wait on.
+void Engine::tell(Communicator& communicator, std::string_view reason, const Link* but) {
+  for (Link* link : communicator.identity_.links) {
+    if (link == nullptr || link == but || link->failure() != nullptr) continue;
+    link->send_abort(communicator.id(), reason);
+    link->progress();
+    inbox_full_ = true;  // what that moved is looked at before anybody sleeps
   }
 }
 
@@ -67,12 +70,18 @@ void Engine::on_abort(Link& link, const AbortNotice& notice) {
   const auto communicator = find(notice.communicator);
   if (!communicator) return;
   const int peer = communicator->rank_of(link);
+  // Whoever is not connected to the rank that gave up may be to this one. Ranks that see each other's memory all know.
+  const bool pass_on = !communicator->failure() && !communicator->board() &&
+                       std::ranges::any_of(communicator->identity_.links, [](const Link* one) {
+                         return one != nullptr && !one->connected();
+                       });
   fail(*communicator,
        Error{ErrorCode::kAborted,
              "rank " + std::to_string(peer) + " gave up group " + communicator->name() + ": " +
                  notice.reason,
              peer},
        /*tell_peers=*/false);
+  if (pass_on) tell(*communicator, notice.reason, &link);
 }
 
 void Engine::on_mismatch(int peer, Communicator& communicator, const Link::Mismatch& mismatch) {

@@ -40,6 +40,8 @@ class Execution {
   std::string whereabouts() const;
   // True if an unfinished message of this execution goes to or comes from `peer`.
   bool waits_for(int peer) const;
+  // All such peers; none if it may be anybody.
+  std::vector<int> waiting_for() const;
 
  private:
   struct Lap {
@@ -67,7 +69,6 @@ class Execution {
   Part part(Slot slot, uint32_t lap) const;
   void add_pieces(Pieces& pieces, Slot slot, uint32_t count, const Lap& lap) const;
   int unbound_source(int peer) const;
-  std::vector<int> waiting_for() const;
 
   std::shared_ptr<Operation> operation_;
   const Plan* plan_ = nullptr;  // the operation's

@@ -82,12 +82,15 @@ std::shared_ptr<Communicator> Runtime::create(Store& store, int rank, int size, 
   identity.name = std::move(name);
   identity.timeout = timeout;
   // Everybody is there: what keeps them apart now is the network.
+  bool keep_door = false;
   const Deadline reach = earliest(deadline, Deadline::after(engine_.config().connect_timeout));
   engine_.with_mesh([&](Mesh& mesh, const std::function<void()>& idle) {
-    identity.links = mesh.connect(roster.members, rank, reach, idle);
-    for (const Link* link : identity.links)
-      identity.routes.push_back(link == nullptr ? "" : mesh.describe(*link));
+    identity.links = config_.connect == Connecting::kLazy
+                         ? mesh.introduce(roster.members, rank, reach, idle)
+                         : mesh.connect(roster.members, rank, reach, idle);
+    if (mesh.has_absent()) keep_door = true;
   });
+  if (keep_door) engine_.keep_door();
   std::vector<std::optional<uint32_t>> areas;
   for (const ProcessRecord& member : roster.members) areas.push_back(member.area);
   if (on_one_host(roster.members))

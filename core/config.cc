@@ -26,6 +26,11 @@ void read(LogLevel& member, std::string_view text) {
   }
   throw_misuse("'" + std::string(text) + "' is not a level; write WARN, INFO or TRACE");
 }
+void read(Connecting& member, std::string_view text) {
+  if (text != "lazy" && text != "eager")
+    throw_misuse("'" + std::string(text) + "' is not a way to connect; write lazy or eager");
+  member = text == "lazy" ? Connecting::kLazy : Connecting::kEager;
+}
 void read(std::string& member, std::string_view text) { member = text; }
 void read(std::vector<std::string>& member, std::string_view text) {
   member = parse_list(text);
@@ -44,6 +49,7 @@ requires requires { Value::parse(std::string_view()); }
 void read(Value& member, std::string_view text) { member = Value::parse(text); }
 
 std::string print(LogLevel member) { return std::string(name(member)); }
+std::string print(Connecting member) { return member == Connecting::kLazy ? "lazy" : "eager"; }
 std::string print(const std::string& member) { return member; }
 std::string print(const std::vector<std::string>& member) { return join(member); }
 std::string print(uint64_t member) { return std::to_string(member); }
@@ -113,6 +119,11 @@ constexpr std::array kRows{
         access<&Config::fabric_provider>()},
     Row{{"HCCL_LIKE_CONNECT_TIMEOUT_MS", "30000", "Milliseconds to find and connect to a peer."},
         access<&Config::connect_timeout>()},
+    Row{{"HCCL_LIKE_CONNECT", "lazy",
+         "When the ranks of a group are connected. lazy: each pair when a call first needs it; "
+         "eager: "
+         "all when the group is made, which tells at once who cannot reach whom."},
+        access<&Config::connect>()},
     Row{{"HCCL_LIKE_ALGO", "",
          "Algorithms to use whatever the cost model says, for experiments "
          "(allreduce:ring;allgather:bruck)."},
@@ -249,7 +260,8 @@ Config Config::from_environment() {
 std::map<std::string, std::string> Config::common() const {
   constexpr std::string_view kCommon[] = {
       "HCCL_LIKE_ALGO",       "HCCL_LIKE_LAP_BYTES", "HCCL_LIKE_REMOTE_LAP_BYTES",
-      "HCCL_LIKE_LAP_WINDOW", "HCCL_LIKE_BOARD",     "HCCL_LIKE_DIRECT"};
+      "HCCL_LIKE_LAP_WINDOW", "HCCL_LIKE_BOARD",     "HCCL_LIKE_DIRECT",
+      "HCCL_LIKE_CONNECT"};
   const Config defaults;
   std::map<std::string, std::string> values;
   for (const Row& row : kRows) {

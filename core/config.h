@@ -38,6 +38,7 @@ struct Config {
   NamedPaths
       device_plugins;  // instead of what packages bring; read by Python, before this library is loaded
   std::chrono::milliseconds connect_timeout{30'000};  // to find and connect to a peer
+  Connecting connect = Connecting::kLazy;             // when ranks of a group are connected
 
   ForcedAlgorithms algo;                // instead of the cost model's choice
   std::string profile;                  // a file of measured choices; empty: none

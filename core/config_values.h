@@ -22,6 +22,9 @@ struct InterfaceFilter {
   friend bool operator==(const InterfaceFilter&, const InterfaceFilter&) = default;
 };
 
+// When the ranks of a group are connected: each pair when a call first needs it, or all when the group is made.
+enum class Connecting { kLazy, kEager };
+
 // TCP ports lo..hi, both included. 0-0: any port that the system gives.
 struct PortRange {
   uint16_t low = 0;

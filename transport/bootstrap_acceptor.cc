@@ -26,13 +26,18 @@ void Acceptor::listen(Listener listener) {
   poller_.watch(door.listener.fd(), EPOLLIN, door);
 }
 
-std::vector<Accepted> Acceptor::step(const std::function<bool(const std::string&)>& wanted) {
+std::vector<Accepted> Acceptor::step(const std::function<bool(const std::string&)>& wanted,
+                                     const std::function<bool(const std::string&)>& held) {
   for (Door& door : doors_)
     if (std::exchange(door.knocked, false)) let_in(door);
 
   std::vector<Accepted> through;
   for (auto guest = guests_.begin(); guest != guests_.end();) {
     const auto state = guest->greeting.step();
+    if (state == IncomingGreeting::State::kCommitted && held && held(guest->greeting.peer_id())) {
+      ++guest;
+      continue;
+    }
     if (state == IncomingGreeting::State::kCommitted && wanted(guest->greeting.peer_id()))
       if (Fd socket = guest->greeting.welcome(); socket.valid())
         through.push_back(

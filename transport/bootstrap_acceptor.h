@@ -38,7 +38,12 @@ class Acceptor {
 
   // Goes on with whatever the poller has reported, and returns the peers that are through. `wanted` is asked for each
   // before it is let in; false closes the connection. Free of system calls if nothing was reported.
-  std::vector<Accepted> step(const std::function<bool(const std::string& peer_id)>& wanted);
+  // `held`, if given, is asked first: true leaves the peer at the door for now.
+  std::vector<Accepted> step(const std::function<bool(const std::string& peer_id)>& wanted,
+                             const std::function<bool(const std::string& peer_id)>& held = {});
+
+  // Connections that are not through.
+  size_t guests() const { return guests_.size(); }
 
   // Connections that have not proved anything yet.
   size_t strangers() const;

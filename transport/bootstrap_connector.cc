@@ -136,6 +136,13 @@ bool Connector::hopeless() const {
                      [](const auto& attempt) { return attempt->refused; });
 }
 
+bool Connector::nobody_listens() const {
+  const std::string refused = errno_text(ECONNREFUSED);
+  return !attempts_.empty() && std::ranges::all_of(attempts_, [&](const auto& attempt) {
+    return attempt->last_cause == refused;
+  });
+}
+
 std::string Connector::report() const {
   std::string text;
   for (const auto& attempt : attempts_) {

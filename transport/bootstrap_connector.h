@@ -35,10 +35,14 @@ class Connector {
   bool step();
   // After step() said true: the socket, ready for a wire.
   Fd take();
+  // Whether one of the ways has turned out to be the peer, and was chosen.
+  bool is_committed() const { return winner_ != nullptr; }
   // The label of the way that was taken.
   const std::string& taken() const { return taken_; }
   // True if every way was refused at least once for a reason that no patience cures (nobody listens there).
   bool hopeless() const;
+  // True if hosts have answered at all of the addresses that nobody listens there.
+  bool nobody_listens() const;
   // "10.0.0.5:4000: Connection refused (errno 111); [fd00::5]:4000: no answer".
   std::string report() const;
   // When step() has something to do although the poller reports nothing.

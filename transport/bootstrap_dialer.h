@@ -56,6 +56,10 @@ class Dialer {
   // Goes on; true once there is a wire, to be taken once.
   bool step();
   Dialed take() { return std::move(dialed_); }
+  // Whether the peer may take the connection for made already.
+  bool is_committed() const { return shm_ || other_ || (connector_ && connector_->is_committed()); }
+  // Whether nobody listens any more at any of the peer's addresses.
+  bool is_refused() const { return connector_ && connector_->nobody_listens(); }
   // What was tried and why it failed, on one line.
   std::string report() const;
   Deadline next_timer() const;

@@ -5,10 +5,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstring>
 #include <new>
 #include <utility>
 
 #include "core/error.h"
+#include "core/fence.h"
 #include "core/placement.h"
 #include "transport/shm/memory.h"
 
@@ -32,7 +35,7 @@ Fd make_sealed() {
 
 }  // namespace
 
-Commons::Commons()
+Commons::Commons(std::string_view owner)
     : memory_(make_sealed()),
       mapping_(map(memory_.get(), PROT_READ | PROT_WRITE)),
       areas_(memory_.get(), mapping_.data(), 0, kAreaBytes, kAreaHeadBytes, kAreas),
@@ -43,6 +46,30 @@ Commons::Commons()
   if (!reserve(memory_.get(), kLifeBegin, sizeof(LifeWord)))
     throw_system("no memory to show to peers on this host");
   life_.emplace(*new (mapping_.data() + kLifeBegin) LifeWord);
+  if (!reserve(memory_.get(), kNotesBegin, kBytes - kNotesBegin))
+    throw_system("cannot reserve the memory shown to peers on this host");
+  notes_ = new (mapping_.data() + kNotesBegin) CommonsNotes;
+  owner.copy(notes_->owner, sizeof notes_->owner);
+}
+
+void Commons::set_asleep(bool asleep) {
+  notes_->asleep.store(asleep ? 1 : 0, std::memory_order_relaxed);
+  if (asleep) full_fence();
+}
+
+bool Commons::give_up(uint64_t communicator, std::string_view reason) {
+  const uint32_t number = notes_->given_up.load(std::memory_order_relaxed);
+  if (number > 0 && notes_->communicators[(number - 1) % CommonsNotes::kGivenUp].load(
+                        std::memory_order_relaxed) == communicator)
+    return false;
+  CommonsNotes::Reason& why = notes_->reasons[number % CommonsNotes::kReasons];
+  why.communicator.store(0, std::memory_order_release);
+  why.bytes = static_cast<uint32_t>(reason.copy(why.text, CommonsNotes::kReasonBytes));
+  why.communicator.store(communicator, std::memory_order_release);
+  notes_->communicators[number % CommonsNotes::kGivenUp].store(communicator,
+                                                               std::memory_order_relaxed);
+  notes_->given_up.store(number + 1, std::memory_order_release);
+  return true;
 }
 
 PeerCommons::PeerCommons(Fd memory) {
@@ -51,6 +78,27 @@ PeerCommons::PeerCommons(Fd memory) {
       static_cast<size_t>(status.st_size) != Commons::kBytes)
     throw_error(ErrorCode::kPeerLost, "the peer shows memory of an unexpected kind");
   mapping_ = map(memory.get(), PROT_READ);
+}
+
+bool PeerCommons::belongs_to(std::string_view owner) const {
+  constexpr size_t kBytes = sizeof(CommonsNotes::owner);
+  return owner.size() <= kBytes &&
+         std::string_view(notes().owner, ::strnlen(notes().owner, kBytes)) == owner;
+}
+
+uint64_t PeerCommons::given_up(uint32_t number) const {
+  return notes().communicators[number % CommonsNotes::kGivenUp].load(std::memory_order_relaxed);
+}
+
+std::string PeerCommons::reason(uint32_t number) const {
+  const CommonsNotes::Reason& why = notes().reasons[number % CommonsNotes::kReasons];
+  const uint64_t communicator = given_up(number);
+  if (why.communicator.load(std::memory_order_acquire) == communicator) {
+    std::string text(why.text, std::min<size_t>(why.bytes, CommonsNotes::kReasonBytes));
+    std::atomic_thread_fence(std::memory_order_acquire);
+    if (why.communicator.load(std::memory_order_relaxed) == communicator) return text;
+  }
+  return "it failed there";
 }
 
 }  // namespace hccl_like

@@ -4,9 +4,12 @@
 // Where a message to n peers is written n times, what lies here is written once. There are small areas, one for each
 // communicator that wants one, and large lanes, one for each call whose payload passes by. What lies in them is their
 // users' business (collectives/board, collectives/direct).
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <string_view>
 
 #include "core/fd.h"
 #include "core/mapping.h"
@@ -14,6 +17,25 @@
 #include "transport/shelf.h"
 
 namespace hccl_like {
+
+// What a process tells all its peers on the host, whether they are connected or not. Zeros at first.
+struct CommonsNotes {
+  static constexpr uint32_t kGivenUp = 4096;
+  static constexpr uint32_t kReasons = 16;
+  static constexpr size_t kReasonBytes = 1008;
+  struct Reason {
+    std::atomic<uint64_t> communicator{0};  // 0 while it is being written
+    uint32_t bytes = 0;
+    char text[kReasonBytes];
+  };
+
+  char owner[64];                                 // the id of the process, from its record
+  std::atomic<uint32_t> asleep{0};                // it sleeps, or is about to: ring its bell
+  std::atomic<uint32_t> leaving{0};               // it ended in order
+  std::atomic<uint32_t> given_up{0};              // how many communicators it gave up
+  std::atomic<uint64_t> communicators[kGivenUp];  // the last of them, by number modulo kGivenUp
+  Reason reasons[kReasons];                       // of the very last
+};
 
 // This process's own. Any thread.
 class Commons {
@@ -25,10 +47,11 @@ class Commons {
   static constexpr uint32_t kLanes = 128;
   static constexpr size_t kLanesBegin = kAreaBytes * kAreas;
   static constexpr size_t kLifeBegin = kLanesBegin + kLaneBytes * kLanes;
-  static constexpr size_t kBytes = kLifeBegin + 4096;
+  static constexpr size_t kNotesBegin = kLifeBegin + 4096;
+  static constexpr size_t kBytes = kNotesBegin + ((sizeof(CommonsNotes) + 4095) / 4096) * 4096;
 
-  // Throws kSystem.
-  Commons();
+  // `owner`: the id of the process. Throws kSystem.
+  explicit Commons(std::string_view owner = {});
 
   // For a peer; valid as long as this object.
   int fd() const noexcept { return memory_.get(); }
@@ -36,9 +59,17 @@ class Commons {
   Shelf& areas() { return areas_; }
   Shelf& lanes() { return lanes_; }
 
+  // Whether whoever drives sleeps; told before it looks for the last time.
+  void set_asleep(bool asleep);
+  // Nothing more will come from this process.
+  void leave() { notes_->leaving.store(1, std::memory_order_release); }
+  // False if the last communicator given up was this one. By one thread at a time.
+  bool give_up(uint64_t communicator, std::string_view reason);
+
  private:
   Fd memory_;
   Mapping mapping_;
+  CommonsNotes* notes_;
   Shelf areas_;
   Shelf lanes_;
   std::optional<Life> life_;
@@ -62,7 +93,20 @@ class PeerCommons {
     return reinterpret_cast<const LifeWord*>(mapping_.data() + Commons::kLifeBegin)->died();
   }
 
+  bool belongs_to(std::string_view owner) const;
+  bool asleep() const { return notes().asleep.load(std::memory_order_relaxed) != 0; }
+  bool leaving() const { return notes().leaving.load(std::memory_order_acquire) != 0; }
+  uint32_t given_up() const { return notes().given_up.load(std::memory_order_acquire); }
+  // The number-th communicator that the peer gave up, or a later one in its place.
+  uint64_t given_up(uint32_t number) const;
+  // Why; a general word if that was overwritten since.
+  std::string reason(uint32_t number) const;
+
  private:
+  const CommonsNotes& notes() const {
+    return *reinterpret_cast<const CommonsNotes*>(mapping_.data() + Commons::kNotesBegin);
+  }
+
   Mapping mapping_;
 };
 

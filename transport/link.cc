@@ -1,123 +1,267 @@
 #include "transport/link.h"
 
+#include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "transport/fifo.h"
 #include "transport/inbox.h"
+#include "transport/neighbour.h"
 #include "transport/outbox.h"
 #include "transport/rendezvous.h"
 
 namespace hccl_like {
+namespace {
 
-struct Link::State {
-  State(std::unique_ptr<Wire> taken, const LinkOptions& options)
+// What needs a wire.
+struct Ends {
+  Ends(std::unique_ptr<Wire> taken, const LinkOptions& options, Fifo<Link::Mismatch>& mismatches)
       : wire(std::move(taken)),
         rendezvous(*wire),
         outbox(*wire, rendezvous, options, mismatches),
         inbox(*wire, outbox, rendezvous, options, mismatches) {}
 
-  bool meet();
-  void look_for_failure();
-
   std::unique_ptr<Wire> wire;
-  Fifo<Mismatch> mismatches;
   Rendezvous rendezvous;
   Outbox outbox;
   Inbox inbox;
+};
+
+constexpr const char* kLeft =
+    "the peer ended its process group in order, but this rank still expected messages from it: do "
+    "all ranks call the same operations";
+
+constexpr size_t kMostParkedAborts = 1024;
+
+template <class OneEnd>
+void park(std::vector<OneEnd*>& parked, OneEnd& message) {
+  message.done = false;
+  message.moved = 0;
+  parked.push_back(&message);
+}
+
+template <class OneEnd>
+void unpark(std::vector<OneEnd*>& parked, uint64_t communicator) {
+  std::erase_if(parked, [&](const OneEnd* one) { return one->tag.communicator == communicator; });
+}
+
+}  // namespace
+
+struct Link::State {
+  State(std::unique_ptr<Wire> wire, const LinkOptions& options) { join(std::move(wire), options); }
+  State(std::string_view expected, const LinkOptions& options, std::unique_ptr<Neighbour> known,
+        bool* wishes)
+      : transport(expected),
+        neighbour(std::move(known)),
+        wishes(wishes),
+        eager_bytes(options.eager_bytes) {}
+
+  void join(std::unique_ptr<Wire> wire, const LinkOptions& options);
+  void wish() {
+    wanted = true;
+    if (wishes != nullptr) *wishes = true;
+  }
+  bool meet();
+  void look_for_failure();
+  void look_at_neighbour();
+
+  std::string transport;
+  const std::unique_ptr<Neighbour> neighbour;
+  bool* const wishes = nullptr;
+  size_t eager_bytes = 0;
+
+  // While there is no wire.
+  bool wanted = false;
+  std::vector<uint64_t> cancelled;
+  std::vector<AbortNotice> parked_aborts;
+  std::vector<Send*> parked_sends;
+  std::vector<Recv*> parked_recvs;
+
+  Fifo<Mismatch> mismatches;
+  std::optional<Ends> ends;
+  std::atomic<Wire*> wire{nullptr};  // of ends
   std::optional<Error> failure;
 };
 
+void Link::State::join(std::unique_ptr<Wire> taken, const LinkOptions& options) {
+  transport = taken->transport();
+  eager_bytes = options.eager_bytes;
+  Wire* const its = taken.get();
+  ends.emplace(std::move(taken), options, mismatches);
+  wire.store(its, std::memory_order_release);
+  wanted = false;
+  for (const uint64_t communicator : std::exchange(cancelled, {})) ends->inbox.cancel(communicator);
+  for (Recv* recv : std::exchange(parked_recvs, {})) ends->inbox.post(*recv);
+  for (Send* send : std::exchange(parked_sends, {})) ends->outbox.post(*send);
+  for (const AbortNotice& one : std::exchange(parked_aborts, {}))
+    ends->outbox.push_abort(one.communicator, one.reason);
+}
+
 // What goes beside the wire; after a failure only what is complete already.
 bool Link::State::meet() {
-  if (!rendezvous.progress(/*copy=*/!failure)) return false;
-  while (Recv* recv = rendezvous.take_received()) inbox.done(*recv);
-  while (Send* send = rendezvous.take_sent()) outbox.done(*send);
-  while (Send* send = rendezvous.take_refused()) outbox.send_as_data(*send);
+  if (!ends->rendezvous.progress(/*copy=*/!failure)) return false;
+  while (Recv* recv = ends->rendezvous.take_received()) ends->inbox.done(*recv);
+  while (Send* send = ends->rendezvous.take_sent()) ends->outbox.done(*send);
+  while (Send* send = ends->rendezvous.take_refused()) ends->outbox.send_as_data(*send);
   return true;
 }
 
 void Link::State::look_for_failure() {
-  if (inbox.failure() != nullptr) {
-    failure = *inbox.failure();
-  } else if (const Error* lost = wire->failure()) {
+  if (ends->inbox.failure() != nullptr) {
+    failure = *ends->inbox.failure();
+  } else if (const Error* lost = ends->wire->failure()) {
     failure = *lost;
-    if (inbox.peer_said_goodbye())
-      failure->message =
-          "the peer ended its process group in order, but this rank still expected "
-          "messages from it: do all ranks call the same operations";
+    if (ends->inbox.peer_said_goodbye()) failure->message = kLeft;
   }
+}
+
+// A peer that left in order has failed like one that died: only those who wait for it are concerned.
+void Link::State::look_at_neighbour() {
+  if (failure || !neighbour || !neighbour->gone()) return;
+  failure =
+      Error{ErrorCode::kPeerLost, neighbour->said_goodbye() ? kLeft : "the peer's process ended"};
 }
 
 Link::Link(std::unique_ptr<Wire> wire, LinkOptions options)
     : state_(std::make_unique<State>(std::move(wire), options)) {}
 
+Link::Link(std::string_view expected, LinkOptions options, std::unique_ptr<Neighbour> neighbour,
+           bool* wishes)
+    : state_(std::make_unique<State>(expected, options, std::move(neighbour), wishes)) {}
+
 Link::~Link() = default;
 
+bool Link::connected() const { return state_->ends.has_value(); }
+
+// Also for the peer to learn what was given up, if a connection is made anyway or this process leaves.
+bool Link::wants_wire() const {
+  return (state_->wanted || !state_->parked_aborts.empty()) && !state_->failure;
+}
+
+void Link::want_wire() {
+  if (!state_->ends) state_->wish();
+}
+
+void Link::attach(std::unique_ptr<Wire> wire, LinkOptions options) {
+  state_->join(std::move(wire), options);
+}
+
+void Link::fail(Error why) {
+  if (!state_->failure) state_->failure = std::move(why);
+}
+
+Neighbour* Link::neighbour() const { return state_->neighbour.get(); }
+
+void Link::look_for_end() {
+  if (!state_->ends && state_->neighbour) state_->neighbour->look_for_end();
+}
+
 void Link::post(Send& send) {
-  if (!state_->failure) state_->outbox.post(send);
+  if (state_->failure) return;
+  if (state_->ends) return state_->ends->outbox.post(send);
+  park(state_->parked_sends, send);
+  state_->wish();
 }
 
 // Also after the end: what the peer sent before it left may have been waiting here for this.
-void Link::post(Recv& recv) { state_->inbox.post(recv); }
+void Link::post(Recv& recv) {
+  if (state_->ends) return state_->ends->inbox.post(recv);
+  park(state_->parked_recvs, recv);
+  state_->wish();
+}
 
-bool Link::withdraw(Send& send) { return send.done || state_->outbox.withdraw(send); }
+bool Link::withdraw(Send& send) {
+  if (send.done) return true;
+  if (state_->ends) return state_->ends->outbox.withdraw(send);
+  std::erase(state_->parked_sends, &send);
+  return false;
+}
 
 bool Link::withdraw(Recv& recv) {
-  if (!recv.done) state_->inbox.withdraw(recv);
+  if (!recv.done && state_->ends) state_->ends->inbox.withdraw(recv);
+  if (!recv.done && !state_->ends) std::erase(state_->parked_recvs, &recv);
   return recv.done;
 }
 
 bool Link::has_news() const {
-  return state_->failure || state_->inbox.has_aborts() || !state_->mismatches.empty();
+  return state_->failure || !state_->mismatches.empty() ||
+         (state_->ends && state_->ends->inbox.has_aborts()) ||
+         (state_->neighbour && (state_->neighbour->has_aborts() || state_->neighbour->gone()));
 }
 
 void Link::cancel(uint64_t communicator) {
-  state_->rendezvous.cancel(communicator, /*peer_lives=*/!state_->failure);
-  state_->outbox.cancel(communicator);
-  state_->inbox.cancel(communicator);
+  if (!state_->ends) {
+    unpark(state_->parked_sends, communicator);
+    unpark(state_->parked_recvs, communicator);
+    state_->cancelled.push_back(communicator);
+    return;
+  }
+  state_->ends->rendezvous.cancel(communicator, /*peer_lives=*/!state_->failure);
+  state_->ends->outbox.cancel(communicator);
+  state_->ends->inbox.cancel(communicator);
 }
 
 bool Link::progress() {
-  if (state_->failure) {
-    const bool met = state_->meet();
-    return state_->inbox.deliver_early() || met;
+  State& state = *state_;
+  if (!state.ends) {
+    state.look_at_neighbour();
+    return false;
   }
-  const bool sent = state_->outbox.progress();
-  const bool received = state_->inbox.progress();
-  const bool met = state_->meet();
-  if (!sent && !received && !met) state_->look_for_failure();
-  return sent || received || met || state_->failure;
+  if (state.failure) {
+    const bool met = state.meet();
+    return state.ends->inbox.deliver_early() || met;
+  }
+  const bool sent = state.ends->outbox.progress();
+  const bool received = state.ends->inbox.progress();
+  const bool met = state.meet();
+  if (!sent && !received && !met) state.look_for_failure();
+  return sent || received || met || state.failure;
 }
 
 bool Link::progress(const Send& until) {
-  if (state_->failure) return progress();
+  if (state_->failure || !state_->ends) return progress();
   // A full wire empties only if this end reads, too.
-  return state_->outbox.progress() && until.done ? true : progress();
+  return state_->ends->outbox.progress() && until.done ? true : progress();
 }
 
 bool Link::progress(const Recv& until) {
-  if (state_->failure) return progress();
-  const bool received = state_->inbox.progress(&until);
+  if (state_->failure || !state_->ends) return progress();
+  const bool received = state_->ends->inbox.progress(&until);
   return until.done ? received : progress() || received;
 }
 
 bool Link::arrived(const Tag& tag, size_t* bytes) const {
-  return state_->inbox.arrived(tag, bytes);
+  return state_->ends && state_->ends->inbox.arrived(tag, bytes);
 }
 
 void Link::send_abort(uint64_t communicator, std::string_view reason) {
-  state_->outbox.push_abort(communicator, reason);
+  if (state_->ends) return state_->ends->outbox.push_abort(communicator, reason);
+  if (state_->neighbour) return state_->neighbour->send_abort(communicator, reason);
+  if (state_->parked_aborts.size() < kMostParkedAborts)
+    state_->parked_aborts.push_back({communicator, std::string(reason)});
 }
 
-std::optional<AbortNotice> Link::take_abort() { return state_->inbox.take_abort(); }
+std::optional<AbortNotice> Link::take_abort() {
+  if (state_->ends)
+    if (auto notice = state_->ends->inbox.take_abort()) return notice;
+  // Also with a wire: what the peer told before it had one.
+  return state_->neighbour ? state_->neighbour->take_abort() : std::nullopt;
+}
 
-void Link::send_goodbye() { state_->outbox.push({.kind = FrameKind::kGoodbye}); }
+void Link::send_goodbye() {
+  if (state_->ends) state_->ends->outbox.push({.kind = FrameKind::kGoodbye});
+}
 
-bool Link::peer_said_goodbye() const { return state_->inbox.peer_said_goodbye(); }
+bool Link::peer_said_goodbye() const {
+  if (state_->ends) return state_->ends->inbox.peer_said_goodbye();
+  // Of a peer that was never met nobody has anything: who does not wait for it is not concerned.
+  return state_->neighbour ? state_->neighbour->said_goodbye() : state_->failure.has_value();
+}
 
 bool Link::flushed() {
-  return state_->failure ||
-         (state_->outbox.empty() && !state_->rendezvous.sends() && state_->wire->flush());
+  return state_->failure || !state_->ends ||
+         (state_->ends->outbox.empty() && !state_->ends->rendezvous.sends() &&
+          state_->ends->wire->flush());
 }
 
 const Error* Link::failure() const { return state_->failure ? &*state_->failure : nullptr; }
@@ -129,23 +273,39 @@ std::optional<Link::Mismatch> Link::take_mismatch() {
 
 bool Link::prepare_sleep() {
   if (state_->failure) return true;
-  if (state_->inbox.has_work()) return false;
-  const bool writing = state_->outbox.wants_to_write();
+  if (!state_->ends) {
+    // One that died is noticed by the next progress().
+    if (!state_->neighbour || !state_->neighbour->died()) return true;
+    return !state_->neighbour->look_for_end();
+  }
+  Ends& ends = *state_->ends;
+  if (ends.inbox.has_work()) return false;
+  const bool writing = ends.outbox.wants_to_write();
   // Stalled, the bytes that are there can't be taken: the wire would refuse to sleep for ever, and
   // only a post, which comes from this process, changes anything.
-  const bool may = state_->wire->prepare_sleep(writing);
+  const bool may = ends.wire->prepare_sleep(writing);
   // Looked at after the wire is armed: a peer that changes something from here on rings.
-  return (may || (state_->inbox.stalled() && !writing)) && !state_->rendezvous.could_advance();
+  return (may || (ends.inbox.stalled() && !writing)) && !ends.rendezvous.could_advance();
 }
 
-void Link::end_sleep() { state_->wire->end_sleep(); }
+void Link::end_sleep() {
+  if (state_->ends) state_->ends->wire->end_sleep();
+}
 
-size_t Link::eager_bytes() const { return state_->inbox.eager_bytes(); }
+size_t Link::eager_bytes() const { return state_->eager_bytes; }
 
-std::string_view Link::transport() const { return state_->wire->transport(); }
+std::string_view Link::transport() const { return state_->transport; }
 
-const PeerCommons* Link::commons() const { return state_->wire->commons(); }
+const PeerCommons* Link::commons() const {
+  if (state_->neighbour) return &state_->neighbour->commons();
+  const Wire* const wire = state_->wire.load(std::memory_order_acquire);
+  return wire == nullptr ? nullptr : wire->commons();
+}
 
-void Link::nudge() { state_->wire->nudge(); }
+// A neighbour tells whether it sleeps, whatever wires there are.
+void Link::nudge() {
+  if (state_->neighbour) return state_->neighbour->nudge();
+  if (Wire* const wire = state_->wire.load(std::memory_order_acquire)) wire->nudge();
+}
 
 }  // namespace hccl_like

@@ -16,6 +16,7 @@
 
 namespace hccl_like {
 
+class Neighbour;
 class PeerMemory;
 
 // What a send and its receive have in common. Both ends compute it from the call alone, so no two
@@ -97,7 +98,25 @@ struct AbortNotice {
 class Link {
  public:
   Link(std::unique_ptr<Wire> wire, LinkOptions options);
+  // Without a wire yet. Messages that are posted wait for it, and `*wishes` is set: somebody wants one. `expected`: the
+  // transport that it will be. `neighbour`: what is known of the peer without a wire, null where nothing is.
+  Link(std::string_view expected, LinkOptions options, std::unique_ptr<Neighbour> neighbour,
+       bool* wishes);
   ~Link();
+
+  bool connected() const;
+  // Whether a message waits for a wire.
+  bool wants_wire() const;
+  // The same without a message.
+  void want_wire();
+  // Once, unless it has failed.
+  void attach(std::unique_ptr<Wire> wire, LinkOptions options);
+  // It was given up before there was a wire.
+  void fail(Error why);
+  // Asks the system whether a neighbour is gone without whom this link has no wire; failure() tells.
+  void look_for_end();
+  // Null where the peer is known by its wire only.
+  Neighbour* neighbour() const;
 
   // After failure() a post is accepted and never done.
   void post(Send& send);
@@ -140,8 +159,9 @@ class Link {
   // True when everything handed over has left this process, or never will because the link failed.
   bool flushed();
 
-  // Null while healthy. Always kPeerLost: the peer's process or host is gone, or it said something
-  // that cannot be understood. Sticky; no message posted here will be done any more.
+  // Null while healthy. kPeerLost: the peer's process or host is gone, or it said something that cannot
+  // be understood; kTimeout: it could not be reached. Sticky; no message posted here will be done any
+  // more.
   const Error* failure() const;
 
   // A message's fingerprint or size differs from what this rank expects. The buffer was not

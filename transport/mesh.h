@@ -29,7 +29,8 @@ struct ProcessRecord {
   std::string unix_name;                    // abstract UNIX socket, empty without shm
   std::vector<std::string> addresses;       // "10.0.0.5", "fd00::5", best first
   uint16_t port = 0;                        // 0 without tcp
-  std::optional<uint32_t> area;             // of its Commons, for this group
+  std::optional<int> commons;               // the descriptor of its Commons
+  std::optional<uint32_t> area;             // of it, for this group
   std::map<std::string, std::string> ends;  // its Transports' addresses, bytes, by their names
   // What it has set that all ranks must have alike, by name; a setting that is not there has its default.
   std::map<std::string, std::string> settings;
@@ -72,14 +73,34 @@ class Mesh {
   std::vector<Link*> connect(const std::vector<ProcessRecord>& members, int rank, Deadline deadline,
                              const std::function<void()>& idle);
 
-  // Accepts peers that connect on their own account. Called by whoever drives, after the poller's poll() or sleep();
-  // without a system call unless the poller reported something.
+  // The same without connecting: a link gets its wire once somebody posts to it or wants it, from either end, while whoever
+  // drives calls poll(). Only peers of which the group must know more than their records tell are connected at once: those
+  // of transports beside shm and tcp, and those of this host whose memory can be seen only through a connection. A link that
+  // finds no way in the connect time-out fails.
+  std::vector<Link*> introduce(const std::vector<ProcessRecord>& members, int rank,
+                               Deadline deadline, const std::function<void()>& idle);
+
+  // Connects links that are wanted, and accepts peers that connect on their own account. Called by whoever drives, after the
+  // poller's poll() or sleep(); without a system call unless the poller reported something.
   void poll();
+
+  // Something is under way for which poll() should be called often.
+  bool is_restless() const;
+  // When poll() has something to do although nothing was reported.
+  Deadline next_timer() const;
+  // Whether peers are introduced that are not connected.
+  bool has_absent() const;
+  // The sockets at which they knock, for whoever looks after them while nobody drives; the same ones all the time. Any
+  // thread.
+  const std::vector<int>& doors() const;
+  // Tells this host's processes that whoever drives is about to sleep, or has woken.
+  void set_asleep(bool asleep);
 
   // Every link, failed ones included, for the driver's loop. Links never move or go away while the mesh lives, but poll()
   // and connect() may add some, so neither may be called inside a loop over this list.
   const std::vector<std::unique_ptr<Link>>& links() const;
-  // How a peer is reached and why, for logs: "shm (same host)", "tcp 10.0.0.5:41234 via eth0 (other host)".
+  // How a peer is reached and why, for logs: "shm (same host)", "tcp 10.0.0.5:41234 via eth0 (other host)",
+  // "tcp (when it is needed)". Any thread.
   std::string describe(const Link& link) const;
 
  private:

@@ -236,8 +236,9 @@ ProcessRecord parse_record(const std::string& text, size_t member, int rank,
   try {
     return ProcessRecord::parse(text);
   } catch (const Exception& exception) {
-    throw_error(exception.code(), person(rank, self) + " cannot join rank " +
-                                      std::to_string(member) + ": " + exception.error().message);
+    throw_error(exception.code(), hccl_like::person(rank, self) + " cannot join " +
+                                      hccl_like::person(static_cast<int>(member), text) + ": " +
+                                      exception.error().message);
   }
 }
 

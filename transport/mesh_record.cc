@@ -132,6 +132,7 @@ std::string ProcessRecord::serialize() const {
       {"addresses", addresses},
       {"port", port},
   };
+  if (commons) record["commons"] = *commons;
   if (area) record["area"] = *area;
   if (!settings.empty()) record["settings"] = settings;
   if (machine) record["machine"] = packed(*machine);
@@ -147,7 +148,7 @@ ProcessRecord ProcessRecord::parse(std::string_view text) {
     throw_error(ErrorCode::kMismatch, "it speaks version " + std::to_string(version) +
                                           " of the protocol and this rank version " +
                                           std::to_string(kProtocolVersion) +
-                                          ": install the same hccl-like everywhere");
+                                          ": install the same release of hccl-like on all hosts");
   ProcessRecord record;
   record.id = digits_at(json, "id", kIdDigits);
   record.nonce = digits_at(json, "nonce", kNonceDigits);
@@ -156,6 +157,8 @@ ProcessRecord ProcessRecord::parse(std::string_view text) {
   record.pid = number_at(json, "pid", INT64_MAX);
   record.unix_name = text_at(json, "unix");
   record.port = static_cast<uint16_t>(number_at(json, "port", UINT16_MAX));
+  if (json.contains("commons"))
+    record.commons = static_cast<int>(number_at(json, "commons", INT32_MAX));
   if (json.contains("area"))
     record.area = static_cast<uint32_t>(number_at(json, "area", Commons::kAreas - 1));
   record.ends = ends_of(json);

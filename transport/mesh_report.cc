@@ -1,12 +1,25 @@
 #include "transport/mesh_report.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 namespace hccl_like {
 
 std::string person(int rank, const ProcessRecord& record) {
   return "rank " + std::to_string(rank) + " (" + record.hostname + ", process " +
          std::to_string(record.pid) + ")";
+}
+
+std::string person(int rank, std::string_view record) {
+  const auto json = nlohmann::json::parse(record, nullptr, /*allow_exceptions=*/false);
+  ProcessRecord who;
+  try {
+    who.hostname = json.at("hostname");
+    who.pid = json.at("pid");
+  } catch (const nlohmann::json::exception&) {
+    return "rank " + std::to_string(rank);
+  }
+  return person(rank, who);
 }
 
 std::string network_advice(const Config& config, const std::vector<InterfaceAddress>& own) {

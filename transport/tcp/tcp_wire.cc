@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <climits>
 #include <cstring>
 
@@ -23,6 +24,14 @@ constexpr size_t kPiecesPerCall = 16;
 // A receive buffer below two of loopback's 64 KiB segments makes every segment wait for a timer.
 constexpr size_t kSmallestSocketBuffer = 128 * 1024;
 
+// A connection on which nothing is under way is tried by the kernel: after a second of silence, three times a second apart.
+constexpr int kIdleSeconds = 1, kProbeSeconds = 1, kProbes = 3;
+// On one with bytes under way the kernel tries for a quarter of an hour. Longer than any outage of two seconds lasts with the
+// pause between two of its attempts, which double.
+constexpr unsigned kSilenceMs = 4300;
+constexpr unsigned kAttempts = 3;
+constexpr std::chrono::milliseconds kLookEvery{250};
+
 bool would_block(int error_number) { return error_number == EAGAIN || error_number == EWOULDBLOCK; }
 
 void set_option(int fd, int level, int option, int value) {
@@ -33,12 +42,13 @@ void set_option(int fd, int level, int option, int value) {
 }  // namespace
 
 // TCP_USER_TIMEOUT is left alone on purpose: it counts a peer that is alive but slow to read (a long kernel, a stopped
-// process) as gone and kills the connection.
+// process) as gone and kills the connection. See is_cut_off().
 TcpWire::TcpWire(Fd socket, Poller& poller, const TcpOptions& options, std::string peer)
     : socket_(std::move(socket)),
       poller_(poller),
       peer_(std::move(peer)),
-      capacity_(std::max(options.receive_buffer_bytes, 2 * kLargestPeek)) {
+      capacity_(std::max(options.receive_buffer_bytes, 2 * kLargestPeek)),
+      next_look_(Deadline::after(kLookEvery)) {
   buffer_ = std::make_unique_for_overwrite<std::byte[]>(capacity_);
   set_option(socket_.get(), IPPROTO_TCP, TCP_NODELAY, 1);
   if (options.socket_buffer_bytes > 0) {
@@ -48,6 +58,10 @@ TcpWire::TcpWire(Fd socket, Poller& poller, const TcpOptions& options, std::stri
     set_option(socket_.get(), SOL_SOCKET, SO_RCVBUF, bytes);
   }
   options.congestion.settle(socket_.get());
+  set_option(socket_.get(), SOL_SOCKET, SO_KEEPALIVE, 1);
+  set_option(socket_.get(), IPPROTO_TCP, TCP_KEEPIDLE, kIdleSeconds);
+  set_option(socket_.get(), IPPROTO_TCP, TCP_KEEPINTVL, kProbeSeconds);
+  set_option(socket_.get(), IPPROTO_TCP, TCP_KEEPCNT, kProbes);
   interest_ = EPOLLIN;
   poller_.watch(socket_.get(), interest_, *this);
   poller_.count_tried_sockets(+1);
@@ -169,6 +183,7 @@ size_t TcpWire::receive(std::span<std::byte> into) {
     const auto bytes = static_cast<size_t>(got);
     // A short count means that the kernel's queue was empty; the poller tells when there is more, or the end.
     readable_ = bytes == asked;
+    just_dry_ = !readable_;
     const size_t direct = std::min(bytes, into.size());
     tail_ += bytes - direct;
     return direct;
@@ -220,8 +235,24 @@ bool TcpWire::prepare_sleep(bool for_space) {
   const bool already = ::poll(&now, 1, 0) > 0;
   readable_ = already && (now.revents & ~POLLOUT) != 0;
   if (already) return false;
+  if (is_cut_off()) {
+    end("its host has not answered for " + std::to_string(kSilenceMs / 1000) + " s");
+    return false;
+  }
   set_interest(EPOLLIN | space);
   return true;
+}
+
+// Whether the peer's host is gone, or the way to it: bytes were sent again and again, and nothing at all has come back. The
+// kernel of a host that is there answers, even if the process does not read: then there are no further attempts, only
+// questions after room, which this leaves out.
+bool TcpWire::is_cut_off() {
+  if (!next_look_.expired()) return false;
+  next_look_ = Deadline::after(kLookEvery);
+  tcp_info info{};
+  socklen_t length = sizeof info;
+  if (::getsockopt(socket_.get(), IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return false;
+  return info.tcpi_retransmits >= kAttempts && info.tcpi_last_ack_recv >= kSilenceMs;
 }
 
 void TcpWire::end_sleep() {

@@ -5,7 +5,9 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
+#include "core/deadline.h"
 #include "core/fd.h"
 #include "transport/poller.h"
 #include "transport/tcp/congestion.h"
@@ -41,13 +43,16 @@ class TcpWire final : public Wire, private Pollable {
 
  private:
   void ready(unsigned events) override;
-  bool worth_a_look() const { return readable_ || poller_.few_sockets(); }
+  bool worth_a_look() {
+    return readable_ || (poller_.few_sockets() && !std::exchange(just_dry_, false));
+  }
   size_t buffered() const { return tail_ - head_; }
   ssize_t send(std::span<iovec> pieces, size_t bytes);
   size_t receive(std::span<std::byte> into);
   void make_room(size_t want);
   void set_interest(unsigned events);
   void end(std::string cause);
+  bool is_cut_off();
 
   Fd socket_;
   Poller& poller_;
@@ -62,7 +67,9 @@ class TcpWire final : public Wire, private Pollable {
 
   bool readable_ =
       true;  // the kernel may hold bytes: set by the poller, cleared when a receive ran dry
+  bool just_dry_ = false;  // the last receive took all there was: not asked again at once
   unsigned interest_ = 0;
+  Deadline next_look_;          // at what the kernel knows of the peer's host
   std::string write_cause_;     // why a write failed, until the read side has been emptied
   std::optional<Error> ended_;  // set once nothing more can arrive
 };
