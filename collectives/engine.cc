@@ -210,6 +210,12 @@ void Engine::keeper() {
     drive(stop, Deadline::never(), /*background=*/true);
     background_drives_ = false;
     leave(std::move(driver), /*waited_for=*/false);
+    // Left meanwhile by somebody who relied on whoever drives.
+    if (!inbox_full_) continue;
+    if (std::unique_lock again(driver_, std::try_to_lock); again) {
+      step();
+      leave(std::move(again), /*waited_for=*/false);
+    }
   }
 }
 
