@@ -146,7 +146,7 @@ TEST_P(LazyMesh, FailsTheLinkToAPeerThatHasEnded) {
 
 TEST_P(LazyMesh, SaysWhatWasTriedWhenItsTimeIsOver) {
   Config config = config_with(GetParam());
-  config.connect_timeout = milliseconds(200);
+  config.connect_timeout = milliseconds(50);
   Rank self(config);
   ProcessRecord nobody = self.mesh.self();
   nobody.id = std::string(32, 'f');
