@@ -338,18 +338,21 @@ void Issuer::close(std::optional<std::chrono::milliseconds> patience) {
   std::shared_ptr<Session> session;
   std::shared_ptr<const Communicators> communicators;
   std::map<c10::DeviceIndex, Streams> streams;
+  std::map<c10::DeviceIndex, std::shared_ptr<Staging>> stagings;
   {
     std::lock_guard lock(mutex_);
     block_.reset();
     pending.swap(pending_);
     streams.swap(streams_);
+    stagings.swap(stagings_);
     session.swap(session_);
     communicators.swap(communicators_);
   }
   if (!session) return;
   const auto leak = [&] {
     // Somebody may still use all this: a stream that has not come to our function, or, in a forked child, the parent.
-    new std::tuple(std::move(pending), std::move(session), std::move(communicators));
+    new std::tuple(std::move(pending), std::move(session), std::move(communicators),
+                   std::move(stagings));
   };
   if (session->forked()) return leak();
   if (!drain(pending, patience ? Deadline::after(*patience) : Deadline::never())) {
@@ -368,6 +371,7 @@ void Issuer::close(std::optional<std::chrono::milliseconds> patience) {
     for (const auto& [lane, stream] : taken.lanes) session->devices().give_back(stream);
   }
   pending.clear();
+  stagings.clear();
   communicators.reset();  // before the session, which holds the engine
 }
 

@@ -66,8 +66,10 @@ c10::intrusive_ptr<Work> Issuer::on_host(const Issue& issue, const Group& group,
       begun = std::move(tried.rest);
     }
   }
-  const auto pending =
-      launch_on_host(issue, group, access, plain ? &*plain : nullptr, std::move(begun), work.get());
+  const auto laps = laps_for(issue, group, access);
+  const auto pending = laps ? launch_staged(issue, group, access, *laps, work.get())
+                            : launch_on_host(issue, group, access, plain ? &*plain : nullptr,
+                                             std::move(begun), work.get());
   if (issue.async) {
     if (issue.profiled) work->record_end_in_time(group.session->completer());
   } else if (work) {

@@ -99,7 +99,7 @@ bool Pending::wait_interruptibly(Deadline deadline) {
 
 bool Pending::wait_inside_session(Deadline deadline) {
   if (finished()) return true;
-  if (kind_ == Kind::kStream) {
+  if (kind_ != Kind::kHost) {
     std::unique_lock lock(joined_mutex_);
     const auto joined = [&] { return joined_; };
     if (deadline.is_never()) {
@@ -115,7 +115,7 @@ bool Pending::wait_inside_session(Deadline deadline) {
 
 bool Pending::over() {
   if (finished()) return true;
-  if (kind_ == Kind::kStream) {
+  if (kind_ != Kind::kHost) {
     std::lock_guard lock(joined_mutex_);
     return joined_ && (!end_ || end_->query());
   }
@@ -124,6 +124,16 @@ bool Pending::over() {
     if (!operation->done()) return false;
   }
   return true;
+}
+
+void Pending::fail(Error error) {
+  std::lock_guard lock(finish_mutex_);
+  if (!error_) error_ = std::move(error);
+}
+
+bool Pending::failing() const {
+  std::lock_guard lock(finish_mutex_);
+  return error_.has_value();
 }
 
 void Pending::finish() {
@@ -201,7 +211,7 @@ void Pending::abort(const std::string& reason) {
 
 std::optional<Error> Pending::failure() const {
   std::lock_guard lock(finish_mutex_);
-  if (finished_) return error_;
+  if (finished_ || error_) return error_;
   bool done = !operations_.empty();
   for (const auto& operation : operations_) {
     if (const Error* error = operation->error()) return *error;

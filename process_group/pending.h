@@ -29,13 +29,15 @@ using FlightIds = c10::SmallVector<uint64_t, 1>;
 // Shared by the Work that the user holds (and may drop at any time) and by the Backend, which keeps it until it is over.
 // Any thread.
 //
+// Staged calls (staging.h) are launched and waited for on threads of their own, lap by lap, and join() is their end too.
+//
 // On the host the operations are launched by whoever issued them. In stream order they are launched and waited for by
 // run(), on a thread of the device. That thread frees nothing, because a device may not like memory to be freed there:
 // what is held is let go by finish(), which the Backend calls when it next comes by. If an operation fails there, where
 // nobody can be told, run() spoils what the call should have written: floating-point numbers become NaN.
 class Pending {
  public:
-  enum class Kind : uint8_t { kHost, kStream };
+  enum class Kind : uint8_t { kHost, kStream, kStaged };
 
   Pending(Kind kind, const std::shared_ptr<Session>& session,
           std::shared_ptr<Communicator> communicator);
@@ -65,6 +67,14 @@ class Pending {
   static void start(void* self);
   static void join(void* self);
   static void run(void* self);
+
+  // --- kStaged: by the threads that copy, before join() ---
+  // The operations are launched from now on.
+  void begin() { begun_.store(true, std::memory_order_relaxed); }
+  // The call fails, whatever its operations come to. The first error counts.
+  void fail(Error error);
+  bool failing() const;
+  // ---
 
   // Blocks until the operations are done; drives the engine itself if they run on the host. False if `deadline` came
   // first.

@@ -8,6 +8,7 @@
 #include "aten/lending.h"
 #include "glue/convert.h"
 #include "glue/host_allocator.h"
+#include "runtime/copy_engine.h"
 #include "runtime/event.h"
 #include "runtime/flaws.h"
 #include "runtime/strict.h"
@@ -59,6 +60,11 @@ at::Tensor part_of(const at::Tensor& tensor) {
   return misses ? part.as_strided(part.sizes(), part.strides(), 0) : part;
 }
 
+void copy_in_time(const at::Tensor& to, const at::Tensor& from) {
+  const CopyTime time(to.nbytes());
+  copy_values(to, from);
+}
+
 // Between host and device. The caller goes on only if the host's memory is pinned: then the allocator keeps it from being
 // reused before the stream has passed.
 void copy_with_host(const at::Tensor& from, const at::Tensor& to, bool non_blocking) {
@@ -70,12 +76,12 @@ void copy_with_host(const at::Tensor& from, const at::Tensor& to, bool non_block
     copy_values(target, source);
   } else if (non_blocking && !has(Flaw::kBlockingCopies) && is_pinned(theirs.const_data_ptr())) {
     record_pinned_use(theirs.const_data_ptr(), to_c10(stream));
-    submit(stream, to.nbytes(), [source, target] { copy_values(target, source); });
+    submit(stream, to.nbytes(), [source, target] { copy_in_time(target, source); });
   } else if (non_blocking && !has(Flaw::kBlockingCopies) && strict()) {
     submit(stream, to.nbytes(),
-           [source, target, kept = theirs.storage()] { copy_values(target, source); });
+           [source, target, kept = theirs.storage()] { copy_in_time(target, source); });
   } else {
-    stream.run([&] { copy_values(target, source); });
+    stream.run([&] { copy_in_time(target, source); });
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include "glue/convert.h"
 #include "glue/device_allocator.h"
+#include "runtime/handle.h"
 #include "runtime/strict.h"
 
 namespace torch_sim {
@@ -76,7 +77,7 @@ c10::DataPtr to_device_memory(c10::DataPtr data) {
   const AddressSpace& space = Runtime::get().space();
   close_window(data.get());
   void* at = space.to_device(data.release_context());
-  return {at, at, free_device_memory, device_at(space.device_of(at))};
+  return {to_handle(at), at, free_device_memory, device_at(space.device_of(at))};
 }
 
 }  // namespace torch_sim

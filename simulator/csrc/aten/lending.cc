@@ -8,6 +8,7 @@
 #include "aten/cpu_memory.h"
 #include "glue/convert.h"
 #include "glue/device_allocator.h"
+#include "runtime/handle.h"
 
 namespace torch_sim {
 namespace {
@@ -41,7 +42,7 @@ c10::Storage host_storage(const at::Tensor& tensor) {
   const c10::OptionalDeviceGuard guard(tensor.is_privateuseone() ? std::optional(tensor.device())
                                                                  : std::nullopt);
   void* at = storage->mutable_data();  // a copy on write allocates on the current device
-  if (tensor.is_privateuseone()) at = Runtime::get().space().to_kernel(at);
+  if (tensor.is_privateuseone()) at = Runtime::get().space().to_kernel(from_handle(at));
   return c10::Storage(c10::Storage::use_byte_size_t(), storage->nbytes(), c10::DataPtr(at, kHost),
                       c10::GetCPUAllocator(), storage->resizable());
 }
@@ -144,7 +145,7 @@ c10::Storage Lending::take_storage(const c10::Storage& storage, int device) {
     data = to_device_memory(from->set_data_ptr(c10::DataPtr(nullptr, kHost)));
   } else if (from->data()) {
     data = allocate_on(device, bytes);
-    void* const to = Runtime::get().space().to_kernel(data.get());
+    void* const to = Runtime::get().space().to_kernel(data.get_context());
     const Window writes(to, bytes);
     std::memcpy(to, from->data(), bytes);
   }

@@ -12,6 +12,7 @@
 
 #include "glue/convert.h"
 #include "glue/device_allocator.h"
+#include "runtime/handle.h"
 #include "runtime/strict.h"
 
 namespace torch_sim {
@@ -23,7 +24,8 @@ void resize_storage(c10::StorageImpl& storage, size_t bytes) {
   if (const size_t kept = std::min(bytes, storage.nbytes()); kept > 0 && storage.data()) {
     Stream& stream = current_stream(device);
     const AddressSpace& space = Runtime::get().space();
-    void *to = space.to_kernel(fresh.get()), *from = space.to_kernel(storage.data());
+    void *to = space.to_kernel(fresh.get_context()),
+         *from = space.to_kernel(from_handle(storage.data()));
     stream.enqueue_or_run([=] {
       const Window writes(to, kept), reads(from, kept);
       std::memcpy(to, from, kept);

@@ -7,6 +7,7 @@
 #include "glue/convert.h"
 #include "runtime/error.h"
 #include "runtime/flaws.h"
+#include "runtime/handle.h"
 #include "runtime/strict.h"
 
 namespace torch_sim {
@@ -31,6 +32,7 @@ class Allocator final : public c10::DeviceAllocator {
   c10::DeleterFnPtr raw_deleter() const override { return free_device_memory; }
   void copy_data(void* to, const void* from, size_t bytes) const override {
     Runtime& runtime = Runtime::get();
+    to = from_handle(to), from = from_handle(from);
     current_stream(runtime.space().device_of(to)).run([&] {
       void* const target = runtime.space().to_kernel(to);
       const void* const source = runtime.space().to_kernel(from);
@@ -99,7 +101,7 @@ c10::DataPtr allocate_on(int device, size_t bytes) {
   if (has(Flaw::kCrashingThreads)) crash_unless_first_thread();
   try {
     void* at = owner.memory().allocate(bytes, current_stream(device));
-    return {at, at, free_device_memory, device_at(device)};
+    return {to_handle(at), at, free_device_memory, device_at(device)};
   } catch (const OutOfMemory& error) {
     TORCH_CHECK_WITH(OutOfMemoryError, false, error.what());
   }

@@ -6,6 +6,7 @@
 #include "glue/generator.h"
 #include "glue/host_allocator.h"
 #include "runtime/flaws.h"
+#include "runtime/handle.h"
 
 namespace torch_sim {
 namespace {
@@ -44,6 +45,7 @@ class Hooks final : public at::PrivateUse1HooksInterface {
   }
   c10::Device getDeviceFromPtr(void* at) const override {
     const AddressSpace& space = Runtime::get().space();
+    at = from_handle(at);
     TORCH_CHECK(space.holds(at), "sim: the pointer is not to memory of a sim device");
     return device_at(space.device_of(at));
   }

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "runtime/error.h"
+#include "runtime/handle.h"
 #include "runtime/ipc.h"
 #include "runtime/plugin_entry.h"
 #include "runtime/runtime.h"
@@ -133,7 +134,7 @@ static_assert(sizeof(ArenaToken) <= sizeof(hcd_ipc_handle));
 
 int ipc_export(int device, hcd_ref ref, size_t bytes, hcd_ipc_handle* handle, uint64_t* offset) {
   return guarded([&] {
-    const auto* at = static_cast<const std::byte*>(ref.base) + ref.offset;
+    const auto* at = static_cast<const std::byte*>(from_handle(ref.base)) + ref.offset;
     return Runtime::get().device(device).memory().with_arena(at, bytes, [&](const Arena* arena) {
       if (!arena)
         throw std::invalid_argument("sim: the range is not memory of device " +
@@ -182,8 +183,8 @@ int peer_open(int device, const hcd_ipc_handle* handle, void** base, size_t* byt
   return guarded([&] {
     ArenaToken token;
     std::memcpy(&token, handle->bytes, sizeof token);
-    *base = Runtime::get().device(device).memory().add_peer(token.bytes, open_arena_file(token),
-                                                            token.nonce);
+    *base = to_handle(Runtime::get().device(device).memory().add_peer(
+        token.bytes, open_arena_file(token), token.nonce));
     *bytes = token.bytes;
     return HCD_OK;
   });
@@ -191,7 +192,7 @@ int peer_open(int device, const hcd_ipc_handle* handle, void** base, size_t* byt
 
 int peer_close(int device, void* base) {
   return guarded([&] {
-    if (!Runtime::get().device(device).memory().remove_peer(base))
+    if (!Runtime::get().device(device).memory().remove_peer(from_handle(base)))
       throw std::invalid_argument("sim: no peer's memory is mapped there for device " +
                                   std::to_string(device));
     return HCD_OK;

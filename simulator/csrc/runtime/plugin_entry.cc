@@ -1,6 +1,7 @@
 #include "runtime/plugin_entry.h"
 
 #include "runtime/error.h"
+#include "runtime/handle.h"
 #include "runtime/ipc.h"
 #include "runtime/runtime.h"
 
@@ -35,7 +36,7 @@ const char* plugin_last_error() { return last_error_text.c_str(); }
 
 void* kernel_address(int device, hcd_ref ref, size_t bytes) {
   Runtime& runtime = Runtime::get();
-  const auto* at = static_cast<const std::byte*>(ref.base) + ref.offset;
+  const auto* at = static_cast<const std::byte*>(from_handle(ref.base)) + ref.offset;
   const bool held =
       bytes == 0 || runtime.device(device).memory().with_arena(
                         at, bytes, [](const Arena* arena) { return arena != nullptr; });

@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "runtime/error.h"
+#include "runtime/handle.h"
 #include "runtime/pinned.h"
 #include "runtime/plugin_entry.h"
 #include "runtime/runtime.h"
@@ -44,13 +45,14 @@ int reduce(int device, hcd_ref inout, hcd_ref in, uint64_t count, hcd_type type,
 int mem_alloc(int device, size_t bytes, void** base) {
   return guarded([&] {
     Device& found = Runtime::get().device(device);
-    *base = found.memory().allocate(bytes, found.default_stream());
+    *base = to_handle(found.memory().allocate(bytes, found.default_stream()));
     return HCD_OK;
   });
 }
 
 int mem_free(int device, void* base) {
-  return guarded([&] { return Runtime::get().device(device).memory().free(base), HCD_OK; });
+  return guarded(
+      [&] { return Runtime::get().device(device).memory().free(from_handle(base)), HCD_OK; });
 }
 
 PinnedMemory& pinned() {
@@ -114,7 +116,7 @@ int host_unregister(int, void* host) {
 
 int export_fd(int device, hcd_ref ref, size_t bytes, int* fd, uint64_t* offset) {
   return guarded([&] {
-    const auto* at = static_cast<const std::byte*>(ref.base) + ref.offset;
+    const auto* at = static_cast<const std::byte*>(from_handle(ref.base)) + ref.offset;
     return Runtime::get().device(device).memory().with_arena(at, bytes, [&](const Arena* arena) {
       if (!arena)
         throw std::invalid_argument("sim: the range is not memory of device " +

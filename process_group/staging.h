@@ -1,0 +1,74 @@
+#pragma once
+// Large calls on a device whose memory host code cannot address, lap by lap: while one lap is on the network, the next is
+// copied from the device and the last one back to it.
+#include <array>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "process_group/devices.h"
+#include "process_group/laps.h"
+#include "process_group/pending.h"
+
+namespace hccl_like {
+
+// Of one group and one device. Two threads, started with the first call: one copies laps to staging memory and launches
+// their operations, the other waits for operations and copies their laps back, both in the order of the calls. A copy
+// blocks its thread until it is done, so nothing is asked of the device but copies; where it has streams, each thread has
+// its own. The engine's driver is whoever waits, as everywhere.
+//
+// Staging memory is a ring of a few laps, pinned where the device can, allocated once for all calls of the group.
+class Staging {
+ public:
+  // The first two outlive this. `most`: bytes of a lap, on each side.
+  Staging(Devices& devices, const DeviceAccess& access, size_t most);
+  // All calls that were issued must be over. Joins the threads.
+  ~Staging();
+  Staging(const Staging&) = delete;
+  Staging& operator=(const Staging&) = delete;
+
+  class Call;
+  // Prepares the operations of all laps, so that they have the numbers of this moment, and gives `pending` everything that
+  // it holds; the caller's current stream is done with the tensors afterwards. Throws what Communicator::prepare() throws.
+  // The calls of one Staging are prepared and launched one after the other, in one order: under a lock of the caller's.
+  std::shared_ptr<Call> prepare(const Request& request, const Laps& laps,
+                                std::chrono::milliseconds timeout,
+                                const std::shared_ptr<Communicator>& communicator,
+                                std::shared_ptr<Pending> pending);
+  // Starts what was prepared last. Does not block.
+  void launch(std::shared_ptr<Call> call);
+
+ private:
+  // Laps in flight: one in each of the three stages, and one that is ready for the slowest.
+  static constexpr size_t kSlots = 4;
+  struct Slot {
+    at::Tensor input, output;  // undefined until used
+  };
+
+  void copy_in();
+  void copy_out();
+  std::shared_ptr<Call> next(std::deque<std::shared_ptr<Call>>& queue);
+  at::Tensor memory() const;
+  static std::vector<at::Tensor> plain(const Side& side, bool written, Call& call);
+  void count(size_t& laps);
+
+  Devices& devices_;
+  const DeviceAccess& access_;
+  const DeviceAccess& host_;
+  const size_t most_;
+  std::array<Slot, kSlots> slots_;
+  size_t prepared_ = 0;  // laps, ever
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::shared_ptr<Call>> to_copy_in_, to_copy_out_;
+  size_t copied_in_ = 0, copied_out_ = 0;  // laps, ever
+  bool stopping_ = false;
+  std::array<std::thread, 2> threads_;
+};
+
+}  // namespace hccl_like
