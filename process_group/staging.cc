@@ -83,12 +83,48 @@ class Staging::Call {
   const at::Tensor& staged_output(const Slot& slot) const {
     return in_place ? slot.input : slot.output;
   }
-  // Any thread. The group ends with it: the other ranks would wait for laps that hold nothing.
-  void fail(const std::exception& error, const char* doing) {
-    const std::string reason =
-        std::string("the device did not copy ") + doing + " staging memory: " + words_of(error);
-    pending->fail({ErrorCode::kDevice, reason});
-    communicator->abort(reason);
+
+  // --- each on the thread of its stage ---
+  void copy_in(const Lap& lap, const CopyQueue& copies) {
+    if (!reads || pending->failing()) return;
+    guarded("to", [&] {
+      input.to_host(lap.slot->input, lap.part);
+      copies.wait();
+    });
+  }
+  // Also if the call has failed: an operation that was prepared is launched, and ends at once.
+  void communicate(const Lap& lap) {
+    communicator->launch({&lap.operation, 1}, /*waited_for=*/true);
+    communicator->engine().wait(*lap.operation, Deadline::never());
+  }
+  void copy_out(const Lap& lap, const CopyQueue& copies) {
+    if (lap.operation->error() || pending->failing()) return;
+    guarded("from", [&] {
+      if (writes) output.to_device(staged_output(*lap.slot), lap.part);
+      if (&lap == &laps.back()) copy_all(copies_back, /*non_blocking=*/false);
+      copies.wait();
+    });
+  }
+  void end() {
+    // Whoever waits may look at once for the memory that he let go of.
+    input = output = {};
+    fresh.clear();
+    copies_back.clear();
+    Pending::join(pending.get());
+  }
+  // ---
+
+ private:
+  // The group ends with a copy that fails: the other ranks would wait for laps that hold nothing.
+  void guarded(const char* direction, auto&& copy) {
+    try {
+      copy();
+    } catch (const std::exception& error) {
+      const std::string reason = std::string("the device did not copy ") + direction +
+                                 " staging memory: " + words_of(error);
+      pending->fail({ErrorCode::kDevice, reason});
+      communicator->abort(reason);
+    }
   }
 };
 
@@ -200,85 +236,57 @@ std::shared_ptr<Staging::Call> Staging::prepare(const Request& request, const La
 void Staging::launch(std::shared_ptr<Call> call) {
   {
     std::lock_guard lock(mutex_);
-    to_copy_in_.push_back(call);
-    to_copy_out_.push_back(std::move(call));
-    if (!threads_[0].joinable()) {
-      threads_[0] = quiet_thread([this] { copy_in(); });
-      threads_[1] = quiet_thread([this] { copy_out(); });
-    }
+    for (auto& calls : calls_) calls.push_back(call);
+    for (const Stage stage : {kCopyIn, kNetwork, kCopyOut})
+      if (!threads_[stage].joinable())
+        threads_[stage] = quiet_thread([this, stage] { run(stage); });
   }
   changed_.notify_all();
 }
 
 // Null once there will be none.
-std::shared_ptr<Staging::Call> Staging::next(std::deque<std::shared_ptr<Call>>& queue) {
+std::shared_ptr<Staging::Call> Staging::next(Stage stage) {
+  auto& calls = calls_[stage];
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return stopping_ || !queue.empty(); });
-  if (queue.empty()) return nullptr;
-  auto call = std::move(queue.front());
-  queue.pop_front();
+  changed_.wait(lock, [&] { return stopping_ || !calls.empty(); });
+  if (calls.empty()) return nullptr;
+  auto call = std::move(calls.front());
+  calls.pop_front();
   return call;
 }
 
-void Staging::count(size_t& laps) {
-  {
-    std::lock_guard lock(mutex_);
-    ++laps;
-  }
-  changed_.notify_all();
+void Staging::await_lap(Stage stage) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] {
+    return stage == kCopyIn ? done_[kCopyIn] < done_[kCopyOut] + kSlots
+                            : done_[stage] < done_[stage - 1];
+  });
 }
 
-void Staging::copy_in() {
-  const CopyQueue copies(devices_, access_);
-  while (const auto call = next(to_copy_in_)) {
-    call->pending->begin();
+void Staging::run(Stage stage) {
+  std::optional<CopyQueue> copies;
+  if (stage != kNetwork) copies.emplace(devices_, access_);
+  while (const auto call = next(stage)) {
+    if (stage == kCopyIn) call->pending->begin();
     for (Call::Lap& lap : call->laps) {
+      await_lap(stage);
+      switch (stage) {
+        case kCopyIn:
+          call->copy_in(lap, *copies);
+          break;
+        case kNetwork:
+          call->communicate(lap);
+          break;
+        default:
+          call->copy_out(lap, *copies);
+      }
       {
-        std::unique_lock lock(mutex_);
-        changed_.wait(lock, [&] { return copied_in_ < copied_out_ + kSlots; });
+        std::lock_guard lock(mutex_);
+        ++done_[stage];
       }
-      try {
-        if (call->reads && !call->pending->failing()) {
-          call->input.to_host(lap.slot->input, lap.part);
-          copies.wait();
-        }
-      } catch (const std::exception& error) {
-        call->fail(error, "to");
-      }
-      // Also if the call has failed: an operation that was prepared is launched, and ends at once.
-      call->communicator->launch({&lap.operation, 1}, /*waited_for=*/false);
-      count(copied_in_);
+      changed_.notify_all();
     }
-  }
-}
-
-void Staging::copy_out() {
-  const CopyQueue copies(devices_, access_);
-  while (const auto call = next(to_copy_out_)) {
-    Engine& engine = call->communicator->engine();
-    for (Call::Lap& lap : call->laps) {
-      {
-        std::unique_lock lock(mutex_);
-        changed_.wait(lock, [&] { return copied_in_ > copied_out_; });
-      }
-      engine.wait(*lap.operation, Deadline::never());
-      try {
-        const bool last = &lap == &call->laps.back();
-        if (!lap.operation->error() && !call->pending->failing()) {
-          if (call->writes) call->output.to_device(call->staged_output(*lap.slot), lap.part);
-          if (last) copy_all(call->copies_back, /*non_blocking=*/false);
-          copies.wait();
-        }
-      } catch (const std::exception& error) {
-        call->fail(error, "from");
-      }
-      count(copied_out_);
-    }
-    // Whoever waits may look at once for the memory that he let go of.
-    call->input = call->output = {};
-    call->fresh.clear();
-    call->copies_back.clear();
-    Pending::join(call->pending.get());
+    if (stage == kCopyOut) call->end();
   }
 }
 

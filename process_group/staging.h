@@ -16,10 +16,10 @@
 
 namespace hccl_like {
 
-// Of one group and one device. Two threads, started with the first call: one copies laps to staging memory and launches
-// their operations, the other waits for operations and copies their laps back, both in the order of the calls. A copy
-// blocks its thread until it is done, so nothing is asked of the device but copies; where it has streams, each thread has
-// its own. The engine's driver is whoever waits, as everywhere.
+// Of one group and one device. Three threads, started with the first call, each with one stage: copy a lap to staging
+// memory; launch its operation and wait for it, which is to drive the engine; copy it back. All go through the calls in the
+// order in which they were launched. A copy blocks its thread until it is done, so nothing is asked of the device but
+// copies; where it has streams, each copying thread has its own.
 //
 // Staging memory is a ring of a few laps, pinned where the device can, allocated once for all calls of the group.
 class Staging {
@@ -49,12 +49,14 @@ class Staging {
     at::Tensor input, output;  // undefined until used
   };
 
-  void copy_in();
-  void copy_out();
-  std::shared_ptr<Call> next(std::deque<std::shared_ptr<Call>>& queue);
+  enum Stage : size_t { kCopyIn, kNetwork, kCopyOut, kStages };
+
+  void run(Stage stage);
+  std::shared_ptr<Call> next(Stage stage);
+  // Until the stage before it is done with the next lap or, for the first, until there is a free slot.
+  void await_lap(Stage stage);
   at::Tensor memory() const;
   static std::vector<at::Tensor> plain(const Side& side, bool written, Call& call);
-  void count(size_t& laps);
 
   Devices& devices_;
   const DeviceAccess& access_;
@@ -65,10 +67,10 @@ class Staging {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::shared_ptr<Call>> to_copy_in_, to_copy_out_;
-  size_t copied_in_ = 0, copied_out_ = 0;  // laps, ever
+  std::array<std::deque<std::shared_ptr<Call>>, kStages> calls_;  // for each stage to begin
+  std::array<size_t, kStages> done_{};                            // laps, ever
   bool stopping_ = false;
-  std::array<std::thread, 2> threads_;
+  std::array<std::thread, kStages> threads_;
 };
 
 }  // namespace hccl_like
