@@ -30,6 +30,9 @@ class Allocator final : public c10::DeviceAllocator {
  public:
   c10::DataPtr allocate(size_t bytes) override { return allocate_on(current_device(), bytes); }
   c10::DeleterFnPtr raw_deleter() const override { return free_device_memory; }
+  bool is_simple_data_ptr(const c10::DataPtr& data) const override {
+    return data.get() == to_handle(data.get_context());
+  }
   void copy_data(void* to, const void* from, size_t bytes) const override {
     Runtime& runtime = Runtime::get();
     to = from_handle(to), from = from_handle(from);
