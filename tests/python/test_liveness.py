@@ -68,7 +68,8 @@ def call_meanwhile(call, other):
 @pytest.mark.parametrize("waits", [False, True], ids=["bytes under way", "nothing under way"])
 def test_a_network_that_fails_for_two_seconds_is_waited_for_and_one_that_is_gone_is_not(waits, make_hosts):
     hosts = make_hosts(2)
+    # It is noticed within 5 s; the rest is for the flight recorder's dump, and for a busy machine.
     for rank, (late, text) in enumerate(run_ranks(cut_off, 2, hosts, waits, hosts=hosts)):
-        assert late is not None and 2.5 < late < 5, (rank, late, text)
+        assert late is not None and 2.5 < late < 5.5, (rank, late, text)
         assert f"lost rank {1 - rank} (host{1 - rank})" in text, text
         assert f"the tcp connection to 10.77.0.{2 - rank}:" in text and "is gone" in text, text
