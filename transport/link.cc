@@ -48,15 +48,17 @@ void unpark(std::vector<OneEnd*>& parked, uint64_t communicator) {
 }  // namespace
 
 struct Link::State {
-  State(std::unique_ptr<Wire> wire, const LinkOptions& options) { join(std::move(wire), options); }
+  State(std::unique_ptr<Wire> taken, const LinkOptions& options) {
+    join(std::move(taken), options);
+  }
   State(std::string_view expected, const LinkOptions& options, std::unique_ptr<Neighbour> known,
-        bool* wishes)
+        bool* someone_wishes)
       : transport(expected),
         neighbour(std::move(known)),
-        wishes(wishes),
+        wishes(someone_wishes),
         eager_bytes(options.eager_bytes) {}
 
-  void join(std::unique_ptr<Wire> wire, const LinkOptions& options);
+  void join(std::unique_ptr<Wire> taken, const LinkOptions& options);
   void wish() {
     wanted = true;
     if (wishes != nullptr) *wishes = true;
