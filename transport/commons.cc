@@ -80,6 +80,10 @@ PeerCommons::PeerCommons(Fd memory) {
   mapping_ = map(memory.get(), PROT_READ);
 }
 
+bool PeerCommons::owner_died() const {
+  return reinterpret_cast<const LifeWord*>(mapping_.data() + Commons::kLifeBegin)->died();
+}
+
 bool PeerCommons::belongs_to(std::string_view owner) const {
   constexpr size_t kBytes = sizeof(CommonsNotes::owner);
   return owner.size() <= kBytes &&

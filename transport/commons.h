@@ -89,9 +89,7 @@ class PeerCommons {
     return mapping_.data() + Commons::kLanesBegin + size_t{piece} * Commons::kLaneBytes;
   }
   // Whether the peer's process died, at once whatever its size; one that ended in order has not.
-  bool owner_died() const {
-    return reinterpret_cast<const LifeWord*>(mapping_.data() + Commons::kLifeBegin)->died();
-  }
+  bool owner_died() const;
 
   bool belongs_to(std::string_view owner) const;
   bool asleep() const { return notes().asleep.load(std::memory_order_relaxed) != 0; }
