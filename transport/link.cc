@@ -53,7 +53,7 @@ struct Link::State {
   }
   State(std::string_view expected, const LinkOptions& options, std::unique_ptr<Neighbour> known,
         bool* someone_wishes)
-      : transport(expected),
+      : expected_transport(expected),
         neighbour(std::move(known)),
         wishes(someone_wishes),
         eager_bytes(options.eager_bytes) {}
@@ -67,10 +67,13 @@ struct Link::State {
   void look_for_failure();
   void look_at_neighbour();
 
-  std::string transport;
+  const std::string expected_transport;
+  std::string joined_transport;
   const std::unique_ptr<Neighbour> neighbour;
   bool* const wishes = nullptr;
-  size_t eager_bytes = 0;
+  // Callers look at these two while another thread drives, and may join.
+  std::atomic<const std::string*> transport{&expected_transport};
+  std::atomic<size_t> eager_bytes{0};
 
   // While there is no wire.
   bool wanted = false;
@@ -86,8 +89,9 @@ struct Link::State {
 };
 
 void Link::State::join(std::unique_ptr<Wire> taken, const LinkOptions& options) {
-  transport = taken->transport();
-  eager_bytes = options.eager_bytes;
+  joined_transport = taken->transport();
+  transport.store(&joined_transport, std::memory_order_release);
+  eager_bytes.store(options.eager_bytes, std::memory_order_relaxed);
   Wire* const its = taken.get();
   ends.emplace(std::move(taken), options, mismatches);
   wire.store(its, std::memory_order_release);
@@ -294,9 +298,11 @@ void Link::end_sleep() {
   if (state_->ends) state_->ends->wire->end_sleep();
 }
 
-size_t Link::eager_bytes() const { return state_->eager_bytes; }
+size_t Link::eager_bytes() const { return state_->eager_bytes.load(std::memory_order_relaxed); }
 
-std::string_view Link::transport() const { return state_->transport; }
+std::string_view Link::transport() const {
+  return *state_->transport.load(std::memory_order_acquire);
+}
 
 const PeerCommons* Link::commons() const {
   if (state_->neighbour) return &state_->neighbour->commons();
