@@ -11,7 +11,7 @@ CHAOS = Path(__file__).resolve().parents[2] / "bench" / "chaos.py"
 
 def test_no_fault_ends_in_a_hang_a_crash_or_silence(tmp_path):
     results = tmp_path / "chaos.json"
-    command = [sys.executable, str(CHAOS), "--timeout", "3", "--churn", "5", "--patience", "3", "--json", str(results)]
+    command = [sys.executable, str(CHAOS), "--timeout", "2", "--churn", "4", "--patience", "3", "--json", str(results)]
     run = subprocess.run(command, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=400)
     assert run.returncode == 0, run.stdout + run.stderr[-4000:]
     cases = {result["case"]: result for result in json.loads(results.read_text())["results"]}
