@@ -11,6 +11,7 @@
 #include "transport/mesh.h"
 #include "transport/neighbour.h"
 #include "transport/testing/local_store.h"
+#include "transport/testing/mesh_rank.h"
 #include "transport/testing/run_ranks.h"
 
 namespace hccl_like {
@@ -18,42 +19,6 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-
-Config config_with(const std::string& transport) {
-  Config config;
-  config.transports = {transport};
-  return config;
-}
-
-struct Rank {
-  explicit Rank(const Config& config) : mesh(config, poller) {}
-
-  std::vector<Link*> meet(Store& store, int rank, int size) {
-    const Deadline deadline = Deadline::after(seconds(20));
-    roster = mesh.exchange(store, rank, size, deadline);
-    return mesh.introduce(roster.members, rank, deadline, {});
-  }
-  void drive(const std::function<bool()>& done) {
-    const Deadline deadline = Deadline::after(seconds(20));
-    while (!done()) {
-      if (deadline.expired()) throw_error(ErrorCode::kTimeout, "it takes too long");
-      poller.poll();
-      mesh.poll();
-      bool moved = false;
-      for (const auto& link : mesh.links()) moved |= link->progress();
-      if (!moved) poller.sleep(Deadline::after(milliseconds(1)));
-    }
-  }
-  size_t connected() const {
-    size_t count = 0;
-    for (const auto& link : mesh.links()) count += link->connected();
-    return count;
-  }
-
-  Poller poller;
-  Mesh mesh;
-  Roster roster;
-};
 
 // One number each way; the two ends of a pair agree on `sequence`.
 struct Exchange {
@@ -75,7 +40,7 @@ class LazyMesh : public testing::TestWithParam<std::string> {};
 
 TEST_P(LazyMesh, ConnectsThoseWhoPost) {
   const auto outcomes = run_ranks(4, [](int rank, Store& store) {
-    Rank self(config_with(GetParam()));
+    MeshRank self(config_with({GetParam()}));
     const auto links = self.meet(store, rank, 4);
     if (self.connected() != 0 || !self.mesh.has_absent()) return 1;
     const int peer = rank ^ 1;
@@ -90,7 +55,7 @@ TEST_P(LazyMesh, ConnectsThoseWhoPost) {
 
 TEST_P(LazyMesh, ConnectsOnceWhereBothEndsBeginAtTheSameTime) {
   const auto outcomes = run_ranks(6, [](int rank, Store& store) {
-    Rank self(config_with(GetParam()));
+    MeshRank self(config_with({GetParam()}));
     const auto links = self.meet(store, rank, 6);
     std::vector<std::unique_ptr<Exchange>> exchanges;
     for (Link* link : links)
@@ -107,7 +72,7 @@ TEST_P(LazyMesh, ConnectsOnceWhereBothEndsBeginAtTheSameTime) {
 
 TEST_P(LazyMesh, LetsAPeerInThatNobodyHereWants) {
   const auto outcomes = run_ranks(2, [](int rank, Store& store) {
-    Rank self(config_with(GetParam()));
+    MeshRank self(config_with({GetParam()}));
     const auto links = self.meet(store, rank, 2);
     Link& link = *links[static_cast<size_t>(1 - rank)];
     if (rank == 0) {
@@ -124,7 +89,7 @@ TEST_P(LazyMesh, LetsAPeerInThatNobodyHereWants) {
 
 TEST_P(LazyMesh, FailsTheLinkToAPeerThatHasEnded) {
   const auto outcomes = run_ranks(2, [](int rank, Store& store) {
-    Rank self(config_with(GetParam()));
+    MeshRank self(config_with({GetParam()}));
     const auto links = self.meet(store, rank, 2);
     if (rank == 1) {
       store.get("met", Deadline::after(seconds(20)));
@@ -145,9 +110,9 @@ TEST_P(LazyMesh, FailsTheLinkToAPeerThatHasEnded) {
 }
 
 TEST_P(LazyMesh, SaysWhatWasTriedWhenItsTimeIsOver) {
-  Config config = config_with(GetParam());
+  Config config = config_with({GetParam()});
   config.connect_timeout = milliseconds(50);
-  Rank self(config);
+  MeshRank self(config);
   ProcessRecord nobody = self.mesh.self();
   nobody.id = std::string(32, 'f');
   nobody.commons.reset();
@@ -168,7 +133,7 @@ INSTANTIATE_TEST_SUITE_P(Over, LazyMesh, testing::Values("shm", "tcp"),
 
 TEST(Neighbours, TellEachOtherWithoutAConnectionWhatTheyGaveUp) {
   const auto outcomes = run_ranks(3, [](int rank, Store& store) {
-    Rank self(config_with("shm"));
+    MeshRank self(config_with({"shm"}));
     const auto links = self.meet(store, rank, 3);
     if (rank == 1) {
       for (const uint64_t communicator : {7u, 8u})
@@ -200,7 +165,7 @@ TEST(Neighbours, TellEachOtherWithoutAConnectionWhatTheyGaveUp) {
 
 TEST(Neighbours, WakeEachOther) {
   const auto outcomes = run_ranks(2, [](int rank, Store& store) {
-    Rank self(config_with("shm"));
+    MeshRank self(config_with({"shm"}));
     const auto links = self.meet(store, rank, 2);
     if (rank == 0) {
       self.mesh.set_asleep(true);
@@ -221,7 +186,7 @@ TEST(Neighbours, WakeEachOther) {
 
 TEST(Neighbours, WhoseMemoryCannotBeSeenAreConnectedAtOnce) {
   const auto outcomes = run_ranks(2, [](int rank, Store& store) {
-    Rank self(config_with("shm"));
+    MeshRank self(config_with({"shm"}));
     const Deadline deadline = Deadline::after(seconds(20));
     self.roster = self.mesh.exchange(store, rank, 2, deadline);
     // As from another PID namespace.

@@ -8,7 +8,6 @@
 
 #include <array>
 #include <csignal>
-#include <numeric>
 #include <set>
 #include <stdexcept>
 #include <thread>
@@ -16,6 +15,7 @@
 #include "core/error.h"
 #include "transport/testing/descriptors.h"
 #include "transport/testing/local_store.h"
+#include "transport/testing/mesh_rank.h"
 #include "transport/testing/run_ranks.h"
 
 namespace hccl_like {
@@ -23,83 +23,6 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-
-Config config_with(std::vector<std::string> transports) {
-  Config config;
-  config.transports = std::move(transports);
-  return config;
-}
-
-// One rank: a poller, a mesh, and what a driver does with them.
-struct Rank {
-  explicit Rank(const Config& config) : mesh(config, poller) {}
-
-  std::vector<Link*> join(Store& store, int rank, int size, seconds patience = seconds(20)) {
-    const Deadline deadline = Deadline::after(patience);
-    roster = mesh.exchange(store, rank, size, deadline);
-    return mesh.connect(roster.members, rank, deadline, {});
-  }
-  void drive(const std::function<bool()>& done) {
-    while (!done()) {
-      poller.poll();
-      mesh.poll();
-      bool moved = false;
-      for (const auto& link : mesh.links()) moved |= link->progress();
-      if (!moved) poller.sleep(Deadline::after(milliseconds(1)));
-    }
-  }
-
-  Poller poller;
-  Mesh mesh;
-  Roster roster;
-};
-
-std::vector<uint32_t> payload(int from, int to, size_t count) {
-  std::vector<uint32_t> data(count);
-  std::iota(data.begin(), data.end(), static_cast<uint32_t>(from * 1'000'003 + to * 10'007));
-  return data;
-}
-
-// Everybody sends everybody `count` numbers and checks what comes. Throws what is wrong.
-void all_to_all(Rank& self, const std::vector<Link*>& links, int rank, size_t count,
-                uint32_t sequence = 1) {
-  const auto size = static_cast<int>(links.size());
-  std::vector<std::vector<uint32_t>> out(links.size()), in(links.size());
-  std::vector<Send> sends(links.size());
-  std::vector<Recv> receives(links.size());
-  std::vector<uint32_t> pending(links.size());
-  for (int peer = 0; peer < size; ++peer) {
-    const auto i = static_cast<size_t>(peer);
-    if (peer == rank) continue;
-    out[i] = payload(rank, peer, count);
-    in[i].resize(count);
-    const Tag tag{.communicator = self.roster.communicator, .sequence = sequence};
-    sends[i].tag = receives[i].tag = tag;
-    sends[i].fingerprint = receives[i].fingerprint = 77;
-    sends[i].bytes = receives[i].bytes = count * sizeof(uint32_t);
-    sends[i].pending = receives[i].pending = &pending[i];
-    sends[i].from.add(reinterpret_cast<std::byte*>(out[i].data()), sends[i].bytes);
-    receives[i].into.add(reinterpret_cast<std::byte*>(in[i].data()), receives[i].bytes);
-    pending[i] = 2;
-    links[i]->post(receives[i]);
-    links[i]->post(sends[i]);
-  }
-  const Deadline deadline = Deadline::after(seconds(20));
-  self.drive([&] {
-    // A peer that has everything may leave while others still wait for each other.
-    uint32_t missing = 0;
-    for (size_t i = 0; i < links.size(); ++i) {
-      if (pending[i] != 0 && links[i]->failure() != nullptr) throw Exception(*links[i]->failure());
-      missing += pending[i];
-    }
-    if (deadline.expired())
-      throw_error(ErrorCode::kTimeout, std::to_string(missing) + " messages are missing");
-    return missing == 0;
-  });
-  for (int peer = 0; peer < size; ++peer)
-    if (peer != rank && in[static_cast<size_t>(peer)] != payload(peer, rank, count))
-      throw_error(ErrorCode::kMismatch, "wrong numbers from rank " + std::to_string(peer));
-}
 
 void expect_all_transports(const std::vector<Link*>& links, std::string_view transport) {
   for (const Link* link : links)
@@ -112,7 +35,7 @@ class MeshOver : public testing::TestWithParam<std::tuple<std::string, int>> {};
 TEST_P(MeshOver, JoinsEveryRankWithEveryOther) {
   const auto& [transport, size] = GetParam();
   const auto outcomes = run_ranks(size, [&](int rank, Store& store) {
-    Rank self(config_with({transport}));
+    MeshRank self(config_with({transport}));
     const auto links = self.join(store, rank, size);
     expect_all_transports(links, transport);
     all_to_all(self, links, rank, 1);
@@ -134,8 +57,8 @@ INSTANTIATE_TEST_SUITE_P(Ranks, MeshOver,
 TEST(Mesh, ChoosesPeerByPeerWhereRanksDiffer) {
   // Ranks 0 and 1 take shared memory where they can, rank 2 speaks tcp only.
   const auto outcomes = run_ranks(3, [](int rank, Store& store) {
-    Rank self(config_with(rank == 2 ? std::vector<std::string>{"tcp"}
-                                    : std::vector<std::string>{"shm", "tcp"}));
+    MeshRank self(config_with(rank == 2 ? std::vector<std::string>{"tcp"}
+                                        : std::vector<std::string>{"shm", "tcp"}));
     const auto links = self.join(store, rank, 3);
     all_to_all(self, links, rank, 12'345);
     for (size_t peer = 0; peer < 3; ++peer) {
@@ -158,7 +81,7 @@ TEST(Mesh, AgreesOnACommunicatorThatNobodyHadBefore) {
     std::vector<std::thread> threads;
     for (int rank = 0; rank < 3; ++rank)
       threads.emplace_back([&, rank] {
-        Rank self(config_with({"tcp"}));
+        MeshRank self(config_with({"tcp"}));
         const Roster roster = self.mesh.exchange(store, rank, 3, Deadline::after(seconds(20)));
         drawn[static_cast<size_t>(rank)] = roster.communicator;
         EXPECT_EQ(roster.members.size(), 3u);
@@ -175,7 +98,7 @@ TEST(Mesh, ASecondGenerationOnOneStoreIgnoresTheFirst) {
   ForkStore store;
   for (int generation = 0; generation < 3; ++generation) {
     const auto outcomes = run_ranks(3, [&](int rank, Store&) {
-      Rank self(config_with({"tcp"}));
+      MeshRank self(config_with({"tcp"}));
       all_to_all(self, self.join(store, rank, 3), rank, 99);
       return 0;
     });
@@ -186,7 +109,7 @@ TEST(Mesh, ASecondGenerationOnOneStoreIgnoresTheFirst) {
 // A rank of a job that starts again, `late` ms after the others.
 uint64_t meets(LocalStore& store, int rank, int size, int late = 0) {
   std::this_thread::sleep_for(milliseconds(late));
-  Rank self(config_with({"tcp"}));
+  MeshRank self(config_with({"tcp"}));
   const Roster roster = self.mesh.exchange(store, rank, size, Deadline::after(seconds(20)));
   EXPECT_EQ(roster.members[static_cast<size_t>(rank)].id, self.mesh.self().id);
   return roster.communicator;
@@ -199,7 +122,7 @@ TEST(Mesh, ARoundOfProcessesThatAreGoneIsNotJoined) {
       std::vector<std::thread> dead;
       for (int rank = 0; rank < (complete ? 3 : 2); ++rank)
         dead.emplace_back([&, rank] {
-          Rank self(config_with({"tcp"}));
+          MeshRank self(config_with({"tcp"}));
           try {
             self.mesh.exchange(store, rank, 3,
                                Deadline::after(milliseconds(complete ? 20'000 : 200)));
@@ -226,7 +149,7 @@ TEST(Mesh, OneProcessMayMeetAgainThoughOthersAreLate) {
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < 2; ++rank)
     ranks.emplace_back([&, rank] {
-      Rank self(config_with({"tcp"}));
+      MeshRank self(config_with({"tcp"}));
       for (int round = 0; round < 20; ++round)
         met[static_cast<size_t>(rank)].push_back(
             self.mesh.exchange(store, rank, 2, Deadline::after(seconds(20))).communicator);
@@ -240,7 +163,7 @@ TEST(Mesh, MakesFourRequestsOfTheStoreAndRankZeroOneForEveryRank) {
   ForkStore store;
   constexpr uint64_t kSize = 6;
   const auto outcomes = run_ranks(kSize, [&](int rank, Store&) {
-    Rank self(config_with({"tcp"}));
+    MeshRank self(config_with({"tcp"}));
     self.mesh.exchange(store, rank, kSize, Deadline::after(seconds(20)));
     return 0;
   });
@@ -252,7 +175,7 @@ TEST(Mesh, MakesFourRequestsOfTheStoreAndRankZeroOneForEveryRank) {
 
 TEST(Mesh, SettingsThatMustBeAlikeAreCompared) {
   const auto outcomes = run_ranks(3, [](int rank, Store& store) {
-    Rank self(config_with({"tcp"}));
+    MeshRank self(config_with({"tcp"}));
     std::map<std::string, std::string> settings{{"HCCL_LIKE_ALGO", "allreduce:ring"}};
     if (rank == 2) settings = {{"HCCL_LIKE_ALGO", "allreduce:ring"}, {"HCCL_LIKE_LAP_BYTES", "7"}};
     try {
@@ -271,7 +194,7 @@ TEST(Mesh, SettingsThatMustBeAlikeAreCompared) {
 
 TEST(Mesh, ASecondGroupUsesTheLinksThatExist) {
   const auto outcomes = run_ranks(4, [](int rank, Store& store) {
-    Rank self(config_with({"shm", "tcp"}));
+    MeshRank self(config_with({"shm", "tcp"}));
     const auto first = self.join(store, rank, 4);
     all_to_all(self, first, rank, 10);
     const size_t descriptors = open_descriptors();
@@ -284,28 +207,9 @@ TEST(Mesh, ASecondGroupUsesTheLinksThatExist) {
   EXPECT_TRUE(all_ok(outcomes)) << to_string(outcomes);
 }
 
-// A store that sees only what was put under its own prefix, as c10d's PrefixStore.
-class PrefixedStore final : public Store {
- public:
-  PrefixedStore(Store& store, std::string prefix) : store_(store), prefix_(std::move(prefix)) {}
-  void set(const std::string& key, const std::string& value) override {
-    store_.set(prefix_ + key, value);
-  }
-  std::string get(const std::string& key, Deadline deadline) override {
-    return store_.get(prefix_ + key, deadline);
-  }
-  int64_t add(const std::string& key, int64_t amount) override {
-    return store_.add(prefix_ + key, amount);
-  }
-
- private:
-  Store& store_;
-  const std::string prefix_;
-};
-
 TEST(Mesh, ReplacesAConnectionThatBrokeWhenTheProcessesMeetAgain) {
   const auto outcomes = run_ranks(3, [](int rank, Store& store) {
-    Rank self(config_with({"tcp"}));
+    MeshRank self(config_with({"tcp"}));
     const auto first = self.join(store, rank, 3);
     all_to_all(self, first, rank, 10);
     store.set("done" + std::to_string(rank), "yes");
@@ -334,7 +238,7 @@ TEST(Mesh, ReplacesAConnectionThatBrokeWhenTheProcessesMeetAgain) {
 void expect_fall_back_to_tcp(const Config& config, const std::string& unix_name,
                              const std::string& reason) {
   const auto outcomes = run_ranks(2, [&](int rank, Store& store) {
-    Rank self(config);
+    MeshRank self(config);
     const Deadline deadline = Deadline::after(seconds(20));
     self.roster = self.mesh.exchange(store, rank, 2, deadline);
     auto members = self.roster.members;
@@ -373,7 +277,7 @@ TEST(Mesh, FallsBackToTcpWhenThereIsNoMemoryToShare) {
 
 TEST(Mesh, GroupsMayGrowAndOverlap) {
   const auto outcomes = run_ranks(4, [](int rank, Store& store) {
-    Rank self(config_with({"shm", "tcp"}));
+    MeshRank self(config_with({"shm", "tcp"}));
     // Pairs {0,1} {2,3} first, then everybody: only the missing links are made.
     PrefixedStore pair(store, "pair" + std::to_string(rank / 2) + "/");
     const auto two = self.join(pair, rank % 2, 2);
@@ -390,7 +294,7 @@ TEST(Mesh, GroupsMayGrowAndOverlap) {
 TEST(Mesh, NamesTheRanksThatNeverCome) {
   const auto outcomes = run_ranks(4, [](int rank, Store& store) {
     if (rank == 1 || rank == 3) return 0;
-    Rank self(config_with({"tcp"}));
+    MeshRank self(config_with({"tcp"}));
     const auto begin = Deadline::Clock::now();
     try {
       self.mesh.exchange(store, rank, 4, Deadline::after(milliseconds(700)));
@@ -409,7 +313,7 @@ TEST(Mesh, NamesARankThatDiedWhileTheOthersConnect) {
   const auto outcomes = run_ranks(
       4,
       [](int rank, Store& store) {
-        Rank self(config_with({"shm", "tcp"}));
+        MeshRank self(config_with({"shm", "tcp"}));
         const Roster roster = self.mesh.exchange(store, rank, 4, Deadline::after(seconds(20)));
         if (rank == 2) ::kill(::getpid(), SIGKILL);
         const auto begin = Deadline::Clock::now();
@@ -435,7 +339,7 @@ TEST(Mesh, NamesARankThatDiedWhileTheOthersConnect) {
 }
 
 TEST(Mesh, SaysPerAddressWhatWentWrong) {
-  Rank self(config_with({"tcp"}));
+  MeshRank self(config_with({"tcp"}));
   ProcessRecord nobody = self.mesh.self();
   nobody.id = std::string(32, '0');  // lower than ours, so we connect
   nobody.addresses = {"127.0.0.1", "::1"};
@@ -452,7 +356,7 @@ TEST(Mesh, SaysPerAddressWhatWentWrong) {
 }
 
 TEST(Mesh, CallsIdleWhileItWaits) {
-  Rank self(config_with({"tcp"}));
+  MeshRank self(config_with({"tcp"}));
   ProcessRecord nobody = self.mesh.self();
   nobody.id = std::string(32, 'f');
   int calls = 0;
@@ -463,7 +367,7 @@ TEST(Mesh, CallsIdleWhileItWaits) {
 }
 
 TEST(Mesh, SaysWhenTwoRanksShareNoTransport) {
-  Rank self(config_with({"tcp"}));
+  MeshRank self(config_with({"tcp"}));
   ProcessRecord other = self.mesh.self();
   other.id = std::string(32, '0');
   other.port = 0;
@@ -478,181 +382,11 @@ TEST(Mesh, SaysWhenTwoRanksShareNoTransport) {
 }
 
 TEST(Mesh, RefusesAGroupWithTheSameProcessTwice) {
-  Rank self(config_with({"tcp"}));
+  MeshRank self(config_with({"tcp"}));
   EXPECT_THROW(
       self.mesh.connect({self.mesh.self(), self.mesh.self()}, 0, Deadline::after(seconds(5)), {}),
       Exception);
   EXPECT_THROW(self.mesh.connect({}, 0, Deadline::after(seconds(5)), {}), Exception);
-}
-
-TEST(Mesh, EndsInOrderWithoutLosingWhatThePeerHasNotRead) {
-  // Rank 0 sends a message that it has handed over and leaves at once; rank 1 reads it only after rank 0 is gone.
-  for (const auto& transport : kTransports) {
-    const auto outcomes = run_ranks(2, [&](int rank, Store& store) {
-      constexpr size_t kCount = 2'000;  // fits the eager limit and every buffer
-      std::vector<uint32_t> data(kCount);
-      uint32_t pending = 1;
-      Rank self(config_with({transport}));
-      const auto links = self.join(store, rank, 2);
-      const Tag tag{.communicator = self.roster.communicator, .sequence = 5};
-      Send send;
-      Recv receive;
-      send.tag = receive.tag = tag;
-      send.pending = receive.pending = &pending;
-      send.bytes = receive.bytes = kCount * sizeof(uint32_t);
-      if (rank == 0) {
-        data = payload(0, 1, kCount);
-        send.from.add(reinterpret_cast<std::byte*>(data.data()), send.bytes);
-        links[1]->post(send);
-        self.drive([&] { return pending == 0; });
-        store.set("pid", std::to_string(::getpid()));
-        return 0;
-      }
-      const pid_t pid =
-          static_cast<pid_t>(std::stol(store.get("pid", Deadline::after(seconds(20)))));
-      // The parent reaps it only when it is gone, sockets and all.
-      while (::kill(pid, 0) == 0) ::usleep(1000);
-      receive.into.add(reinterpret_cast<std::byte*>(data.data()), receive.bytes);
-      links[0]->post(receive);
-      const Deadline deadline = Deadline::after(seconds(20));
-      self.drive([&] {
-        if (deadline.expired()) throw std::runtime_error("the message was lost");
-        return pending == 0;
-      });
-      return data == payload(0, 1, kCount) ? 0 : 3;
-    });
-    EXPECT_TRUE(all_ok(outcomes)) << transport << ": " << to_string(outcomes);
-  }
-}
-
-TEST(Mesh, EndsInTimeThoughAPeerIsStopped) {
-  for (const auto& transport : kTransports) {
-    const auto outcomes = run_ranks(
-        2,
-        [&](int rank, Store& store) {
-          auto self = std::make_unique<Rank>(config_with({transport}));
-          const auto links = self->join(store, rank, 2);
-          if (rank == 1) {
-            store.set("pid", std::to_string(::getpid()));
-            ::raise(SIGSTOP);
-            return 0;
-          }
-          const auto pid =
-              static_cast<pid_t>(std::stol(store.get("pid", Deadline::after(seconds(20)))));
-          // Small messages are not held back until the peer asks for them: these fill every buffer on the way.
-          std::vector<std::byte> data(4096);
-          std::vector<Send> sends(10'000);
-          uint32_t pending = static_cast<uint32_t>(sends.size());
-          for (size_t i = 0; i < sends.size(); ++i) {
-            sends[i].tag = {.communicator = self->roster.communicator,
-                            .sequence = static_cast<uint32_t>(i)};
-            sends[i].pending = &pending;
-            sends[i].bytes = data.size();
-            sends[i].from.add(data.data(), data.size());
-            links[1]->post(sends[i]);
-          }
-          for (int idle = 0; idle < 1000; ++idle)
-            if (links[1]->progress()) idle = 0;
-          if (pending == 0) return 3;  // nothing was left to wait for
-          links[1]->cancel(self->roster.communicator);
-          const auto begin = Deadline::Clock::now();
-          self.reset();
-          const auto took = Deadline::Clock::now() - begin;
-          ::kill(pid, SIGKILL);
-          return took > milliseconds(900) && took < milliseconds(2500) ? 0 : 4;
-        },
-        {.timeout = seconds(20), .kill_on_failure = false});
-    EXPECT_TRUE(outcomes[0].ok()) << transport << ": " << to_string(outcomes);
-  }
-}
-
-TEST(Mesh, EndsAtOnceWhenAPeerIsDead) {
-  for (const auto& transport : kTransports) {
-    const auto outcomes =
-        run_ranks(2,
-                  [&](int rank, Store& store) {
-                    auto self = std::make_unique<Rank>(config_with({transport}));
-                    const auto links = self->join(store, rank, 2);
-                    store.set("joined" + std::to_string(rank), "yes");
-                    store.get("joined" + std::to_string(1 - rank), Deadline::after(seconds(20)));
-                    if (rank == 1) ::kill(::getpid(), SIGKILL);
-                    self->drive([&] { return links[1]->failure() != nullptr; });
-                    if (links[1]->failure()->code != ErrorCode::kPeerLost) return 3;
-                    const auto begin = Deadline::Clock::now();
-                    self.reset();
-                    return Deadline::Clock::now() - begin < milliseconds(300) ? 0 : 4;
-                  },
-                  {.timeout = seconds(20), .kill_on_failure = false});
-    EXPECT_TRUE(outcomes[0].ok()) << transport << ": " << to_string(outcomes);
-  }
-}
-
-TEST(Mesh, LeavesNothingBehind) {
-  LocalStore store;
-  const auto round = [&](uint64_t number) {
-    PrefixedStore own(store, std::to_string(number) + "/");
-    std::vector<std::thread> threads;
-    for (int rank = 0; rank < 3; ++rank)
-      threads.emplace_back([&, rank] {
-        Rank self(config_with({"shm", "tcp"}));
-        all_to_all(self, self.join(own, rank, 3), rank, 1000);
-      });
-    for (auto& thread : threads) thread.join();
-  };
-  round(0);
-  const size_t before = open_descriptors();
-  round(1);
-  round(2);
-  EXPECT_EQ(open_descriptors(), before);
-}
-
-TEST(Mesh, AForkedChildDoesNotDisturbItsParentsLinks) {
-  const auto outcomes = run_ranks(2, [](int rank, Store& store) {
-    auto self = std::make_unique<Rank>(config_with({"shm", "tcp"}));
-    const auto links = self->join(store, rank, 2);
-    const pid_t child = ::fork();
-    if (child == 0) {
-      self.reset();  // a data loader's worker that cleans up
-      ::_exit(0);
-    }
-    siginfo_t info;
-    ::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED);
-    all_to_all(*self, links, rank, 54'321);
-    return 0;
-  });
-  EXPECT_TRUE(all_ok(outcomes)) << to_string(outcomes);
-}
-
-TEST(ProcessRecord, SurvivesTheWayThroughTheStore) {
-  Rank self(config_with({"shm", "tcp"}));
-  const ProcessRecord& record = self.mesh.self();
-  const ProcessRecord copy = ProcessRecord::parse(record.serialize());
-  EXPECT_EQ(copy.serialize(), record.serialize());
-  EXPECT_EQ(copy.addresses, record.addresses);
-  EXPECT_EQ(copy.port, record.port);
-  EXPECT_EQ(copy.nonce, record.nonce);
-  EXPECT_EQ(copy.pid, ::getpid());
-}
-
-TEST(ProcessRecord, RefusesWhatIsMalformed) {
-  Rank self(config_with({"tcp"}));
-  const std::string good = self.mesh.self().serialize();
-  const auto with = [&](std::string_view from, std::string_view to) {
-    std::string text = good;
-    const size_t at = text.find(from);
-    EXPECT_NE(at, std::string::npos) << from;
-    return text.replace(at, from.size(), to);
-  };
-  const std::string port = "\"port\":" + std::to_string(self.mesh.self().port);
-  EXPECT_NO_THROW(ProcessRecord::parse(good));
-  for (const std::string& bad :
-       {std::string(), std::string("[]"), std::string("null"), std::string(1 << 20, '['),
-        good.substr(0, good.size() / 2), with("\"id\":\"", "\"id\":\"x"),
-        with("\"nonce\":\"", "\"nonce\":\"00"), with("\"addresses\":", "\"a\":"),
-        with(port, "\"port\":65536"), with(port, "\"port\":-1"), with(port, "\"port\":\"x\""),
-        with("\"protocol\":1", "\"protocol\":2"),
-        with("\"hostname\":\"", "\"hostname\":\"" + std::string(300, 'h'))})
-    EXPECT_THROW(ProcessRecord::parse(bad), Exception) << bad.substr(0, 100);
 }
 
 }  // namespace

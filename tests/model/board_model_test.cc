@@ -59,7 +59,8 @@ Verdict calls(uint32_t count, const Needs& needs, Flaw flaw = {}) {
   return explore(needs.size(), scenario, flaw);
 }
 
-// A root has filled all its lines and goes on, into the half that the other, who comes only now, gives free first.
+// A rank whose data goes by messages has filled all its lines and goes on, into the half that the other, who comes only now,
+// gives free first.
 Verdict run_ahead(Flaw flaw = {}) {
   constexpr uint32_t kLines = BoardArea::kLines, kHalf = kLines / 2;
   const auto scenario = [&](Explorer& explorer, const std::shared_ptr<Job>& job) {
@@ -82,7 +83,7 @@ TEST(BoardModel, ARankThatNeedsSeveralSleepsOnAllOfThem) {
   EXPECT_TRUE(holds(calls(1, {{1, 2}, {}, {}})));
 }
 
-TEST(BoardModel, ARootRunsAheadUntilItsLinesAreNeeded) { EXPECT_TRUE(holds(run_ahead())); }
+TEST(BoardModel, WhoeverWaitsForNobodyRunsAheadUntilItsLinesAreNeeded) { EXPECT_TRUE(holds(run_ahead())); }
 
 TEST(BoardModel, WithoutTheFenceOfEitherSideAWakeUpIsLost) {
   const Needs one_way{{}, {0}};

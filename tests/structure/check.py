@@ -33,7 +33,6 @@ MARKER = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"CK)\b")
 MAX_LINES = 400
 # Longer files, and why they are better off in one piece.
 LONG_FILES = {
-    "transport/mesh_test.cc": "forked ranks share their helpers",
     "collectives/communicator_test.cc": "one suite, instantiated for every transport and number of ranks",
 }
 MAX_COLUMNS = 140

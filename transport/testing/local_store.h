@@ -6,6 +6,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "core/mapping.h"
 #include "transport/store.h"
@@ -50,6 +51,25 @@ class ForkStore final : public Store {
 
   Mapping memory_;
   Shared& shared_;
+};
+
+// A store that sees only what was put under its own prefix, as c10d's PrefixStore.
+class PrefixedStore final : public Store {
+ public:
+  PrefixedStore(Store& store, std::string prefix) : store_(store), prefix_(std::move(prefix)) {}
+  void set(const std::string& key, const std::string& value) override {
+    store_.set(prefix_ + key, value);
+  }
+  std::string get(const std::string& key, Deadline deadline) override {
+    return store_.get(prefix_ + key, deadline);
+  }
+  int64_t add(const std::string& key, int64_t amount) override {
+    return store_.add(prefix_ + key, amount);
+  }
+
+ private:
+  Store& store_;
+  const std::string prefix_;
 };
 
 }  // namespace hccl_like

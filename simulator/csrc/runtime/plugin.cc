@@ -134,15 +134,11 @@ static_assert(sizeof(ArenaToken) <= sizeof(hcd_ipc_handle));
 
 int ipc_export(int device, hcd_ref ref, size_t bytes, hcd_ipc_handle* handle, uint64_t* offset) {
   return guarded([&] {
-    const auto* at = static_cast<const std::byte*>(from_handle(ref.base)) + ref.offset;
-    return Runtime::get().device(device).memory().with_arena(at, bytes, [&](const Arena* arena) {
-      if (!arena)
-        throw std::invalid_argument("sim: the range is not memory of device " +
-                                    std::to_string(device));
-      const ArenaToken token = export_arena(*arena);
+    return with_arena_of(device, ref, bytes, [&](const Arena& arena, uint64_t at) {
+      const ArenaToken token = export_arena(arena);
       *handle = {};
       std::memcpy(handle->bytes, &token, sizeof token);
-      *offset = static_cast<uint64_t>(at - arena->begin());
+      *offset = at;
       return HCD_OK;
     });
   });

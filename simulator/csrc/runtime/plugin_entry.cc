@@ -10,6 +10,10 @@ namespace {
 
 thread_local std::string last_error_text;
 
+const std::byte* address_of(hcd_ref ref) {
+  return static_cast<const std::byte*>(from_handle(ref.base)) + ref.offset;
+}
+
 }  // namespace
 
 int plugin_failure() {
@@ -34,15 +38,20 @@ int plugin_failure() {
 
 const char* plugin_last_error() { return last_error_text.c_str(); }
 
+int with_arena_of(int device, hcd_ref ref, size_t bytes,
+                  const std::function<int(const Arena& arena, uint64_t at)>& use) {
+  const std::byte* at = address_of(ref);
+  return Runtime::get().device(device).memory().with_arena(at, bytes, [&](const Arena* arena) {
+    if (!arena)
+      throw std::invalid_argument("sim: the range is not memory of device " +
+                                  std::to_string(device));
+    return use(*arena, static_cast<uint64_t>(at - arena->begin()));
+  });
+}
+
 void* kernel_address(int device, hcd_ref ref, size_t bytes) {
-  Runtime& runtime = Runtime::get();
-  const auto* at = static_cast<const std::byte*>(from_handle(ref.base)) + ref.offset;
-  const bool held =
-      bytes == 0 || runtime.device(device).memory().with_arena(
-                        at, bytes, [](const Arena* arena) { return arena != nullptr; });
-  if (!held)
-    throw std::invalid_argument("sim: the range is not memory of device " + std::to_string(device));
-  return runtime.space().to_kernel(at);
+  if (bytes > 0) with_arena_of(device, ref, bytes, [](const Arena&, uint64_t) { return HCD_OK; });
+  return Runtime::get().space().to_kernel(address_of(ref));
 }
 
 Stream* stream_of(int device, hcd_stream stream) {

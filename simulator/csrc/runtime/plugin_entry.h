@@ -1,10 +1,12 @@
 #pragma once
 // What the entries of the plugin's table share.
 #include <cstdint>
+#include <functional>
 #include <stdexcept>
 #include <string>
 
 #include "device/plugin.h"
+#include "runtime/arena.h"
 #include "runtime/stream.h"
 
 namespace torch_sim {
@@ -28,7 +30,11 @@ struct NotSupported : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// The kernel's address of a place in device memory; checks that all of the range is memory of that device.
+// Calls use(arena, where the range begins in it), while it cannot go away; throws if not all of the range is memory of that
+// device.
+int with_arena_of(int device, hcd_ref ref, size_t bytes,
+                  const std::function<int(const Arena& arena, uint64_t at)>& use);
+// The kernel's address of a place in device memory; checks the range as above.
 void* kernel_address(int device, hcd_ref ref, size_t bytes);
 
 // Null for 0. Throws if the stream is another device's.

@@ -116,14 +116,10 @@ int host_unregister(int, void* host) {
 
 int export_fd(int device, hcd_ref ref, size_t bytes, int* fd, uint64_t* offset) {
   return guarded([&] {
-    const auto* at = static_cast<const std::byte*>(from_handle(ref.base)) + ref.offset;
-    return Runtime::get().device(device).memory().with_arena(at, bytes, [&](const Arena* arena) {
-      if (!arena)
-        throw std::invalid_argument("sim: the range is not memory of device " +
-                                    std::to_string(device));
-      *fd = fcntl(arena->fd(), F_DUPFD_CLOEXEC, 0);
+    return with_arena_of(device, ref, bytes, [&](const Arena& arena, uint64_t at) {
+      *fd = fcntl(arena.fd(), F_DUPFD_CLOEXEC, 0);
       if (*fd < 0) throw OutOfMemory("sim: this process has too many open files");
-      *offset = static_cast<uint64_t>(at - arena->begin());
+      *offset = at;
       return HCD_OK;
     });
   });
