@@ -1,12 +1,9 @@
 #include "device/device.h"
 
-#include <dlfcn.h>
-
 #include <cstring>
 #include <string_view>
 #include <utility>
 
-#include "core/crash_note.h"
 #include "core/log.h"
 #include "device/plugin_table.h"
 
@@ -39,43 +36,7 @@ std::string text_of(const char (&field)[kSize]) {
   return std::string(field, strnlen(field, kSize));
 }
 
-// A plugin's crash ends the process, and this is how a person learns whom to ask. (To try it in a child process first would
-// cost every rank a start of the device's runtime, and prove nothing about this process.)
-CrashNote note_of(const std::string& library_path, const char* entry) {
-  return CrashNote("hccl-like: the device plugin " + library_path + " crashed this process in " +
-                   entry +
-                   "; ask its vendor, or go without it: HCCL_LIKE_DEVICE_PLUGINS=NAME=none, with "
-                   "the device's name\n");
-}
-
 }  // namespace
-
-std::unique_ptr<Device> Device::load(const std::string& library_path) {
-  void* library = nullptr;
-  {
-    const CrashNote note = note_of(library_path, "a constructor");
-    library = ::dlopen(library_path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  }
-  if (library == nullptr) {
-    const char* const why = ::dlerror();
-    throw_error(ErrorCode::kDevice, "cannot load the device plugin " + library_path + ": " +
-                                        (why == nullptr ? "no reason given" : why));
-  }
-  const auto get_api = reinterpret_cast<hcd_get_api_fn>(::dlsym(library, HCD_GET_API_SYMBOL));
-  if (get_api == nullptr) {
-    throw_error(ErrorCode::kDevice,
-                library_path + " is not a device plugin: it does not export " HCD_GET_API_SYMBOL);
-  }
-  const hcd_api* api = nullptr;
-  {
-    const CrashNote note = note_of(library_path, HCD_GET_API_SYMBOL);
-    api = &negotiate(get_api, library_path);
-  }
-  const CrashNote note = note_of(library_path, "init");
-  auto device = std::make_unique<Device>(*api, library_path);
-  log_info([&] { return "devices of type " + device->name() + " are served by " + library_path; });
-  return device;
-}
 
 Device::Device(const hcd_api& api, std::string origin)
     : api_(complete_table(api, origin)),

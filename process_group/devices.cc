@@ -52,7 +52,14 @@ const Device* Devices::plugin(c10::DeviceType type) {
   }
   const auto found = paths_.find(name);
   if (found == paths_.end()) return nullptr;
-  auto plugin = Device::load(found->second);
+  std::unique_ptr<Device> plugin;
+  try {
+    plugin = Device::load(found->second);
+  } catch (const Exception& error) {
+    if (error.code() != ErrorCode::kTimeout) throw;
+    broken_[name] = error.error().message;  // it would hang again
+    return this->plugin(type);
+  }
   if (plugin->name() != name) {
     throw_error(ErrorCode::kDevice, "the plugin registered for device '" + name + "', " +
                                         found->second + ", is one for '" + plugin->name() +

@@ -7,12 +7,14 @@ it with the patches switched off, to see what torch does without them.
 import os
 import pickle
 import sys
+import tempfile
 import warnings
 from datetime import timedelta
 
 import torch
 import torch._dynamo  # DistributedDataParallel imports it, which takes seconds: once here, not in every rank
 import torch.distributed as dist
+import torch.distributed.checkpoint as checkpoint
 import torch.distributed.nn.functional as functional
 from torch.distributed import _dist2
 from torch.distributed import distributed_c10d as c10d
@@ -199,6 +201,26 @@ def pinned_and_shared():
     return copy["weight"].is_shared(), copy["weight"].device.type, copy["weight"].shape[0]
 
 
+class Bare:
+    """A device's module as far as torch needs one: no streams."""
+
+    is_available = staticmethod(lambda: True)
+
+
+def saved_without_streams():
+    module, torch.sim = torch.sim, Bare
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            checkpoint.save({"weight": torch.ones(3, device="sim")}, checkpoint_id=folder, no_dist=True)
+            loaded = {"weight": torch.zeros(3)}
+            checkpoint.load(loaded, checkpoint_id=folder, no_dist=True)
+            return loaded["weight"].tolist()
+    except checkpoint.CheckpointException as error:  # not an Exception
+        raise RuntimeError("not saved") from error
+    finally:
+        torch.sim = module
+
+
 def second_api():
     groups = [_dist2.new_group("hccl-like", HALF_A_MINUTE, kind, group_desc="a second one") for kind in ("sim", "cpu")]
     results = []
@@ -221,7 +243,7 @@ def second_api_with_a_wrong_option():
 PROBES = (
     default_type, host_tensor, part_of_the_devices, part_of_its_name, gloo_beside_it, shrunk, subgroups, sequence_number,
     monitored, monitored_by_a_group, timeouts, compressed, compressed_twice, no_hook, logged_backend, gathered_base_gradient,
-    gathered_gradient, reduce_scatters_of_a_gradient, scaler, generators, pinned_and_shared, second_api,
+    gathered_gradient, reduce_scatters_of_a_gradient, scaler, generators, pinned_and_shared, saved_without_streams, second_api,
     second_api_with_a_wrong_option,
 )  # fmt: skip
 

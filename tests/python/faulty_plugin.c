@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "device/plugin.h"
 
@@ -34,7 +35,12 @@ static int broken(void) {
   return HCD_DEVICE_LOST;
 }
 
+static void hang(void) {
+  for (;;) pause();
+}
+
 static int init(void) {
+  if (fault_is("hang in init")) hang();
   if (fault_is("abort in init")) abort();
   if (fault_is("init")) return broken();
   return complete.init();
@@ -54,6 +60,7 @@ __attribute__((constructor)) static void constructor(void) {
 
 const hcd_api* hcd_get_api(int major, int minor) {
   if (fault_is("null table")) return NULL;
+  if (fault_is("hang in hcd_get_api")) hang();
   if (fault_is("crash in hcd_get_api")) *(volatile int*)NULL = 1;
   void* const library = dlopen(getenv("PLUGIN"), RTLD_NOW);
   if (library == NULL) return NULL;

@@ -118,6 +118,19 @@ def test_a_plugin_that_cannot_be_loaded_is_named_and_the_cpu_goes_on(sim, faulty
         assert re.search(wanted, text), (fault, text)
 
 
+@pytest.mark.slow  # it is given a minute
+def test_a_plugin_that_hangs_at_load_is_named_and_not_waited_for_twice(sim, faulty):
+    entries = ["hcd_get_api", "init"]
+    original = _plugins.found()["sim"]
+
+    def environment(rank):
+        return {"PLUGIN": original, "FAULT": f"hang in {entries[rank]}", "HCCL_LIKE_DEVICE_PLUGINS": f"sim={faulty}"}
+
+    said = run_ranks(is_refused, 2, environment=environment, group=False, timeout=150)
+    for entry, text in zip(entries, said, strict=True):
+        assert f"the device plugin {faulty} hangs: it has been in {entry} for 60 seconds" in text, text
+
+
 def library_of_libm():
     return next(line.split()[-1] for line in open("/proc/self/maps") if re.search(r"/libm[.-]", line))
 

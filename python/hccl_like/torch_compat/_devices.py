@@ -5,6 +5,9 @@ from __future__ import annotations
 import functools
 import warnings
 
+import torch
+
+from hccl_like._registration import accelerator_name
 from hccl_like.torch_compat import _ours
 
 
@@ -64,3 +67,26 @@ def _warn_once(name: str) -> None:
         "pin_memory=False says the same without this warning",
         stacklevel=4,
     )
+
+
+def checkpoint_copies(module) -> None:
+    """A checkpoint of a device without streams in Python, or without pinned memory, is copied to the host tensor by tensor."""
+    original = module._OverlappingCpuLoader
+
+    @functools.wraps(original, updated=())
+    def _OverlappingCpuLoader(resolve_fun, stream=None, *arguments, **named):
+        if stream is None and not torch.cuda.is_available() and not _copies_on_a_stream():
+            return module._SerialCpuLoader(resolve_fun)
+        return original(resolve_fun, stream, *arguments, **named)
+
+    module._OverlappingCpuLoader = _OverlappingCpuLoader
+
+
+def _copies_on_a_stream() -> bool:
+    """Whether the accelerator's module can do what the overlapping loader asks of it; a device may refuse with any error."""
+    try:
+        device = getattr(torch, accelerator_name())
+        with device.stream(device.current_stream()):
+            return torch.empty(1, pin_memory=True).is_pinned()
+    except Exception:
+        return False

@@ -76,6 +76,11 @@ PATCHES = (
         "a state dict to be both pinned and shared calls CUDA's runtime (cuda/_pin_memory_utils.py:5)",
     ),
     Patch(
+        "checkpoint-copies", "torch.distributed.checkpoint.filesystem", "_devices:checkpoint_copies",
+        "a checkpoint is copied to the host on a stream and into pinned memory, which not every device has "
+        "(distributed/checkpoint/filesystem.py:405)",
+    ),
+    Patch(
         "dist2", "torch.distributed._dist2", "_second_api:register",
         "torch.distributed._dist2 has a registry of its own, with gloo and nccl (distributed/_dist2.py:123)",
     ),

@@ -1,0 +1,115 @@
+// Loads a plugin's library and starts it. Whoever waits for it is told of a crash, a refusal, and of a plugin that hangs.
+#include <dlfcn.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "core/crash_note.h"
+#include "core/error.h"
+#include "core/log.h"
+#include "device/device.h"
+#include "device/plugin_table.h"
+
+namespace hccl_like {
+namespace {
+
+using namespace std::chrono_literals;
+
+// What a runtime takes to start is seconds.
+constexpr std::chrono::seconds kUnusual = 10s;
+constexpr std::chrono::seconds kPatience = 60s;
+
+// What the one who loads and the one who waits both see. The first keeps it alive if the second has given up.
+struct Loading {
+  std::mutex mutex;
+  std::condition_variable changed;
+  const char* entry = "a constructor";  // that the plugin is in
+  bool over = false;
+  std::unique_ptr<Device> device;
+  std::exception_ptr failure;
+
+  // Says who it was, should the plugin crash in `name` before the note goes.
+  CrashNote enter(const std::string& path, const char* name) {
+    {
+      const std::lock_guard lock(mutex);
+      entry = name;
+    }
+    return CrashNote("hccl-like: the device plugin " + path + " crashed this process in " + name +
+                     "; ask its vendor, or go without it: HCCL_LIKE_DEVICE_PLUGINS=NAME=none, with "
+                     "the device's name\n");
+  }
+};
+
+// A plugin's crash ends the process, and the note is how a person learns whom to ask. (To try it in a child process first
+// would cost every rank a start of the device's runtime, and prove nothing about this process.)
+std::unique_ptr<Device> load_from(const std::string& path, Loading& loading) {
+  void* library = nullptr;
+  {
+    const CrashNote note = loading.enter(path, "a constructor");
+    library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  }
+  if (library == nullptr) {
+    const char* const why = ::dlerror();
+    throw_error(ErrorCode::kDevice, "cannot load the device plugin " + path + ": " +
+                                        (why == nullptr ? "no reason given" : why));
+  }
+  const auto get_api = reinterpret_cast<hcd_get_api_fn>(::dlsym(library, HCD_GET_API_SYMBOL));
+  if (get_api == nullptr) {
+    throw_error(ErrorCode::kDevice,
+                path + " is not a device plugin: it does not export " HCD_GET_API_SYMBOL);
+  }
+  const hcd_api* api = nullptr;
+  {
+    const CrashNote note = loading.enter(path, HCD_GET_API_SYMBOL);
+    api = &negotiate(get_api, path);
+  }
+  const CrashNote note = loading.enter(path, "init");
+  return std::make_unique<Device>(*api, path);
+}
+
+void run(const std::string& path, const std::shared_ptr<Loading>& loading) {
+  std::unique_ptr<Device> device;
+  std::exception_ptr failure;
+  try {
+    device = load_from(path, *loading);
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  {
+    const std::lock_guard lock(loading->mutex);
+    loading->device = std::move(device);
+    loading->failure = failure;
+    loading->over = true;
+  }
+  loading->changed.notify_all();
+}
+
+}  // namespace
+
+// On a thread of its own, because nothing else can wait for foreign code with a deadline.
+std::unique_ptr<Device> Device::load(const std::string& library_path) {
+  const auto loading = std::make_shared<Loading>();
+  std::thread([library_path, loading] { run(library_path, loading); }).detach();
+  std::unique_lock lock(loading->mutex);
+  const auto over = [&] { return loading->over; };
+  if (!loading->changed.wait_for(lock, kUnusual, over)) {
+    log_warn("waiting for the device plugin " + library_path + ", which is in " + loading->entry);
+    if (!loading->changed.wait_for(lock, kPatience - kUnusual, over)) {
+      throw_error(ErrorCode::kTimeout,
+                  "the device plugin " + library_path + " hangs: it has been in " + loading->entry +
+                      " for " + std::to_string(kPatience.count()) +
+                      " seconds; ask its vendor, or go without it: "
+                      "HCCL_LIKE_DEVICE_PLUGINS=NAME=none, with the device's name");
+    }
+  }
+  if (loading->failure) std::rethrow_exception(loading->failure);
+  log_info([&] {
+    return "devices of type " + loading->device->name() + " are served by " + library_path;
+  });
+  return std::move(loading->device);
+}
+
+}  // namespace hccl_like
