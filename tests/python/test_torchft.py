@@ -1,0 +1,82 @@
+"""examples/torchft: torchft's process-group wrapper around this backend, configured anew after a death."""
+
+import os
+import signal
+import sys
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from ranks import make_store, run_ranks
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples" / "torchft"))
+pytest.importorskip("torchft", reason="torchft is not installed: pip install torchft")
+from process_group import ProcessGroupHcclLike  # noqa: E402
+
+pytestmark = pytest.mark.slow
+
+
+def summed(group, value, device):
+    tensor = torch.full((1001,), float(value), device=device)
+    group.allreduce([tensor], dist.AllreduceOptions()).wait()
+    return tensor.cpu().unique().tolist()
+
+
+def a_replica_dies(rank, size, listener, device):
+    port = listener.getsockname()[1]
+    store = make_store(rank, listener)
+    where = f"127.0.0.1:{port}"
+    group = ProcessGroupHcclLike(timeout=timedelta(seconds=20))
+    group.configure(f"{where}/first", f"replica{rank}", rank, size, quorum_id=1)
+    assert group.getBackendName() == "torchft-hccl-like"
+    assert summed(group, 2**rank, device) == [2**size - 1]
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    start = time.monotonic()
+    with pytest.raises(RuntimeError):
+        for _ in range(3):  # in the order of a stream the next call tells
+            summed(group, 1, device)
+    assert time.monotonic() - start < 1
+    assert "rank 1" in str(group.errored()) or device != "cpu" and group.errored() is not None
+    # What the Manager does with the next quorum.
+    group.configure(f"{where}/second", f"replica{rank}", [0, None, 1][rank], size - 1, quorum_id=2)
+    assert group.errored() is None
+    assert summed(group, 2**rank, device) == [5]
+    assert time.monotonic() - start < 3
+    group.broadcast([torch.ones(3, device=device)], dist.BroadcastOptions()).wait()
+    group.barrier().wait()
+    group.shutdown()
+    store.set(f"over{rank}", "1")
+    store.wait(["over0", "over2"])
+
+
+def test_a_wrapper_is_configured_anew_without_the_dead(device):
+    run_ranks(a_replica_dies, 3, device, group=False)
+
+
+def aborts(rank, size, listener):
+    port = listener.getsockname()[1]
+    store = make_store(rank, listener)
+    group = ProcessGroupHcclLike(timeout=timedelta(seconds=20))
+    group.configure(f"127.0.0.1:{port}/one", f"replica{rank}", rank, size, quorum_id=1)
+    assert summed(group, 1, "cpu") == [2]
+    start = time.monotonic()
+    if rank == 0:
+        group.abort()
+    else:
+        with pytest.raises(RuntimeError, match="abort"):
+            summed(group, 1, "cpu")
+    assert time.monotonic() - start < 1
+    group.configure(f"127.0.0.1:{port}/two", f"replica{rank}", rank, size, quorum_id=2)
+    assert summed(group, 2, "cpu") == [4]
+    group.shutdown()
+    store.set(f"over{rank}", "1")
+    store.wait(["over0", "over1"])
+
+
+def test_an_abort_reaches_the_other_replicas():
+    run_ranks(aborts, 2, group=False)
