@@ -135,6 +135,10 @@ def create(options, group_options=None):
     )  # fmt: skip
 
 
+# What is to be done once this process is through its next set-up of a group.
+when_made: list = []
+
+
 def make_backend(store, rank, size, group_options, timeout, name, global_ranks):
     """The backend of one group; the options are filled in and kept, so they must not serve another group."""
     from hccl_like import _extension, _plugins, _transports
@@ -145,7 +149,10 @@ def make_backend(store, rank, size, group_options, timeout, name, global_ranks):
     group_options.global_ranks_in_group = global_ranks
     _plugins.register(extension)
     _transports.register(extension)
-    return extension.ProcessGroupHcclLike(store, rank, size, group_options)
+    backend = extension.ProcessGroupHcclLike(store, rank, size, group_options)
+    while when_made:
+        when_made.pop()()
+    return backend
 
 
 def _refuse_companions(caller) -> None:

@@ -61,6 +61,13 @@ def make_store(rank, listener):
     return dist.TCPStore(address, port, is_master=False, wait_for_workers=False)
 
 
+def _await_all(store, rank, size):
+    """The rank that serves the store may fail at once: not before the others have reached it, who would look for it for minutes."""
+    store.set(f"came/{rank}", "")
+    if rank == 0:
+        store.wait([f"came/{other}" for other in range(size)], timedelta(seconds=30))
+
+
 class _Rank:
     def __init__(self, number, size, function, arguments, listener, environment, group, group_timeout, init, host):
         self.number = number
@@ -124,9 +131,11 @@ def _work(rank, size, function, arguments, listener, group, group_timeout, init)
     try:
         torch.set_num_threads(1)
         if group:
+            store = make_store(rank, listener)
+            _await_all(store, rank, size)
             dist.init_process_group(
                 "hccl-like",
-                store=make_store(rank, listener),
+                store=store,
                 rank=rank,
                 world_size=size,
                 timeout=timedelta(seconds=group_timeout),

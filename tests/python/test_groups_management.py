@@ -199,9 +199,13 @@ def time_outs(rank, size, device):
     group = dist.new_group(timeout=timedelta(seconds=25))
     if rank == 0:
         with pytest.raises(RuntimeError, match=" timeout "):
-            work = group.recv_anysource([torch.zeros(1)], 9)
+            work = group.recv_anysource([number := torch.zeros(1)], 9)
             work.wait(timedelta(milliseconds=100))
     dist.barrier()
+    if rank == 1:
+        dist.send(torch.ones(1), 0, group=group, tag=9)
+    elif work.wait():  # it has gone on
+        assert number == 1
     for set_timeout in ("set_timeout", "_set_default_timeout"):
         group = dist.new_group(timeout=timedelta(seconds=25))
         target = group if set_timeout == "set_timeout" else backend_of(group)

@@ -2,6 +2,8 @@
 
 import os
 import pathlib
+import socket
+import subprocess
 import sys
 import tempfile
 from datetime import timedelta
@@ -46,6 +48,40 @@ def join(rank, size, listener, url, **environment):
 @pytest.mark.parametrize("size", [1, 3])
 def test_ranks_of_a_step_meet(size):
     assert run_ranks(join, size, "slurm://", group=False) == [[size * (size + 1) // 2] * 3] * size
+
+
+ENDS_AT_ONCE = """
+import sys, time
+import torch.distributed as dist
+from hccl_like import _registration
+
+class Slow(dist.Store):
+    def __init__(self, store):
+        super().__init__()
+        self.store = store
+    def get(self, key):
+        time.sleep(1)
+        return self.store.get(key)
+    def set(self, *all): return self.store.set(*all)
+    def add(self, *all): return self.store.add(*all)
+    def check(self, *all): return self.store.check(*all)
+    def wait(self, *all): return self.store.wait(*all)
+
+make = _registration.make_backend
+_registration.make_backend = lambda store, rank, *more: make(Slow(store) if rank else store, rank, *more)
+dist.init_process_group("hccl-like", init_method=sys.argv[1])
+dist.destroy_process_group()
+"""
+
+
+def test_rank_0_that_ends_at_once_leaves_the_store_to_those_who_come_late():
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        url = f"slurm://localhost:{free.getsockname()[1]}"
+    step = {**os.environ, "SLURM_NTASKS": "2", "SLURM_JOB_ID": "9"}
+    ranks = [
+        subprocess.Popen([sys.executable, "-c", ENDS_AT_ONCE, url], env={**step, "SLURM_PROCID": str(rank)}) for rank in (0, 1)
+    ]
+    assert [rank.wait(60) for rank in ranks] == [0, 0]
 
 
 def test_a_host_and_a_port_can_be_named():
