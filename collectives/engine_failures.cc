@@ -110,15 +110,16 @@ void Engine::disagree(Communicator& communicator, int peer, uint32_t sequence,
   };
   const bool alike = claim(expected) == claim(received);
   fail(communicator,
-       Error{ErrorCode::kMismatch,
-             "ranks disagree about call #" + std::to_string(sequence) + " of group " +
-                 communicator.name() + ": rank " + std::to_string(communicator.rank()) + " makes " +
-                 mine + " and expects " + claim(expected) + "; rank " + std::to_string(peer) +
-                 " sent " + claim(received) +
-                 (alike ? ", after a call to which they gave different roots, or by another algorithm"
-                        : "") +
-                 ". Every rank must make the same calls in the same order, with the same sizes",
-             peer},
+       Error{
+           ErrorCode::kMismatch,
+           "ranks disagree about call #" + std::to_string(sequence) + " of group " +
+               communicator.name() + ": rank " + std::to_string(communicator.rank()) + " makes " +
+               mine + " and expects " + claim(expected) + "; rank " + std::to_string(peer) +
+               " sent " + claim(received) +
+               (alike ? ", after a call to which they gave different roots, or by another algorithm"
+                      : "") +
+               ". Every rank must make the same calls in the same order, with the same sizes",
+           peer},
        /*tell_peers=*/true);
 }
 
@@ -127,8 +128,15 @@ void Engine::on_failure(Link& link) {
     Communicator& communicator = active_[i]->operation().communicator();
     const int peer = communicator.rank_of(link);
     if (peer < 0) continue;
-    // A peer that left in order is missed only by those who still want something from it.
-    if (link.peer_said_goodbye() && !active_[i]->waits_for(peer)) continue;
+    // A peer that left in order is missed only by those who still want something from it, or from anybody when it was the
+    // last to leave.
+    const bool missed =
+        active_[i]->waits_for_anybody()
+            ? std::ranges::all_of(
+                  communicator.identity_.links,
+                  [](const Link* one) { return one == nullptr || one->failure() != nullptr; })
+            : active_[i]->waits_for(peer);
+    if (link.peer_said_goodbye() && !missed) continue;
     lost(communicator, peer, *link.failure());
     i = static_cast<size_t>(-1);  // the list has changed
   }

@@ -40,6 +40,8 @@ class Execution {
   std::string whereabouts() const;
   // True if an unfinished message of this execution goes to or comes from `peer`.
   bool waits_for(int peer) const;
+  // A receive from whoever comes first, and nobody has come.
+  bool waits_for_anybody() const { return unbound_; }
   // All such peers; none if it may be anybody.
   std::vector<int> waiting_for() const;
 

@@ -2,6 +2,7 @@
 
 import copy
 import threading
+import time
 from datetime import timedelta
 
 import pytest
@@ -228,3 +229,18 @@ def time_outs(rank, size, device):
 
 def test_time_outs_of_calls_and_groups(device, sim):
     run_ranks(time_outs, 2, device)
+
+
+def last_one(rank, size):
+    group = dist.new_group(timeout=timedelta(seconds=25))
+    work = None if rank else group.recv_anysource([torch.zeros(1)], 9)
+    dist.barrier()
+    if rank == 0:
+        begin = time.monotonic()
+        with pytest.raises(RuntimeError, match="lost rank [12] .*from any rank.*ended its process group in order"):
+            work.wait()
+        assert time.monotonic() - begin < 10
+
+
+def test_a_receive_from_any_rank_ends_when_nobody_is_left(transport):
+    run_ranks(last_one, 3, environment=transport)
