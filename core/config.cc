@@ -124,6 +124,21 @@ constexpr std::array kRows{
          "eager: "
          "all when the group is made, which tells at once who cannot reach whom."},
         access<&Config::connect>()},
+    Row{{"HCCL_LIKE_SECRET_FILE", "",
+         "A file of mode 0600 with the secret of the job, the same on all hosts (openssl rand -hex "
+         "32): whoever does not have it cannot connect. Empty: HCCL_LIKE_SECRET."},
+        access<&Config::secret_file>()},
+    Row{{"HCCL_LIKE_SECRET", "",
+         "The secret itself, where no file can be had; at least 32 characters, never shown. Empty: "
+         "what stands in the store is all that ranks prove to each other."},
+        access<&Config::secret>()},
+    Row{{"HCCL_LIKE_REQUIRE_AUTH", "0",
+         "1: a group with ranks on several hosts is not made without a secret."},
+        access<&Config::require_auth>()},
+    Row{{"HCCL_LIKE_ENCRYPT", "0",
+         "1: what goes over any transport but shm is encrypted and cannot be changed on its way; "
+         "needs a secret."},
+        access<&Config::encrypt>()},
     Row{{"HCCL_LIKE_ALGO", "",
          "Algorithms to use whatever the cost model says, for experiments "
          "(allreduce:ring;allgather:bruck)."},
@@ -259,9 +274,9 @@ Config Config::from_environment() {
 
 std::map<std::string, std::string> Config::common() const {
   constexpr std::string_view kCommon[] = {
-      "HCCL_LIKE_ALGO",       "HCCL_LIKE_LAP_BYTES", "HCCL_LIKE_REMOTE_LAP_BYTES",
-      "HCCL_LIKE_LAP_WINDOW", "HCCL_LIKE_BOARD",     "HCCL_LIKE_DIRECT",
-      "HCCL_LIKE_CONNECT"};
+      "HCCL_LIKE_ALGO",       "HCCL_LIKE_LAP_BYTES",    "HCCL_LIKE_REMOTE_LAP_BYTES",
+      "HCCL_LIKE_LAP_WINDOW", "HCCL_LIKE_BOARD",        "HCCL_LIKE_DIRECT",
+      "HCCL_LIKE_CONNECT",    "HCCL_LIKE_REQUIRE_AUTH", "HCCL_LIKE_ENCRYPT"};
   const Config defaults;
   std::map<std::string, std::string> values;
   for (const Row& row : kRows) {

@@ -14,6 +14,7 @@
 
 #include "core/config_values.h"
 #include "core/log.h"
+#include "core/secret.h"
 
 namespace hccl_like {
 
@@ -39,6 +40,11 @@ struct Config {
       device_plugins;  // instead of what packages bring; read by Python, before this library is loaded
   std::chrono::milliseconds connect_timeout{30'000};  // to find and connect to a peer
   Connecting connect = Connecting::kLazy;             // when ranks of a group are connected
+
+  std::string secret_file;    // whose content all processes of the job prove that they know
+  Secret secret;              // the same, if no file is named
+  bool require_auth = false;  // ranks of several hosts must have such a secret
+  bool encrypt = false;       // what goes over the network
 
   ForcedAlgorithms algo;                // instead of the cost model's choice
   std::string profile;                  // a file of measured choices; empty: none

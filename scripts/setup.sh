@@ -41,6 +41,7 @@ missing_packages() {
   has_header spdlog/spdlog.h || echo libspdlog-dev
   has_header nlohmann/json.hpp || echo nlohmann-json3-dev
   has_header hwloc.h || echo libhwloc-dev
+  has_header openssl/evp.h || echo libssl-dev
   if [ $TESTS = yes ]; then
     has_header gtest/gtest.h || echo libgtest-dev
     has_header rdma/fabric.h || echo libfabric-dev
