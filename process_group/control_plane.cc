@@ -8,6 +8,7 @@
 
 #include "process_group/backend.h"
 #include "process_group/flight_recorder_dump.h"
+#include "transport/refusals.h"
 
 namespace hccl_like {
 namespace {
@@ -62,13 +63,22 @@ json describe(Backend& backend, const std::vector<FlightEntry>& entries) {
           {"running", running_calls(entries, view->name)}};
 }
 
+// Connections that were turned away, by reason; reasons that never came up are left out.
+json refused() {
+  const auto counts = refused_by_this_process();
+  json reasons = json::object();
+  for (size_t i = 0; i < counts.size(); ++i)
+    if (counts[i] > 0) reasons[std::string(name(static_cast<Refusal>(i)))] = counts[i];
+  return reasons;
+}
+
 }  // namespace
 
 std::string status_json(Session& session) {
   const auto entries = session.recorder().entries();
   json groups = json::array();
   session.each([&](Backend& backend) { groups.push_back(describe(backend, entries)); });
-  return json{{"pid", getpid()}, {"groups", groups}}.dump();
+  return json{{"pid", getpid()}, {"groups", groups}, {"refused_connections", refused()}}.dump();
 }
 
 void register_handlers(FlightRecorder& recorder,

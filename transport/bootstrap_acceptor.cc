@@ -40,8 +40,12 @@ std::vector<Accepted> Acceptor::step(const std::function<bool(const std::string&
     }
     if (state == IncomingGreeting::State::kCommitted && wanted(guest->greeting.peer_id()))
       if (Fd socket = guest->greeting.welcome(); socket.valid())
-        through.push_back(
-            {std::move(socket), guest->greeting.peer_id(), guest->from, guest->same_host});
+        through.push_back({std::move(socket), guest->greeting.peer_id(), guest->from,
+                           guest->same_host, guest->greeting.session()});
+    // Racers that lost leave when their peer has another connection.
+    if (state == IncomingGreeting::State::kFailed &&
+        (!guest->greeting.was_believed() || guest->greeting.refusal() != Refusal::kLeft))
+      refusals_.count(guest->greeting.refusal(), guest->from);
     const bool over =
         state == IncomingGreeting::State::kCommitted || state == IncomingGreeting::State::kFailed;
     guest = over ? guests_.erase(guest) : std::next(guest);
@@ -55,14 +59,19 @@ void Acceptor::let_in(Door& door) {
   for (;;) {
     Arrival arrival = door.listener.accept();
     if (!arrival.socket.valid()) return;
-    if (same_host && !same_user(arrival.socket.get())) continue;
+    if (same_host && !same_user(arrival.socket.get())) {
+      refusals_.count(Refusal::kOtherUser, arrival.from);
+      continue;
+    }
     // A peer sends its hello as soon as it is connected, so one step mostly settles who this is. That keeps the places
     // for strangers free however many peers arrive at once.
-    guests_.emplace_back(std::move(arrival), same_host, self_, poller_).greeting.step();
+    guests_.emplace_back(std::move(arrival), same_host, self_, heard_, poller_).greeting.step();
     // With all places taken the one who has been silent longest goes: a flood cannot keep the door shut.
-    if (strangers() > kMaxStrangers)
-      guests_.erase(std::find_if(guests_.begin(), guests_.end(),
-                                 [](const Guest& one) { return one.is_stranger(); }));
+    if (strangers() > kMaxStrangers) {
+      const auto oldest = std::ranges::find_if(guests_, &Guest::is_stranger);
+      refusals_.count(Refusal::kTooMany, oldest->from);
+      guests_.erase(oldest);
+    }
   }
 }
 
@@ -70,7 +79,10 @@ void Acceptor::turn_away_the_slow() {
   if (guests_.empty()) return;
   const auto now = std::chrono::steady_clock::now();
   std::erase_if(guests_, [&](const Guest& guest) {
-    return now - guest.greeting.since > (guest.is_stranger() ? kPatience : kLongPatience);
+    const bool stranger = guest.is_stranger();
+    const bool late = now - guest.greeting.since > (stranger ? kPatience : kLongPatience);
+    if (late && stranger) refusals_.count(Refusal::kTooSlow, guest.from);
+    return late;
   });
 }
 

@@ -18,6 +18,7 @@ struct Accepted {
   std::string peer_id;
   std::string from;        // "10.0.0.5:51234"
   bool same_host = false;  // came over the UNIX socket
+  Key session;             // what only the two ends know
 };
 
 // Strangers cost at most kMaxStrangers descriptors for kPatience each and 256 bytes read per connection. Used by one
@@ -47,14 +48,16 @@ class Acceptor {
 
   // Connections that have not proved anything yet.
   size_t strangers() const;
+  // Those that were turned away, with their reasons.
+  const Refusals& refusals() const { return refusals_; }
   // When step() has something to close although nothing was reported.
   Deadline next_timer() const;
 
  private:
   struct Door;
   struct Guest {
-    Guest(Arrival arrival, bool over_unix, const Identity& self, Poller& poller)
-        : greeting(std::move(arrival.socket), self, poller),
+    Guest(Arrival arrival, bool over_unix, const Identity& self, HeardHellos& heard, Poller& poller)
+        : greeting(std::move(arrival.socket), self, heard, poller),
           from(std::move(arrival.from)),
           same_host(over_unix) {}
     bool is_stranger() const { return greeting.state() == IncomingGreeting::State::kWaiting; }
@@ -68,6 +71,8 @@ class Acceptor {
 
   const Identity& self_;
   Poller& poller_;
+  HeardHellos heard_;
+  Refusals refusals_;
   std::list<Door> doors_;
   std::list<Guest> guests_;  // oldest first
 };

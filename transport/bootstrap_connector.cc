@@ -129,6 +129,8 @@ void Connector::lost(Attempt& attempt, std::string cause) {
       other->start_at = std::min(other->start_at, now);
 }
 
+Key Connector::session() const { return winner_->greeting->session(); }
+
 Fd Connector::take() { return winner_->greeting->release(); }
 
 bool Connector::hopeless() const {

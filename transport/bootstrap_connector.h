@@ -35,6 +35,8 @@ class Connector {
   bool step();
   // After step() said true: the socket, ready for a wire.
   Fd take();
+  // Before take(): what only the two ends know.
+  Key session() const;
   // Whether one of the ways has turned out to be the peer, and was chosen.
   bool is_committed() const { return winner_ != nullptr; }
   // The label of the way that was taken.

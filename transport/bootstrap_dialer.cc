@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "transport/security/sealed_wire.h"
+
 namespace hccl_like {
 namespace {
 
@@ -19,6 +21,16 @@ Transport* LocalEnd::find(std::string_view name) const {
   for (const auto& one : others)
     if (one->name() == name) return one.get();
   return nullptr;
+}
+
+Identity LocalEnd::identity_of(const ProcessRecord& peer) const {
+  return make_identity(job, peer.id, peer.nonce, sealed);
+}
+
+std::unique_ptr<Wire> LocalEnd::sealed_wire(std::unique_ptr<Wire> wire, const Key& session,
+                                            WireSide side, const std::string& peer) const {
+  if (!sealed) return wire;
+  return std::make_unique<SealedWire>(std::move(wire), session, side, peer);
 }
 
 FarEnd far_end(const std::string& transport, const ProcessRecord& self, const ProcessRecord& peer) {
@@ -57,7 +69,7 @@ Dialer::Dialer(const LocalEnd& local, const ProcessRecord& self, const ProcessRe
     : local_(local),
       self_(self),
       peer_(peer),
-      target_{peer.id, peer.nonce},
+      target_(local.identity_of(peer)),
       same_host_(self.host == peer.host),
       poller_(poller),
       stages_(common_transports(local, self, peer)),
@@ -105,6 +117,7 @@ bool Dialer::step() {
 }
 
 bool Dialer::on_connected() {
+  const Key session = connector_->session();
   Fd socket = connector_->take();
   if (stages_[stage_] == "shm") {
     shm_ = std::make_unique<ShmHandshake>(std::move(socket), ShmHandshake::Side::kConnector,
@@ -112,10 +125,12 @@ bool Dialer::on_connected() {
     return step_shm();
   }
   const std::string via = leaves_via(socket.get(), local_.addresses);
-  dialed_.route = "tcp " + connector_->taken() + (via.empty() ? "" : " " + via);
+  dialed_.route = local_.tcp_name() + " " + connector_->taken() + (via.empty() ? "" : " " + via);
   dialed_.reason = reason();
-  dialed_.wire =
+  auto wire =
       std::make_unique<TcpWire>(std::move(socket), poller_, local_.tcp, connector_->taken());
+  dialed_.wire =
+      local_.sealed_wire(std::move(wire), session, WireSide::kConnector, connector_->taken());
   return true;
 }
 
@@ -144,7 +159,8 @@ bool Dialer::step_other() {
   const std::string route = local_.find(name)->route(other_->wire());
   dialed_.route = route.empty() ? name : name + " " + route;
   dialed_.reason = reason();
-  dialed_.wire = other_->take();
+  const Key session = other_->session();
+  dialed_.wire = local_.sealed_wire(other_->take(), session, WireSide::kConnector, peer_.hostname);
   return true;
 }
 

@@ -19,6 +19,9 @@ namespace hccl_like {
 
 // What this process has to offer and to connect with; shared by all its dialers, and outlives them.
 struct LocalEnd {
+  JobKey job;
+  bool sealed = false;        // what goes over the network is encrypted
+  bool require_auth = false;  // not without a secret between hosts
   Identity identity;
   std::vector<std::string> transports;  // best first
   std::vector<InterfaceAddress> addresses;
@@ -29,6 +32,13 @@ struct LocalEnd {
   std::string setbacks;  // which of config.transports could not be opened, and why
   // Null if there is none of this name.
   Transport* find(std::string_view name) const;
+  // Of a connection, for logs.
+  std::string tcp_name() const { return sealed ? "encrypted tcp" : "tcp"; }
+  // What a peer must prove.
+  Identity identity_of(const ProcessRecord& peer) const;
+  // The wire as it is used: encrypted, where that is wanted.
+  std::unique_ptr<Wire> sealed_wire(std::unique_ptr<Wire> wire, const Key& session, WireSide side,
+                                    const std::string& peer) const;
 };
 
 // A wire and how it came about.

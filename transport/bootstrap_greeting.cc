@@ -8,47 +8,8 @@
 #include <utility>
 
 #include "core/error.h"
-#include "transport/bootstrap_random.h"
 
 namespace hccl_like {
-namespace {
-
-constexpr size_t kHalfNonce = kNonceDigits / 2;
-
-// The magic ends with the version of the protocol.
-constexpr std::string_view kHelloMagic = "hccl-like hello 01";
-constexpr std::string_view kAnswerMagic = "hccl-like reply 01";
-using greeting::kCommit;
-using greeting::kWelcome;
-static_assert(kProtocolVersion == 1, "change both magic texts, too");
-
-constexpr size_t kHelloBytes = kHelloMagic.size() + kIdDigits + kIdDigits + kHalfNonce;
-constexpr size_t kAnswerBytes = kAnswerMagic.size() + kIdDigits + kHalfNonce;
-static_assert(kHelloBytes <= 256, "what a stranger may make us read");
-
-std::string_view first_half(const Identity& identity) {
-  return std::string_view(identity.nonce).substr(0, kHalfNonce);
-}
-std::string_view second_half(const Identity& identity) {
-  return std::string_view(identity.nonce).substr(kHalfNonce);
-}
-
-bool is_hexadecimal(std::string_view text) {
-  return text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
-}
-
-}  // namespace
-
-std::string greeting::hello(const Identity& self, const Identity& target) {
-  std::string text(kHelloMagic);
-  return text.append(self.id).append(target.id).append(first_half(target));
-}
-
-std::string greeting::answer(const Identity& self) {
-  std::string text(kAnswerMagic);
-  return text.append(self.id).append(second_half(self));
-}
-
 GreetingSocket::GreetingSocket(Fd socket, unsigned events, Poller& poller)
     : socket_(std::move(socket)), poller_(poller) {
   poller_.watch(socket_.get(), events, *this);
@@ -98,7 +59,7 @@ Fd GreetingSocket::release() {
 
 OutgoingGreeting::OutgoingGreeting(Fd socket, const Identity& self, const Identity& target,
                                    Poller& poller)
-    : socket_(std::move(socket), EPOLLOUT, poller), self_(self), target_(target) {
+    : socket_(std::move(socket), EPOLLOUT, poller), calling_(self, target) {
   socket_.take_ready();  // connected is what the poller says, not what we hope
 }
 
@@ -124,34 +85,33 @@ void OutgoingGreeting::on_connected() {
   socklen_t length = sizeof error;
   if (::getsockopt(socket_.fd(), SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
   if (error != 0) return fail(errno_text(error));
-  if (!socket_.send(greeting::hello(self_, target_))) return fail(socket_.cause());
+  if (!socket_.send(calling_.hello())) return fail(socket_.cause());
   socket_.watch_input();
   state_ = State::kHelloSent;
 }
 
 void OutgoingGreeting::on_answer() {
-  const auto received = socket_.receive(kAnswerBytes);
+  const auto received = socket_.receive(greeting::kAnswerBytes);
   if (received == GreetingSocket::Received::kNotYet) return;
   if (received == GreetingSocket::Received::kGone)
     return fail(socket_.cause() + " before it answered");
-  if (!equal_in_constant_time(socket_.received(), greeting::answer(target_)))
-    return fail("another process answers there");
+  if (!calling_.believes_answer(socket_.received())) return fail("another process answers there");
   socket_.clear_received();
   state_ = State::kVerified;
 }
 
 void OutgoingGreeting::commit() {
-  if (!socket_.send(kCommit)) return fail(socket_.cause());
+  if (!socket_.send(calling_.commit())) return fail(socket_.cause());
   socket_.watch_input();
   state_ = State::kCommitted;
 }
 
 void OutgoingGreeting::on_welcome() {
-  const auto received = socket_.receive(kWelcome.size());
+  const auto received = socket_.receive(greeting::kWelcomeBytes);
   if (received == GreetingSocket::Received::kNotYet) return;
   if (received == GreetingSocket::Received::kGone)
     return fail(socket_.cause() + " before it welcomed us");
-  if (socket_.received() != kWelcome) return fail("it does not speak our protocol");
+  if (!calling_.believes_welcome(socket_.received())) return fail("it does not speak our protocol");
   state_ = State::kWelcome;
 }
 
@@ -160,50 +120,54 @@ void OutgoingGreeting::fail(std::string cause) {
   state_ = State::kFailed;
 }
 
-IncomingGreeting::IncomingGreeting(Fd socket, const Identity& self, Poller& poller)
-    : socket_(std::move(socket), EPOLLIN, poller), self_(self) {}
+IncomingGreeting::IncomingGreeting(Fd socket, const Identity& self, HeardHellos& heard,
+                                   Poller& poller)
+    : socket_(std::move(socket), EPOLLIN, poller), hosting_(self), heard_(heard) {}
 
 IncomingGreeting::State IncomingGreeting::step() {
-  if ((state_ != State::kWaiting && state_ != State::kVerified) || !socket_.take_ready())
-    return state_;
-  if (state_ == State::kWaiting) {
-    on_hello();
-    return state_;
-  }
-  const auto received = socket_.receive(kCommit.size());
-  if (received == GreetingSocket::Received::kNotYet) return state_;
-  const bool committed =
-      received == GreetingSocket::Received::kAll && socket_.received() == kCommit;
-  return state_ = committed ? State::kCommitted : State::kFailed;
+  if ((state_ == State::kWaiting || state_ == State::kVerified) && socket_.take_ready())
+    state_ == State::kWaiting ? on_hello() : on_commit();
+  return state_;
 }
 
 void IncomingGreeting::on_hello() {
-  const auto received = socket_.receive(kHelloBytes);
-  const std::string& hello = socket_.received();
+  const auto received = socket_.receive(greeting::kHelloBytes);
   // Strangers are turned away at the first byte that differs: a port scanner's request is shorter than a hello.
-  const size_t known = std::min(hello.size(), kHelloMagic.size());
-  if (hello.compare(0, known, kHelloMagic, 0, known) != 0 ||
-      received == GreetingSocket::Received::kGone) {
-    state_ = State::kFailed;
-    return;
-  }
+  if (!greeting::could_be_hello(socket_.received())) return refuse(Refusal::kNotOurs);
+  if (received == GreetingSocket::Received::kGone) return refuse(Refusal::kLeft);
   if (received == GreetingSocket::Received::kNotYet) return;
-
-  const std::string_view fields = std::string_view(hello).substr(kHelloMagic.size());
-  const std::string_view connector = fields.substr(0, kIdDigits);
-  std::string expected(self_.id);
-  expected.append(first_half(self_));
-  if (!equal_in_constant_time(fields.substr(kIdDigits), expected) || !is_hexadecimal(connector) ||
-      connector == self_.id || !socket_.send(greeting::answer(self_))) {
-    state_ = State::kFailed;
-    return;
+  switch (hosting_.hear_hello(socket_.received())) {
+    case greeting::Hosting::Verdict::kNotOurs:
+      return refuse(Refusal::kNotOurs);
+    case greeting::Hosting::Verdict::kOtherProcess:
+      return refuse(Refusal::kOtherProcess);
+    case greeting::Hosting::Verdict::kUnproved:
+      return refuse(Refusal::kUnproved);
+    case greeting::Hosting::Verdict::kBelieved:
+      break;
   }
-  peer_id_ = connector;
+  if (!heard_.remember(hosting_.fresh())) return refuse(Refusal::kReplayed);
+  if (!socket_.send(hosting_.answer())) return refuse(Refusal::kLeft);
   socket_.clear_received();
   socket_.watch_input();
   state_ = State::kVerified;
 }
 
-Fd IncomingGreeting::welcome() { return socket_.send(kWelcome) ? socket_.release() : Fd(); }
+void IncomingGreeting::on_commit() {
+  const auto received = socket_.receive(greeting::kCommitBytes);
+  if (received == GreetingSocket::Received::kNotYet) return;
+  if (received == GreetingSocket::Received::kGone) return refuse(Refusal::kLeft);
+  if (!hosting_.believes_commit(socket_.received())) return refuse(Refusal::kUnproved);
+  state_ = State::kCommitted;
+}
+
+void IncomingGreeting::refuse(Refusal refusal) {
+  refusal_ = refusal;
+  state_ = State::kFailed;
+}
+
+Fd IncomingGreeting::welcome() {
+  return socket_.send(hosting_.welcome()) ? socket_.release() : Fd();
+}
 
 }  // namespace hccl_like

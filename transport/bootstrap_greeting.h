@@ -1,18 +1,5 @@
 #pragma once
-// How two processes make sure of each other on a fresh connection, before either keeps anything for it.
-//
-//   connector                            acceptor
-//   hello: who I am, whom I want,   ->   compares; closes without a word if anything is wrong
-//          first half of its nonce
-//   compares; closes if wrong       <-   answer: who I am, second half of my nonce
-//   commit: this connection has     ->   takes the connection, unless it has one to this peer already
-//          won the race
-//   the wire exists                 <-   welcome
-//
-// A nonce stands only in the store. Whoever shows its first half has read the record of the process that he wants; who
-// answers with the second half is that process, and not one that happens to own its address now. The last two messages
-// make both ends agree which of several racing connections is the one: a connector that sees no welcome has no link, an
-// acceptor that saw no commit has none.
+// The greeting of security/greeting.h on a fresh socket.
 #include <chrono>
 #include <cstddef>
 #include <string>
@@ -21,26 +8,11 @@
 #include "core/deadline.h"
 #include "core/fd.h"
 #include "transport/poller.h"
+#include "transport/refusals.h"
+#include "transport/security/greeting.h"
+#include "transport/security/heard_hellos.h"
 
 namespace hccl_like {
-
-inline constexpr size_t kIdDigits = 32;
-inline constexpr size_t kNonceDigits = 64;
-inline constexpr uint32_t kProtocolVersion = 1;
-
-// Who this process is, and the secret that proves it.
-struct Identity {
-  std::string id;     // kIdDigits
-  std::string nonce;  // kNonceDigits
-};
-
-// What is said. All fields are text, so there is no byte order to agree on.
-namespace greeting {
-std::string hello(const Identity& self, const Identity& target);
-std::string answer(const Identity& self);
-inline constexpr std::string_view kCommit = "hccl-like commit";
-inline constexpr std::string_view kWelcome = "hccl-like welcome";
-}  // namespace greeting
 
 // A non-blocking socket on which messages of fixed size, smaller than any socket buffer, go to and fro.
 class GreetingSocket : private Pollable {
@@ -81,7 +53,7 @@ class OutgoingGreeting {
  public:
   enum class State { kConnecting, kHelloSent, kVerified, kCommitted, kWelcome, kFailed };
 
-  // `socket`: connect() was called and is under way or done. Both identities must outlive this.
+  // `socket`: connect() was called and is under way or done.
   OutgoingGreeting(Fd socket, const Identity& self, const Identity& target, Poller& poller);
 
   State step();
@@ -91,6 +63,8 @@ class OutgoingGreeting {
   const std::string& cause() const { return cause_; }
   // In kWelcome.
   Fd release() { return socket_.release(); }
+  // From kVerified on: what only the two ends know.
+  Key session() const { return calling_.session(); }
 
  private:
   void on_connected();
@@ -99,8 +73,7 @@ class OutgoingGreeting {
   void fail(std::string cause);
 
   GreetingSocket socket_;
-  const Identity& self_;
-  const Identity& target_;
+  greeting::Calling calling_;
   State state_ = State::kConnecting;
   std::string cause_;
 };
@@ -110,12 +83,18 @@ class IncomingGreeting {
  public:
   enum class State { kWaiting, kVerified, kCommitted, kFailed };
 
-  IncomingGreeting(Fd socket, const Identity& self, Poller& poller);
+  // `heard`: by this process, on all connections; it must outlive this.
+  IncomingGreeting(Fd socket, const Identity& self, HeardHellos& heard, Poller& poller);
 
   State step();
   State state() const { return state_; }
+  // In kFailed: why, and whether its hello was believed before.
+  Refusal refusal() const { return refusal_; }
+  bool was_believed() const { return !hosting_.peer_id().empty(); }
   // From kVerified on.
-  const std::string& peer_id() const { return peer_id_; }
+  const std::string& peer_id() const { return hosting_.peer_id(); }
+  // From kVerified on: what only the two ends know.
+  Key session() const { return hosting_.session(); }
   // In kCommitted: tells the connector and gives the socket away; empty if the connection is gone.
   Fd welcome();
 
@@ -123,11 +102,14 @@ class IncomingGreeting {
 
  private:
   void on_hello();
+  void on_commit();
+  void refuse(Refusal refusal);
 
   GreetingSocket socket_;
-  const Identity& self_;
-  std::string peer_id_;
+  greeting::Hosting hosting_;
+  HeardHellos& heard_;
   State state_ = State::kWaiting;
+  Refusal refusal_ = Refusal::kLeft;
 };
 
 }  // namespace hccl_like

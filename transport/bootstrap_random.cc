@@ -34,6 +34,12 @@ std::string random_hex(size_t bytes) {
   return text;
 }
 
+std::string random_bytes(size_t bytes) {
+  std::string text(bytes, '\0');
+  fill_random(text.data(), text.size());
+  return text;
+}
+
 uint64_t random_u64() {
   uint64_t value = 0;
   while (value == 0) fill_random(&value, sizeof value);

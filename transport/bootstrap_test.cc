@@ -20,7 +20,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-Identity new_identity() { return {random_hex(kIdDigits / 2), random_hex(kNonceDigits / 2)}; }
+const JobKey kJob;
 
 Fd connect_to(const Way& way) {
   Fd socket(::socket(way.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -31,7 +31,7 @@ Fd connect_to(const Way& way) {
 
 // What a right hello looks like, to make wrong ones from.
 std::string hello(const Identity& from, const Identity& to) {
-  return "hccl-like hello 01" + from.id + to.id + to.nonce.substr(0, kNonceDigits / 2);
+  return greeting::Calling(from, to).hello();
 }
 
 class Door : public testing::Test {
@@ -77,13 +77,13 @@ class Door : public testing::Test {
     return closed ? std::optional(text) : std::nullopt;
   }
   bool legitimate_peer_connects(milliseconds patience = seconds(1)) {
-    const Identity peer = new_identity();
+    const Identity peer = new_identity(kJob);
     Connector connector(peer, self, {loopback()}, poller);
     const bool welcome = step_until([&] { return connector.step(); }, patience);
     return welcome && !accepted.empty() && accepted.back().peer_id == peer.id;
   }
 
-  const Identity self = new_identity();
+  const Identity self = new_identity(kJob);
   Poller poller;
   Acceptor acceptor{self, poller};
   std::set<std::string> refused;
@@ -98,7 +98,7 @@ TEST_F(Door, OpensForWhoKnowsTheNonce) {
 }
 
 TEST_F(Door, HandsOverTheConnectionWithNoByteTooMuchTaken) {
-  const Identity peer = new_identity();
+  const Identity peer = new_identity(kJob);
   Connector connector(peer, self, {loopback()}, poller);
   ASSERT_TRUE(step_until([&] { return connector.step() && !accepted.empty(); }));
   const Fd ours = connector.take();
@@ -117,16 +117,60 @@ TEST_F(Door, HandsOverTheConnectionWithNoByteTooMuchTaken) {
 }
 
 TEST_F(Door, TurnsAwayWhoeverGetsAnyByteOfTheHelloWrong) {
-  const std::string right = hello(new_identity(), self);
-  for (const size_t at : {size_t{0}, size_t{17}, size_t{18}, size_t{18 + 32}, size_t{18 + 63},
-                          size_t{18 + 64}, right.size() - 1}) {
+  const std::string right = hello(new_identity(kJob), self);
+  for (size_t at = 0; at < right.size(); ++at) {
     std::string wrong = right;
-    wrong[at] = wrong[at] == 'Z' ? 'Y' : 'Z';
+    wrong[at] = static_cast<char>(wrong[at] ^ 1);
     const Fd socket = stranger();
     send(socket, wrong);
     EXPECT_EQ(closed_after(socket), "") << "byte " << at;
   }
   EXPECT_TRUE(accepted.empty());
+}
+
+TEST_F(Door, TurnsAwayAHelloThatWasSaidBefore) {
+  const std::string heard = hello(new_identity(kJob), self);
+  const Fd first = stranger();
+  send(first, heard);
+  EXPECT_TRUE(step_until([&] { return acceptor.guests() == 1 && acceptor.strangers() == 0; }));
+  const Fd again = stranger();
+  send(again, heard);
+  EXPECT_EQ(closed_after(again), "");
+  EXPECT_EQ(acceptor.refusals().counts()[static_cast<size_t>(Refusal::kReplayed)], 1u);
+  EXPECT_EQ(acceptor.refusals().total(), 1u);
+}
+
+TEST_F(Door, TurnsAwayAnotherJobAndLetsItsOwnIn) {
+  Config config;
+  config.secret = Secret::parse(std::string(32, 's'));
+  const Identity as_theirs = make_identity(JobKey::of(config), self.id, self.nonce);
+  const Identity stranger_there = new_identity(kJob);
+  Connector theirs(stranger_there, as_theirs, {loopback()}, poller);
+  EXPECT_TRUE(step_until([&] {
+    EXPECT_FALSE(theirs.step());
+    return theirs.hopeless();
+  }));
+  EXPECT_EQ(acceptor.refusals().counts()[static_cast<size_t>(Refusal::kUnproved)], 1u);
+  EXPECT_TRUE(legitimate_peer_connects());
+}
+
+TEST_F(Door, CountsWhomItTurnsAwayByReason) {
+  const auto count = [this](Refusal refusal) {
+    return acceptor.refusals().counts()[static_cast<size_t>(refusal)];
+  };
+  const Fd garbage = stranger(), stale = stranger();
+  send(garbage, "GET / HTTP/1.1");
+  send(stale, hello(new_identity(kJob), new_identity(kJob)));
+  stranger();
+  EXPECT_TRUE(step_until([&] { return acceptor.refusals().total() == 3; }));
+  EXPECT_EQ(count(Refusal::kNotOurs), 1u);
+  EXPECT_EQ(count(Refusal::kOtherProcess), 1u);
+  EXPECT_EQ(count(Refusal::kLeft), 1u);
+  std::vector<Fd> flood;
+  for (size_t i = 0; i < Acceptor::kMaxStrangers + 5; ++i) flood.push_back(stranger());
+  EXPECT_TRUE(step_until([&] { return count(Refusal::kTooMany) == 5; }));
+  EXPECT_TRUE(step_until([&] { return acceptor.strangers() == 0; }));
+  EXPECT_EQ(count(Refusal::kTooSlow), Acceptor::kMaxStrangers);
 }
 
 TEST_F(Door, TurnsAwayItself) {
@@ -140,7 +184,7 @@ TEST_F(Door, TurnsAwayGarbageAtTheFirstWrongByte) {
   for (const std::string& garbage :
        {std::string("GET / HTTP/1.1\r\n\r\n"), std::string(100'000, '\0'),
         std::string("\x16\x03\x01", 3), std::string("h!"), std::string(8, '\x01'),
-        std::string("hccl-like hello 99") + std::string(200, '0')}) {
+        std::string("hccl-like hello 99") + std::string(greeting::kHelloBytes - 18, '0')}) {
     const Fd socket = stranger();
     ::send(socket.get(), garbage.data(), garbage.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     EXPECT_EQ(closed_after(socket), "") << garbage.substr(0, 20);
@@ -160,7 +204,7 @@ TEST_F(Door, ForgetsThoseThatComeAndGo) {
 
 TEST_F(Door, ClosesOnTheSilentAndTheSlowAfterTheirTime) {
   const Fd silent = stranger(), slow = stranger();
-  const std::string right = hello(new_identity(), self);
+  const std::string right = hello(new_identity(kJob), self);
   step();
   EXPECT_EQ(acceptor.strangers(), 2u);
   EXPECT_LE(acceptor.next_timer(), Deadline::after(Acceptor::kPatience));
@@ -192,7 +236,7 @@ TEST_F(Door, LetsManyPeersInAtOnce) {
   std::vector<Identity> peers(300);
   std::vector<std::unique_ptr<Connector>> connectors;
   for (auto& peer : peers) {
-    peer = new_identity();
+    peer = new_identity(kJob);
     connectors.push_back(
         std::make_unique<Connector>(peer, self, std::vector<Way>{loopback()}, poller));
   }
@@ -205,7 +249,7 @@ TEST_F(Door, LetsManyPeersInAtOnce) {
 }
 
 TEST_F(Door, TakesOnlyOneOfARacersConnections) {
-  const Identity peer = new_identity();
+  const Identity peer = new_identity(kJob);
   const Way same_again = way_to(*Address::parse("::1"), port);
   Connector connector(peer, self, {loopback(), same_again, loopback()}, poller);
   const auto begin = Deadline::Clock::now();
@@ -221,7 +265,7 @@ TEST_F(Door, TakesOnlyOneOfARacersConnections) {
 }
 
 TEST_F(Door, ClosesOnAPeerThatIsNotWanted) {
-  const Identity peer = new_identity();
+  const Identity peer = new_identity(kJob);
   refused.insert(peer.id);
   Connector connector(peer, self, {loopback()}, poller);
   EXPECT_FALSE(step_until([&] { return connector.step(); }, milliseconds(100)));
@@ -235,7 +279,7 @@ TEST_F(Door, OpensOverTheUnixSocketForTheSameUser) {
   Listener listener = Listener::unix_abstract();
   const Way way = way_to_unix(listener.name());
   acceptor.listen(std::move(listener));
-  const Identity peer = new_identity();
+  const Identity peer = new_identity(kJob);
   Connector connector(peer, self, {way}, poller);
   ASSERT_TRUE(step_until([&] { return connector.step() && !accepted.empty(); }));
   EXPECT_TRUE(accepted[0].same_host);
@@ -256,12 +300,12 @@ TEST_F(Door, CostsNoSystemCallWhenNobodyKnocks) {
 // A connector's view of somebody who is not the peer that the store promised.
 class Impostor : public Door {
  protected:
-  const Identity promised = new_identity();
+  const Identity promised = new_identity(kJob);
 };
 
 TEST_F(Impostor, IsFoundOutByTheConnector) {
   // Our acceptor answers for `self`; the connector wants `promised`, whose old address this is.
-  const Identity connecting = new_identity();
+  const Identity connecting = new_identity(kJob);
   Connector connector(connecting, promised, {loopback()}, poller);
   EXPECT_TRUE(step_until([&] {
     EXPECT_FALSE(connector.step());
@@ -274,7 +318,7 @@ TEST_F(Impostor, IsFoundOutByTheConnector) {
 
 TEST_F(Impostor, ThatEchoesTheHelloIsFoundOut) {
   Listener listener = Listener::tcp({});
-  const Identity connecting = new_identity();
+  const Identity connecting = new_identity(kJob);
   Connector connector(connecting, promised, {way_to(*Address::parse("127.0.0.1"), listener.port())},
                       poller);
   Fd socket;
@@ -293,13 +337,13 @@ TEST_F(Impostor, ThatEchoesTheHelloIsFoundOut) {
   }));
   EXPECT_NE(connector.report().find("another process answers there"), std::string::npos)
       << connector.report();
-  EXPECT_EQ(heard, hello(connecting, promised)) << "and learnt no more than the hello";
+  EXPECT_EQ(heard.size(), greeting::kHelloBytes) << "and learnt no more than the hello";
 }
 
 TEST_F(Door, ConnectorGoesAroundAnAddressThatNeverAnswers) {
   // Listens, but never takes a connection: as an address that another machine owns.
   const Listener dead = Listener::tcp({});
-  const Identity peer = new_identity();
+  const Identity peer = new_identity(kJob);
   Connector connector(peer, self, {way_to(*Address::parse("127.0.0.1"), dead.port()), loopback()},
                       poller);
   const auto begin = Deadline::Clock::now();
@@ -310,7 +354,7 @@ TEST_F(Door, ConnectorGoesAroundAnAddressThatNeverAnswers) {
 
 TEST(Connector, WaitsForAPeerThatComesLate) {
   const uint16_t port = Listener::tcp({}).port();
-  const Identity self = new_identity(), peer = new_identity();
+  const Identity self = new_identity(kJob), peer = new_identity(kJob);
   Poller poller;
   Connector connector(peer, self, {way_to(*Address::parse("127.0.0.1"), port)}, poller);
   const Deadline first = Deadline::after(milliseconds(30));

@@ -5,7 +5,7 @@
 namespace hccl_like {
 
 Waiter::Waiter(const LocalEnd& local, const ProcessRecord& self, const ProcessRecord& peer)
-    : target_{peer.id, peer.nonce} {
+    : local_(local), target_(local.identity_of(peer)), peer_(peer.hostname) {
   for (const std::string& name : common_transports(local, self, peer)) {
     Transport* const transport = local.find(name);
     if (transport == nullptr) continue;
@@ -26,7 +26,8 @@ bool Waiter::step() {
     if (state == WireGreeting::State::kDone) {
       const std::string route = one->transport->route(one->greeting->wire());
       dialed_.route = std::string(one->transport->name()) + (route.empty() ? "" : " " + route);
-      dialed_.wire = one->greeting->take();
+      const Key session = one->greeting->session();
+      dialed_.wire = local_.sealed_wire(one->greeting->take(), session, WireSide::kAcceptor, peer_);
       waiting_.clear();
       return true;
     }

@@ -31,7 +31,9 @@ class Waiter {
   };
   void failed(const Transport& transport, const std::string& why);
 
+  const LocalEnd& local_;
   const Identity target_;
+  const std::string peer_;
   std::list<Waiting> waiting_;
   std::string report_;
   Dialed dialed_;

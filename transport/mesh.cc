@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <utility>
@@ -12,7 +13,6 @@
 #include "core/log.h"
 #include "transport/address.h"
 #include "transport/bootstrap_host.h"
-#include "transport/bootstrap_random.h"
 #include "transport/listener.h"
 #include "transport/mesh_exchange.h"
 #include "transport/mesh_report.h"
@@ -51,7 +51,10 @@ std::shared_ptr<Commons> make_commons(const std::string& owner) {
 
 LocalEnd local_end(const Config& config, Poller& poller, const ModulePaths& modules) {
   LocalEnd local;
-  local.identity = {random_hex(kIdDigits / 2), random_hex(kNonceDigits / 2)};
+  local.job = JobKey::of(config);
+  local.sealed = config.encrypt;
+  local.require_auth = config.require_auth;
+  local.identity = new_identity(local.job, local.sealed);
   local.transports = config.transports;
   if (has(local.transports, "tcp")) {
     const auto filter = effective_filter(config.socket_ifname, std::getenv("GLOO_SOCKET_IFNAME"),
@@ -66,6 +69,25 @@ LocalEnd local_end(const Config& config, Poller& poller, const ModulePaths& modu
   local.others = std::move(others.open);
   local.setbacks = std::move(others.setbacks);
   return local;
+}
+
+// After the settings of all ranks were compared, so that all throw.
+void check_secret(const LocalEnd& local, const Roster& roster) {
+  if (local.job.is_secret() || roster.members.size() < 2) return;
+  const bool one_host = std::ranges::all_of(roster.members, [&](const ProcessRecord& member) {
+    return member.host == roster.members[0].host;
+  });
+  if (local.require_auth && !one_host)
+    throw_misuse(
+        "HCCL_LIKE_REQUIRE_AUTH=1, and the job has no secret for its ranks on several hosts: write "
+        "one with openssl rand "
+        "-hex 32 into a file of mode 0600 on every host and name it in HCCL_LIKE_SECRET_FILE");
+  static std::atomic<bool> told{false};
+  if (!told.exchange(true))
+    log_info(
+        "neither HCCL_LIKE_SECRET_FILE nor HCCL_LIKE_SECRET is set: what ranks prove to each other "
+        "stands in the store, so "
+        "whoever can read the store can take part");
 }
 
 }  // namespace
@@ -157,7 +179,9 @@ Roster Mesh::exchange(Store& store, int rank, int size, Deadline deadline,
   ProcessRecord self = state_->self;
   self.area = area;
   self.settings = settings;
-  return exchange_records(store, self, rank, size, deadline);
+  Roster roster = exchange_records(store, state_->local.job, self, rank, size, deadline);
+  check_secret(state_->local, roster);
+  return roster;
 }
 
 void Mesh::poll() { state_->step(); }

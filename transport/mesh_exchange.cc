@@ -15,6 +15,7 @@
 #include "transport/bootstrap_random.h"
 #include "transport/mesh_report.h"
 #include "transport/mesh_roster.h"
+#include "transport/security/proved_store.h"
 
 namespace hccl_like {
 namespace {
@@ -45,12 +46,27 @@ uint64_t parse_communicator(std::string_view text) {
   return value;
 }
 
+bool is_mark(std::string_view text) {
+  return text.size() == kDigits &&
+         text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
+// What a rank wrote, or somebody in its name: kept for a sentence about it.
+constexpr char kUnproved = '!';
+constexpr size_t kQuoted = 4096;
+std::string unproved(std::string_view value) {
+  const std::string_view mark = value.substr(0, kDigits);
+  const std::string_view record = value.substr(mark.size()).substr(0, kQuoted);
+  return (is_mark(mark) ? std::string(mark) : std::string(kDigits, '0')) + kUnproved +
+         std::string(record);
+}
+
 std::string random_mark() { return hexadecimal(random_u64() | 1); }
 
 // The records as they come in.
 class Collector {
  public:
-  Collector(Store& store, std::string prefix, int size)
+  Collector(ProvedStore& store, std::string prefix, int size)
       : store_(store), prefix_(std::move(prefix)), values_(static_cast<size_t>(size)) {}
 
   // True once rank's record is here.
@@ -58,7 +74,8 @@ class Collector {
     std::string& value = values_[static_cast<size_t>(rank)];
     if (!value.empty()) return true;
     try {
-      value = store_.get(prefix_ + std::to_string(rank), deadline);
+      const auto record = store_.get_proved(prefix_ + std::to_string(rank), deadline);
+      value = record.proved ? record.value : unproved(record.value);
     } catch (const Exception& exception) {
       if (exception.code() != ErrorCode::kTimeout) throw;
     }
@@ -86,7 +103,7 @@ class Collector {
   int size() const { return static_cast<int>(values_.size()); }
 
  private:
-  Store& store_;
+  ProvedStore& store_;
   const std::string prefix_;
   std::vector<std::string> values_;
 };
@@ -115,10 +132,16 @@ void wait_for(Collector& records, Deadline deadline, const std::function<bool(De
   }
 }
 
+std::string why_unproved(const JobKey& job) {
+  return "its writer has another secret than this rank (" + job.describe() +
+         "), or somebody else wrote there; all ranks must have the same HCCL_LIKE_SECRET_FILE or "
+         "HCCL_LIKE_SECRET";
+}
+
 // What the ranks of one group have in the store. Rounds before the last one are of processes that are gone.
 class Meeting {
  public:
-  Meeting(Store& store, int rank, int size, const std::string& record, Deadline deadline)
+  Meeting(ProvedStore& store, int rank, int size, const std::string& record, Deadline deadline)
       : store_(store),
         prefix_("hccl_like/" + std::to_string(size) + "/"),
         rank_(rank),
@@ -128,7 +151,7 @@ class Meeting {
         deadline_(deadline) {}
 
   // What rank 0 makes of everybody's record: the communicator, all marks, and all records.
-  std::string lead() {
+  proof::Opened lead() {
     const int64_t round = store_.add(prefix_ + "rounds", 1);
     const std::string below = prefix_ + mark_ + "/";
     store_.set(below + "0", own_);
@@ -148,23 +171,24 @@ class Meeting {
     }
     all += pack_records(bare);
     store_.set(below + "all", all);
-    return all;
+    return {all, true};
   }
 
   // The same for the others, of the round in which rank 0 has met this very process.
-  std::string join() {
+  proof::Opened join() {
     for (int64_t round = std::max<int64_t>(1, rounds());;) {
-      std::string all;
-      if (auto leader = wait_in(round, prefix_ + std::to_string(round), nullptr)) {
+      proof::Opened all;
+      if (const auto leader = meet_leader(round)) {
         const std::string below = prefix_ + *leader + "/";
-        store_.set(below + std::to_string(rank_), own_);
+        const auto tell = [&] { store_.set(below + std::to_string(rank_), own_); };
+        tell();
         Collector records(store_, below, size_);
         records.set(rank_, own_);
-        all = wait_in(round, below + "all", &records).value_or("");
-        if (!all.empty() && mark_in(all) == mark_) return all;
+        all = wait_in(round, below + "all", &records, tell).value_or(proof::Opened{});
+        if (!all.value.empty() && mark_in(all.value) == mark_) return all;
       }
       // That round was over before this process came, or rank 0 left it for another one.
-      round = std::max(rounds(), all.empty() ? round : round + 1);
+      round = std::max(rounds(), all.value.empty() ? round : round + 1);
     }
   }
 
@@ -175,25 +199,41 @@ class Meeting {
     return at < all.size() ? all.substr(at, kDigits) : mark_;  // malformed: the reader says so
   }
 
-  // The value of a key, or nothing if meanwhile a round later than `round` has begun.
-  std::optional<std::string> wait_in(int64_t round, const std::string& key, Collector* records) {
+  // The mark of rank 0 in this round, or nothing if it has begun another one.
+  std::optional<std::string> meet_leader(int64_t round) {
+    const std::string key = prefix_ + std::to_string(round);
+    const auto leader = wait_in(round, key, nullptr, {});
+    if (!leader) return std::nullopt;
+    const std::string mark = leader->value.substr(0, kDigits);
+    if (leader->proved && is_mark(mark)) return mark;
+    // Rank 0 is told all the same, so that it can say who does not believe it.
+    if (is_mark(mark)) store_.set(prefix_ + mark + "/" + std::to_string(rank_), own_);
+    throw_error(ErrorCode::kMismatch,
+                "rank 0's entry in the store is not authentic: " + why_unproved(store_.job()));
+  }
+
+  // The value of a key, or nothing if meanwhile a round later than `round` has begun. While it waits it does `meanwhile` now
+  // and then.
+  std::optional<proof::Opened> wait_in(int64_t round, const std::string& key, Collector* records,
+                                       const std::function<void()>& meanwhile) {
     Collector nobody(store_, "", 0);
-    std::optional<std::string> value;
+    std::optional<proof::Opened> value;
     milliseconds look = kFirstLook;
     wait_for(records != nullptr ? *records : nobody, deadline_, [&](Deadline until) {
       try {
-        value = store_.get(key, earliest(until, Deadline::after(look)));
+        value = store_.get_proved(key, earliest(until, Deadline::after(look)));
         return true;
       } catch (const Exception& exception) {
         if (exception.code() != ErrorCode::kTimeout) throw;
       }
       look = std::min(2 * look, kLongestLook);
+      if (meanwhile) meanwhile();
       return rounds() > round;
     });
     return value;
   }
 
-  Store& store_;
+  ProvedStore& store_;
   const std::string prefix_;
   const int rank_;
   const int size_;
@@ -231,33 +271,49 @@ void check_settings(const Roster& roster) {
 }
 
 // An error names both ends, for the record may be unreadable because they differ.
-ProcessRecord parse_record(const std::string& text, size_t member, int rank,
-                           const ProcessRecord& self) {
+ProcessRecord parse_record(const std::string& stored, size_t member, int rank,
+                           const ProcessRecord& self, const JobKey& job) {
+  const bool proved = !stored.starts_with(kUnproved);
+  // Behind an unproved record stands a proof that is none, of whatever length.
+  const std::string text = proved ? stored : stored.substr(1, stored.rfind('}'));
+  const auto cannot_join = [&](ErrorCode code, const std::string& why) {
+    throw_error(code, hccl_like::person(rank, self) + " cannot join " +
+                          hccl_like::person(static_cast<int>(member), text) + ": " + why);
+  };
   try {
-    return ProcessRecord::parse(text);
+    ProcessRecord record = ProcessRecord::parse(text);
+    if (proved) return record;
   } catch (const Exception& exception) {
-    throw_error(exception.code(), hccl_like::person(rank, self) + " cannot join " +
-                                      hccl_like::person(static_cast<int>(member), text) + ": " +
-                                      exception.error().message);
+    cannot_join(exception.code(), exception.error().message);
   }
+  cannot_join(ErrorCode::kMismatch,
+              "its record in the store is not authentic: " + why_unproved(job));
+  return {};
 }
 
 }  // namespace
 
-Roster exchange_records(Store& store, const ProcessRecord& self, int rank, int size,
-                        Deadline deadline) {
+Roster exchange_records(Store& store, const JobKey& job, const ProcessRecord& self, int rank,
+                        int size, Deadline deadline) {
   if (size < 1 || rank < 0 || rank >= size)
     throw_misuse("rank " + std::to_string(rank) + " is not in 0.." + std::to_string(size - 1));
-  Meeting meeting(store, rank, size, self.serialize(), deadline);
-  const std::string all = rank == 0 ? meeting.lead() : meeting.join();
+  ProvedStore proved(store, job);
+  Meeting meeting(proved, rank, size, self.serialize(), deadline);
+  const proof::Opened all = rank == 0 ? meeting.lead() : meeting.join();
 
   const auto ranks = static_cast<size_t>(size);
-  const std::string_view text = all;
+  // Behind what is unproved stands a proof that is none.
+  const std::string_view text = std::string_view(all.value).substr(
+      0, all.proved ? all.value.size() : all.value.rfind(']') + 1);
   Roster roster;
   roster.communicator = parse_communicator(text.substr(0, kDigits));
   for (const std::string& record :
        unpack_records(text.substr(std::min(text.size(), kDigits * (1 + ranks))), ranks))
-    roster.members.push_back(parse_record(record, roster.members.size(), rank, self));
+    roster.members.push_back(parse_record(record, roster.members.size(), rank, self, job));
+  // Last, since ranks of other versions may prove what they write in another way, and can say so.
+  if (!all.proved)
+    throw_error(ErrorCode::kMismatch,
+                "rank 0's list of the ranks in the store is not authentic: " + why_unproved(job));
   check_settings(roster);
   return roster;
 }

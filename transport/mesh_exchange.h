@@ -1,6 +1,7 @@
 #pragma once
 // How the ranks of a new group learn who they are, through the store.
 #include "transport/mesh.h"
+#include "transport/security/job_key.h"
 
 namespace hccl_like {
 
@@ -17,7 +18,12 @@ namespace hccl_like {
 //
 // A rank makes four requests, however many there are; rank 0 reads every record. All throw the same where settings differ
 // that must be alike.
-Roster exchange_records(Store& store, const ProcessRecord& self, int rank, int size,
-                        Deadline deadline);
+//
+// Every value but the counter is proved with the job's key (security/job_key.h), under its key in the store, which holds rank 0's
+// mark and the writer's rank. Rank 0 checks the records and answers for all of them in `all`. What is not proved is looked at
+// again for two seconds, and a rank that waits repeats its record now and then; then it is refused, by all ranks, with the rank in
+// whose name it stands.
+Roster exchange_records(Store& store, const JobKey& job, const ProcessRecord& self, int rank,
+                        int size, Deadline deadline);
 
 }  // namespace hccl_like

@@ -67,8 +67,9 @@ void Mesh::State::take_in(Accepted accepted) {
   const std::string via = leaves_via(accepted.socket.get(), local.addresses);
   auto wire =
       std::make_unique<TcpWire>(std::move(accepted.socket), poller, local.tcp, accepted.from);
-  add(accepted.peer_id, std::move(wire),
-      "tcp from " + accepted.from + (via.empty() ? "" : " " + via), "");
+  add(accepted.peer_id,
+      local.sealed_wire(std::move(wire), accepted.session, WireSide::kAcceptor, accepted.from),
+      local.tcp_name() + " from " + accepted.from + (via.empty() ? "" : " " + via), "");
 }
 
 void Mesh::State::step_handshakes() {

@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "transport/bootstrap_greeting.h"
 #include "transport/mesh_exchange.h"
+#include "transport/security/identity.h"
 #include "transport/testing/local_store.h"
 
 namespace hccl_like {
@@ -59,7 +60,8 @@ std::vector<std::string> refusals(const std::function<ProcessRecord(int)>& recor
     ranks.emplace_back([&, rank] {
       Store& mine = next && rank == 1 ? static_cast<Store&>(other) : store;
       try {
-        exchange_records(mine, record(rank), rank, 3, Deadline::after(std::chrono::seconds(20)));
+        exchange_records(mine, JobKey(), record(rank), rank, 3,
+                         Deadline::after(std::chrono::seconds(20)));
       } catch (const Exception& exception) {
         EXPECT_EQ(exception.code(), ErrorCode::kMismatch);
         texts[static_cast<size_t>(rank)] = exception.error().message;

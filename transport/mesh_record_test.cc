@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "transport/mesh.h"
+#include "transport/security/identity.h"
 #include "transport/testing/mesh_rank.h"
 
 namespace hccl_like {
@@ -37,7 +38,7 @@ TEST(ProcessRecord, RefusesWhatIsMalformed) {
         good.substr(0, good.size() / 2), with("\"id\":\"", "\"id\":\"x"),
         with("\"nonce\":\"", "\"nonce\":\"00"), with("\"addresses\":", "\"a\":"),
         with(port, "\"port\":65536"), with(port, "\"port\":-1"), with(port, "\"port\":\"x\""),
-        with("\"protocol\":1", "\"protocol\":2"),
+        with("\"protocol\":" + std::to_string(kProtocolVersion), "\"protocol\":99"),
         with("\"hostname\":\"", "\"hostname\":\"" + std::string(300, 'h'))})
     EXPECT_THROW(ProcessRecord::parse(bad), Exception) << bad.substr(0, 100);
 }

@@ -25,9 +25,9 @@ class Wire {
   Wire(const Wire&) = delete;
   Wire& operator=(const Wire&) = delete;
 
-  // Takes as many of the pieces' bytes as fit now, in order, and returns how many; 0 means "not
-  // now". The memory is free again on return. Bytes taken become visible to the peer without a
-  // further call.
+  // Takes as many of the pieces' bytes as fit now, in order, and returns how many; 0 means "not now". The memory is free again on
+  // return. Bytes taken become visible to the peer without a further call. What was not taken is what the next call begins with: a wire
+  // may have begun with it.
   virtual size_t write(std::span<const ConstRegion> pieces) = 0;
 
   // A contiguous view of bytes that have arrived, empty if there are none. At least `want` bytes

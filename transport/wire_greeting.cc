@@ -2,14 +2,22 @@
 
 #include <utility>
 
-#include "transport/bootstrap_random.h"
-
 namespace hccl_like {
+
+namespace {
+
+std::variant<greeting::Calling, greeting::Hosting> voice(WireSide side, const Identity& self,
+                                                         const Identity& target) {
+  if (side == WireSide::kConnector) return greeting::Calling(self, target);
+  return greeting::Hosting(self);
+}
+
+}  // namespace
 
 WireGreeting::WireGreeting(std::unique_ptr<Wire> wire, WireSide side, const Identity& self,
                            const Identity& target)
-    : wire_(std::move(wire)), side_(side), self_(self), target_(target) {
-  if (side_ == WireSide::kConnector) say(greeting::hello(self_, target_));
+    : wire_(std::move(wire)), side_(side), peer_id_(target.id), voice_(voice(side, self, target)) {
+  if (side_ == WireSide::kConnector) say(std::get<greeting::Calling>(voice_).hello());
 }
 
 WireGreeting::State WireGreeting::step() {
@@ -47,37 +55,49 @@ bool WireGreeting::take_text(size_t bytes, std::string& text) {
 
 void WireGreeting::say(std::string text) { outgoing_ += std::move(text); }
 
+Key WireGreeting::session() const {
+  return std::visit([](const auto& voice) { return voice.session(); }, voice_);
+}
+
+size_t WireGreeting::expected_bytes() const {
+  const bool first = heard_ == 0;
+  if (side_ == WireSide::kConnector)
+    return first ? greeting::kAnswerBytes : greeting::kWelcomeBytes;
+  return first ? greeting::kHelloBytes : greeting::kCommitBytes;
+}
+
 // One message further, if it is there.
 bool WireGreeting::advance() {
-  std::string text;
-  const bool first = heard_ == 0;
-  if (side_ == WireSide::kConnector) {
-    const std::string expected =
-        first ? greeting::answer(target_) : std::string(greeting::kWelcome);
-    if (!take_text(expected.size(), text)) return false;
-    if (!equal_in_constant_time(text, expected)) {
-      fail("another process answers there");
-    } else if (first) {
-      say(std::string(greeting::kCommit));
-    } else {
-      state_ = State::kDone;
-    }
-    return true;
-  }
-  const std::string expected =
-      first ? greeting::hello(target_, self_) : std::string(greeting::kCommit);
   // The welcome must have left this process's hands before the wire is somebody else's.
-  if (heard_ == 2) {
+  if (side_ == WireSide::kAcceptor && heard_ == 2) {
     if (outgoing_.empty()) state_ = State::kDone;
     return outgoing_.empty();
   }
-  if (!take_text(expected.size(), text)) return false;
-  if (!equal_in_constant_time(text, expected)) {
-    fail("it does not greet as the peer would");
-  } else {
-    say(first ? greeting::answer(self_) : std::string(greeting::kWelcome));
-  }
+  std::string text;
+  if (!take_text(expected_bytes(), text)) return false;
+  if (!hear(text))
+    fail(side_ == WireSide::kConnector ? "another process answers there"
+                                       : "it does not greet as the peer would");
   return true;
+}
+
+// Whether the peer's message is right; it is answered then.
+bool WireGreeting::hear(const std::string& text) {
+  const bool first = heard_ == 1;
+  if (auto* const calling = std::get_if<greeting::Calling>(&voice_)) {
+    if (!(first ? calling->believes_answer(text) : calling->believes_welcome(text))) return false;
+    if (first)
+      say(calling->commit());
+    else
+      state_ = State::kDone;
+    return true;
+  }
+  auto& hosting = std::get<greeting::Hosting>(voice_);
+  const bool right = first ? hosting.hear_hello(text) == greeting::Hosting::Verdict::kBelieved &&
+                                 hosting.peer_id() == peer_id_
+                           : hosting.believes_commit(text);
+  if (right) say(first ? hosting.answer() : hosting.welcome());
+  return right;
 }
 
 void WireGreeting::fail(std::string cause) {

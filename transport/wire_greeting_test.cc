@@ -12,7 +12,7 @@ namespace {
 using State = WireGreeting::State;
 
 Identity identity(char id, char nonce) {
-  return {std::string(kIdDigits, id), std::string(kNonceDigits, nonce)};
+  return make_identity({}, std::string(kIdDigits, id), std::string(kNonceDigits, nonce));
 }
 
 // Two processes and a wire between them. Each thinks that it knows the other.
@@ -62,8 +62,7 @@ TEST(WireGreeting, LeavesTheWireAtTheFirstByteOfItsUsers) {
 
 TEST(WireGreeting, AProcessThatCannotProveWhoItIsIsNotAccepted) {
   Meeting meeting;
-  meeting.expected[0].nonce =
-      std::string(kNonceDigits, '9');  // the connector has not read the store
+  meeting.expected[0] = identity('b', '9');  // the connector has not read the store
   meeting.begin();
   meeting.step(10);
   EXPECT_EQ(meeting.acceptor->step(), State::kFailed);
@@ -73,12 +72,17 @@ TEST(WireGreeting, AProcessThatCannotProveWhoItIsIsNotAccepted) {
 
 TEST(WireGreeting, AnotherProcessAtTheAddressIsNoticed) {
   Meeting meeting;
-  // Knows what the connector shows, and not the rest.
-  meeting.self[1].nonce.back() = '3';
-  meeting.begin();
-  meeting.step(10);
-  EXPECT_EQ(meeting.connector->step(), State::kFailed);
-  EXPECT_EQ(meeting.connector->cause(), "another process answers there");
+  // Says everything right but for the tag.
+  const std::unique_ptr<Wire> impostor = std::move(meeting.wires[1]);
+  WireGreeting connector(std::move(meeting.wires[0]), WireSide::kConnector, meeting.self[0],
+                         meeting.expected[0]);
+  const std::string answer = std::string(greeting::kAnswerMagic) +
+                             std::string(greeting::kAnswerBytes - greeting::kAnswerMagic.size(), 0);
+  const ConstRegion region{reinterpret_cast<const std::byte*>(answer.data()), answer.size()};
+  ASSERT_EQ(impostor->write({&region, 1}), answer.size());
+  for (int i = 0; i < 10; ++i) connector.step();
+  EXPECT_EQ(connector.step(), State::kFailed);
+  EXPECT_EQ(connector.cause(), "another process answers there");
 }
 
 TEST(WireGreeting, AnotherPeerThanTheOneThatIsWaitedForIsRefused) {

@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/result.h"
 #include "transport/bootstrap_host.h"
+#include "transport/security/job_key.h"
 
 namespace hccl_like {
 namespace {
@@ -49,7 +50,8 @@ class Exchange {
       : store_(store), meeting_(meeting), deadline_(deadline) {}
 
   void tell(const char* what, const std::string& value) {
-    store_.set(key(what, meeting_.rank), value);
+    const std::string at = key(what, meeting_.rank);
+    store_.set(at, proof::seal(job_, at, value));
   }
 
   // What every rank told. Throws kTimeout with all the ranks that have not come by the deadline.
@@ -58,7 +60,10 @@ class Exchange {
     std::vector<int> missing;
     for (int rank = 0; rank < meeting_.ranks; ++rank) {
       try {
-        heard.push_back(store_.get(key(what, rank), deadline_));
+        const std::string at = key(what, rank);
+        proof::Opened told = proof::open(job_, at, store_.get(at, deadline_));
+        if (!told.proved) not_authentic(rank);
+        heard.push_back(std::move(told.value));
       } catch (const Exception& error) {
         if (error.code() != ErrorCode::kTimeout) throw;
         missing.push_back(rank);  // the deadline has passed: the others are only looked at
@@ -76,7 +81,16 @@ class Exchange {
     return meeting_.prefix + "/" + what + "/" + std::to_string(rank);
   }
 
+  [[noreturn]] void not_authentic(int rank) const {
+    throw Exception(Error{ErrorCode::kMismatch,
+                          "what rank " + std::to_string(rank) + " of group '" + meeting_.group +
+                              "' offers in the store is not authentic: it has another secret "
+                              "than this rank, or somebody else wrote there",
+                          rank});
+  }
+
   Store& store_;
+  const JobKey job_ = JobKey::of(Config::from_environment());
   const Meeting& meeting_;
   const Deadline deadline_;
 };

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "core/error.h"
-#include "transport/bootstrap_random.h"
 #include "transport/transport.h"
 #include "transport/wire_contract.h"
 #include "transport/wire_greeting.h"
@@ -46,7 +45,7 @@ inline WirePair connected_pair(const OpenEnd& open, bool together = false) {
   std::array<Identity, 2> identities;
   std::array<std::shared_ptr<Transport>, 2> ends;
   for (size_t i = 0; i < 2; ++i) {
-    identities[i] = {random_hex(kIdDigits / 2), random_hex(kNonceDigits / 2)};
+    identities[i] = new_identity({});
     ends[i] = open(identities[i].id, *pair.pollers[i]);
   }
   std::array<std::unique_ptr<WireGreeting>, 2> greetings;

@@ -1,0 +1,120 @@
+#include "transport/security/greeting.h"
+
+#include <algorithm>
+
+#include "transport/bootstrap_random.h"
+
+namespace hccl_like::greeting {
+namespace {
+
+constexpr std::string_view kHello = "hello", kAnswer = "answer", kCommit = "commit",
+                           kWelcome = "welcome", kSession = "session";
+
+bool is_hexadecimal(std::string_view text) {
+  return text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
+// `said` with the tag that closes it.
+std::string tagged(const Key& door, std::string_view name, std::string_view said) {
+  return std::string(said) + door.tag(name, {said});
+}
+
+// A message of nothing but magic and tag.
+std::string closing(const Key& door, std::string_view name, std::string_view magic,
+                    std::string_view said) {
+  return std::string(magic) + door.tag(name, {said, magic});
+}
+bool closes(std::string_view bytes, const Key& door, std::string_view name, std::string_view magic,
+            std::string_view said) {
+  return bytes.starts_with(magic) && door.proves(bytes.substr(magic.size()), name, {said, magic});
+}
+
+}  // namespace
+
+std::optional<Hello> parse_hello(std::string_view bytes) {
+  if (bytes.size() != kHelloBytes || !bytes.starts_with(kHelloMagic)) return std::nullopt;
+  Hello hello;
+  hello.connector = bytes.substr(kHelloMagic.size(), kIdDigits);
+  hello.target = bytes.substr(kHelloMagic.size() + kIdDigits, kIdDigits);
+  hello.fresh = bytes.substr(kHelloMagic.size() + 2 * kIdDigits, kFreshBytes);
+  hello.untagged = bytes.substr(0, kHelloBytes - kTagBytes);
+  hello.tag = bytes.substr(kHelloBytes - kTagBytes);
+  if (!is_hexadecimal(hello.connector) || !is_hexadecimal(hello.target)) return std::nullopt;
+  return hello;
+}
+
+bool could_be_hello(std::string_view beginning) {
+  const size_t known = std::min(beginning.size(), kHelloMagic.size());
+  return beginning.substr(0, known) == kHelloMagic.substr(0, known);
+}
+
+// ------------------------------------------------------------------------------------------------------- connector
+
+Calling::Calling(const Identity& self, const Identity& target)
+    : door_(target.door), self_(self.id), target_(target.id) {}
+
+std::string Calling::hello() {
+  std::string text(kHelloMagic);
+  text.append(self_).append(target_).append(random_bytes(kFreshBytes));
+  return said_ = tagged(door_, kHello, text);
+}
+
+bool Calling::believes_answer(std::string_view bytes) {
+  if (bytes.size() != kAnswerBytes || !bytes.starts_with(kAnswerMagic)) return false;
+  const std::string_view untagged = bytes.substr(0, kAnswerBytes - kTagBytes);
+  if (!door_.proves(bytes.substr(untagged.size()), kAnswer, {said_, untagged})) return false;
+  said_.append(bytes);
+  opening_ = said_.size();
+  return true;
+}
+
+std::string Calling::commit() {
+  const std::string text = closing(door_, kCommit, kCommitMagic, said_);
+  said_ += text;
+  return text;
+}
+
+bool Calling::believes_welcome(std::string_view bytes) const {
+  return closes(bytes, door_, kWelcome, kWelcomeMagic, said_);
+}
+
+Key Calling::session() const {
+  return door_.derive(kSession, {std::string_view(said_).substr(0, opening_)});
+}
+
+// -------------------------------------------------------------------------------------------------------- acceptor
+
+Hosting::Hosting(const Identity& self) : door_(self.door), self_(self.id) {}
+
+Hosting::Verdict Hosting::hear_hello(std::string_view bytes) {
+  const auto hello = parse_hello(bytes);
+  if (!hello) return Verdict::kNotOurs;
+  if (hello->target != self_ || hello->connector == self_) return Verdict::kOtherProcess;
+  if (!door_.proves(hello->tag, kHello, {hello->untagged})) return Verdict::kUnproved;
+  peer_id_ = hello->connector;
+  fresh_ = hello->fresh;
+  said_ = bytes;
+  return Verdict::kBelieved;
+}
+
+std::string Hosting::answer() {
+  const std::string untagged = std::string(kAnswerMagic) + random_bytes(kFreshBytes);
+  const std::string text = untagged + door_.tag(kAnswer, {said_, untagged});
+  said_ += text;
+  opening_ = said_.size();
+  return text;
+}
+
+bool Hosting::believes_commit(std::string_view bytes) {
+  if (!closes(bytes, door_, kCommit, kCommitMagic, said_)) return false;
+  said_.append(bytes);
+  return true;
+}
+
+std::string Hosting::welcome() const { return closing(door_, kWelcome, kWelcomeMagic, said_); }
+
+Key Hosting::session() const {
+  return door_.derive(kSession, {std::string_view(said_).substr(0, opening_)});
+}
+
+}  // namespace hccl_like::greeting

@@ -1,0 +1,47 @@
+#pragma once
+// The key of one direction of an encrypted connection, and the count of its frames.
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "transport/security/key.h"
+
+namespace hccl_like {
+
+// Frames are sealed by one end and opened by the other in the same order: see sealed_wire.h. Used by one thread at a time; allocates
+// nothing once it is made, but for the next key.
+class SealingKey {
+ public:
+  // 2^20 frames of 64 KiB are 2^32 blocks: far from where AES-GCM begins to leak.
+  static constexpr uint64_t kFramesAKey = 1 << 20;
+  static constexpr size_t kTag = 16;
+
+  enum class Direction { kSeal, kOpen };
+  SealingKey(const Key& key, Direction direction, uint64_t frames_a_key = kFramesAKey);
+  ~SealingKey();
+  SealingKey(const SealingKey&) = delete;
+
+  // The tag of the next frame's length.
+  bool seal_length(uint32_t length, std::byte* tag);
+  bool open_length(uint32_t length, const std::byte* tag);
+  // Its bytes, in as many pieces as one likes, and then their tag; to and from may be the same. False if libcrypto fails.
+  bool begin_bytes();
+  bool add_bytes(const std::byte* from, size_t bytes, std::byte* to);
+  bool finish_sealing(std::byte* tag);
+  // False if the tag is not right.
+  bool finish_opening(const std::byte* tag);
+
+ private:
+  bool begin(uint64_t nonce);
+  bool next_frame();
+  bool use(const Key& key);
+
+  struct Context;
+  std::unique_ptr<Context> context_;
+  const Direction direction_;
+  const uint64_t frames_a_key_;
+  Key key_;
+  uint64_t frame_ = 0;
+};
+
+}  // namespace hccl_like
