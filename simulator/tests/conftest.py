@@ -1,15 +1,20 @@
 import os
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
+from pathlib import Path
 
 import pytest
 import torch
 
 
 # For what strict mode does on purpose.
-not_strict = pytest.mark.skipif(os.environ.get("TORCH_SIM_STRICT", "0") != "0", reason="strict mode works otherwise")
+def not_strict(test):
+    reason = "strict mode works otherwise"
+    strict = os.environ.get("TORCH_SIM_STRICT", "0") != "0"
+    return pytest.mark.not_strict(pytest.mark.skipif(strict, reason=reason)(test))
 
 
 def pytest_report_header():
@@ -17,7 +22,29 @@ def pytest_report_header():
 
 
 def pytest_configure(config):
+    if os.environ.get("TORCH_SIM_STRICT", "0") != "0":
+        os.environ.setdefault("TORCH_SIM_STRICT_REPORT", str(Path(tempfile.mkdtemp(prefix="sim-strict-")) / "accesses"))
+    config.addinivalue_line("markers", "not_strict: about what strict mode does otherwise")
     config.addinivalue_line("markers", "slow: takes more than half a minute")
+
+
+def strict_accesses():
+    """What the simulator told of accesses to device memory outside of the device's operations, by whatever process."""
+    report = os.environ.get("TORCH_SIM_STRICT_REPORT")
+    return Path(report).read_text().splitlines() if report and Path(report).exists() else []
+
+
+def pytest_sessionfinish(session):
+    if strict_accesses():
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter):
+    if "TORCH_SIM_STRICT_REPORT" in os.environ:
+        told = strict_accesses()
+        terminalreporter.write_line(f"accesses to device memory outside of the device's operations: {len(told)}")
+        for line in told:
+            terminalreporter.write_line(line)
 
 
 @pytest.fixture(autouse=True)
@@ -63,6 +90,8 @@ def python():
     """Run a program in a fresh interpreter: python(code, returncode=0, **environment) -> its output."""
 
     def run(code, returncode=0, timeout=120, **environment):
+        if returncode:  # whatever it does, it does on purpose
+            environment.setdefault("TORCH_SIM_STRICT_REPORT", "")
         done = subprocess.run(
             [sys.executable, "-c", textwrap.dedent(code)],
             env={**os.environ, **environment},

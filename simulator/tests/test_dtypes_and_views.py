@@ -196,6 +196,7 @@ def test_inference_mode():
         x = torch.ones(4, device="sim")
         x.view(2, 2).add_(1)
         assert x.tolist() == [2] * 4
+        assert torch.ones(100_000, device="sim").fill_(2).sum().item() == 200_000
 
 
 def test_deterministic_mode_shows_no_old_memory():

@@ -56,6 +56,7 @@ def test_an_operator_waits_for_its_own_stream_only(gate):
 def test_a_stream_waits_for_another_without_the_host(gate):
     side = torch.sim.Stream()
     x = torch.zeros(50_000, device="sim")
+    side.wait_stream(torch.sim.current_stream())
     with torch.sim.stream(side):
         gate.close()
         x.fill_(4)

@@ -1,6 +1,7 @@
 """Strict mode: what merely happens to go well fails, and what is right goes well."""
 
-def test_who_follows_a_device_address_is_told_what_it_is_and_where_he_did(python):
+def test_who_follows_a_device_address_is_told_what_it_is_and_where_he_did(python, tmp_path):
+    report = tmp_path / "report"
     told = python(
         """
         import ctypes, torch
@@ -10,7 +11,9 @@ def test_who_follows_a_device_address_is_told_what_it_is_and_where_he_did(python
         """,
         returncode=-11,
         TORCH_SIM_STRICT="7",
+        TORCH_SIM_STRICT_REPORT=str(report),
     )
+    assert report.read_text().startswith("sim: the host touched memory of sim:2 at 0x") and report.read_text().count("\n") == 1
     assert "sim: the host touched memory of sim:2 at 0x" in told and "which only the device can follow" in told
     assert "TORCH_SIM_STRICT=7" in told and "ctypes" in told
 

@@ -1,6 +1,7 @@
 // Copies, fills: the work that streams do by themselves while the host goes on.
 #include <ATen/core/Tensor.h>
 #include <c10/core/DeviceGuard.h>
+#include <c10/core/InferenceMode.h>
 #include <torch/library.h>
 
 #include <cstring>
@@ -20,6 +21,13 @@ namespace {
 constexpr size_t kShort = 32 << 10;
 
 void submit(Stream& stream, size_t bytes, Stream::Work work) {
+  // Tensors made in this mode may be written in it only, by the stream's thread too.
+  if (c10::InferenceMode::is_enabled()) {
+    work = [work = std::move(work)]() mutable {
+      const c10::InferenceMode as_the_caller;
+      work();
+    };
+  }
   if (bytes <= kShort)
     stream.enqueue_or_run(work);
   else
