@@ -206,13 +206,19 @@ bool Inbox::begin_eager(const FrameHeader& header) {
     }
   } else if (!is_cancelled(header.tag.communicator)) {
     const size_t cost = EarlyMessage::cost(header);
-    stalled_ = early_bytes_ > 0 && early_bytes_ + cost > early_limit_;
+    stalled_ = early_bytes_ > 0 && early_bytes_ + cost > early_limit_ && !awaits();
     if (stalled_) return false;
     early_ = new_early(header);
     incoming_.insert(header.tag, {.early = early_});
   }
   stalled_ = false;
   return true;
+}
+
+// Whether something is wanted of the peer, which may come behind what is early.
+bool Inbox::awaits() const {
+  return outbox_.awaits_ready() ||
+         incoming_.any_of([](const Incoming& one) { return one.recv != nullptr && !one.early; });
 }
 
 // False if the wire has no more for now.

@@ -60,7 +60,7 @@ class Inbox {
   // Something can be done without further bytes.
   bool has_work() const noexcept { return !deliverable_.empty(); }
   size_t eager_bytes() const noexcept { return eager_bytes_; }
-  // It waits for a Recv, because the early messages fill their limit.
+  // The early messages fill their limit, and nothing is wanted that may come behind them: it waits for a Recv.
   bool stalled() const noexcept { return stalled_; }
 
  private:
@@ -74,6 +74,7 @@ class Inbox {
   bool begin_frame();
   bool read_descriptor();
   bool begin_eager(const FrameHeader& header);
+  bool awaits() const;
   void begin_announced(const FrameHeader& header);
   void keep_announced(const FrameHeader& header, Incoming& incoming);
   void meet(Recv& recv, const Descriptor& from);

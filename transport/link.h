@@ -83,7 +83,8 @@ struct LinkOptions {
   size_t eager_bytes = 16 * 1024;
   // What progress() moves each way before it lets others have their turn.
   size_t turn_bytes = 256 * 1024;
-  // The receiver stops reading from a peer whose early messages fill this much.
+  // The receiver stops reading from a peer whose early messages fill this much, unless it waits for something of that peer:
+  // that may come behind them.
   size_t early_bytes_limit = 64 << 20;
 };
 

@@ -44,6 +44,8 @@ class Outbox {
   bool wants_to_write() const noexcept;
   // Nothing is left, not even messages that wait for their receiver.
   bool empty() const noexcept { return !wants_to_write() && waiting_ == 0; }
+  // A message was announced whose receiver has not asked for it yet.
+  bool awaits_ready() const noexcept { return waiting_ > 0; }
 
  private:
   struct Control {

@@ -1,5 +1,6 @@
 #pragma once
 // A small hash table from Tag to a value: open addressing, no allocation once it has grown.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -55,6 +56,12 @@ class TagTable {
     for (Slot& slot : slots_)
       if (slot.used && visit(std::as_const(slot.tag), slot.value)) gone.push_back(slot.tag);
     for (const Tag& tag : gone) erase(tag);
+  }
+
+  // Whether test(value) holds for any of them. As slow as the table is large.
+  template <class Test>
+  bool any_of(Test test) const {
+    return std::ranges::any_of(slots_, [&](const Slot& slot) { return slot.used && test(slot.value); });
   }
 
  private:
