@@ -81,6 +81,7 @@ struct Link::State {
   std::vector<AbortNotice> parked_aborts;
   std::vector<Send*> parked_sends;
   std::vector<Recv*> parked_recvs;
+  bool parked_goodbye = false;
 
   Fifo<Mismatch> mismatches;
   std::optional<Ends> ends;
@@ -101,6 +102,7 @@ void Link::State::join(std::unique_ptr<Wire> taken, const LinkOptions& options) 
   for (Send* send : std::exchange(parked_sends, {})) ends->outbox.post(*send);
   for (const AbortNotice& one : std::exchange(parked_aborts, {}))
     ends->outbox.push_abort(one.communicator, one.reason);
+  if (parked_goodbye) ends->outbox.push({.kind = FrameKind::kGoodbye});
 }
 
 // What goes beside the wire; after a failure only what is complete already.
@@ -255,7 +257,9 @@ std::optional<AbortNotice> Link::take_abort() {
 }
 
 void Link::send_goodbye() {
-  if (state_->ends) state_->ends->outbox.push({.kind = FrameKind::kGoodbye});
+  if (state_->ends) return state_->ends->outbox.push({.kind = FrameKind::kGoodbye});
+  // A connection may still be made before this process has left, and its end is not to look like a death.
+  state_->parked_goodbye = true;
 }
 
 bool Link::peer_said_goodbye() const {
