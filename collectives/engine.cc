@@ -110,7 +110,7 @@ bool Engine::wait_until(Done done, Deadline deadline) {
         [&] { return done() || turn_epoch_ != epoch; });
   }
   // The driver that left may have counted on this thread to go on.
-  if (wanted_.fetch_sub(1) == 1 && running_ > 0) wake_background();
+  if (wanted_.fetch_sub(1) == 1 && unfinished()) wake_background();
   return done();
 }
 
@@ -124,6 +124,8 @@ bool Engine::pass_end(Link& link, OneEnd& message, bool patient) {
     link.progress(message);
   } while (!message.done && patient && !link.has_news() && patience.wait());
   const bool passed = link.withdraw(message);
+  // A full wire may have taken a part of it only.
+  if (passed && !link.flushed()) owing_ = true;
   // News that concern a message which did not pass wait for the operation that it becomes.
   if (passed && link.has_news()) look_at_links(/*idle=*/false);
   leave(std::move(driver), /*waited_for=*/false);
@@ -168,11 +170,11 @@ void Engine::leave(std::unique_lock<std::mutex> driver, bool waited_for) {
     turn_.notify_all();
     return;
   }
-  if (!waited_for && running_ > 0) wake_background();
+  if (!waited_for && unfinished()) wake_background();
 }
 
 void Engine::background() {
-  const auto stop = [this] { return stopping_.load() || running_ == 0; };
+  const auto stop = [this] { return stopping_.load() || !unfinished(); };
   while (await_need()) {
     while (!stop()) {
       std::unique_lock driver(driver_, std::try_to_lock);
@@ -248,6 +250,7 @@ bool Engine::step() {
   bool moved = inbox_full_.load(std::memory_order_acquire) && take_submissions();
   if (mesh_.is_restless() || ++steps_ % kBusyTicks == 0) {
     poller_.poll();
+    if (gave_up_ && mesh_.is_restless()) owing_ = true;
     mesh_.poll();
   } else if (!poller_.few_sockets() && poller_.poll()) {
     moved = true;
@@ -266,6 +269,7 @@ bool Engine::step() {
       ++i;
   }
   look_at_links(/*idle=*/!moved);
+  if (owing_ && !moved) owing_ = !mesh_.flushed();
   return moved;
 }
 

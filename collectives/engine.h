@@ -59,6 +59,24 @@ class Engine {
   // Any thread. From now on peers that connect are let in also while nobody drives.
   void keep_door();
 
+  // Drives by hand, as whoever runs many engines from one thread does: while it lives, no thread is begun for what is left
+  // to do.
+  class Turns {
+   public:
+    explicit Turns(Engine& engine) : engine_(engine) { engine_.wanted_.fetch_add(1); }
+    ~Turns() { engine_.wanted_.fetch_sub(1); }
+    Turns(const Turns&) = delete;
+    Turns& operator=(const Turns&) = delete;
+
+    // Makes each step that can be made now; where there was none, goes to sleep once as a driver does. True after a step.
+    bool take();
+    // Whether a thread would be begun without it.
+    bool due() const { return engine_.unfinished(); }
+
+   private:
+    Engine& engine_;
+  };
+
  private:
   friend class Communicator;
 
@@ -102,6 +120,7 @@ class Engine {
   void sleep(Deadline deadline, bool background);
 
   // Any thread.
+  bool unfinished() const { return running_ > 0 || owing_; }
   void leave(std::unique_lock<std::mutex> driver, bool waited_for);
   static bool is_large(const std::shared_ptr<Operation>& operation);
   // engine_background.cc
@@ -121,9 +140,10 @@ class Engine {
   PeerMemory peer_memory_;
   Crew crew_;
 
-  std::mutex driver_;  // held by the thread that drives; guards the next four
+  std::mutex driver_;  // held by the thread that drives; guards the next five
   std::vector<std::unique_ptr<Execution>> active_;
   uint32_t steps_ = 0;
+  bool gave_up_ = false;  // some communicator: peers that come in may have to be told
   Deadline::Clock::time_point next_look_{};  // at neighbours
   std::vector<std::unique_ptr<Execution>> spare_;
   ScratchPool scratch_;
@@ -136,6 +156,7 @@ class Engine {
   std::atomic<bool> sleeping_{false};    // the driver is about to sleep: ring after submitting
   std::atomic<bool> background_drives_{false};
   std::atomic<size_t> running_{0};  // submitted or active
+  std::atomic<bool> owing_{false};  // peers may wait for what was said to them and has not left this process
   std::atomic<size_t> large_{0};    // of these
 
   std::atomic<int> wanted_{0};  // threads in wait() or with_mesh()

@@ -42,13 +42,22 @@ bool Engine::await_need() {
   for (int idle = 0; idle < kMoments && !woken(); ++idle) {
     if (background_wake_.wait_for(lock, kMoment, woken) || !background_soon_) continue;
     background_soon_ = false;
-    if (running_ > 0) background_needed_ = true;
+    if (unfinished()) background_needed_ = true;
     idle = -1;
   }
   background_dozes_ = false;
   background_wake_.wait(lock, woken);
   background_needed_ = background_soon_ = false;
   return !stopping_;
+}
+
+bool Engine::Turns::take() {
+  std::unique_lock driver(engine_.driver_, std::try_to_lock);
+  if (!driver) return false;
+  const bool moved = engine_.step();
+  if (!moved) engine_.sleep(Deadline::never(), /*background=*/false);
+  engine_.leave(std::move(driver), /*waited_for=*/false);
+  return moved;
 }
 
 }  // namespace hccl_like

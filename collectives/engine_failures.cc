@@ -14,6 +14,7 @@ void Engine::fail(Communicator& communicator, const Error& error, bool tell_peer
   self_.cancel(communicator.id());
   for (Link* link : communicator.identity_.links)
     if (link != nullptr) link->cancel(communicator.id());
+  gave_up_ = owing_ = true;  // also what was half sent
   if (first && tell_peers) tell(communicator, to_string(error), nullptr);
   for (size_t i = 0; i < active_.size();) {
     if (&active_[i]->operation().communicator() == &communicator)
@@ -70,11 +71,9 @@ void Engine::on_abort(Link& link, const AbortNotice& notice) {
   const auto communicator = find(notice.communicator);
   if (!communicator) return;
   const int peer = communicator->rank_of(link);
-  // Whoever is not connected to the rank that gave up may be to this one. Ranks that see each other's memory all know.
-  const bool pass_on = !communicator->failure() && !communicator->board() &&
-                       std::ranges::any_of(communicator->identity_.links, [](const Link* one) {
-                         return one != nullptr && !one->connected();
-                       });
+  // Whoever is not connected to the rank that gave up may be to this one; and whoever is may see this one leave before it
+  // hears why. Ranks that see each other's memory all know.
+  const bool pass_on = !communicator->failure() && !communicator->board();
   fail(*communicator,
        Error{ErrorCode::kAborted,
              "rank " + std::to_string(peer) + " gave up group " + communicator->name() + ": " +

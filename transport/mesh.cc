@@ -195,6 +195,10 @@ bool Mesh::is_restless() const {
          state_->acceptor.guests() > 0;
 }
 
+bool Mesh::flushed() const {
+  return std::ranges::all_of(state_->links, [](const auto& link) { return link->flushed(); });
+}
+
 bool Mesh::has_absent() const { return !state_->absent.empty(); }
 
 const std::vector<int>& Mesh::doors() const { return state_->doors; }

@@ -99,6 +99,8 @@ class Mesh {
   // Every link, failed ones included, for the driver's loop. Links never move or go away while the mesh lives, but poll()
   // and connect() may add some, so neither may be called inside a loop over this list.
   const std::vector<std::unique_ptr<Link>>& links() const;
+  // Whether nothing that was handed to a connected link waits in this process.
+  bool flushed() const;
   // How a peer is reached and why, for logs: "shm (same host)", "tcp 10.0.0.5:41234 via eth0 (other host)",
   // "tcp (when it is needed)". Any thread.
   std::string describe(const Link& link) const;
