@@ -1,0 +1,106 @@
+// The parts of a process that touch the system, for a job in virtual time. The linker takes these instead of those in the
+// layers' archives; the rest is what ships.
+#include <time.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "core/idle_cores.h"
+#include "tests/storm/stage.h"
+#include "transport/mesh.h"
+#include "transport/neighbour.h"
+#include "transport/poller.h"
+
+std::chrono::steady_clock::time_point std::chrono::steady_clock::now() noexcept {
+  if (hccl_like::storm::now >= 0)
+    return time_point(duration(hccl_like::storm::kBegin + hccl_like::storm::now));
+  timespec time{};
+  ::clock_gettime(CLOCK_MONOTONIC, &time);
+  return time_point(seconds(time.tv_sec) + nanoseconds(time.tv_nsec));
+}
+
+namespace hccl_like {
+
+// Files of the system that say how many cores are idle: read for each process, they would take most of the time.
+IdleCores::IdleCores(const char*, size_t) : host_(1) {}
+size_t IdleCores::usable() const { return 1; }
+size_t IdleCores::idle(size_t) const { return 0; }
+
+Poller::Poller() = default;
+void Poller::watch(int, unsigned, Pollable&) {}
+void Poller::rewatch(int, unsigned, Pollable&) {}
+void Poller::forget(int) noexcept {}
+bool Poller::poll() { return false; }
+void Poller::ring(int) noexcept {}
+
+void Poller::sleep(Deadline deadline) {
+  constexpr storm::Time kLongest = 100 * storm::kMillisecond;
+  storm::asleep_until = storm::now + kLongest;
+  if (deadline.is_never()) return;
+  const auto left = deadline.time_point().time_since_epoch().count() - storm::kBegin;
+  storm::asleep_until = std::clamp<storm::Time>(left, storm::now, storm::asleep_until);
+}
+
+// Links to all ranks, each of which gets its wire when it wants one.
+struct Mesh::State {
+  storm::World& world = *storm::stage.world;
+  const int rank = storm::stage.rank;
+  const LinkOptions options = storm::stage.options;
+  std::vector<std::unique_ptr<Link>> links;
+  std::vector<int> peers;  // of the links
+  bool wishes = false;
+  size_t absent = 0;
+};
+
+Mesh::Mesh(const Config&, Poller&, const ModulePaths&) : state_(std::make_unique<State>()) {
+  State& state = *state_;
+  for (int peer = 0; peer < state.world.size(); ++peer) {
+    if (peer == state.rank) continue;
+    state.links.push_back(std::make_unique<Link>("storm", state.options, nullptr, &state.wishes));
+    state.peers.push_back(peer);
+  }
+  state.absent = state.links.size();
+}
+
+Mesh::~Mesh() = default;
+
+void Mesh::poll() {
+  State& state = *state_;
+  for (auto& knock : std::exchange(state.world.knocks(state.rank), {})) {
+    const auto at = static_cast<size_t>(knock.peer - (knock.peer > state.rank));
+    Link& link = *state.links[at];
+    if (link.connected() || link.failure() != nullptr) continue;
+    --state.absent;
+    if (knock.wire)
+      link.attach(std::move(knock.wire), state.options);
+    else
+      link.fail({knock.late ? ErrorCode::kTimeout : ErrorCode::kPeerLost,
+                 "cannot connect to rank " + std::to_string(knock.peer) + ": " + knock.refused,
+                 knock.peer});
+  }
+  if (!std::exchange(state.wishes, false)) return;
+  for (size_t i = 0; i < state.links.size(); ++i)
+    if (!state.links[i]->connected() && state.links[i]->wants_wire())
+      state.world.dial(state.rank, state.peers[i]);
+}
+
+const std::vector<std::unique_ptr<Link>>& Mesh::links() const { return state_->links; }
+std::string Mesh::describe(const Link&) const { return "storm"; }
+bool Mesh::is_restless() const {
+  return state_->wishes || !state_->world.knocks(state_->rank).empty();
+}
+bool Mesh::flushed() const {
+  return std::ranges::all_of(state_->links, [](const auto& link) { return link->flushed(); });
+}
+bool Mesh::has_absent() const { return state_->absent > 0; }
+Deadline Mesh::next_timer() const { return Deadline::never(); }
+void Mesh::set_asleep(bool) {}
+const std::vector<int>& Mesh::doors() const {
+  static const std::vector<int> kNone;
+  return kNone;
+}
+
+}  // namespace hccl_like

@@ -1,0 +1,19 @@
+#pragma once
+// What the replaced parts of a process (replaced.cc) know of the job that they are in.
+#include "tests/storm/world.h"
+#include "transport/link.h"
+
+namespace hccl_like::storm {
+
+// A Mesh or Poller that is made belongs to this process of this job.
+struct Stage {
+  World* world = nullptr;
+  int rank = 0;
+  LinkOptions options;
+};
+inline Stage stage;
+
+// Until when the process whose turn it is sleeps; negative: it does not.
+inline Time asleep_until = -1;
+
+}  // namespace hccl_like::storm
