@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -48,7 +49,7 @@ def test_torchrun_on_two_hosts(options, make_hosts):
 
 
 FAILS_ONCE = """
-import os
+import os, pathlib
 import torch, torch.distributed as dist
 
 again = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
@@ -56,7 +57,8 @@ dist.init_process_group("hccl-like")
 tensor = torch.full((100_000,), 2.0**dist.get_rank())
 dist.all_reduce(tensor)
 assert tensor.eq(2**dist.get_world_size() - 1).all()
-if again == 0 and dist.get_rank() == 1:
+if dist.get_rank() == 1 and not (failed := pathlib.Path(__file__ + ".failed")).exists():
+    failed.touch()
     os._exit(7)
 dist.all_reduce(tensor)
 print(f"ended well after {again} restarts\\n", end="", flush=True)
@@ -68,7 +70,9 @@ def test_torchrun_starts_two_hosts_again(make_hosts, tmp_path):
     program = tmp_path / "fails_once.py"
     program.write_text(FAILS_ONCE)
     printed = torchrun(make_hosts(2), lambda host: [*c10d(host), "--max-restarts=1", "--monitor-interval=0.1"], program)
-    assert printed.count("ended well after 1 restarts") == 4
+    ended = re.findall(r"ended well after (\d) restarts", printed)
+    # Only the host that looks at its own ranks first counts it as a restart: the other may be told by then.
+    assert len(ended) == 4 and set(ended) <= {"0", "1"} and "1" in ended
 
 
 KILLED_ONCE = """
