@@ -171,6 +171,11 @@ constexpr std::array kRows{
          "1: large calls between ranks of one host read and write each other's memory, or pass "
          "through shared memory without messages; 0: they are messages. Needs HCCL_LIKE_BOARD."},
         access<&Config::direct>()},
+    Row{{"HCCL_LIKE_TCP_RAILS", "1",
+         "TCP connections between two ranks, 1 to 16, over which large amounts are spread: in "
+         "turns over the networks "
+         "that the two hosts have in common."},
+        access<&Config::tcp_rails>()},
     Row{{"HCCL_LIKE_TCP_BUFFER_BYTES", "0",
          "Bytes of a TCP socket's buffers; 0: the system decides."},
         access<&Config::tcp_buffer_bytes>()},
@@ -276,7 +281,8 @@ std::map<std::string, std::string> Config::common() const {
   constexpr std::string_view kCommon[] = {
       "HCCL_LIKE_ALGO",       "HCCL_LIKE_LAP_BYTES",    "HCCL_LIKE_REMOTE_LAP_BYTES",
       "HCCL_LIKE_LAP_WINDOW", "HCCL_LIKE_BOARD",        "HCCL_LIKE_DIRECT",
-      "HCCL_LIKE_CONNECT",    "HCCL_LIKE_REQUIRE_AUTH", "HCCL_LIKE_ENCRYPT"};
+      "HCCL_LIKE_CONNECT",    "HCCL_LIKE_REQUIRE_AUTH", "HCCL_LIKE_ENCRYPT",
+      "HCCL_LIKE_TCP_RAILS"};
   const Config defaults;
   std::map<std::string, std::string> values;
   for (const Row& row : kRows) {

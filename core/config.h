@@ -59,6 +59,7 @@ struct Config {
   bool board = true;              // small calls of one host through memory that all its ranks see
   bool direct = true;             // large ones without messages; needs the board
   uint64_t tcp_buffer_bytes = 0;  // socket buffers; 0: the system decides
+  RailCount tcp_rails;            // connections to a peer
   std::string tcp_congestion = "auto";  // congestion control, see transport/tcp/congestion.h
 
   uint32_t spins = 50;    // polls in a row before a waiting thread yields its core

@@ -82,6 +82,13 @@ std::string PortRange::to_string() const {
   return std::to_string(low) + "-" + std::to_string(high);
 }
 
+RailCount RailCount::parse(std::string_view text) {
+  uint64_t count = 0;
+  if (!parse_digits(text, count) || count == 0 || count > kMost)
+    reject(text, "a number of connections; write one from 1 to 16");
+  return {count};
+}
+
 ForcedAlgorithms ForcedAlgorithms::parse(std::string_view text) {
   ForcedAlgorithms forced;
   for (const std::string& part : parse_list(text, ';')) {

@@ -36,6 +36,16 @@ struct PortRange {
   friend bool operator==(const PortRange&, const PortRange&) = default;
 };
 
+// How many connections two ranks have, from 1 on.
+struct RailCount {
+  static constexpr uint64_t kMost = 16;
+  uint64_t count = 1;
+
+  static RailCount parse(std::string_view text);
+  std::string to_string() const { return std::to_string(count); }
+  friend bool operator==(const RailCount&, const RailCount&) = default;
+};
+
 // Algorithms that the user wants instead of the cost model's choice:
 // "allreduce:ring;allgather:bruck".
 struct ForcedAlgorithms {

@@ -48,6 +48,13 @@ TEST(InterfaceFilter, PrintsWhatItParsed) {
             "'^=' is not a list of interfaces; write names after ^ or =, e.g. ^docker,lo");
 }
 
+TEST(RailCount, IsFromOneToSixteen) {
+  EXPECT_EQ(RailCount::parse("1").count, 1u);
+  EXPECT_EQ(RailCount::parse("16").to_string(), "16");
+  for (const char* wrong : {"", "0", "17", "-1", "two", "2 "})
+    EXPECT_THROW(RailCount::parse(wrong), Exception) << wrong;
+}
+
 TEST(PortRange, ReadsBothEnds) {
   EXPECT_EQ(PortRange::parse("20000-20100"), (PortRange{20000, 20100}));
   EXPECT_EQ(PortRange::parse("65535-65535"), (PortRange{65535, 65535}));

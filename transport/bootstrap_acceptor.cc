@@ -26,28 +26,29 @@ void Acceptor::listen(Listener listener) {
   poller_.watch(door.listener.fd(), EPOLLIN, door);
 }
 
-std::vector<Accepted> Acceptor::step(const std::function<bool(const std::string&)>& wanted,
-                                     const std::function<bool(const std::string&)>& held) {
+std::vector<Accepted> Acceptor::step(const Asked& wanted, const Asked& held) {
   for (Door& door : doors_)
     if (std::exchange(door.knocked, false)) let_in(door);
 
   std::vector<Accepted> through;
   for (auto guest = guests_.begin(); guest != guests_.end();) {
     const auto state = guest->greeting.step();
-    if (state == IncomingGreeting::State::kCommitted && held && held(guest->greeting.peer_id())) {
+    const bool committed = state == IncomingGreeting::State::kCommitted;
+    const std::string& id = guest->greeting.peer_id();
+    const size_t rail = guest->greeting.rail();
+    if (committed && held && held(id, rail)) {
       ++guest;
       continue;
     }
-    if (state == IncomingGreeting::State::kCommitted && wanted(guest->greeting.peer_id()))
+    if (committed && wanted(id, rail))
       if (Fd socket = guest->greeting.welcome(); socket.valid())
-        through.push_back({std::move(socket), guest->greeting.peer_id(), guest->from,
-                           guest->same_host, guest->greeting.session()});
+        through.push_back({std::move(socket), id, rail, guest->from, guest->same_host,
+                           guest->greeting.session()});
     // Racers that lost leave when their peer has another connection.
     if (state == IncomingGreeting::State::kFailed &&
         (!guest->greeting.was_believed() || guest->greeting.refusal() != Refusal::kLeft))
       refusals_.count(guest->greeting.refusal(), guest->from);
-    const bool over =
-        state == IncomingGreeting::State::kCommitted || state == IncomingGreeting::State::kFailed;
+    const bool over = committed || state == IncomingGreeting::State::kFailed;
     guest = over ? guests_.erase(guest) : std::next(guest);
   }
   turn_away_the_slow();

@@ -16,6 +16,7 @@ namespace hccl_like {
 struct Accepted {
   Fd socket;
   std::string peer_id;
+  size_t rail = 0;         // which of the connections between the two this is
   std::string from;        // "10.0.0.5:51234"
   bool same_host = false;  // came over the UNIX socket
   Key session;             // what only the two ends know
@@ -40,8 +41,8 @@ class Acceptor {
   // Goes on with whatever the poller has reported, and returns the peers that are through. `wanted` is asked for each
   // before it is let in; false closes the connection. Free of system calls if nothing was reported.
   // `held`, if given, is asked first: true leaves the peer at the door for now.
-  std::vector<Accepted> step(const std::function<bool(const std::string& peer_id)>& wanted,
-                             const std::function<bool(const std::string& peer_id)>& held = {});
+  using Asked = std::function<bool(const std::string& peer_id, size_t rail)>;
+  std::vector<Accepted> step(const Asked& wanted, const Asked& held = {});
 
   // Connections that are not through.
   size_t guests() const { return guests_.size(); }

@@ -51,8 +51,8 @@ Way way_to_unix(const std::string& abstract_name) {
 }
 
 Connector::Connector(const Identity& self, const Identity& target, std::vector<Way> ways,
-                     Poller& poller)
-    : self_(self), target_(target), poller_(poller) {
+                     Poller& poller, size_t rail)
+    : self_(self), target_(target), poller_(poller), rail_(rail) {
   auto start_at = Clock::now();
   for (Way& way : ways) {
     attempts_.push_back(std::make_unique<Attempt>());
@@ -89,7 +89,7 @@ void Connector::start(Attempt& attempt) {
     attempt.refused = errno != EAGAIN;
     return lost(attempt, errno_text(errno));
   }
-  attempt.greeting.emplace(std::move(socket), self_, target_, poller_);
+  attempt.greeting.emplace(std::move(socket), self_, target_, rail_, poller_);
 }
 
 void Connector::advance(Attempt& attempt) {

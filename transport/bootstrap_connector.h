@@ -27,8 +27,9 @@ Way way_to_unix(const std::string& abstract_name);
 class Connector {
  public:
   // `ways`, best first, are started a moment apart, so that the best wins if it works at all. Identities and poller
-  // must outlive it.
-  Connector(const Identity& self, const Identity& target, std::vector<Way> ways, Poller& poller);
+  // must outlive it. `rail`: which of the connections to the peer this is to be.
+  Connector(const Identity& self, const Identity& target, std::vector<Way> ways, Poller& poller,
+            size_t rail = 0);
   ~Connector();
 
   // Goes on; true once connected.
@@ -60,6 +61,7 @@ class Connector {
   const Identity& self_;
   const Identity& target_;
   Poller& poller_;
+  const size_t rail_;
   std::vector<std::unique_ptr<Attempt>> attempts_;
   Attempt* winner_ = nullptr;
   bool connected_ = false;

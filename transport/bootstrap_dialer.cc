@@ -27,6 +27,17 @@ Identity LocalEnd::identity_of(const ProcessRecord& peer) const {
   return make_identity(job, peer.id, peer.nonce, sealed);
 }
 
+std::unique_ptr<Wire> LocalEnd::tcp_wire(Fd socket, Poller& poller, const std::string& peer,
+                                         const Key& session, WireSide side,
+                                         RailedWire** railed) const {
+  *railed = nullptr;
+  auto first = std::make_unique<TcpWire>(std::move(socket), poller, tcp, peer);
+  if (tcp_rails.rails == 1) return sealed_wire(std::move(first), session, side, peer);
+  auto wire = std::make_unique<RailedWire>(std::move(first), tcp_rails);
+  *railed = wire.get();
+  return sealed_wire(std::move(wire), session, side, peer);
+}
+
 std::unique_ptr<Wire> LocalEnd::sealed_wire(std::unique_ptr<Wire> wire, const Key& session,
                                             WireSide side, const std::string& peer) const {
   if (!sealed) return wire;
@@ -92,16 +103,16 @@ void Dialer::begin_stage() {
     return;
   }
   std::vector<Way> ways =
-      stages_[stage_] == "shm" ? std::vector<Way>{way_to_unix(peer_.unix_name)} : tcp_ways();
+      stages_[stage_] == "shm" ? std::vector<Way>{way_to_unix(peer_.unix_name)} : tcp_ways(0);
   connector_ = std::make_unique<Connector>(local_.identity, target_, std::move(ways), poller_);
 }
 
-std::vector<Way> Dialer::tcp_ways() const {
+std::vector<Way> Dialer::tcp_ways(size_t rail) const {
   std::vector<Way> ways;
-  for (const Address& address :
-       order_for_connecting(peer_.addresses, local_.addresses, same_host_)) {
+  const auto ordered = order_for_connecting(peer_.addresses, local_.addresses, same_host_);
+  for (const Address& address : order_for_rail(ordered, local_.addresses, rail)) {
     ways.push_back(way_to(address, peer_.port));
-    ways.back().prepare = [this](int socket) { local_.tcp.congestion.prepare(socket); };
+    ways.back().prepare = [&local = local_](int socket) { local.tcp.congestion.prepare(socket); };
   }
   return ways;
 }
@@ -127,11 +138,17 @@ bool Dialer::on_connected() {
   const std::string via = leaves_via(socket.get(), local_.addresses);
   dialed_.route = local_.tcp_name() + " " + connector_->taken() + (via.empty() ? "" : " " + via);
   dialed_.reason = reason();
-  auto wire =
-      std::make_unique<TcpWire>(std::move(socket), poller_, local_.tcp, connector_->taken());
-  dialed_.wire =
-      local_.sealed_wire(std::move(wire), session, WireSide::kConnector, connector_->taken());
+  dialed_.wire = local_.tcp_wire(std::move(socket), poller_, connector_->taken(), session,
+                                 WireSide::kConnector, &dialed_.railed);
+  if (dialed_.railed != nullptr) dialed_.rails = rails_of(*dialed_.railed);
   return true;
+}
+
+std::unique_ptr<RailDialer> Dialer::rails_of(RailedWire& wire) const {
+  std::vector<std::vector<Way>> ways;
+  for (size_t rail = 0; rail < local_.tcp_rails.rails; ++rail) ways.push_back(tcp_ways(rail));
+  return std::make_unique<RailDialer>(wire, local_.identity, target_, std::move(ways), local_.tcp,
+                                      poller_);
 }
 
 bool Dialer::step_shm() {

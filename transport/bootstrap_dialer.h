@@ -7,6 +7,7 @@
 #include "transport/address.h"
 #include "transport/bootstrap_connector.h"
 #include "transport/bootstrap_greeting.h"
+#include "transport/bootstrap_rails.h"
 #include "transport/commons.h"
 #include "transport/mesh.h"
 #include "transport/shm/handshake.h"
@@ -26,6 +27,7 @@ struct LocalEnd {
   std::vector<std::string> transports;  // best first
   std::vector<InterfaceAddress> addresses;
   TcpOptions tcp;
+  RailOptions tcp_rails;
   size_t shm_ring_bytes = 0;
   std::shared_ptr<Commons> commons;                // null without shm
   std::vector<std::unique_ptr<Transport>> others;  // which it has beside shm and tcp
@@ -36,6 +38,9 @@ struct LocalEnd {
   std::string tcp_name() const { return sealed ? "encrypted tcp" : "tcp"; }
   // What a peer must prove.
   Identity identity_of(const ProcessRecord& peer) const;
+  // A wire over a connected socket. `*railed`: that part of it which will have further rails, or null.
+  std::unique_ptr<Wire> tcp_wire(Fd socket, Poller& poller, const std::string& peer,
+                                 const Key& session, WireSide side, RailedWire** railed) const;
   // The wire as it is used: encrypted, where that is wanted.
   std::unique_ptr<Wire> sealed_wire(std::unique_ptr<Wire> wire, const Key& session, WireSide side,
                                     const std::string& peer) const;
@@ -46,6 +51,9 @@ struct Dialed {
   std::unique_ptr<Wire> wire;
   std::string route;   // "shm", "tcp 10.0.0.5:41234 via eth0"
   std::string reason;  // "same host", "other host", "shm failed: ..."
+  // Of a wire that will have further rails, else null; it is a part of `wire`.
+  RailedWire* railed = nullptr;
+  std::unique_ptr<RailDialer> rails{};  // at the end that makes them
 };
 
 // The transports that can join two processes, in our order: "shm" wants both to have a UNIX socket on one host, "tcp"
@@ -80,7 +88,8 @@ class Dialer {
   bool step_shm();
   bool step_other();
   bool on_connected();
-  std::vector<Way> tcp_ways() const;
+  std::vector<Way> tcp_ways(size_t rail) const;
+  std::unique_ptr<RailDialer> rails_of(RailedWire& wire) const;
   std::string reason() const;
   std::string setbacks() const;
 

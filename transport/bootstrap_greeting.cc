@@ -58,8 +58,8 @@ Fd GreetingSocket::release() {
 }
 
 OutgoingGreeting::OutgoingGreeting(Fd socket, const Identity& self, const Identity& target,
-                                   Poller& poller)
-    : socket_(std::move(socket), EPOLLOUT, poller), calling_(self, target) {
+                                   size_t rail, Poller& poller)
+    : socket_(std::move(socket), EPOLLOUT, poller), calling_(self, target, rail) {
   socket_.take_ready();  // connected is what the poller says, not what we hope
 }
 

@@ -54,7 +54,8 @@ class OutgoingGreeting {
   enum class State { kConnecting, kHelloSent, kVerified, kCommitted, kWelcome, kFailed };
 
   // `socket`: connect() was called and is under way or done.
-  OutgoingGreeting(Fd socket, const Identity& self, const Identity& target, Poller& poller);
+  OutgoingGreeting(Fd socket, const Identity& self, const Identity& target, size_t rail,
+                   Poller& poller);
 
   State step();
   State state() const { return state_; }
@@ -93,6 +94,7 @@ class IncomingGreeting {
   bool was_believed() const { return !hosting_.peer_id().empty(); }
   // From kVerified on.
   const std::string& peer_id() const { return hosting_.peer_id(); }
+  size_t rail() const { return hosting_.rail(); }
   // From kVerified on: what only the two ends know.
   Key session() const { return hosting_.session(); }
   // In kCommitted: tells the connector and gives the socket away; empty if the connection is gone.

@@ -51,7 +51,7 @@ class Door : public testing::Test {
   void step() {
     poller.poll();
     for (Accepted& one :
-         acceptor.step([this](const std::string& id) { return !refused.contains(id); }))
+         acceptor.step([this](const std::string&id, size_t) { return !refused.contains(id); }))
       accepted.push_back(std::move(one));
   }
   template <typename Done>
@@ -291,7 +291,7 @@ TEST_F(Door, CostsNoSystemCallWhenNobodyKnocks) {
   // Without a report from the poller nothing is looked at, even if somebody is there.
   const Fd socket = stranger();
   for (int i = 0; i < 10; ++i)
-    EXPECT_TRUE(acceptor.step([](const std::string&) { return true; }).empty());
+    EXPECT_TRUE(acceptor.step([](const std::string&, size_t) { return true; }).empty());
   EXPECT_EQ(acceptor.strangers(), 0u);
   step();
   EXPECT_EQ(acceptor.strangers(), 1u);
@@ -369,7 +369,7 @@ TEST(Connector, WaitsForAPeerThatComesLate) {
   while (!connector.step()) {
     ASSERT_FALSE(deadline.expired());
     poller.poll();
-    acceptor.step([](const std::string&) { return true; });
+    acceptor.step([](const std::string&, size_t) { return true; });
   }
 }
 

@@ -63,6 +63,7 @@ LocalEnd local_end(const Config& config, Poller& poller, const ModulePaths& modu
   }
   local.tcp.socket_buffer_bytes = config.tcp_buffer_bytes;
   local.tcp.congestion = Congestion(config.tcp_congestion);
+  local.tcp_rails.rails = config.tcp_rails.count;
   local.shm_ring_bytes = config.shm_ring_bytes;
   if (has(local.transports, "shm") && config.board) local.commons = make_commons(local.identity.id);
   OpenTransports others = open_transports(config, modules, local.identity.id, poller);
@@ -192,7 +193,10 @@ std::string Mesh::describe(const Link& link) const { return state_->describe(lin
 
 bool Mesh::is_restless() const {
   return state_->wishes || !state_->dialing.empty() || !state_->upgrading.empty() ||
-         state_->acceptor.guests() > 0;
+         state_->acceptor.guests() > 0 ||
+         std::ranges::any_of(state_->railings, [](const State::Railing& one) {
+           return one.dialer && one.dialer->is_restless();
+         });
 }
 
 bool Mesh::flushed() const {
@@ -208,6 +212,8 @@ Deadline Mesh::next_timer() const {
   for (const State::Absent* one : state_->dialing)
     next = earliest(next, earliest(one->dialer->next_timer(),
                                    Deadline::at(one->since + state_->connect_timeout)));
+  for (const State::Railing& one : state_->railings)
+    if (one.dialer) next = earliest(next, one.dialer->next_timer());
   return next;
 }
 

@@ -105,9 +105,7 @@ bool Mesh::State::reached(Missing& peer) {
       peer.dialer = std::make_unique<Dialer>(local, self, *peer.record, poller);
       ++eager_dialing;
     }
-    const auto take = [&](Dialed dialed) {
-      add(id, std::move(dialed.wire), std::move(dialed.route), std::move(dialed.reason));
-    };
+    const auto take = [&](Dialed dialed) { add(id, std::move(dialed)); };
     if (peer.dialer && peer.dialer->step()) take(peer.dialer->take());
     if (!peer.we_connect && !peer.waiter && !local.others.empty())
       peer.waiter = std::make_unique<Waiter>(local, self, *peer.record);

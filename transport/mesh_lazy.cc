@@ -21,10 +21,14 @@ constexpr milliseconds kHeldAtMost{1000};
 
 // A newcomer is wanted unless its process has a link already; a broken one may be replaced: the peer can have given up
 // a connection that this end took for made.
-bool Mesh::State::wanted(const std::string& id) { return !has_connected(id) && !is_upgrading(id); }
+bool Mesh::State::wanted(const std::string& id, size_t rail) {
+  if (rail > 0) return awaits_rail(id, rail) != nullptr;
+  return !has_connected(id) && !is_upgrading(id);
+}
 
 // Where both ends have begun, the way of the one with the higher id is taken, if it leads anywhere.
-bool Mesh::State::held(const std::string& id) {
+bool Mesh::State::held(const std::string& id, size_t rail) {
+  if (rail > 0) return false;
   const auto found = absent.find(id);
   if (found == absent.end() || !found->second.dialer || self.id < id) return false;
   const bool late = Deadline::Clock::now() - found->second.since > kHeldAtMost;
@@ -36,25 +40,29 @@ void Mesh::State::set_known(const std::string& id, Known one) {
   known[id] = std::move(one);
 }
 
-void Mesh::State::add(const std::string& id, std::unique_ptr<Wire> wire, std::string route,
-                      std::string reason) {
-  const LinkOptions& its = options_of(wire->transport());
+void Mesh::State::add(const std::string& id, Dialed dialed) {
+  const LinkOptions& its = options_of(dialed.wire->transport());
   const auto found = absent.find(id);
+  if (found == absent.end()) links.push_back(std::make_unique<Link>(std::move(dialed.wire), its));
+  Link* const link = found == absent.end() ? links.back().get() : found->second.link;
+  if (dialed.railed != nullptr)
+    railings.push_back({id, link, dialed.railed, std::move(dialed.rails)});
   if (found == absent.end()) {
-    links.push_back(std::make_unique<Link>(std::move(wire), its));
-    set_known(id, {links.back().get(), std::move(route), std::move(reason)});
+    set_known(id, {link, std::move(dialed.route), std::move(dialed.reason)});
     return;
   }
   Absent& peer = found->second;
-  if (reason.empty()) reason = self.host == peer.record.host ? "same host" : "other host";
-  set_known(id, {peer.link, std::move(route), std::move(reason)});
-  peer.link->attach(std::move(wire), its);
+  if (dialed.reason.empty())
+    dialed.reason = self.host == peer.record.host ? "same host" : "other host";
+  set_known(id, {link, std::move(dialed.route), std::move(dialed.reason)});
+  link->attach(std::move(dialed.wire), its);
   log_info([&] { return person(peer.rank, peer.record) + ": " + describe(*peer.link); });
   dialing.remove(&peer);
   absent.erase(found);
 }
 
 void Mesh::State::take_in(Accepted accepted) {
+  if (accepted.rail > 0) return take_in_rail(std::move(accepted));
   if (const auto found = absent.find(accepted.peer_id);
       found != absent.end() && self.id > accepted.peer_id) {
     dialing.remove(&found->second);
@@ -65,11 +73,11 @@ void Mesh::State::take_in(Accepted accepted) {
     return;
   }
   const std::string via = leaves_via(accepted.socket.get(), local.addresses);
-  auto wire =
-      std::make_unique<TcpWire>(std::move(accepted.socket), poller, local.tcp, accepted.from);
-  add(accepted.peer_id,
-      local.sealed_wire(std::move(wire), accepted.session, WireSide::kAcceptor, accepted.from),
-      local.tcp_name() + " from " + accepted.from + (via.empty() ? "" : " " + via), "");
+  Dialed dialed;
+  dialed.wire = local.tcp_wire(std::move(accepted.socket), poller, accepted.from, accepted.session,
+                               WireSide::kAcceptor, &dialed.railed);
+  dialed.route = local.tcp_name() + " from " + accepted.from + (via.empty() ? "" : " " + via);
+  add(accepted.peer_id, std::move(dialed));
 }
 
 void Mesh::State::step_handshakes() {
@@ -79,7 +87,7 @@ void Mesh::State::step_handshakes() {
       continue;
     }
     if (auto wire = one->handshake.take()) {
-      add(one->peer_id, std::move(wire), "shm", "");
+      add(one->peer_id, {.wire = std::move(wire), .route = "shm"});
     } else {
       log_info("a peer on this host cannot be joined by shared memory: " + one->handshake.cause());
       wishes = true;
@@ -91,8 +99,9 @@ void Mesh::State::step_handshakes() {
 void Mesh::State::accept() {
   // Handshakes first: a peer whose shared memory has failed comes again over tcp.
   step_handshakes();
-  for (Accepted& one : acceptor.step([this](const std::string& id) { return wanted(id); },
-                                     [this](const std::string& id) { return held(id); }))
+  for (Accepted& one :
+       acceptor.step([this](const std::string&id, size_t rail) { return wanted(id, rail); },
+                     [this](const std::string&id, size_t rail) { return held(id, rail); }))
     take_in(std::move(one));
 }
 
@@ -130,7 +139,7 @@ void Mesh::State::step_dialing() {
     } else if (peer.dialer->step()) {
       Dialed dialed = peer.dialer->take();
       const std::string id = peer.record.id;
-      add(id, std::move(dialed.wire), std::move(dialed.route), std::move(dialed.reason));
+      add(id, std::move(dialed));
     } else if (!peer.awaited && now - peer.since > connect_timeout) {
       give_up(peer, person(peer.own_rank, self) + " timed out connecting to " +
                         person(peer.rank, peer.record) + ": " + peer.dialer->report() + advice);

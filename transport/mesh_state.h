@@ -43,6 +43,14 @@ struct Mesh::State {
     std::unique_ptr<Dialer> dialer{};
     Deadline::Clock::time_point since{};
   };
+  // A tcp wire whose further rails are not there yet. It lives as long as its link, which is as long as this.
+  struct Railing {
+    std::string id;  // the peer
+    Link* link;
+    RailedWire* wire;
+    std::unique_ptr<RailDialer> dialer;  // null: the peer makes them
+    std::vector<std::string> routes{};
+  };
   // A member of a new group that is connected while the group is made.
   struct Missing;
 
@@ -65,10 +73,9 @@ struct Mesh::State {
   }
 
   // mesh_lazy.cc
-  bool wanted(const std::string& id);
-  bool held(const std::string& id);
-  void add(const std::string& id, std::unique_ptr<Wire> wire, std::string route,
-           std::string reason);
+  bool wanted(const std::string& id, size_t rail);
+  bool held(const std::string& id, size_t rail);
+  void add(const std::string& id, Dialed dialed);
   void take_in(Accepted accepted);
   void step_handshakes();
   void accept();
@@ -81,10 +88,16 @@ struct Mesh::State {
     accept();
     if (wishes) heed_wishes();
     if (!dialing.empty()) step_dialing();
+    if (!railings.empty()) step_rails();
   }
   const LinkOptions& options_of(std::string_view transport) const {
     return transport == "shm" ? local_options : options;
   }
+
+  // mesh_rails.cc
+  Railing* awaits_rail(const std::string& id, size_t rail);
+  void take_in_rail(Accepted accepted);
+  void step_rails();
 
   // mesh_connect.cc
   bool connects_when_needed(const ProcessRecord& peer) const;
@@ -115,6 +128,7 @@ struct Mesh::State {
   size_t eager_dialing = 0;
   size_t guards = 0;
   std::vector<std::unique_ptr<Link>> links;
+  std::list<Railing> railings;
 };
 
 }  // namespace hccl_like

@@ -36,7 +36,10 @@ std::optional<Hello> parse_hello(std::string_view bytes) {
   Hello hello;
   hello.connector = bytes.substr(kHelloMagic.size(), kIdDigits);
   hello.target = bytes.substr(kHelloMagic.size() + kIdDigits, kIdDigits);
-  hello.fresh = bytes.substr(kHelloMagic.size() + 2 * kIdDigits, kFreshBytes);
+  const std::string_view rail = bytes.substr(kHelloMagic.size() + 2 * kIdDigits, kRailDigits);
+  if (rail.find_first_not_of("0123456789") != std::string_view::npos) return std::nullopt;
+  hello.rail = static_cast<size_t>((rail[0] - '0') * 10 + (rail[1] - '0'));
+  hello.fresh = bytes.substr(kHelloMagic.size() + 2 * kIdDigits + kRailDigits, kFreshBytes);
   hello.untagged = bytes.substr(0, kHelloBytes - kTagBytes);
   hello.tag = bytes.substr(kHelloBytes - kTagBytes);
   if (!is_hexadecimal(hello.connector) || !is_hexadecimal(hello.target)) return std::nullopt;
@@ -50,12 +53,14 @@ bool could_be_hello(std::string_view beginning) {
 
 // ------------------------------------------------------------------------------------------------------- connector
 
-Calling::Calling(const Identity& self, const Identity& target)
-    : door_(target.door), self_(self.id), target_(target.id) {}
+Calling::Calling(const Identity& self, const Identity& target, size_t rail)
+    : door_(target.door), self_(self.id), target_(target.id), rail_(rail) {}
 
 std::string Calling::hello() {
   std::string text(kHelloMagic);
-  text.append(self_).append(target_).append(random_bytes(kFreshBytes));
+  text.append(self_).append(target_);
+  text += {static_cast<char>('0' + rail_ / 10 % 10), static_cast<char>('0' + rail_ % 10)};
+  text.append(random_bytes(kFreshBytes));
   return said_ = tagged(door_, kHello, text);
 }
 
@@ -92,6 +97,7 @@ Hosting::Verdict Hosting::hear_hello(std::string_view bytes) {
   if (hello->target != self_ || hello->connector == self_) return Verdict::kOtherProcess;
   if (!door_.proves(hello->tag, kHello, {hello->untagged})) return Verdict::kUnproved;
   peer_id_ = hello->connector;
+  rail_ = hello->rail;
   fresh_ = hello->fresh;
   said_ = bytes;
   return Verdict::kBelieved;

@@ -2,8 +2,8 @@
 // How two processes make sure of each other, before either keeps anything for the other; bytes only, no socket.
 //
 //   connector                                        acceptor
-//   hello: who I am, whom I want, a fresh      ->    compares; closes without a word if anything is wrong
-//          nonce, a tag
+//   hello: who I am, whom I want, which rail,  ->    compares; closes without a word if anything is wrong
+//          a fresh nonce, a tag
 //   compares; closes if wrong                  <-    answer: a fresh nonce, a tag
 //   commit: a tag; this connection has won     ->    compares; takes the connection, unless it has one to this
 //          the race                                  peer already
@@ -39,7 +39,9 @@ inline constexpr std::string_view kCommitMagic = "hccl-like commit";
 inline constexpr std::string_view kWelcomeMagic = "hccl-like welcome";
 static_assert(kProtocolVersion == 2, "change both magic texts, too");
 
-inline constexpr size_t kHelloBytes = kHelloMagic.size() + 2 * kIdDigits + kFreshBytes + kTagBytes;
+inline constexpr size_t kRailDigits = 2;
+inline constexpr size_t kHelloBytes =
+    kHelloMagic.size() + 2 * kIdDigits + kRailDigits + kFreshBytes + kTagBytes;
 inline constexpr size_t kAnswerBytes = kAnswerMagic.size() + kFreshBytes + kTagBytes;
 inline constexpr size_t kCommitBytes = kCommitMagic.size() + kTagBytes;
 inline constexpr size_t kWelcomeBytes = kWelcomeMagic.size() + kTagBytes;
@@ -48,8 +50,9 @@ static_assert(kHelloBytes + kCommitBytes <= 256, "what a stranger may make us re
 // The parts of a hello, views of its bytes; nothing of it is proved.
 struct Hello {
   std::string_view connector, target;  // ids
-  std::string_view fresh;              // the connector's nonce
-  std::string_view untagged;           // all but the tag
+  size_t rail = 0;  // which of the connections between the two: 0 makes a wire, the others join it
+  std::string_view fresh;     // the connector's nonce
+  std::string_view untagged;  // all but the tag
   std::string_view tag;
 };
 // Nothing if it is none of this version.
@@ -60,7 +63,8 @@ bool could_be_hello(std::string_view beginning);
 // The connector's part. Each method is called once, in this order, the next one only if the one before said true.
 class Calling {
  public:
-  Calling(const Identity& self, const Identity& target);
+  // `rail`: below 100.
+  Calling(const Identity& self, const Identity& target, size_t rail = 0);
   std::string hello();
   bool believes_answer(std::string_view bytes);
   std::string commit();
@@ -71,6 +75,7 @@ class Calling {
  private:
   const Key door_;
   const std::string self_, target_;
+  const size_t rail_;
   std::string said_;    // by both, in order
   size_t opening_ = 0;  // how much of it hello and answer are
 };
@@ -89,6 +94,7 @@ class Hosting {
   Verdict hear_hello(std::string_view bytes);
   // After kBelieved.
   const std::string& peer_id() const { return peer_id_; }
+  size_t rail() const { return rail_; }
   const std::string& fresh() const { return fresh_; }
   std::string answer();
   bool believes_commit(std::string_view bytes);
@@ -99,6 +105,7 @@ class Hosting {
   const Key door_;
   const std::string self_;
   std::string peer_id_, fresh_, said_;
+  size_t rail_ = 0;
   size_t opening_ = 0;
 };
 

@@ -222,16 +222,18 @@ bool TcpWire::flush() {
   return unconfirmed == 0;
 }
 
-bool TcpWire::prepare_sleep(bool for_space) {
+bool TcpWire::prepare_sleep(bool for_bytes, bool for_space) {
   if (ended_) return true;
   const unsigned space = for_space ? static_cast<unsigned>(EPOLLOUT) : 0u;
-  if (buffered() >= want_) {
+  const unsigned bytes = buffered() < capacity_ ? static_cast<unsigned>(EPOLLIN) : 0u;
+  if (for_bytes && buffered() >= want_) {
     // An owner that leaves a full buffer as it is (it waits for its own caller) may sleep nevertheless; further bytes in
     // the kernel are then no reason to wake.
     if (buffered() == capacity_) set_interest(space);
     return false;
   }
-  pollfd now{socket_.get(), static_cast<short>(POLLIN | (for_space ? POLLOUT : 0)), 0};
+  pollfd now{socket_.get(),
+             static_cast<short>((bytes != 0 ? POLLIN : 0) | (for_space ? POLLOUT : 0)), 0};
   const bool already = ::poll(&now, 1, 0) > 0;
   readable_ = already && (now.revents & ~POLLOUT) != 0;
   if (already) return false;
@@ -239,7 +241,7 @@ bool TcpWire::prepare_sleep(bool for_space) {
     end("its host has not answered for " + std::to_string(kSilenceMs / 1000) + " s");
     return false;
   }
-  set_interest(EPOLLIN | space);
+  set_interest(bytes | space);
   return true;
 }
 

@@ -37,9 +37,12 @@ class TcpWire final : public Wire, private Pollable {
   size_t read(std::span<std::byte> into) override;
   const Error* failure() const override;
   bool flush() override;
-  bool prepare_sleep(bool for_space) override;
+  bool prepare_sleep(bool for_space) override { return prepare_sleep(true, for_space); }
   void end_sleep() override;
   std::string_view transport() const override { return "tcp"; }
+
+  // prepare_sleep() of one that need not wake for bytes, or not for those that are there: where the next ones come another way.
+  bool prepare_sleep(bool for_bytes, bool for_space);
 
  private:
   void ready(unsigned events) override;

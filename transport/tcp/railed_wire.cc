@@ -1,0 +1,178 @@
+#include "transport/tcp/railed_wire.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+namespace hccl_like {
+namespace {
+
+constexpr size_t kLongestPeek = 4096;
+constexpr size_t kPiecesPerCall = 16;
+
+// What is worth the other rails: a part of what the first one carries alone, so that they are there when their turn comes.
+constexpr uint64_t worth_rails(const RailOptions& options) { return options.first_bytes / 4; }
+
+}  // namespace
+
+RailedWire::RailedWire(std::unique_ptr<TcpWire> first, const RailOptions& options)
+    : options_(options), rails_(options.rails), missing_(options.rails - 1), seam_(kLongestPeek) {
+  if (options.rails == 0 || options.stripe_bytes < kLongestPeek)
+    throw_misuse("a wire has at least one rail, and stripes of at least 4096 bytes");
+  rails_[0] = std::move(first);
+}
+
+bool RailedWire::wants_rails() const {
+  return missing_ > 0 && !ended_ && std::max(written_, read_) >= worth_rails(options_);
+}
+
+bool RailedWire::misses(size_t index) const { return index < rails_.size() && !rails_[index]; }
+
+void RailedWire::attach(size_t index, std::unique_ptr<TcpWire> rail) {
+  rails_[index] = std::move(rail);
+  --missing_;
+}
+
+void RailedWire::give_up(Error error) {
+  if (!ended_) ended_ = std::move(error);
+}
+
+RailedWire::Place RailedWire::place(uint64_t position) const {
+  if (position < options_.first_bytes)
+    return {rails_[0].get(), static_cast<size_t>(options_.first_bytes - position)};
+  const uint64_t beyond = position - options_.first_bytes;
+  // The first rail has had its turn.
+  const size_t rail = (beyond / options_.stripe_bytes + 1) % rails_.size();
+  return {rails_[rail].get(), options_.stripe_bytes - beyond % options_.stripe_bytes};
+}
+
+size_t RailedWire::write(std::span<const ConstRegion> pieces) {
+  if (ended_) return 0;
+  size_t written = 0;
+  size_t begun = 0;  // bytes of pieces[0] that are gone
+  while (!pieces.empty()) {
+    const Place at = place(written_);
+    if (at.rail == nullptr) break;
+    std::array<ConstRegion, kPiecesPerCall> part;
+    size_t count = 0, asked = 0;
+    for (size_t skip = begun; count < std::min(pieces.size(), part.size()) && asked < at.run;
+         skip = 0) {
+      const ConstRegion& piece = pieces[count];
+      const size_t bytes = std::min(piece.bytes - skip, at.run - asked);
+      part[count++] = {piece.data + skip, bytes};
+      asked += bytes;
+    }
+    const size_t taken = at.rail->write({part.data(), count});
+    written += taken;
+    written_ += taken;
+    begun += taken;
+    while (!pieces.empty() && begun >= pieces[0].bytes) {
+      begun -= pieces[0].bytes;
+      pieces = pieces.subspan(1);
+    }
+    if (taken < asked) break;
+  }
+  return written;
+}
+
+std::span<const std::byte> RailedWire::peek(size_t want) {
+  want_ = want;
+  const Place at = place(read_);
+  if (at.rail == nullptr) return {};
+  std::span<const std::byte> view = at.rail->peek(std::min(want, at.run));
+  view = view.first(std::min(view.size(), at.run));
+  if (view.size() >= want) return view;
+  if (view.size() == at.run) {
+    const Place next = place(read_ + at.run);
+    if (next.rail != nullptr) {
+      const auto rest = next.rail->peek(want - at.run);
+      const size_t both = std::min(want - at.run, rest.size());
+      std::memcpy(seam_.data(), view.data(), at.run);
+      std::memcpy(seam_.data() + at.run, rest.data(), both);
+      view = {seam_.data(), at.run + both};
+    }
+  }
+  if (view.size() < want) look_for_the_end(want);
+  return view;
+}
+
+void RailedWire::release(size_t bytes) {
+  while (bytes > 0) {
+    const Place at = place(read_);
+    const size_t part = std::min(bytes, at.run);
+    at.rail->release(part);
+    read_ += part;
+    bytes -= part;
+  }
+}
+
+size_t RailedWire::read(std::span<std::byte> into) {
+  want_ = 1;
+  size_t got = 0;
+  while (got < into.size()) {
+    const Place at = place(read_);
+    if (at.rail == nullptr) break;
+    const size_t asked = std::min(into.size() - got, at.run);
+    const size_t part = at.rail->read(into.subspan(got, asked));
+    got += part;
+    read_ += part;
+    if (part < asked) break;
+  }
+  if (got == 0 && !into.empty()) look_for_the_end(1);
+  return got;
+}
+
+// Fewer than `want` bytes are there. It is the end if the rail that should bring the next ones has ended; or if another one
+// has, and nothing more of this one is on its way: who ends it in peace lets everything arrive first.
+void RailedWire::look_for_the_end(size_t want) {
+  if (ended_) return;
+  const Place at = place(read_);
+  if (at.rail == nullptr) {
+    for (const auto& rail : rails_)
+      if (rail && rail->failure() != nullptr) ended_ = *rail->failure();
+    return;
+  }
+  if (const Error* error = at.rail->failure()) {
+    ended_ = *error;
+    return;
+  }
+  for (const auto& rail : rails_) {
+    if (!rail || rail.get() == at.rail || rail->failure() == nullptr) continue;
+    const bool dry = at.rail->peek(std::min(want, at.run)).size() < std::min(want, at.run);
+    const bool quiet = !dry || at.rail->prepare_sleep(false);
+    at.rail->end_sleep();
+    if (quiet && at.rail->failure() == nullptr) ended_ = *rail->failure();
+    return;
+  }
+}
+
+bool RailedWire::flush() {
+  bool all = true;
+  for (const auto& rail : rails_) all = (!rail || rail->flush()) && all;
+  return all;
+}
+
+// The rails whose turn is not now may hold bytes already. They are taken in as far as there is room, and wake nobody until
+// there is more.
+bool RailedWire::prepare_sleep(bool for_space) {
+  if (ended_) return true;
+  if (peek(want_).size() >= want_) return false;
+  const TcpWire* const reading = place(read_).rail;
+  const TcpWire* const writing = for_space ? place(written_).rail : nullptr;
+  bool asleep = true;
+  for (const auto& rail : rails_) {
+    if (!rail) continue;
+    if (rail.get() != reading) rail->peek();
+    asleep = rail->prepare_sleep(rail.get() == reading, rail.get() == writing) && asleep;
+  }
+  if (asleep) look_for_the_end(want_);
+  return asleep && !ended_;
+}
+
+void RailedWire::end_sleep() {
+  for (const auto& rail : rails_)
+    if (rail) rail->end_sleep();
+}
+
+}  // namespace hccl_like
