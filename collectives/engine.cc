@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "collectives/communicator.h"
+#include "core/log.h"
 #include "core/patience.h"
 
 namespace hccl_like {
@@ -173,6 +174,20 @@ void Engine::leave(std::unique_lock<std::mutex> driver, bool waited_for) {
   if (!waited_for && unfinished()) wake_background();
 }
 
+// In a thread of our own, which nothing that is thrown may leave: the system refuses a descriptor to somebody who comes in, and
+// he comes again.
+template <class Stop>
+void Engine::drive_alone(Stop stop) {
+  try {
+    poller_.poll();
+    mesh_.poll();
+    drive(stop, Deadline::never(), /*background=*/true);
+  } catch (const std::exception& exception) {
+    log_warn(std::string("while looking after connections: ") + exception.what());
+    std::this_thread::sleep_for(kKeepersNap);
+  }
+}
+
 void Engine::background() {
   const auto stop = [this] { return stopping_.load() || !unfinished(); };
   while (await_need()) {
@@ -180,7 +195,7 @@ void Engine::background() {
       std::unique_lock driver(driver_, std::try_to_lock);
       if (!driver) break;  // whoever drives wakes this thread again when it leaves
       background_drives_ = true;
-      drive(stop, Deadline::never(), /*background=*/true);
+      drive_alone(stop);
       background_drives_ = false;
       driver.unlock();
       if (wanted_ == 0) continue;
@@ -207,9 +222,7 @@ void Engine::keeper() {
       continue;
     }
     background_drives_ = true;
-    poller_.poll();
-    mesh_.poll();
-    drive(stop, Deadline::never(), /*background=*/true);
+    drive_alone(stop);
     background_drives_ = false;
     leave(std::move(driver), /*waited_for=*/false);
     // Left meanwhile by somebody who relied on whoever drives.

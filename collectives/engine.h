@@ -95,6 +95,8 @@ class Engine {
   // Only the thread that holds driver_ calls these.
   template <class Stop>
   void drive(Stop stop, Deadline deadline, bool background);
+  template <class Stop>
+  void drive_alone(Stop stop);
   bool step();
   bool take_submissions();
   void start(std::shared_ptr<Operation> operation);

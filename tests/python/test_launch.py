@@ -75,6 +75,38 @@ def test_torchrun_starts_two_hosts_again(make_hosts, tmp_path):
     assert len(ended) == 4 and set(ended) <= {"0", "1"} and "1" in ended
 
 
+KILLED_ONCE = """
+import os, signal, sys, time
+import torch, torch.distributed as dist
+
+again = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+begin = time.monotonic()
+dist.init_process_group("hccl-like")
+device = sys.argv[1]
+tensor = torch.full((100_000,), 2.0**dist.get_rank(), device=device)
+dist.all_reduce(tensor)
+assert tensor.eq(2**dist.get_world_size() - 1).all()
+took = time.monotonic() - begin
+if again == 0 and dist.get_rank() == 1:
+    os.kill(os.getpid(), signal.SIGKILL)
+dist.all_reduce(tensor)
+dist.barrier()
+print(f"attempt {again} made its group within {took:.2f} s\\n", end="", flush=True)
+assert took < 3
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+def test_torchrun_starts_killed_ranks_again_with_the_store_it_keeps(tmp_path, device):
+    program = tmp_path / "killed_once.py"
+    program.write_text(KILLED_ONCE)
+    command = [*TORCHRUN, "--standalone", "--nproc-per-node=3", "--max-restarts=2", "--monitor-interval=0.1", program, device]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("attempt 1 made its group") == 3
+
+
 @pytest.mark.slow
 def test_ray_train(tmp_path):
     pytest.importorskip("ray.train", reason='Ray Train is not installed: pip install "ray[train]"')

@@ -3,6 +3,7 @@
 
 #include "runtime/plugin_entry.h"
 #include "runtime/runtime.h"
+#include "runtime/strict.h"
 #include "simulator/torch_sim/include/sim_runtime.h"
 
 namespace torch_sim {
@@ -89,7 +90,10 @@ SIM_API simError simLaunchHostFunc(int device, simStream_t stream, void (*fn)(vo
 }
 
 SIM_API simError simHostGetPointer(int device, void** host, void* pointer, size_t bytes) {
-  return run([&] { *host = kernel_address(device, {pointer, 0}, bytes); });
+  return run([&] {
+    *host = kernel_address(device, {pointer, 0}, bytes);
+    open_for_good(*host, bytes);
+  });
 }
 
 SIM_API const char* simGetLastErrorString() { return plugin_last_error(); }

@@ -35,6 +35,8 @@ class Window {
 // The same where the end is told by the address alone. Of several that were opened at one address the smallest is closed.
 void open_window(const void* kernel, size_t bytes);
 void close_window(const void* kernel);
+// For whoever is never told of an end: these pages stay open, also for what is allocated there later.
+void open_for_good(const void* kernel, size_t bytes);
 
 // A rest of random length, often none.
 void rest();

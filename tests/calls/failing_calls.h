@@ -1,0 +1,16 @@
+#pragma once
+// Calls of the system that fail when they are told to. The program's own definitions come before those of the C library.
+#include <span>
+#include <string_view>
+
+namespace hccl_like::calls {
+
+// Which of them can fail.
+std::span<const std::string_view> names();
+// From now on calls are counted, and the `index`-th of `name` in this process fails with `error`. Index -1: none.
+void arm(std::string_view name, int index, int error);
+void disarm();
+// Since arm().
+int count(std::string_view name);
+
+}  // namespace hccl_like::calls
