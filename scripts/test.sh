@@ -21,6 +21,8 @@ case "${1:-all}" in
     SUITES=(--suite all)
     # The simulator in strict mode; the seed is in the heading of each run of tests.
     export TORCH_SIM_STRICT=${TORCH_SIM_STRICT:-$((RANDOM + 1))}
+    # Whole jobs with faults, inputs for each parser, and every call of the system that is made to fail.
+    export HCCL_LIKE_STORM_SEEDS=2000000 HCCL_LIKE_FUZZ_INPUTS=10000000 HCCL_LIKE_CALLS_EVERY=1
     ;;
   *) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2 ;;
 esac
