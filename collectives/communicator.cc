@@ -181,7 +181,8 @@ std::shared_ptr<Operation> Communicator::prepare(Call call) {
   if (plan.way == Way::kMessages) {
     const uint64_t how = mix(mix(bytes, plan.laps), algorithm);
     plan.fingerprint = fingerprint(call, mix(how, roots_));
-    if (has_root(call.collective)) roots_ = mix(roots_, static_cast<uint64_t>(call.root));
+    // All of the call: a gather and a scatter with one root may expect nothing of each other either.
+    if (has_root(call.collective)) roots_ = mix(roots_, plan.fingerprint);
   } else {
     plan.fingerprint = fingerprint(call, mix(bytes, static_cast<uint64_t>(plan.way)));
   }

@@ -102,6 +102,8 @@ class Engine {
   void start(std::shared_ptr<Operation> operation);
   void finish(size_t index, std::optional<Error> error);
   void fail(Communicator& communicator, const Error& error, bool tell_peers);
+  // One of its executions, null if there is none.
+  const Execution* under_way(const Communicator& communicator) const;
   void lost(Communicator& communicator, int peer, const Error& why);
   void look_at_links(bool idle);
   void on_abort(Link& link, const AbortNotice& notice);
@@ -158,8 +160,9 @@ class Engine {
   std::atomic<bool> sleeping_{false};    // the driver is about to sleep: ring after submitting
   std::atomic<bool> background_drives_{false};
   std::atomic<size_t> running_{0};  // submitted or active
-  std::atomic<bool> owing_{false};  // peers may wait for what was said to them and has not left this process
-  std::atomic<size_t> large_{0};    // of these
+  std::atomic<bool> owing_{
+      false};  // peers may wait for what was said to them and has not left this process
+  std::atomic<size_t> large_{0};  // of these
 
   std::atomic<int> wanted_{0};  // threads in wait() or with_mesh()
   std::mutex turn_mutex_;

@@ -34,15 +34,18 @@ void Engine::tell(Communicator& communicator, std::string_view reason, const Lin
   }
 }
 
+const Execution* Engine::under_way(const Communicator& communicator) const {
+  for (const auto& execution : active_)
+    if (&execution->operation().communicator() == &communicator) return execution.get();
+  return nullptr;
+}
+
 void Engine::lost(Communicator& communicator, int peer, const Error& why) {
   std::string message = "rank " + std::to_string(communicator.rank()) + " of group " +
                         communicator.name() + " lost rank " + std::to_string(peer) + " (" +
                         communicator.members()[static_cast<size_t>(peer)].hostname + ")";
-  for (const auto& execution : active_)
-    if (&execution->operation().communicator() == &communicator) {
-      message += " during " + execution->operation().describe() + ", " + execution->whereabouts();
-      break;
-    }
+  if (const Execution* execution = under_way(communicator))
+    message += " during " + execution->operation().describe() + ", " + execution->whereabouts();
   message += ": " + why.message;
   fail(communicator, Error{why.code, std::move(message), peer}, /*tell_peers=*/true);
 }
@@ -74,11 +77,16 @@ void Engine::on_abort(Link& link, const AbortNotice& notice) {
   // Whoever is not connected to the rank that gave up may be to this one; and whoever is may see this one leave before it
   // hears why. Ranks that see each other's memory all know.
   const bool pass_on = !communicator->failure() && !communicator->board();
+  std::string message = "rank " + std::to_string(peer) + " gave up group " + communicator->name() +
+                        ": " + notice.reason;
+  if (const Execution* execution = under_way(*communicator))
+    message += "; this is rank " + std::to_string(communicator->rank()) + ", which was in " +
+               execution->operation().describe() + ", " + execution->whereabouts();
   fail(*communicator,
-       Error{ErrorCode::kAborted,
-             "rank " + std::to_string(peer) + " gave up group " + communicator->name() + ": " +
-                 notice.reason,
-             peer},
+       Error{.code = ErrorCode::kAborted,
+             .message = std::move(message),
+             .peer = peer,
+             .told = code_in(notice.reason).value_or(ErrorCode::kAborted)},
        /*tell_peers=*/false);
   if (pass_on) tell(*communicator, notice.reason, &link);
 }

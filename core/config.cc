@@ -200,6 +200,17 @@ constexpr std::array kRows{
          "1: the flight recorder is written to a file when a call fails, to find out why; 0: only "
          "when asked."},
         access<&Config::flight_dump>()},
+    Row{{"HCCL_LIKE_DUMP_SIGNAL", "",
+         "A signal at which the flight recorder is written to its file (USR1, USR2, HUP, or a "
+         "number). Empty: none."},
+        access<&Config::dump_signal>()},
+    Row{{"HCCL_LIKE_REPORT_MS", "0",
+         "Milliseconds at most that the ranks of a call which ran into its time-out tell each "
+         "other where they are, before it raises (1000, say); 0: they do not."},
+        access<&Config::report>()},
+    Row{{"HCCL_LIKE_NAN_CHECK", "0",
+         "1: a call whose input has a NaN fails on all ranks, and says which rank and element."},
+        access<&Config::nan_check>()},
     Row{{"HCCL_LIKE_TORCH_COMPAT", "",
          "Mends of torch's own Python to leave out, by name (hccl-like compat lists them); 0: all "
          "of them."},

@@ -69,8 +69,11 @@ struct Config {
   // Which mends of torch's Python are left out; read by Python, before this library is loaded.
   std::string torch_compat;
 
-  bool flight_stacks = false;  // the flight recorder keeps Python stacks
-  bool flight_dump = true;     // and is written down when a call fails
+  bool flight_stacks = false;           // the flight recorder keeps Python stacks
+  bool flight_dump = true;              // and is written down when a call fails
+  std::string dump_signal;              // or at this signal; empty: none
+  std::chrono::milliseconds report{0};  // for ranks to tell each other where they are; 0: none
+  bool nan_check = false;               // inputs are searched for NaNs
 
   // Reads the HCCL_LIKE_ variables of this process. Throws kMisuse, naming the variable, on a value
   // that cannot be understood. Warns in the log, once per process and variable, about an unknown

@@ -10,12 +10,35 @@ namespace hccl_like {
 namespace {
 
 // Indexed by ErrorCode.
-constexpr std::array<std::string_view, 8> kNames{"misuse",   "timeout", "peer lost", "aborted",
-                                                 "mismatch", "system",  "device",    "unsupported"};
+constexpr std::array<std::string_view, 9> kNames{"misuse",  "timeout",     "peer lost",
+                                                 "aborted", "mismatch",    "system",
+                                                 "device",  "unsupported", "NaN"};
+
+// Likewise. A page and people's notes depend on them: they never change.
+constexpr std::array<int, 9> kHundreds{101, 200, 300, 400, 500, 600, 700, 102, 800};
 
 }  // namespace
 
 std::string_view name(ErrorCode code) noexcept { return kNames[static_cast<size_t>(code)]; }
+
+std::optional<ErrorCode> code_in(std::string_view text) noexcept {
+  for (size_t i = 0; i < kNames.size(); ++i) {
+    const bool begins = text.substr(0, kNames[i].size()) == kNames[i];
+    const std::string_view rest = begins ? text.substr(kNames[i].size()) : std::string_view();
+    if (rest.substr(0, 2) == ": " || rest.substr(0, 2) == " (") return static_cast<ErrorCode>(i);
+  }
+  return std::nullopt;
+}
+
+ErrorCode cause(const Error& error) noexcept { return error.told.value_or(error.code); }
+
+int number(const Error& error) noexcept {
+  if (error.number != 0) return error.number;
+  ErrorCode why = cause(error);
+  const bool of_one_rank = why == ErrorCode::kMisuse || why == ErrorCode::kUnsupported;
+  if (of_one_rank && error.told) why = ErrorCode::kAborted;
+  return kHundreds[static_cast<size_t>(why)] + (error.told ? 2 : of_one_rank ? 0 : 1);
+}
 
 std::string to_string(const Error& error) {
   std::string text(name(error.code));

@@ -3,6 +3,7 @@
 // Error value.
 #include <cstdint>
 #include <iosfwd>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -18,20 +19,30 @@ enum class ErrorCode : uint8_t {
   kSystem,       // the operating system refused
   kDevice,       // the device or its plugin failed
   kUnsupported,  // this combination does not exist
+  kNan,          // an input has a NaN, and somebody wanted to know
 };
 
 // "timeout", "peer lost", ...
 std::string_view name(ErrorCode code) noexcept;
+// The code that a text made by to_string() begins with, if it is one.
+std::optional<ErrorCode> code_in(std::string_view text) noexcept;
 
 // What went wrong, as a value. The message is one line and a sentence.
 struct Error {
   ErrorCode code = ErrorCode::kSystem;
   std::string message;
   int peer = -1;  // the rank it is about; -1: none, or not known
+  // Of a kAborted that another rank told of: what befell that one.
+  std::optional<ErrorCode> told = std::nullopt;
+  int number = 0;  // see number(); 0: the usual one
 
   friend bool operator==(const Error&, const Error&) = default;
 };
 
+// What befell the group, whoever saw it first.
+ErrorCode cause(const Error& error) noexcept;
+// How docs/errors.md lists it: hundreds for the cause, then 1 if it was seen here and 2 if another rank told of it.
+int number(const Error& error) noexcept;
 // "peer lost (rank 3): the connection was closed".
 std::string to_string(const Error& error);
 std::ostream& operator<<(std::ostream& out, const Error& error);

@@ -23,6 +23,34 @@ TEST(Error, HasANameForEveryCode) {
   EXPECT_EQ(name(ErrorCode::kSystem), "system");
   EXPECT_EQ(name(ErrorCode::kDevice), "device");
   EXPECT_EQ(name(ErrorCode::kUnsupported), "unsupported");
+  EXPECT_EQ(name(ErrorCode::kNan), "NaN");
+}
+
+TEST(Error, FindsTheCodeThatATextBeginsWith) {
+  for (int i = 0; i <= static_cast<int>(ErrorCode::kNan); ++i) {
+    const auto code = static_cast<ErrorCode>(i);
+    EXPECT_EQ(code_in(to_string(Error{code, "why", -1})), code);
+    EXPECT_EQ(code_in(to_string(Error{code, "why", 7})), code);
+  }
+  for (const char* text :
+       {"", "timeout", "timeouts: why", "a timeout: why", "peer: lost", " misuse: x"})
+    EXPECT_EQ(code_in(text), std::nullopt) << text;
+}
+
+TEST(Error, HasANumberThatTellsWhoSawIt) {
+  EXPECT_EQ(number(Error{.code = ErrorCode::kMisuse}), 101);
+  EXPECT_EQ(number(Error{.code = ErrorCode::kUnsupported}), 102);
+  EXPECT_EQ(number(Error{.code = ErrorCode::kTimeout}), 201);
+  EXPECT_EQ(number(Error{.code = ErrorCode::kAborted}), 401);
+  EXPECT_EQ(number(Error{.code = ErrorCode::kNan}), 801);
+  const auto told = [](ErrorCode what) {
+    return number(Error{.code = ErrorCode::kAborted, .peer = 1, .told = what});
+  };
+  EXPECT_EQ(told(ErrorCode::kTimeout), 202);
+  EXPECT_EQ(told(ErrorCode::kPeerLost), 302);
+  EXPECT_EQ(told(ErrorCode::kAborted), 402);
+  EXPECT_EQ(told(ErrorCode::kMisuse), 402);
+  EXPECT_EQ(number(Error{.code = ErrorCode::kTimeout, .number = 203}), 203);
 }
 
 TEST(Error, ThrowSystemAppendsErrno) {

@@ -4,6 +4,7 @@
 
 #include "collectives/runtime.h"
 #include "core/log.h"
+#include "process_group/error_file.h"
 #include "process_group/errors.h"
 #include "process_group/host_tensors.h"
 #include "process_group/monitored_barrier.h"
@@ -41,13 +42,19 @@ Backend::Backend(const std::shared_ptr<Session>& session,
     : c10d::Backend(communicator->rank(), communicator->size()),
       store_(std::move(store)),
       options_(std::move(options)),
-      diagnosis_(*this, *options_, session->recorder()),
+      diagnosis_(
+          *this, *options_, session->recorder(),
+          std::make_shared<Aftermath>(
+              session->recorder(), session->runtime().config(), store_,
+              Aftermath::Group{communicator->id(), communicator->rank(), communicator->size()})),
       issuer_(session, communicator, diagnosis_),
       store_prefix_("hccl-like/" + std::to_string(communicator->id()) + "/") {
   init();
   if (!options_->algorithms.empty())
     issuer_.communicators()->force(ForcedAlgorithms::parse(options_->algorithms));
   session->add(*this);
+  session->lookout().add(diagnosis_.aftermath());
+  withdraw_error_file();
 }
 
 Backend::~Backend() {

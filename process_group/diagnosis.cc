@@ -3,13 +3,14 @@
 #include <utility>
 
 #include "core/error.h"
-#include "process_group/flight_recorder_dump.h"
 
 namespace hccl_like {
 
 const std::shared_ptr<const GroupView>& Diagnosis::group() {
-  std::call_once(named_,
-                 [this] { group_ = std::make_shared<GroupView>(view_of(backend_, options_)); });
+  std::call_once(named_, [this] {
+    group_ = std::make_shared<GroupView>(view_of(backend_, options_));
+    aftermath_->set_view(group_);
+  });
   return group_;
 }
 
@@ -46,8 +47,8 @@ void Diagnosis::over(const Issue& issue, std::chrono::nanoseconds duration) {
 }
 
 void Diagnosis::launching(const Issue& issue, const std::shared_ptr<Pending>& pending) {
-  if (!recorder_.enabled()) return;
   FlightIds ids;
+  if (!recorder_.enabled()) return pending->set_aftermath(recorder_, std::move(ids), aftermath_);
   if (issue.number.is_block) {
     std::lock_guard lock(mutex_);
     ids = std::exchange(in_blocks_[issue.number.operation], {});
@@ -56,11 +57,12 @@ void Diagnosis::launching(const Issue& issue, const std::shared_ptr<Pending>& pe
   if (!ids.empty()) recorder_.attach(ids, pending);
   const auto& group = this->group();
   ids.push_back(recorder_.record(group, issue, timeout_of(issue), pending));
-  pending->set_flight(recorder_, std::move(ids), static_cast<int>(group->global_rank()));
+  pending->set_aftermath(recorder_, std::move(ids), aftermath_);
 }
 
-void Diagnosis::refused(const Error& error) {
-  dump_after(error, recorder_, static_cast<int>(group()->global_rank()));
+Error Diagnosis::refused(Error error) {
+  group();
+  return aftermath_->after(std::move(error));
 }
 
 void Diagnosis::launched(const Issue& issue, Completer& completer,

@@ -6,6 +6,7 @@
 
 #include <c10/util/FunctionRef.h>
 
+#include "process_group/aftermath.h"
 #include "process_group/completion_hooks.h"
 #include "process_group/flight_recorder.h"
 #include "process_group/group_view.h"
@@ -19,8 +20,11 @@ class Diagnosis {
  public:
   // All outlive this.
   Diagnosis(const c10d::Backend& backend, const c10d::Backend::Options& options,
-            FlightRecorder& recorder)
-      : backend_(backend), options_(options), recorder_(recorder) {}
+            FlightRecorder& recorder, std::shared_ptr<Aftermath> aftermath)
+      : backend_(backend),
+        options_(options),
+        recorder_(recorder),
+        aftermath_(std::move(aftermath)) {}
 
   const std::shared_ptr<const GroupView>& group();
   TimeEstimate& estimate() { return estimate_; }
@@ -28,7 +32,7 @@ class Diagnosis {
   // --- by the Issuer ---
   void begin_block() { counter_.begin_block(); }
   CallNumber end_block();
-  // Numbers the call and makes it, seen by profilers if there are any.
+  // Numbers the call and makes it, seen by profilers if there are any. Not with a lock held: may take the interpreter's.
   void make(Issue& issue, c10::function_ref<void()> make_call);
   // A block has taken the call.
   void collected(const Issue& issue);
@@ -40,8 +44,9 @@ class Diagnosis {
   void over(const Issue& issue, std::chrono::nanoseconds duration);
   // The call has taken its place in the order of calls, and `pending` is about to be launched or queued.
   void launching(const Issue& issue, const std::shared_ptr<Pending>& pending);
-  // The call is not made because the group has failed. Not with a lock held: may take the interpreter's.
-  void refused(const Error& error);
+  // The call is not made because the group has failed; returns why, as the caller shall hear it. Not with a lock held: may
+  // take the interpreter's.
+  Error refused(Error error);
   // The call is launched, or queued on a device.
   void launched(const Issue& issue, Completer& completer, const std::shared_ptr<Pending>& pending);
   // ---
@@ -53,11 +58,13 @@ class Diagnosis {
   void remove_hook();
 
   FlightRecorder& recorder() { return recorder_; }
+  const std::shared_ptr<Aftermath>& aftermath() const { return aftermath_; }
 
  private:
   const c10d::Backend& backend_;
   const c10d::Backend::Options& options_;
   FlightRecorder& recorder_;
+  const std::shared_ptr<Aftermath> aftermath_;
   CallCounter counter_;
   TimeEstimate estimate_;
 

@@ -10,13 +10,16 @@ std::string sentence(const Error& error, const std::string& where) {
   if (error.code == ErrorCode::kMisuse || error.code == ErrorCode::kUnsupported) {
     return where + ": " + error.message;
   }
+  const std::string numbered = where + " [" + label(error) + "]";
   if (error.code == ErrorCode::kTimeout) {
-    return where + " caught collective operation timeout : " + to_string(error);
+    return numbered + " caught collective operation timeout : " + to_string(error);
   }
-  return where + ": " + to_string(error);
+  return numbered + ": " + to_string(error);
 }
 
 }  // namespace
+
+std::string label(const Error& error) { return "HCCL-LIKE-" + std::to_string(number(error)); }
 
 void throw_torch_error(const Error& error, const std::string& where) {
   switch (error.code) {
@@ -30,12 +33,15 @@ void throw_torch_error(const Error& error, const std::string& where) {
 }
 
 void throw_torch_setup_error(const Error& error, const std::string& where) {
+  Error during = error;
   switch (error.code) {
     case ErrorCode::kTimeout:
-      C10_THROW_ERROR(DistStoreError, where + ": " + to_string(error));
+      during.number = kNeverCame;
+      C10_THROW_ERROR(DistStoreError, where + " [" + label(during) + "]: " + to_string(error));
     case ErrorCode::kPeerLost:
     case ErrorCode::kSystem:
-      C10_THROW_ERROR(DistNetworkError, where + ": " + to_string(error));
+      during.number = error.code == ErrorCode::kPeerLost ? kNotReached : 0;
+      C10_THROW_ERROR(DistNetworkError, where + " [" + label(during) + "]: " + to_string(error));
     default:
       throw_torch_error(error, where);
   }

@@ -8,6 +8,13 @@
 
 namespace hccl_like {
 
+// Errors with a number of their own: a wait() that was given a time-out; a rank that never came, or could not be reached,
+// while a group is made.
+inline constexpr int kWaitTimeout = 203, kNeverCame = 211, kNotReached = 311;
+
+// "HCCL-LIKE-301", by which docs/errors.md lists it.
+std::string label(const Error& error);
+
 // Throws the c10 error that a torch user expects for `error`: ValueError for misuse, TypeError for a combination that
 // does not exist, DistBackendError for whatever befell a communicator. `where` comes first in the sentence: "rank 1 of
 // group 'default_pg'".

@@ -160,6 +160,11 @@ std::vector<FlightEntry> FlightRecorder::entries() {
   return all;
 }
 
+FlightRecorder::Id FlightRecorder::last() const {
+  std::lock_guard lock(mutex_);
+  return last_;
+}
+
 std::vector<std::shared_ptr<const GroupView>> FlightRecorder::groups() const {
   std::lock_guard lock(mutex_);
   std::vector<std::shared_ptr<const GroupView>> all;

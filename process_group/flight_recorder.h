@@ -87,6 +87,8 @@ class FlightRecorder {
   // Every group that has made a call.
   std::vector<std::shared_ptr<const GroupView>> groups() const;
   bool has_stacks() const { return stacks_; }
+  // The last id given.
+  Id last() const;
 
   // True for the first failure, if the user wants a dump then.
   bool wants_dump(const Error& error);

@@ -5,8 +5,10 @@
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include "collectives/engine.h"
 #include "core/log.h"
 #include "process_group/errors.h"
+#include "process_group/nan_check.h"
 
 namespace hccl_like {
 namespace {
@@ -40,6 +42,13 @@ void or_all_fail(const Communicators& communicators, const Run& run) {
     if (error.code() == ErrorCode::kDevice) communicators.abort(error.error().message);
     throw;
   }
+}
+
+// All ranks learn of it; the others would wait for this one.
+void give_up(const Communicators& communicators, const Error& error) {
+  const auto host = communicators.host();
+  host->engine().abort(*host, error);
+  communicators.abort(error.message);
 }
 
 }  // namespace
@@ -105,8 +114,13 @@ std::optional<Issuer::Group> Issuer::admit(Issue& issue, c10::intrusive_ptr<Work
 c10::intrusive_ptr<Work> Issuer::start(Issue& issue, const Group& group,
                                        c10::intrusive_ptr<Work> work) {
   if (auto error = group.communicators->failure()) {
-    diagnosis_.refused(*error);
-    throw Exception(std::move(*error));
+    throw Exception(diagnosis_.refused(std::move(*error)));
+  }
+  if (group.communicators->host()->engine().config().nan_check) {
+    if (auto error = find_nan(issue, group.communicators->host()->rank())) {
+      give_up(*group.communicators, *error);
+      throw Exception(diagnosis_.refused(std::move(*error)));
+    }
   }
   if (group.unfinished) reap();
   issue.device = with_index(issue.device);

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "collectives/engine.h"
-#include "process_group/flight_recorder_dump.h"
+#include "process_group/aftermath.h"
 #include "process_group/interrupts.h"
 #include "process_group/session.h"
 
@@ -49,10 +49,11 @@ void Pending::hold(Buffers& buffers) {
   for (auto& alias : buffers.take_aliases()) aliases_.push_back(std::move(alias));
 }
 
-void Pending::set_flight(FlightRecorder& recorder, FlightIds entries, int global_rank) {
+void Pending::set_aftermath(FlightRecorder& recorder, FlightIds entries,
+                            std::shared_ptr<Aftermath> aftermath) {
   recorder_ = &recorder;
   flight_ = std::move(entries);
-  global_rank_ = global_rank;
+  aftermath_ = std::move(aftermath);
 }
 
 void Pending::launch(bool waited_for) {
@@ -136,14 +137,22 @@ bool Pending::failing() const {
   return error_.has_value();
 }
 
+// Whoever comes while another thread is still at a failure's aftermath has the error as it was.
 void Pending::finish() {
+  std::shared_ptr<Aftermath> aftermath;
+  std::optional<Error> error;
   {
     std::lock_guard lock(finish_mutex_);
     if (finished_) return;
     settle();
+    aftermath.swap(aftermath_);
+    error = error_;
   }
+  if (!aftermath || !error) return;
   // Looks at all calls that run, so not under the lock of one.
-  if (recorder_ && error_) dump_after(*error_, *recorder_, global_rank_);
+  error = aftermath->after(std::move(*error));
+  std::lock_guard lock(finish_mutex_);
+  error_ = std::move(error);
 }
 
 void Pending::settle() {

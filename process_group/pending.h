@@ -20,6 +20,7 @@
 
 namespace hccl_like {
 
+class Aftermath;
 class FlightRecorder;
 class Session;
 
@@ -55,8 +56,9 @@ class Pending {
   // kStream: copies back go on the stream, and `end` marks the point where they are done.
   const Copies& copies_back() const { return copies_back_; }
   void set_end(std::shared_ptr<c10::Event> end) { end_ = std::move(end); }
-  // Entries of `recorder`, which outlives this, that hear how the call ends.
-  void set_flight(FlightRecorder& recorder, FlightIds entries, int global_rank);
+  // Who hears how the call ends: entries of `recorder`, which outlives this, and, if it fails, `aftermath`.
+  void set_aftermath(FlightRecorder& recorder, FlightIds entries,
+                     std::shared_ptr<Aftermath> aftermath);
   // ---
 
   // Starts the operations. With `waited_for`, the caller is about to wait().
@@ -131,7 +133,7 @@ class Pending {
 
   FlightRecorder* recorder_ = nullptr;
   FlightIds flight_;
-  int global_rank_ = 0;
+  std::shared_ptr<Aftermath> aftermath_;
 
   std::mutex joined_mutex_;
   std::condition_variable joined_changed_;

@@ -30,6 +30,7 @@ Session::Session(Devices& devices, FlightRecorder& recorder, const ModulePaths& 
   Config config = Config::from_environment();
   configure_log(config.debug, config.debug_file);
   recorder_.configure(FlightRecorder::settings(config));
+  lookout_ = std::make_unique<Lookout>(recorder_, config.dump_signal);
   runtime_ = std::make_unique<Runtime>(std::move(config), transports);
   completer_ = std::make_unique<Completer>();
 }
@@ -37,6 +38,7 @@ Session::Session(Devices& devices, FlightRecorder& recorder, const ModulePaths& 
 Session::~Session() {
   if (!forked()) return;
   // The threads stayed with the parent, and saying goodbye to its peers would end their groups.
+  (void)lookout_.release();
   (void)completer_.release();
   (void)runtime_.release();
 }

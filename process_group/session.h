@@ -11,6 +11,7 @@
 #include "process_group/completer.h"
 #include "process_group/devices.h"
 #include "process_group/flight_recorder.h"
+#include "process_group/lookout.h"
 
 namespace hccl_like {
 
@@ -35,6 +36,7 @@ class Session {
   Devices& devices() { return devices_; }
   Completer& completer() { return *completer_; }
   FlightRecorder& recorder() { return recorder_; }
+  Lookout& lookout() { return *lookout_; }
   // True in a child process made by fork(): its parent's connections are not its own, so nothing here may be used.
   bool forked() const noexcept;
 
@@ -51,6 +53,7 @@ class Session {
   const uint64_t generation_;
   std::unique_ptr<Runtime> runtime_;
   std::unique_ptr<Completer> completer_;  // stopped before the engine goes
+  std::unique_ptr<Lookout> lookout_;
   std::mutex mutex_;
   std::set<Backend*> backends_;
 };

@@ -156,8 +156,10 @@ void Work::wait_on_host(std::chrono::milliseconds timeout) {
   const bool limited = timeout > kNoTimeout;
   if (!pending_->wait_interruptibly(limited ? Deadline::after(timeout) : Deadline::never())) {
     throw_torch_error(
-        {ErrorCode::kTimeout, "the call is not over after the " + std::to_string(timeout.count()) +
-                                  " ms that wait() was given; it goes on"},
+        {.code = ErrorCode::kTimeout,
+         .message = "the call is not over after the " + std::to_string(timeout.count()) +
+                    " ms that wait() was given; it goes on",
+         .number = kWaitTimeout},
         where());
   }
   pending_->end();

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from hccl_like._C import Options, ProcessGroupHcclLike
     from hccl_like._device_plugin import DevicePlugin
+    from hccl_like._failures import Failure
 
 __all__ = [
     "DevicePlugin",
@@ -24,6 +25,7 @@ __all__ = [
     "dump_flight_recorder",
     "empty",
     "enable_symmetric_memory",
+    "failure",
     "is_available",
     "is_mappable",
     "local_device",
@@ -74,6 +76,16 @@ def is_available() -> bool:
     from hccl_like import _extension
 
     return _autoload_error is None and _extension.problem() is None
+
+
+def failure(error: BaseException | str) -> Failure | None:
+    """What an error that a call or a wait raised says, as values: number, kind, guilty rank, host, call (docs/errors.md).
+
+    None if it is no error of a group of this backend.
+    """
+    from hccl_like import _failures
+
+    return _failures.failure(error)
 
 
 def version() -> dict[str, str]:

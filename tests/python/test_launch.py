@@ -107,6 +107,25 @@ def test_torchrun_starts_killed_ranks_again_with_the_store_it_keeps(tmp_path, de
     assert done.stdout.count("attempt 1 made its group") == 3
 
 
+FAILS = """
+import torch, torch.distributed as dist
+
+dist.init_process_group("hccl-like")
+dist.all_reduce(torch.ones(3 if dist.get_rank() else 4))
+"""
+
+
+@pytest.mark.slow
+def test_torchrun_s_summary_tells_why_a_call_failed_without_record(tmp_path):
+    program = tmp_path / "fails.py"
+    program.write_text(FAILS)
+    command = [*TORCHRUN, "--standalone", "--nproc-per-node=2", program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    assert done.returncode == 1
+    summary = done.stderr.split("Root Cause (first observed failure)")[1]
+    assert "[HCCL-LIKE-50" in summary and "ranks disagree about call #0" in summary
+
+
 @pytest.mark.slow
 def test_ray_train(tmp_path):
     pytest.importorskip("ray.train", reason='Ray Train is not installed: pip install "ray[train]"')

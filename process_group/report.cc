@@ -1,0 +1,198 @@
+#include "process_group/report.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+
+#include <nlohmann/json.hpp>
+
+namespace hccl_like {
+namespace {
+
+using nlohmann::json;
+using Line = RankReport::Call;
+
+constexpr size_t kCalls = 5;
+constexpr size_t kRows = 64;
+
+std::string hostname() {
+  std::array<char, 256> name{};
+  ::gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+std::string state_of(const FlightEntry& entry) {
+  if (entry.completed != 0) return "done";
+  if (entry.retired) return "failed";
+  return entry.started != 0 ? "running" : "queued";
+}
+
+Line call_of(const FlightEntry& entry) {
+  std::string name(entry.name);
+  if (name == "send" && entry.peer >= 0) name += " to " + std::to_string(entry.peer);
+  if (name == "recv")
+    name += entry.peer >= 0 ? " from " + std::to_string(entry.peer) : " from any rank";
+  return {.number = entry.number.is_message ? entry.number.message : entry.number.collective,
+          .is_message = entry.number.is_message,
+          .name = std::move(name),
+          .state = state_of(entry)};
+}
+
+json to_json(const std::vector<Line>& calls) {
+  json all = json::array();
+  for (const Line& call : calls)
+    all.push_back({call.number, call.is_message, call.name, call.state});
+  return all;
+}
+
+std::vector<Line> calls_in(const json& all) {
+  std::vector<Line> calls;
+  for (const json& one : all) {
+    if (calls.size() == 2 * kCalls) break;
+    calls.push_back({one.at(0), one.at(1), one.at(2), one.at(3)});
+  }
+  return calls;
+}
+
+// "call 17 (all_reduce)"
+std::string title(const Line& call) {
+  return (call.is_message ? "message " : "call ") + std::to_string(call.number) + " (" + call.name +
+         ")";
+}
+
+const Line* unfinished(const std::vector<Line>& calls) {
+  const auto found =
+      std::find_if(calls.rbegin(), calls.rend(), [](const Line& one) { return !one.over(); });
+  return found == calls.rend() ? nullptr : &*found;
+}
+
+// "2, 3" of a text with "..., waiting for ranks 2, 3. Did ...": what this rank itself said last.
+std::string awaited(const std::string& error) {
+  constexpr std::string_view kMark = "waiting for ";
+  const size_t own = error.rfind("; this is rank ");
+  const size_t at = error.rfind(kMark);
+  if (at == std::string::npos || (own != std::string::npos && at < own)) return "-";
+  const size_t begin = at + kMark.size();
+  return error.substr(begin, std::min(error.find_first_of(".;:", begin), error.size()) - begin);
+}
+
+struct Row {
+  int rank = 0;
+  int order = 0;  // the suspicious first
+  std::array<std::string, 4> cells;
+};
+
+Row row_of(int rank, const std::optional<RankReport>& report, const Line* asked) {
+  Row row{.rank = rank, .cells = {std::to_string(rank), "-", "", "-"}};
+  if (!report) {
+    row.cells[2] = "no answer: stopped, dead or cut off";
+    return row;
+  }
+  row.cells[1] = report->process;
+  row.cells[3] = awaited(report->error);
+  const Line* const own = unfinished(report->calls);
+  const auto same = std::ranges::find_if(report->calls, [&](const Line& one) {
+    return asked != nullptr && !asked->is_message && !one.is_message && one.number == asked->number;
+  });
+  if (same != report->calls.end()) {
+    row.order = 2;
+    row.cells[2] = same->over() ? "over" : same->state == "queued" ? "queued" : "in it";
+    if (same->name != asked->name) row.cells[2] += ", as " + same->name;
+  } else if (asked != nullptr && !asked->is_message) {
+    row.order = 1;
+    const auto last =
+        std::ranges::find_if(report->calls, [](const Line& one) { return !one.is_message; });
+    row.cells[2] = "never made it";
+    if (last != report->calls.end()) row.cells[2] += "; its last is " + title(*last);
+  } else {
+    row.order = own != nullptr ? 2 : 1;
+    row.cells[2] = own != nullptr ? "in " + title(*own) : "in no call of this group";
+  }
+  if (!report->elsewhere.empty()) row.cells[2] += "; elsewhere in " + title(report->elsewhere[0]);
+  return row;
+}
+
+std::string last_calls(const RankReport& report) {
+  std::string text;
+  for (const Line& call : report.calls) {
+    text += (text.empty() ? "" : "; ") + title(call) + " " + call.state;
+  }
+  return text.empty() ? "none" : text;
+}
+
+}  // namespace
+
+RankReport report_of(FlightRecorder& recorder, const GroupView* group) {
+  RankReport report{.rank = group != nullptr ? group->rank : 0,
+                    .process = hostname() + ":" + std::to_string(getpid())};
+  const auto entries = recorder.entries();
+  for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
+    if (entry->number.is_block) continue;  // its calls are there too
+    const bool here = group != nullptr && entry->group->name == group->name;
+    if (here && report.calls.size() < kCalls) report.calls.push_back(call_of(*entry));
+    const bool runs = !entry->retired && entry->completed == 0;
+    if (!here && runs && report.elsewhere.size() < kCalls)
+      report.elsewhere.push_back(call_of(*entry));
+  }
+  return report;
+}
+
+std::string encode(const RankReport& report) {
+  return json{{"rank", report.rank},
+              {"process", report.process},
+              {"error", report.error},
+              {"calls", to_json(report.calls)},
+              {"elsewhere", to_json(report.elsewhere)}}
+      .dump(-1, ' ', true, json::error_handler_t::replace);
+}
+
+std::optional<RankReport> decode(const std::string& text) {
+  try {
+    const json all = json::parse(text);
+    return RankReport{.rank = all.at("rank"),
+                      .process = all.at("process"),
+                      .error = all.at("error"),
+                      .calls = calls_in(all.at("calls")),
+                      .elsewhere = calls_in(all.at("elsewhere"))};
+  } catch (const json::exception&) {
+    return std::nullopt;
+  }
+}
+
+std::string table_of(std::span<const std::optional<RankReport>> reports, const RankReport& mine) {
+  const Line* const asked = unfinished(mine.calls);
+  std::vector<Row> rows;
+  for (size_t rank = 0; rank < reports.size(); ++rank)
+    rows.push_back(row_of(static_cast<int>(rank), reports[rank], asked));
+  std::ranges::stable_sort(rows, {}, &Row::order);
+  const size_t left_out = rows.size() > kRows ? rows.size() - kRows : 0;
+  rows.resize(rows.size() - left_out);
+
+  Row head{.cells = {"rank", "process", asked ? title(*asked) : "call", "waits for"}};
+  std::array<size_t, 4> widths{};
+  const auto widen = [&](const Row& row) {
+    for (size_t i = 0; i + 1 < widths.size(); ++i)
+      widths[i] = std::max(widths[i], row.cells[i].size());
+  };
+  widen(head);
+  std::ranges::for_each(rows, widen);
+  std::string text;
+  const auto print = [&](const Row& row) {
+    text += "\n ";
+    for (size_t i = 0; i < widths.size(); ++i) {
+      text += " " + row.cells[i];
+      if (i + 1 < widths.size()) text += std::string(widths[i] - row.cells[i].size() + 1, ' ');
+    }
+  };
+  print(head);
+  std::ranges::for_each(rows, print);
+  if (left_out > 0) text += "\n  and " + std::to_string(left_out) + " more ranks";
+  text += "\n  last calls, the latest first";
+  for (const Row& row : rows)
+    if (const auto& report = reports[static_cast<size_t>(row.rank)])
+      text += "\n  rank " + std::to_string(row.rank) + ": " + last_calls(*report);
+  return text;
+}
+
+}  // namespace hccl_like

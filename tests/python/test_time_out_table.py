@@ -1,0 +1,115 @@
+"""Who is where when a call runs into its time-out, and what a rank says when it is asked by a signal."""
+
+import os
+import pickle
+import re
+import signal
+import stat
+import time
+
+import torch
+import torch.distributed as dist
+
+from ranks import run_ranks
+
+TABLE = "ran into its time-out; where its"
+
+
+def log_of(folder):
+    return {"HCCL_LIKE_DEBUG_FILE": f"{folder}/log", "TORCH_FR_DUMP_TEMP_FILE": f"{folder}/trace_", "HCCL_LIKE_REPORT_MS": "4000"}
+
+
+def wait_for(path):
+    while not os.path.exists(path):
+        time.sleep(0.02)
+
+
+def one_rank_loads_data(rank, size, folder):
+    dist.all_reduce(torch.ones(3))
+    dist.broadcast(torch.ones(5), 1)
+    start = time.monotonic()
+    if rank == 2:
+        wait_for(f"{folder}/over")
+    else:
+        try:
+            dist.all_reduce(torch.ones(7))
+            raise AssertionError("a rank was missing")
+        except dist.DistBackendError as error:
+            text = str(error)
+        assert "[HCCL-LIKE-201]" in text or "[HCCL-LIKE-202]" in text, text
+        assert "rank 2" in text or "ranks 2" in text, text
+        assert time.monotonic() - start < 6
+        open(f"{folder}/done{rank}", "w").close()
+        if rank == 0:
+            wait_for(f"{folder}/done1")
+            open(f"{folder}/over", "w").close()
+
+
+def rows(log):
+    return {line.split()[0]: line for line in log.split(TABLE)[1].splitlines()[2:] if re.match(r" +\d+ ", line)}
+
+
+def test_a_time_out_ends_with_one_table_of_who_is_where(tmp_path):
+    run_ranks(one_rank_loads_data, 3, str(tmp_path), environment=log_of(tmp_path), group_timeout=1)
+    log = (tmp_path / "log").read_text()
+    assert log.count(TABLE) == 1
+    table = rows(log)
+    assert "never made it; its last is call 2 (broadcast)" in table["2"]
+    for rank in "01":
+        assert "in it" in table[rank]
+        assert "rank 2" in table[rank]
+    assert re.search(r"rank 2: call 2 \(broadcast\) done; call 1 \(all_reduce\) done", log)
+    assert re.search(r"rank 0: call 3 \(all_reduce\) failed; call 2 \(broadcast\) done", log)
+
+
+def one_rank_is_stopped(rank, size, folder):
+    dist.barrier()
+    if rank == 0:
+        with open(f"{folder}/pid0", "w") as file:
+            file.write(str(os.getpid()))
+        dist.recv(torch.ones(3), 1)
+        return
+    wait_for(f"{folder}/pid0")
+    if rank == 1:
+        other = os.fork()
+        if other == 0:  # whoever is stopped has to be woken
+            wait_for(f"{folder}/told")
+            os.kill(os.getppid(), signal.SIGCONT)
+            os._exit(0)
+        os.kill(os.getpid(), signal.SIGSTOP)
+        return
+    start = time.monotonic()
+    try:
+        dist.recv(torch.ones(3), 1)
+    except dist.DistBackendError:
+        assert time.monotonic() - start < 3.5
+    finally:
+        open(f"{folder}/told", "w").close()
+
+
+def test_a_stopped_rank_gives_no_answer(tmp_path):
+    outcome = None
+    try:
+        run_ranks(one_rank_is_stopped, 3, str(tmp_path), environment=log_of(tmp_path) | {"HCCL_LIKE_REPORT_MS": "1000"}, group_timeout=1)
+    except AssertionError as error:  # rank 0 raises, too
+        outcome = str(error)
+    assert "its timeout" in outcome
+    log = (tmp_path / "log").read_text()
+    assert "no answer" in rows(log)["1"]
+    assert "in message 1 (recv from 1)" in rows(log)["2"]
+
+
+def a_signal_comes(rank, size, folder):
+    dist.all_reduce(torch.ones(3))
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGUSR2)
+        wait_for(f"{folder}/trace_1")
+    dist.barrier()
+
+
+def test_a_signal_has_the_flight_recorder_written(tmp_path):
+    run_ranks(a_signal_comes, 2, str(tmp_path), environment=log_of(tmp_path) | {"HCCL_LIKE_DUMP_SIGNAL": "USR2"})
+    assert not (tmp_path / "trace_0").exists()
+    path = tmp_path / "trace_1"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert [entry["profiling_name"] for entry in pickle.loads(path.read_bytes())["entries"]] == ["hccl:all_reduce"]
