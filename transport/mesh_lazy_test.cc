@@ -42,7 +42,8 @@ TEST_P(LazyMesh, ConnectsThoseWhoPost) {
   const auto outcomes = run_ranks(4, [](int rank, Store& store) {
     MeshRank self(config_with({GetParam()}));
     const auto links = self.meet(store, rank, 4);
-    if (self.connected() != 0 || !self.mesh.has_absent()) return 1;
+    // The one who wants this rank may have come already.
+    if (self.connected() > 1 || !self.mesh.has_absent()) return 1;
     const int peer = rank ^ 1;
     Exchange exchange(*links[static_cast<size_t>(peer)], self.roster.communicator,
                       static_cast<uint32_t>(rank + 10));

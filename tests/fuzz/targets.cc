@@ -61,7 +61,8 @@ void roster(Input input) {
 }
 
 std::vector<Bytes> rosters() {
-  const std::string one(records()[0].begin(), records()[0].end());
+  const Bytes bytes = records()[0];
+  const std::string one(bytes.begin(), bytes.end());
   std::string other = one;
   other.replace(other.find("node7"), 5, "node8");
   return {bytes_of(pack_records(std::vector{one, other, one})),
