@@ -38,7 +38,7 @@ def one_rank_loads_data(rank, size, folder):
             text = str(error)
         assert "[HCCL-LIKE-201]" in text or "[HCCL-LIKE-202]" in text, text
         assert "rank 2" in text or "ranks 2" in text, text
-        assert time.monotonic() - start < 6
+        assert time.monotonic() - start < 15
         open(f"{folder}/done{rank}", "w").close()
         if rank == 0:
             wait_for(f"{folder}/done1")
@@ -82,7 +82,7 @@ def one_rank_is_stopped(rank, size, folder):
     try:
         dist.recv(torch.ones(3), 1)
     except dist.DistBackendError:
-        assert time.monotonic() - start < 3.5
+        assert time.monotonic() - start < 10
     finally:
         open(f"{folder}/told", "w").close()
 
