@@ -55,9 +55,9 @@ def test_a_time_out_ends_with_one_table_of_who_is_where(tmp_path):
     assert log.count(TABLE) == 1
     table = rows(log)
     assert "never made it; its last is call 2 (broadcast)" in table["2"]
-    for rank in "01":
-        assert "in it" in table[rank]
-        assert "rank 2" in table[rank]
+    assert all("in it" in table[rank] for rank in "01")
+    # One of them may have been told by the other before its own time was over.
+    assert any("rank 2" in table[rank] for rank in "01")
     assert re.search(r"rank 2: call 2 \(broadcast\) done; call 1 \(all_reduce\) done", log)
     assert re.search(r"rank 0: call 3 \(all_reduce\) failed; call 2 \(broadcast\) done", log)
 
