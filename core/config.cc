@@ -117,6 +117,11 @@ constexpr std::array kRows{
          "verbs;ofi_rxm, "
          "efa, cxi). Empty: the best that can do what is needed."},
         access<&Config::fabric_provider>()},
+    Row{{"HCCL_LIKE_FABRIC_RAILS", "0",
+         "Cards of libfabric that long messages are spread over, or networks where its provider "
+         "has no cards: at most this many, and at most 4; 0: all alike, or one network. For cards "
+         "that are others' to use, which a process cannot know."},
+        access<&Config::fabric_rails>()},
     Row{{"HCCL_LIKE_CONNECT_TIMEOUT_MS", "30000", "Milliseconds to find and connect to a peer."},
         access<&Config::connect_timeout>()},
     Row{{"HCCL_LIKE_CONNECT", "lazy",
@@ -204,10 +209,15 @@ constexpr std::array kRows{
          "A signal at which the flight recorder is written to its file (USR1, USR2, HUP, or a "
          "number). Empty: none."},
         access<&Config::dump_signal>()},
-    Row{{"HCCL_LIKE_REPORT_MS", "0",
+    Row{{"HCCL_LIKE_REPORT_MS", "600",
          "Milliseconds at most that the ranks of a call which ran into its time-out tell each "
-         "other where they are, before it raises (1000, say); 0: they do not."},
+         "other where they are, for the table that one of them logs before it raises; 0: no table."},
         access<&Config::report>()},
+    Row{{"HCCL_LIKE_CALL_SITES", "0",
+         "1: ranks must make a collective call from the same line of the program (one with a root: "
+         "from the same function), and errors name the lines. For debugging: some microseconds a "
+         "call."},
+        access<&Config::call_sites>()},
     Row{{"HCCL_LIKE_NAN_CHECK", "0",
          "1: a call whose input has a NaN fails on all ranks, and says which rank and element."},
         access<&Config::nan_check>()},
@@ -293,7 +303,7 @@ std::map<std::string, std::string> Config::common() const {
       "HCCL_LIKE_ALGO",       "HCCL_LIKE_LAP_BYTES",    "HCCL_LIKE_REMOTE_LAP_BYTES",
       "HCCL_LIKE_LAP_WINDOW", "HCCL_LIKE_BOARD",        "HCCL_LIKE_DIRECT",
       "HCCL_LIKE_CONNECT",    "HCCL_LIKE_REQUIRE_AUTH", "HCCL_LIKE_ENCRYPT",
-      "HCCL_LIKE_TCP_RAILS"};
+      "HCCL_LIKE_TCP_RAILS",  "HCCL_LIKE_CALL_SITES"};
   const Config defaults;
   std::map<std::string, std::string> values;
   for (const Row& row : kRows) {

@@ -35,6 +35,7 @@ struct Config {
   std::string mpi_library;       // path of the MPI that transport "mpi" loads; empty: found
   std::string fabric_library;    // the same for libfabric
   std::string fabric_provider;   // of libfabric; empty: chosen
+  uint32_t fabric_rails = 0;     // its cards, or networks; 0: all cards, or one network
   NamedPaths transport_modules;  // of transports that third parties made
   NamedPaths
       device_plugins;  // instead of what packages bring; read by Python, before this library is loaded
@@ -72,8 +73,9 @@ struct Config {
   bool flight_stacks = false;           // the flight recorder keeps Python stacks
   bool flight_dump = true;              // and is written down when a call fails
   std::string dump_signal;              // or at this signal; empty: none
-  std::chrono::milliseconds report{0};  // for ranks to tell each other where they are; 0: none
-  bool nan_check = false;               // inputs are searched for NaNs
+  std::chrono::milliseconds report{600};  // for ranks to tell each other where they are; 0: none
+  bool call_sites = false;                // the lines that make calls are compared, too
+  bool nan_check = false;                 // inputs are searched for NaNs
 
   // Reads the HCCL_LIKE_ variables of this process. Throws kMisuse, naming the variable, on a value
   // that cannot be understood. Warns in the log, once per process and variable, about an unknown

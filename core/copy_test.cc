@@ -23,6 +23,20 @@ TEST(CopyPastCaches, CopiesWhatItIsToldAtEveryAlignment) {
       }
 }
 
+TEST(CopyLong, CopiesWhatItIsToldAtEveryAlignment) {
+  constexpr size_t kLong = 128 << 10;
+  for (const size_t bytes : {size_t{0}, size_t{777}, kLong - 1, kLong, kLong + 16'383, 2 * kLong + 70})
+    for (const size_t shift : {0, 1, 64, 4095}) {
+      std::vector<std::byte> source(bytes + 70), target(bytes + shift + 70, std::byte{0xee});
+      for (size_t i = 0; i < source.size(); ++i)
+        source[i] = static_cast<std::byte>(i * 7 + i / 251);
+      std::vector<std::byte> expected = target;
+      std::copy_n(source.begin() + 3, bytes, expected.begin() + static_cast<ptrdiff_t>(shift));
+      copy_long(target.data() + shift, source.data() + 3, bytes);
+      ASSERT_EQ(target, expected) << bytes << " bytes to " << shift;
+    }
+}
+
 TEST(LastCache, HasASize) { EXPECT_GE(last_cache_bytes(), size_t{64} << 10); }
 
 }  // namespace

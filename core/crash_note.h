@@ -2,7 +2,6 @@
 // Says whose fault it is if this thread crashes the process while foreign code runs.
 #include <sys/types.h>
 
-#include <array>
 #include <atomic>
 #include <csignal>
 #include <string>
@@ -10,8 +9,8 @@
 namespace hccl_like {
 
 // While it lives, a signal that ends the process (a bad address, an abort) first writes `line` to standard error, if it
-// hit the thread that made this; then it takes its course. Beside another one in the process it does nothing. Not for the
-// data path.
+// hit the thread that made this; then it takes its course, with the handler that was there before. A handler that the
+// foreign code puts in our place stays. Beside another note in the process it does nothing. Not for the data path.
 class CrashNote {
  public:
   explicit CrashNote(std::string line);
@@ -20,12 +19,10 @@ class CrashNote {
   CrashNote& operator=(const CrashNote&) = delete;
 
  private:
-  static constexpr std::array kSignals{SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT};
-  static void on_signal(int number);
+  static void on_signal(int number, siginfo_t* info, void* context);
 
   const std::string line_;
   const pid_t thread_;
-  std::array<struct sigaction, kSignals.size()> before_{};
   static std::atomic<CrashNote*> current_;
 };
 
