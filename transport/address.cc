@@ -176,15 +176,15 @@ std::vector<InterfaceAddress> candidates(const std::vector<InterfaceAddress>& al
 std::vector<Address> order_for_connecting(const std::vector<std::string>& published,
                                           const std::vector<InterfaceAddress>& own,
                                           bool same_host) {
-  // 0: a subnet of a real interface of ours, 1: as published, 2: a subnet of a virtual one, which every host may have
-  // under the same numbers (docker's 172.17.0.0/16), 3: loopback.
+  // 0: this host's own, 1: a subnet of a real interface of ours, 2: as published, 3: a subnet of a virtual one, which every
+  // host may have under the same numbers (docker's 172.17.0.0/16).
   const auto rank_of = [&](const Address& address) {
-    if (address.is_loopback()) return 3;
-    int best = 1;
+    if (address.is_loopback()) return 0;
+    int best = 2;
     for (const auto& one : own) {
       if (one.prefix == 0 || !one.address.same_subnet(address, one.prefix)) continue;
-      if (!is_virtual_interface(one.interface)) return 0;
-      best = 2;
+      if (!is_virtual_interface(one.interface)) return 1;
+      best = 3;
     }
     return best;
   };

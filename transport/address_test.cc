@@ -121,9 +121,9 @@ TEST(Address, TriesTheCommonSubnetFirst) {
             (Texts{"192.168.200.9", "fd00::9", "10.9.0.1", "172.17.0.1"}));
 }
 
-TEST(Address, TriesLoopbackOnlyOnTheSameHostAndLast) {
+TEST(Address, TriesLoopbackOnlyOnTheSameHostAndFirst) {
   EXPECT_EQ(texts(order_for_connecting({"127.0.0.1", "::1", "10.0.0.5"}, kHost, true)),
-            (Texts{"10.0.0.5", "127.0.0.1", "::1"}));
+            (Texts{"127.0.0.1", "::1", "10.0.0.5"}));
   EXPECT_EQ(texts(order_for_connecting({"127.0.0.1", "::1", "10.0.0.5"}, kHost, false)),
             (Texts{"10.0.0.5"}));
 }

@@ -8,27 +8,15 @@
 
 namespace hccl_like {
 
-struct Acceptor::Door final : Pollable {
-  explicit Door(Listener socket) : listener(std::move(socket)) {}
-  void ready(unsigned) override { knocked = true; }
-  Listener listener;
-  bool knocked = true;
-};
-
-Acceptor::Acceptor(const Identity& self, Poller& poller) : self_(self), poller_(poller) {}
-
-Acceptor::~Acceptor() {
-  for (const Door& door : doors_) poller_.forget(door.listener.fd());
+Acceptor::Acceptor(const Identity& self, Poller& poller) : self_(self), poller_(poller) {
+  poller_.watch(doors_.fd(), EPOLLIN, *this);
 }
 
-void Acceptor::listen(Listener listener) {
-  Door& door = doors_.emplace_back(std::move(listener));
-  poller_.watch(door.listener.fd(), EPOLLIN, door);
-}
+Acceptor::~Acceptor() { poller_.forget(doors_.fd()); }
 
 std::vector<Accepted> Acceptor::step(const Asked& wanted, const Asked& held) {
-  for (Door& door : doors_)
-    if (std::exchange(door.knocked, false)) let_in(door);
+  if (std::exchange(knocked_, false))
+    for (Listener& door : doors_.listeners()) let_in(door);
 
   std::vector<Accepted> through;
   for (auto guest = guests_.begin(); guest != guests_.end();) {
@@ -55,10 +43,10 @@ std::vector<Accepted> Acceptor::step(const Asked& wanted, const Asked& held) {
   return through;
 }
 
-void Acceptor::let_in(Door& door) {
-  const bool same_host = !door.listener.name().empty();
+void Acceptor::let_in(Listener& door) {
+  const bool same_host = !door.name().empty();
   for (;;) {
-    Arrival arrival = door.listener.accept();
+    Arrival arrival = door.accept();
     if (!arrival.socket.valid()) return;
     if (same_host && !same_user(arrival.socket.get())) {
       refusals_.count(Refusal::kOtherUser, arrival.from);

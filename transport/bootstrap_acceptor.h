@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "transport/bootstrap_greeting.h"
-#include "transport/listener.h"
+#include "transport/doors.h"
 #include "transport/poller.h"
 
 namespace hccl_like {
@@ -24,7 +24,7 @@ struct Accepted {
 
 // Strangers cost at most kMaxStrangers descriptors for kPatience each and 256 bytes read per connection. Used by one
 // thread at a time; nothing blocks.
-class Acceptor {
+class Acceptor final : private Pollable {
  public:
   static constexpr size_t kMaxStrangers = 64;
   static constexpr std::chrono::milliseconds kPatience{1000};
@@ -33,10 +33,11 @@ class Acceptor {
 
   // `self` and the poller must outlive it.
   Acceptor(const Identity& self, Poller& poller);
-  ~Acceptor();
+  ~Acceptor() override;
 
-  // Listens on one more socket from now on.
-  void listen(Listener listener);
+  // The sockets on which it listens.
+  Doors& doors() { return doors_; }
+  const Doors& doors() const { return doors_; }
 
   // Goes on with whatever the poller has reported, and returns the peers that are through. `wanted` is asked for each
   // before it is let in; false closes the connection. Free of system calls if nothing was reported.
@@ -55,7 +56,6 @@ class Acceptor {
   Deadline next_timer() const;
 
  private:
-  struct Door;
   struct Guest {
     Guest(Arrival arrival, bool over_unix, const Identity& self, HeardHellos& heard, Poller& poller)
         : greeting(std::move(arrival.socket), self, heard, poller),
@@ -66,7 +66,8 @@ class Acceptor {
     std::string from;
     bool same_host;
   };
-  void let_in(Door& door);
+  void ready(unsigned) override { knocked_ = true; }
+  void let_in(Listener& door);
   void turn_away_the_slow();
   bool same_user(int fd) const;
 
@@ -74,7 +75,8 @@ class Acceptor {
   Poller& poller_;
   HeardHellos heard_;
   Refusals refusals_;
-  std::list<Door> doors_;
+  Doors doors_;
+  bool knocked_ = true;
   std::list<Guest> guests_;  // oldest first
 };
 

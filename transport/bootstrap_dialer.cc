@@ -44,6 +44,19 @@ std::unique_ptr<Wire> LocalEnd::sealed_wire(std::unique_ptr<Wire> wire, const Ke
   return std::make_unique<SealedWire>(std::move(wire), session, side, peer);
 }
 
+std::unique_ptr<Wire> LocalEnd::other_wire(std::unique_ptr<Wire> wire, Poller& poller,
+                                           const Key& session, WireSide side,
+                                           const ProcessRecord& self, const ProcessRecord& peer,
+                                           WatchedWire** watched) const {
+  *watched = nullptr;
+  if (lifeline_port(self) != 0 && lifeline_port(peer) != 0) {
+    auto with = std::make_unique<WatchedWire>(std::move(wire), poller, peer.hostname);
+    *watched = with.get();
+    wire = std::move(with);
+  }
+  return sealed_wire(std::move(wire), session, side, peer.hostname);
+}
+
 FarEnd far_end(const std::string& transport, const ProcessRecord& self, const ProcessRecord& peer) {
   const auto found = peer.ends.find(transport);
   return {.id = peer.id,
@@ -103,15 +116,16 @@ void Dialer::begin_stage() {
     return;
   }
   std::vector<Way> ways =
-      stages_[stage_] == "shm" ? std::vector<Way>{way_to_unix(peer_.unix_name)} : tcp_ways(0);
+      stages_[stage_] == "shm" ? std::vector<Way>{way_to_unix(peer_.unix_name)}
+                                : tcp_ways(peer_.port, 0);
   connector_ = std::make_unique<Connector>(local_.identity, target_, std::move(ways), poller_);
 }
 
-std::vector<Way> Dialer::tcp_ways(size_t rail) const {
+std::vector<Way> Dialer::tcp_ways(uint16_t port, size_t rail) const {
   std::vector<Way> ways;
   const auto ordered = order_for_connecting(peer_.addresses, local_.addresses, same_host_);
   for (const Address& address : order_for_rail(ordered, local_.addresses, rail)) {
-    ways.push_back(way_to(address, peer_.port));
+    ways.push_back(way_to(address, port));
     ways.back().prepare = [&local = local_](int socket) { local.tcp.congestion.prepare(socket); };
   }
   return ways;
@@ -129,16 +143,19 @@ bool Dialer::step() {
 
 bool Dialer::on_connected() {
   const Key session = connector_->session();
+  const std::string taken = connector_->taken();
   Fd socket = connector_->take();
+  // It has no more to give: if nothing comes of the socket the next step begins anew.
+  connector_.reset();
   if (stages_[stage_] == "shm") {
     shm_ = std::make_unique<ShmHandshake>(std::move(socket), ShmHandshake::Side::kConnector,
                                           local_.shm_ring_bytes, poller_, local_.commons.get());
     return step_shm();
   }
   const std::string via = leaves_via(socket.get(), local_.addresses);
-  dialed_.route = local_.tcp_name() + " " + connector_->taken() + (via.empty() ? "" : " " + via);
+  dialed_.route = local_.tcp_name() + " " + taken + (via.empty() ? "" : " " + via);
   dialed_.reason = reason();
-  dialed_.wire = local_.tcp_wire(std::move(socket), poller_, connector_->taken(), session,
+  dialed_.wire = local_.tcp_wire(std::move(socket), poller_, taken, session,
                                  WireSide::kConnector, &dialed_.railed);
   if (dialed_.railed != nullptr) dialed_.rails = rails_of(*dialed_.railed);
   return true;
@@ -146,7 +163,8 @@ bool Dialer::on_connected() {
 
 std::unique_ptr<RailDialer> Dialer::rails_of(RailedWire& wire) const {
   std::vector<std::vector<Way>> ways;
-  for (size_t rail = 0; rail < local_.tcp_rails.rails; ++rail) ways.push_back(tcp_ways(rail));
+  for (size_t rail = 0; rail < local_.tcp_rails.rails; ++rail)
+    ways.push_back(tcp_ways(peer_.port, rail));
   return std::make_unique<RailDialer>(wire, local_.identity, target_, std::move(ways), local_.tcp,
                                       poller_);
 }
@@ -177,7 +195,11 @@ bool Dialer::step_other() {
   dialed_.route = route.empty() ? name : name + " " + route;
   dialed_.reason = reason();
   const Key session = other_->session();
-  dialed_.wire = local_.sealed_wire(other_->take(), session, WireSide::kConnector, peer_.hostname);
+  dialed_.wire = local_.other_wire(other_->take(), poller_, session, WireSide::kConnector, self_,
+                                   peer_, &dialed_.watched);
+  if (dialed_.watched != nullptr)
+    dialed_.lifeline = std::make_unique<LifelineDialer>(local_.identity, target_,
+                                                        tcp_ways(lifeline_port(peer_), 0), poller_);
   return true;
 }
 

@@ -7,12 +7,14 @@
 #include "transport/address.h"
 #include "transport/bootstrap_connector.h"
 #include "transport/bootstrap_greeting.h"
+#include "transport/bootstrap_lifeline.h"
 #include "transport/bootstrap_rails.h"
 #include "transport/commons.h"
 #include "transport/mesh.h"
 #include "transport/shm/handshake.h"
 #include "transport/tcp/tcp_wire.h"
 #include "transport/transport.h"
+#include "transport/watched_wire.h"
 #include "transport/wire.h"
 #include "transport/wire_greeting.h"
 
@@ -44,6 +46,10 @@ struct LocalEnd {
   // The wire as it is used: encrypted, where that is wanted.
   std::unique_ptr<Wire> sealed_wire(std::unique_ptr<Wire> wire, const Key& session, WireSide side,
                                     const std::string& peer) const;
+  // The wire of one of the others, as it is used. `*watched`: that part of it which will have a lifeline, or null.
+  std::unique_ptr<Wire> other_wire(std::unique_ptr<Wire> wire, Poller& poller, const Key& session,
+                                   WireSide side, const ProcessRecord& self,
+                                   const ProcessRecord& peer, WatchedWire** watched) const;
 };
 
 // A wire and how it came about.
@@ -54,6 +60,9 @@ struct Dialed {
   // Of a wire that will have further rails, else null; it is a part of `wire`.
   RailedWire* railed = nullptr;
   std::unique_ptr<RailDialer> rails{};  // at the end that makes them
+  // Of a wire that is to have a lifeline, else null; it is a part of `wire`.
+  WatchedWire* watched = nullptr;
+  std::unique_ptr<LifelineDialer> lifeline{};  // at the end that makes it
 };
 
 // The transports that can join two processes, in our order: "shm" wants both to have a UNIX socket on one host, "tcp"
@@ -88,7 +97,7 @@ class Dialer {
   bool step_shm();
   bool step_other();
   bool on_connected();
-  std::vector<Way> tcp_ways(size_t rail) const;
+  std::vector<Way> tcp_ways(uint16_t port, size_t rail) const;
   std::unique_ptr<RailDialer> rails_of(RailedWire& wire) const;
   std::string reason() const;
   std::string setbacks() const;

@@ -23,6 +23,10 @@ std::string host_id() {
   return boot + "/" + name_space("net") + "/" + name_space("user");
 }
 
+std::string_view machine_of(std::string_view host_id) {
+  return host_id.substr(0, host_id.find('/'));
+}
+
 std::string host_name() {
   char name[256] = "";
   if (::gethostname(name, sizeof name - 1) != 0 || name[0] == 0) return "unknown";

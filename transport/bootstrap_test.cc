@@ -29,6 +29,8 @@ Fd connect_to(const Way& way) {
   return socket;
 }
 
+const Address kLoopback = *Address::parse("127.0.0.1");
+
 // What a right hello looks like, to make wrong ones from.
 std::string hello(const Identity& from, const Identity& to) {
   return greeting::Calling(from, to).hello();
@@ -37,12 +39,10 @@ std::string hello(const Identity& from, const Identity& to) {
 class Door : public testing::Test {
  protected:
   Door() {
-    Listener listener = Listener::tcp({});
-    port = listener.port();
-    acceptor.listen(std::move(listener));
+    port = acceptor.doors().add(Listener::tcp(kLoopback, {})).port();
   }
 
-  Way loopback() const { return way_to(*Address::parse("127.0.0.1"), port); }
+  Way loopback() const { return way_to(kLoopback, port); }
   Fd stranger() const { return connect_to(loopback()); }
   void send(const Fd& socket, std::string_view text) const {
     ASSERT_EQ(::send(socket.get(), text.data(), text.size(), MSG_NOSIGNAL),
@@ -278,7 +278,7 @@ TEST_F(Door, ClosesOnAPeerThatIsNotWanted) {
 TEST_F(Door, OpensOverTheUnixSocketForTheSameUser) {
   Listener listener = Listener::unix_abstract();
   const Way way = way_to_unix(listener.name());
-  acceptor.listen(std::move(listener));
+  acceptor.doors().add(std::move(listener));
   const Identity peer = new_identity(kJob);
   Connector connector(peer, self, {way}, poller);
   ASSERT_TRUE(step_until([&] { return connector.step() && !accepted.empty(); }));
@@ -317,9 +317,9 @@ TEST_F(Impostor, IsFoundOutByTheConnector) {
 }
 
 TEST_F(Impostor, ThatEchoesTheHelloIsFoundOut) {
-  Listener listener = Listener::tcp({});
+  Listener listener = Listener::tcp(kLoopback, {});
   const Identity connecting = new_identity(kJob);
-  Connector connector(connecting, promised, {way_to(*Address::parse("127.0.0.1"), listener.port())},
+  Connector connector(connecting, promised, {way_to(kLoopback, listener.port())},
                       poller);
   Fd socket;
   std::string heard;
@@ -342,9 +342,9 @@ TEST_F(Impostor, ThatEchoesTheHelloIsFoundOut) {
 
 TEST_F(Door, ConnectorGoesAroundAnAddressThatNeverAnswers) {
   // Listens, but never takes a connection: as an address that another machine owns.
-  const Listener dead = Listener::tcp({});
+  const Listener dead = Listener::tcp(kLoopback, {});
   const Identity peer = new_identity(kJob);
-  Connector connector(peer, self, {way_to(*Address::parse("127.0.0.1"), dead.port()), loopback()},
+  Connector connector(peer, self, {way_to(kLoopback, dead.port()), loopback()},
                       poller);
   const auto begin = Deadline::Clock::now();
   ASSERT_TRUE(step_until([&] { return connector.step(); }));
@@ -353,10 +353,10 @@ TEST_F(Door, ConnectorGoesAroundAnAddressThatNeverAnswers) {
 }
 
 TEST(Connector, WaitsForAPeerThatComesLate) {
-  const uint16_t port = Listener::tcp({}).port();
+  const uint16_t port = Listener::tcp(kLoopback, {}).port();
   const Identity self = new_identity(kJob), peer = new_identity(kJob);
   Poller poller;
-  Connector connector(peer, self, {way_to(*Address::parse("127.0.0.1"), port)}, poller);
+  Connector connector(peer, self, {way_to(kLoopback, port)}, poller);
   const Deadline first = Deadline::after(milliseconds(30));
   while (!first.expired() || !connector.hopeless()) {
     poller.poll();
@@ -364,7 +364,7 @@ TEST(Connector, WaitsForAPeerThatComesLate) {
   }
   EXPECT_NE(connector.report().find("Connection refused"), std::string::npos) << connector.report();
   Acceptor acceptor(self, poller);
-  acceptor.listen(Listener::tcp({port, port}));
+  acceptor.doors().add(Listener::tcp(kLoopback, {port, port}));
   const Deadline deadline = Deadline::after(seconds(5));
   while (!connector.step()) {
     ASSERT_FALSE(deadline.expired());

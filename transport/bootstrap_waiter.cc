@@ -4,8 +4,9 @@
 
 namespace hccl_like {
 
-Waiter::Waiter(const LocalEnd& local, const ProcessRecord& self, const ProcessRecord& peer)
-    : local_(local), target_(local.identity_of(peer)), peer_(peer.hostname) {
+Waiter::Waiter(const LocalEnd& local, const ProcessRecord& self, const ProcessRecord& peer,
+               Poller& poller)
+    : local_(local), self_(self), peer_(peer), target_(local.identity_of(peer)), poller_(poller) {
   for (const std::string& name : common_transports(local, self, peer)) {
     Transport* const transport = local.find(name);
     if (transport == nullptr) continue;
@@ -27,7 +28,8 @@ bool Waiter::step() {
       const std::string route = one->transport->route(one->greeting->wire());
       dialed_.route = std::string(one->transport->name()) + (route.empty() ? "" : " " + route);
       const Key session = one->greeting->session();
-      dialed_.wire = local_.sealed_wire(one->greeting->take(), session, WireSide::kAcceptor, peer_);
+      dialed_.wire = local_.other_wire(one->greeting->take(), poller_, session,
+                                       WireSide::kAcceptor, self_, peer_, &dialed_.watched);
       waiting_.clear();
       return true;
     }

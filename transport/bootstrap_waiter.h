@@ -14,7 +14,8 @@ namespace hccl_like {
 class Waiter {
  public:
   // All must outlive it.
-  Waiter(const LocalEnd& local, const ProcessRecord& self, const ProcessRecord& peer);
+  Waiter(const LocalEnd& local, const ProcessRecord& self, const ProcessRecord& peer,
+         Poller& poller);
 
   // Goes on; true once there is a wire, to be taken once.
   bool step();
@@ -32,8 +33,10 @@ class Waiter {
   void failed(const Transport& transport, const std::string& why);
 
   const LocalEnd& local_;
+  const ProcessRecord& self_;
+  const ProcessRecord& peer_;
   const Identity target_;
-  const std::string peer_;
+  Poller& poller_;
   std::list<Waiting> waiting_;
   std::string report_;
   Dialed dialed_;

@@ -5,7 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstring>
 #include <new>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "core/error.h"
 #include "core/fence.h"
 #include "core/placement.h"
+#include "core/process_memory.h"
 #include "transport/shm/memory.h"
 
 namespace hccl_like {
@@ -50,6 +52,8 @@ Commons::Commons(std::string_view owner)
     throw_system("cannot reserve the memory shown to peers on this host");
   notes_ = new (mapping_.data() + kNotesBegin) CommonsNotes;
   owner.copy(notes_->owner, sizeof notes_->owner);
+  notes_->process = static_cast<uint64_t>(::getpid());
+  notes_->address = reinterpret_cast<uint64_t>(notes_);
 }
 
 void Commons::set_asleep(bool asleep) {
@@ -62,10 +66,7 @@ bool Commons::give_up(uint64_t communicator, std::string_view reason) {
   if (number > 0 && notes_->communicators[(number - 1) % CommonsNotes::kGivenUp].load(
                         std::memory_order_relaxed) == communicator)
     return false;
-  CommonsNotes::Reason& why = notes_->reasons[number % CommonsNotes::kReasons];
-  why.communicator.store(0, std::memory_order_release);
-  why.bytes = static_cast<uint32_t>(reason.copy(why.text, CommonsNotes::kReasonBytes));
-  why.communicator.store(communicator, std::memory_order_release);
+  notes_->reasons[number % CommonsNotes::kReasons].write(uint64_t{number} + 1, reason);
   notes_->communicators[number % CommonsNotes::kGivenUp].store(communicator,
                                                                std::memory_order_relaxed);
   notes_->given_up.store(number + 1, std::memory_order_release);
@@ -73,11 +74,27 @@ bool Commons::give_up(uint64_t communicator, std::string_view reason) {
 }
 
 PeerCommons::PeerCommons(Fd memory) {
-  struct stat status {};
+  struct stat status{};
   if (!has_sealed_size(memory.get()) || ::fstat(memory.get(), &status) != 0 ||
       static_cast<size_t>(status.st_size) != Commons::kBytes)
     throw_error(ErrorCode::kPeerLost, "the peer shows memory of an unexpected kind");
   mapping_ = map(memory.get(), PROT_READ);
+  readable_ = find_readable();
+}
+
+// A number may mean another process here than where it was told, and the address another place: they are right if
+// the same notes lie there.
+std::optional<int> PeerCommons::find_readable() const {
+  constexpr size_t kBytes = offsetof(CommonsNotes, asleep);
+  std::array<std::byte, kBytes> seen, told;
+  std::memcpy(told.data(), &notes(), kBytes);
+  uint64_t process, address;
+  std::memcpy(&process, told.data() + offsetof(CommonsNotes, process), sizeof process);
+  std::memcpy(&address, told.data() + offsetof(CommonsNotes, address), sizeof address);
+  if (process == 0 || process > INT32_MAX) return std::nullopt;
+  const int number = static_cast<int>(process);
+  if (!read_process(number, seen.data(), address, kBytes) || seen != told) return std::nullopt;
+  return number;
 }
 
 bool PeerCommons::owner_died() const {
@@ -95,14 +112,10 @@ uint64_t PeerCommons::given_up(uint32_t number) const {
 }
 
 std::string PeerCommons::reason(uint32_t number) const {
-  const CommonsNotes::Reason& why = notes().reasons[number % CommonsNotes::kReasons];
-  const uint64_t communicator = given_up(number);
-  if (why.communicator.load(std::memory_order_acquire) == communicator) {
-    std::string text(why.text, std::min<size_t>(why.bytes, CommonsNotes::kReasonBytes));
-    std::atomic_thread_fence(std::memory_order_acquire);
-    if (why.communicator.load(std::memory_order_relaxed) == communicator) return text;
-  }
-  return "it failed there";
+  return notes()
+      .reasons[number % CommonsNotes::kReasons]
+      .read(uint64_t{number} + 1)
+      .value_or("it failed there");
 }
 
 }  // namespace hccl_like

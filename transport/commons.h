@@ -13,6 +13,7 @@
 
 #include "core/fd.h"
 #include "core/mapping.h"
+#include "transport/guarded_text.h"
 #include "transport/life.h"
 #include "transport/shelf.h"
 
@@ -22,19 +23,16 @@ namespace hccl_like {
 struct CommonsNotes {
   static constexpr uint32_t kGivenUp = 4096;
   static constexpr uint32_t kReasons = 16;
-  static constexpr size_t kReasonBytes = 1008;
-  struct Reason {
-    std::atomic<uint64_t> communicator{0};  // 0 while it is being written
-    uint32_t bytes = 0;
-    char text[kReasonBytes];
-  };
 
-  char owner[64];                                 // the id of the process, from its record
+  char owner[64];  // the id of the process, from its record
+  uint64_t process =
+      0;  // its number, and where it finds these notes: whoever reads them there can read all its memory
+  uint64_t address = 0;
   std::atomic<uint32_t> asleep{0};                // it sleeps, or is about to: ring its bell
   std::atomic<uint32_t> leaving{0};               // it ended in order
   std::atomic<uint32_t> given_up{0};              // how many communicators it gave up
   std::atomic<uint64_t> communicators[kGivenUp];  // the last of them, by number modulo kGivenUp
-  Reason reasons[kReasons];                       // of the very last
+  GuardedText reasons[kReasons];                  // of the very last; the key: their number + 1
 };
 
 // This process's own. Any thread.
@@ -92,6 +90,8 @@ class PeerCommons {
   bool owner_died() const;
 
   bool belongs_to(std::string_view owner) const;
+  // The owner's process, if the system lets this one read its memory (core/process_memory.h); else nothing.
+  std::optional<int> readable_process() const { return readable_; }
   bool asleep() const { return notes().asleep.load(std::memory_order_relaxed) != 0; }
   bool leaving() const { return notes().leaving.load(std::memory_order_acquire) != 0; }
   uint32_t given_up() const { return notes().given_up.load(std::memory_order_acquire); }
@@ -105,7 +105,10 @@ class PeerCommons {
     return *reinterpret_cast<const CommonsNotes*>(mapping_.data() + Commons::kNotesBegin);
   }
 
+  std::optional<int> find_readable() const;
+
   Mapping mapping_;
+  std::optional<int> readable_;
 };
 
 }  // namespace hccl_like

@@ -50,9 +50,10 @@ class FaultyWire final : public Wire {
   }
   const Error* failure() const override { return cut_ ? &*cut_ : inner_->failure(); }
   bool flush() override { return cut_ || inner_->flush(); }
+  bool owes() override { return !cut_ && inner_->owes(); }
   // Bytes that were hidden a moment ago may be there, so a sleep could be one too many.
-  bool prepare_sleep(bool for_space) override {
-    return inner_->prepare_sleep(for_space) && !std::exchange(hid_, false) && !cut_;
+  bool prepare_sleep(WakeFor wake) override {
+    return inner_->prepare_sleep(wake) && !std::exchange(hid_, false) && !cut_;
   }
   void end_sleep() override { inner_->end_sleep(); }
   Workspace workspace() override { return inner_->workspace(); }

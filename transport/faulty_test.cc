@@ -74,7 +74,7 @@ TEST(TracedWire, Counts) {
   EXPECT_EQ(wire.read(into), 10u);
   EXPECT_EQ(wire.peek(20).size(), 20u);
   wire.release(20);
-  EXPECT_TRUE(wire.prepare_sleep(false));
+  EXPECT_TRUE(wire.prepare_sleep({}));
   wire.end_sleep();
   EXPECT_EQ(counts.bytes_written, 100u);
   EXPECT_EQ(counts.writes, 2u);

@@ -19,11 +19,12 @@ enum class FrameKind : uint8_t {
   kData,     // a part of it
   kAbort,    // a communicator was given up; the payload says why
   kGoodbye,  // no further frame will come
+  kCall,     // which call the sender is in, and waits for this rank in
 };
 
 struct FrameHeader {
   static constexpr uint16_t kMagic = 0x4c48;
-  static constexpr uint8_t kVersion = 2;
+  static constexpr uint8_t kVersion = 3;
 
   uint16_t magic = kMagic;
   uint8_t version = kVersion;
@@ -59,6 +60,7 @@ inline bool plausible(const FrameHeader& header) {
     case FrameKind::kReady:
       return header.payload == 0 || header.payload == sizeof(Descriptor);
     case FrameKind::kGoodbye:
+    case FrameKind::kCall:
       return header.payload == 0;
     case FrameKind::kData:
       return header.payload > 0 && header.payload <= header.bytes &&

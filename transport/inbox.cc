@@ -5,6 +5,8 @@
 #include <cstring>
 #include <utility>
 
+#include "transport/absorb.h"
+
 namespace hccl_like {
 namespace {
 
@@ -120,6 +122,29 @@ bool Inbox::arrived(const Tag& tag, size_t* bytes) const {
   return true;
 }
 
+std::optional<Link::Mismatch> Inbox::find_stray(uint64_t communicator,
+                                                const Link::Made& made) const {
+  std::optional<Link::Mismatch> stray;
+  incoming_.any_of([&](const Incoming& one) {
+    if (one.recv != nullptr || one.early == nullptr) return false;
+    const FrameHeader& header = one.early->header;
+    if (header.tag.communicator != communicator || header.tag.channel != 0) return false;
+    const std::optional<uint64_t> own = made(header.tag.sequence);
+    if (!own || *own == header.fingerprint) return false;
+    stray = {.tag = header.tag,
+             .expected = *own,
+             .received = header.fingerprint,
+             .received_bytes = header.bytes};
+    return true;
+  });
+  return stray;
+}
+
+std::optional<CallNotice> Inbox::take_call() {
+  if (calls_.empty()) return std::nullopt;
+  return calls_.pop();
+}
+
 std::optional<AbortNotice> Inbox::take_abort() {
   if (aborts_.empty()) return std::nullopt;
   return aborts_.pop();
@@ -188,6 +213,11 @@ bool Inbox::begin_frame() {
     case FrameKind::kGoodbye:
       goodbye_ = true;
       break;
+    case FrameKind::kCall:
+      if (!is_cancelled(header_.tag.communicator))
+        calls_.push(
+            {.tag = header_.tag, .fingerprint = header_.fingerprint, .bytes = header_.bytes});
+      break;
   }
   if (failure_) return false;
   wire_.release(sizeof header_ + (header_.payload - left_));
@@ -206,7 +236,8 @@ bool Inbox::begin_eager(const FrameHeader& header) {
     }
   } else if (!is_cancelled(header.tag.communicator)) {
     const size_t cost = EarlyMessage::cost(header);
-    stalled_ = early_bytes_ > 0 && early_bytes_ + cost > early_limit_ && !awaits();
+    stalled_ = early_bytes_ > 0 && early_bytes_ + cost > early_limit_ && !awaits() &&
+               !std::exchange(one_more_, false);
     if (stalled_) return false;
     early_ = new_early(header);
     incoming_.insert(header.tag, {.early = early_});
@@ -284,21 +315,7 @@ void Inbox::end_frame() {
 void Inbox::deliver(Tag tag) {
   const Incoming incoming = *incoming_.find(tag);
   Recv& recv = *incoming.recv;
-  const std::byte* from = incoming.early->data.get();
-  while (recv.moved < recv.bytes) {
-    const Piece into = recv.into_at.here(recv.into);
-    size_t part = std::min(into.bytes, recv.bytes - recv.moved);
-    if (recv.combine != nullptr) {
-      const Piece operand = recv.operand_at.here(recv.operand);
-      part = std::min(part, operand.bytes);
-      recv.combine(into.data, operand.data, from + recv.moved, part / recv.element_bytes);
-      recv.operand_at.advance(recv.operand, part);
-    } else {
-      std::memcpy(into.data, from + recv.moved, part);
-    }
-    recv.into_at.advance(recv.into, part);
-    recv.moved += part;
-  }
+  absorb(recv, incoming.early->data.get() + recv.moved, recv.bytes - recv.moved);
   free_early(incoming.early);
   done(recv);
 }

@@ -51,8 +51,11 @@ class Inbox {
   bool deliver_early();
 
   bool arrived(const Tag& tag, size_t* bytes) const;
+  std::optional<Link::Mismatch> find_stray(uint64_t communicator, const Link::Made& made) const;
   std::optional<AbortNotice> take_abort();
   bool has_aborts() const noexcept { return !aborts_.empty(); }
+  std::optional<CallNotice> take_call();
+  bool has_calls() const noexcept { return !calls_.empty(); }
   bool peer_said_goodbye() const noexcept { return goodbye_; }
   // Null while everything read made sense.
   const Error* failure() const noexcept { return failure_ ? &*failure_ : nullptr; }
@@ -62,6 +65,8 @@ class Inbox {
   size_t eager_bytes() const noexcept { return eager_bytes_; }
   // The early messages fill their limit, and nothing is wanted that may come behind them: it waits for a Recv.
   bool stalled() const noexcept { return stalled_; }
+  // The next early message is taken whatever the limit says.
+  void allow_one_more() noexcept { one_more_ = true; }
 
  private:
   // At least one of the two is set.
@@ -104,9 +109,11 @@ class Inbox {
   Fifo<Tag> deliverable_;  // posted, and here already
   std::vector<uint64_t> cancelled_;
   Fifo<AbortNotice> aborts_;
+  Fifo<CallNotice> calls_;
   Pool<EarlyMessage> early_pool_;
   size_t early_bytes_ = 0;
   bool stalled_ = false;
+  bool one_more_ = false;
   bool goodbye_ = false;
   std::optional<Error> failure_;
 

@@ -12,7 +12,7 @@ void Inbox::ask_for(const Recv& recv) {
                           .fingerprint = recv.fingerprint,
                           .bytes = recv.bytes};
   if (rendezvous_.takes(recv))
-    outbox_.push(ready, {.range = *recv.place.range});
+    outbox_.push(ready, {.range = rendezvous_.place(recv)});
   else
     outbox_.push(ready);
 }

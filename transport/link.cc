@@ -17,12 +17,12 @@ namespace {
 struct Ends {
   Ends(std::unique_ptr<Wire> taken, const LinkOptions& options, Fifo<Link::Mismatch>& mismatches)
       : wire(std::move(taken)),
-        rendezvous(*wire),
-        outbox(*wire, rendezvous, options, mismatches),
-        inbox(*wire, outbox, rendezvous, options, mismatches) {}
+        rendezvous(make_rendezvous(*wire)),
+        outbox(*wire, *rendezvous, options, mismatches),
+        inbox(*wire, outbox, *rendezvous, options, mismatches) {}
 
   std::unique_ptr<Wire> wire;
-  Rendezvous rendezvous;
+  std::unique_ptr<Rendezvous> rendezvous;
   Outbox outbox;
   Inbox inbox;
 };
@@ -83,6 +83,9 @@ struct Link::State {
   std::vector<Recv*> parked_recvs;
   bool parked_goodbye = false;
 
+  // The wire refused to sleep, although the inbox is stalled and asked for no bytes.
+  bool called_stalled = false;
+
   Fifo<Mismatch> mismatches;
   std::optional<Ends> ends;
   std::atomic<Wire*> wire{nullptr};  // of ends
@@ -107,10 +110,10 @@ void Link::State::join(std::unique_ptr<Wire> taken, const LinkOptions& options) 
 
 // What goes beside the wire; after a failure only what is complete already.
 bool Link::State::meet() {
-  if (!ends->rendezvous.progress(/*copy=*/!failure)) return false;
-  while (Recv* recv = ends->rendezvous.take_received()) ends->inbox.done(*recv);
-  while (Send* send = ends->rendezvous.take_sent()) ends->outbox.done(*send);
-  while (Send* send = ends->rendezvous.take_refused()) ends->outbox.send_as_data(*send);
+  if (ends->rendezvous->idle() || !ends->rendezvous->progress(/*copy=*/!failure)) return false;
+  while (Recv* recv = ends->rendezvous->take_received()) ends->inbox.done(*recv);
+  while (Send* send = ends->rendezvous->take_sent()) ends->outbox.done(*send);
+  while (Send* send = ends->rendezvous->take_refused()) ends->outbox.send_as_data(*send);
   return true;
 }
 
@@ -193,7 +196,7 @@ bool Link::withdraw(Recv& recv) {
 
 bool Link::has_news() const {
   return state_->failure || !state_->mismatches.empty() ||
-         (state_->ends && state_->ends->inbox.has_aborts()) ||
+         (state_->ends && (state_->ends->inbox.has_aborts() || state_->ends->inbox.has_calls())) ||
          (state_->neighbour && (state_->neighbour->has_aborts() || state_->neighbour->gone()));
 }
 
@@ -204,7 +207,7 @@ void Link::cancel(uint64_t communicator) {
     state_->cancelled.push_back(communicator);
     return;
   }
-  state_->ends->rendezvous.cancel(communicator, /*peer_lives=*/!state_->failure);
+  state_->ends->rendezvous->cancel(communicator, /*peer_lives=*/!state_->failure);
   state_->ends->outbox.cancel(communicator);
   state_->ends->inbox.cancel(communicator);
 }
@@ -220,6 +223,8 @@ bool Link::progress() {
     return state.ends->inbox.deliver_early() || met;
   }
   const bool sent = state.ends->outbox.progress();
+  // If it wasn't room, the peer has gone: there is an end to what it sent, and behind it the reason.
+  if (std::exchange(state.called_stalled, false) && !sent) state.ends->inbox.allow_one_more();
   const bool received = state.ends->inbox.progress();
   const bool met = state.meet();
   if (!sent && !received && !met) state.look_for_failure();
@@ -256,6 +261,19 @@ std::optional<AbortNotice> Link::take_abort() {
   return state_->neighbour ? state_->neighbour->take_abort() : std::nullopt;
 }
 
+bool Link::send_call(const CallNotice& call) {
+  if (!state_->ends) return false;
+  state_->ends->outbox.push({.kind = FrameKind::kCall,
+                             .tag = call.tag,
+                             .fingerprint = call.fingerprint,
+                             .bytes = call.bytes});
+  return true;
+}
+
+std::optional<CallNotice> Link::take_call() {
+  return state_->ends ? state_->ends->inbox.take_call() : std::nullopt;
+}
+
 void Link::send_goodbye() {
   if (state_->ends) return state_->ends->outbox.push({.kind = FrameKind::kGoodbye});
   // A connection may still be made before this process has left, and its end is not to look like a death.
@@ -270,8 +288,14 @@ bool Link::peer_said_goodbye() const {
 
 bool Link::flushed() {
   return state_->failure || !state_->ends ||
-         (state_->ends->outbox.empty() && !state_->ends->rendezvous.sends() &&
+         (state_->ends->outbox.empty() && !state_->ends->rendezvous->sends() &&
           state_->ends->wire->flush());
+}
+
+bool Link::owes() {
+  return !state_->failure && state_->ends &&
+         (!state_->ends->outbox.empty() || state_->ends->rendezvous->sends() ||
+          state_->ends->wire->owes());
 }
 
 const Error* Link::failure() const { return state_->failure ? &*state_->failure : nullptr; }
@@ -281,21 +305,28 @@ std::optional<Link::Mismatch> Link::take_mismatch() {
   return state_->mismatches.pop();
 }
 
+std::optional<Link::Mismatch> Link::find_stray(uint64_t communicator, const Made& made) const {
+  return state_->ends ? state_->ends->inbox.find_stray(communicator, made) : std::nullopt;
+}
+
 bool Link::prepare_sleep() {
   if (state_->failure) return true;
   if (!state_->ends) {
+    if (!state_->neighbour) return true;
+    // What it told before this process showed that it sleeps, it did not ring for.
+    if (state_->neighbour->has_aborts()) return false;
     // One that died is noticed by the next progress().
-    if (!state_->neighbour || !state_->neighbour->died()) return true;
-    return !state_->neighbour->look_for_end();
+    return !state_->neighbour->died() || !state_->neighbour->look_for_end();
   }
   Ends& ends = *state_->ends;
   if (ends.inbox.has_work()) return false;
   const bool writing = ends.outbox.wants_to_write();
-  // Stalled, the bytes that are there can't be taken: the wire would refuse to sleep for ever, and
-  // only a post, which comes from this process, changes anything.
-  const bool may = ends.wire->prepare_sleep(writing);
+  // Stalled, the bytes that are there can't be taken before this process posts something.
+  const bool stalled = ends.inbox.stalled();
+  const bool may = ends.wire->prepare_sleep({.bytes = !stalled, .space = writing});
+  state_->called_stalled = stalled && !may;
   // Looked at after the wire is armed: a peer that changes something from here on rings.
-  return (may || (ends.inbox.stalled() && !writing)) && !ends.rendezvous.could_advance();
+  return may && !ends.rendezvous->could_advance();
 }
 
 void Link::end_sleep() {

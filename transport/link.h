@@ -2,6 +2,7 @@
 // Messages over a Wire: tags, matching, and flow control. One Link per peer process, shared by all
 // communicators.
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -94,6 +95,13 @@ struct AbortNotice {
   std::string reason;
 };
 
+// What a rank says of the call that it is in.
+struct CallNotice {
+  Tag tag{};  // without lap, round and occurrence
+  uint64_t fingerprint = 0;
+  uint64_t bytes = 0;  // of its payload, for people
+};
+
 // Used by one thread at a time. Nothing blocks, nothing calls back. A message is moved, and counted
 // down, inside progress() only.
 class Link {
@@ -148,7 +156,11 @@ class Link {
 
   // Tells the peer that this rank gave up a communicator. The reason is cut at 4096 bytes.
   void send_abort(uint64_t communicator, std::string_view reason);
-  // Whether failure(), take_abort() or take_mismatch() have something to say.
+  // Tells the peer which call this rank is in. False, and it is not told, without a wire.
+  bool send_call(const CallNotice& call);
+  // What the peer said so, one a call.
+  std::optional<CallNotice> take_call();
+  // Whether failure(), take_abort(), take_mismatch() or take_call() have something to say.
   bool has_news() const;
   // What the peer gave up, one notice a call.
   std::optional<AbortNotice> take_abort();
@@ -159,6 +171,8 @@ class Link {
   bool peer_said_goodbye() const;
   // True when everything handed over has left this process, or never will because the link failed.
   bool flushed();
+  // Whether some of it leaves only if progress() or flushed() is called again. Cheaper to ask than flushed().
+  bool owes();
 
   // Null while healthy. kPeerLost: the peer's process or host is gone, or it said something that cannot
   // be understood; kTimeout: it could not be reached. Sticky; no message posted here will be done any
@@ -175,6 +189,11 @@ class Link {
     size_t expected_bytes = 0, received_bytes = 0;
   };
   std::optional<Mismatch> take_mismatch();
+  // A message of the communicator's collectives that came although nobody asked for it and that is of another call than
+  // the one which this rank made under its number, if there is one. `made` gives that call's fingerprint, nothing if there
+  // was none. Slow: for a rank that waits.
+  using Made = std::function<std::optional<uint64_t>(uint32_t sequence)>;
+  std::optional<Mismatch> find_stray(uint64_t communicator, const Made& made) const;
 
   // As Wire::prepare_sleep: false if there is something to do already.
   bool prepare_sleep();

@@ -114,7 +114,7 @@ TYPED_TEST_P(LinkContract, ALargeMessageDoesNotHoldUpSmallOnes) {
   auto small = stream_bytes(5, 100), got_small = this->fresh(100);
   this->recv(this->b(), this->tag(1), got_large.data(), large.size());
   Send& slow = this->send(this->a(), this->tag(1), large.data(), large.size());
-  this->run([&] { return slow.moved > 0; });
+  this->run([&] { return this->begun(slow, got_large); });
   uint32_t others = 0;
   Recv& fast = this->recvs.emplace_back();
   fast.into.add(got_small.data(), 100);
@@ -311,6 +311,39 @@ TYPED_TEST_P(LinkContract, EarlyMessagesAreBounded) {
   EXPECT_TRUE(got == data);
 }
 
+// Neither end asks for what the other sends, and both wires are full.
+TYPED_TEST_P(LinkContract, SleepsWhileItsPeerNeitherReadsNorIsRead) {
+  constexpr size_t kBytes = 100'000, kMessages = 400;
+  constexpr LinkOptions kOptions{.eager_bytes = kBytes, .early_bytes_limit = 10'000};
+  this->connect(kOptions, kOptions);
+  auto data = stream_bytes(0, kBytes);
+  for (uint32_t i = 0; i < kMessages; ++i) {
+    this->send(this->a(), this->tag(i), data.data(), kBytes);
+    this->send(this->b(), this->tag(i), data.data(), kBytes);
+  }
+  this->run([&] {
+    this->settle();
+    return !this->a().progress() && !this->b().progress();
+  });
+  EXPECT_GT(this->pending, 0u) << "the wires hold less than that";
+  for (size_t side : {0, 1}) {
+    // A wire may once refuse without a reason.
+    this->run([&] {
+      const bool may = this->links[side]->prepare_sleep();
+      EXPECT_FALSE(may && this->wires.pollers[side]->poll()) << "it would wake at once";
+      this->links[side]->end_sleep();
+      return may;
+    });
+  }
+  // It hears that its peer has gone, although there are messages that it does not want.
+  this->links[0].reset();
+  this->run([&] {
+    this->b().prepare_sleep();
+    this->b().end_sleep();
+    return this->b().failure() != nullptr;
+  });
+}
+
 TYPED_TEST_P(LinkContract, TwoThreadsExchangeMessagesAndSleep) {
   if constexpr (!TypeParam::kThreads) GTEST_SKIP() << "one thread only";
   constexpr uint32_t kRounds = 2000;
@@ -353,6 +386,7 @@ REGISTER_TYPED_TEST_SUITE_P(LinkContract, CarriesMessagesOfEverySize, CountsDown
                             ALargeMessageDoesNotHoldUpSmallOnes, GathersAndScattersPieces,
                             CombinesWholeElementsInPlaceAndOutOfPlace,
                             AcceptsOtherSettingsAtTheOtherEnd, ManyRandomMessagesBothWays,
-                            EarlyMessagesAreBounded, TwoThreadsExchangeMessagesAndSleep);
+                            EarlyMessagesAreBounded, SleepsWhileItsPeerNeitherReadsNorIsRead,
+                            TwoThreadsExchangeMessagesAndSleep);
 
 }  // namespace hccl_like

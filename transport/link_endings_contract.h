@@ -25,7 +25,7 @@ TYPED_TEST_P(LinkEndings, CancelInTheMiddleLeavesTheOtherCommunicatorsAlone) {
     this->recv(this->b(), this->tag(1, 66), got_doomed.data(), doomed.size());
     Send& half = this->send(this->a(), this->tag(1, 66), doomed.data(), doomed.size());
     this->send(this->a(), this->tag(2, 66), small.data(), 50);
-    this->run([&] { return half.moved > 0; });
+    this->run([&] { return this->begun(half, got_doomed); });
     this->pending = 0;
     this->links[canceller]->cancel(66);
     this->links[canceller]->send_abort(66, "enough");
@@ -178,7 +178,7 @@ TYPED_TEST_P(LinkEndings, AbortNoticesComeInOrderAndPastLongMessages) {
   auto large = stream_bytes(0, 8 << 20), got = this->fresh(large.size());
   this->recv(this->b(), this->tag(1), got.data(), got.size());
   Send& slow = this->send(this->a(), this->tag(1), large.data(), large.size());
-  this->run([&] { return slow.moved > 0; });
+  this->run([&] { return this->begun(slow, got); });
   this->a().send_abort(1, "first");
   this->a().send_abort(2, "");
   this->a().send_abort(3, std::string(10'000, 'x'));

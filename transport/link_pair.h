@@ -81,6 +81,10 @@ class LinkPair : public testing::Test {
   static Tag tag(uint32_t sequence, uint64_t communicator = kCommunicator) {
     return {.communicator = communicator, .sequence = sequence};
   }
+  // Something of it has moved, by whichever way.
+  static bool begun(const Send& send, const Bytes& into) {
+    return send.moved > 0 || into.front() != std::byte{0xee};
+  }
   Bytes fresh(size_t bytes) { return Bytes(bytes, std::byte{0xee}); }
 
   WirePair wires;

@@ -174,7 +174,7 @@ TEST(Link, ALinkThatSawGarbageIgnoresTheRest) {
     for (int frame = 0; frame < 20; ++frame) {
       // Mostly plausible, so that the dice reach every branch.
       const auto payload = static_cast<uint32_t>(random() % 50);
-      const FrameHeader header{.kind = static_cast<FrameKind>(1 + random() % 6),
+      const FrameHeader header{.kind = static_cast<FrameKind>(1 + random() % 7),
                                .payload = random() % 2 == 0 ? payload : 0,
                                .tag = {.sequence = static_cast<uint32_t>(random() % 3)},
                                .fingerprint = random() % 2,

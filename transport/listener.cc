@@ -21,31 +21,34 @@ namespace {
 // Every rank of a large job may arrive at once; the kernel cuts this to net.core.somaxconn.
 constexpr int kBacklog = 4096;
 
+// How often another port is tried where the system chooses it, and somebody has it at one of the addresses.
+constexpr int kChoices = 64;
+
 Fd open_reserve() { return Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
 
-Fd tcp_socket(int family) {
-  return Fd(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+void set_option(int fd, int level, int option) {
+  const int on = 1;
+  ::setsockopt(fd, level, option, &on, sizeof on);
 }
 
-// True when it listens; false if the port is taken; throws on anything else.
-bool listen_on(int fd, int family, uint16_t port) {
-  sockaddr_storage address{};
-  socklen_t length = sizeof(sockaddr_in);
-  if (family == AF_INET6) {
-    const sockaddr_in6 any{
-        .sin6_family = AF_INET6, .sin6_port = htons(port), .sin6_addr = in6addr_any};
-    std::memcpy(&address, &any, length = sizeof any);
-  } else {
-    const sockaddr_in any{
-        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr = {htonl(INADDR_ANY)}};
-    std::memcpy(&address, &any, length = sizeof any);
-  }
-  // Two sockets may bind one port under SO_REUSEADDR as long as neither listens, so listen() can find it taken too.
-  if (::bind(fd, reinterpret_cast<const sockaddr*>(&address), length) == 0 &&
-      ::listen(fd, kBacklog) == 0)
-    return true;
-  if (errno == EADDRINUSE) return false;
-  throw_system("cannot listen on tcp port " + std::to_string(port));
+// Invalid if the port is taken there; throws on anything else. SO_REUSEADDR lets a given port be taken again while connections of
+// an earlier process are in TIME_WAIT. On Linux it never lets two processes listen on one port, but two may bind it as long as
+// neither listens, so listen() can find it taken too.
+Fd listen_at(const Address& address, int port, bool port_is_given) {
+  Fd socket(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!socket.valid()) throw_system("cannot make a tcp socket");
+  if (port_is_given) set_option(socket.get(), SOL_SOCKET, SO_REUSEADDR);
+  if (address.family() == AF_INET6)
+    set_option(socket.get(), IPPROTO_IPV6, IPV6_FREEBIND);
+  else
+    set_option(socket.get(), IPPROTO_IP, IP_FREEBIND);
+  sockaddr_storage name;
+  const socklen_t length = address.with_port(static_cast<uint16_t>(port), name);
+  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&name), length) == 0 &&
+      ::listen(socket.get(), kBacklog) == 0)
+    return socket;
+  if (errno == EADDRINUSE) return {};
+  throw_system("cannot listen at " + with_port(address, static_cast<uint16_t>(port)));
 }
 
 uint16_t port_in(const sockaddr_storage& address) {
@@ -84,40 +87,50 @@ bool worth_another_try(int error_number) {
 
 }  // namespace
 
-Listener Listener::tcp(PortRange range) {
-  Listener listener;
-  const int first = range.any() ? 0 : range.low, last = range.any() ? 0 : range.high;
-  for (int port = first; port <= last; ++port) {
-    int family = AF_INET6;
-    Fd socket = tcp_socket(family);
-    if (!socket.valid()) socket = tcp_socket(family = AF_INET);
-    if (!socket.valid()) throw_system("cannot make a tcp socket");
-    // SO_REUSEADDR lets a fixed port be taken again while connections of an earlier process are in TIME_WAIT. On Linux
-    // it never lets two processes listen on one port.
-    const int on = 1, off = 0;
-    if (!range.any()) ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (family == AF_INET6) ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-    bool listens;
-    try {
-      listens = listen_on(socket.get(), family, static_cast<uint16_t>(port));
-    } catch (const Exception&) {
-      if (family == AF_INET) throw;
-      // IPv6 sockets exist but IPv6 is disabled: bind says EADDRNOTAVAIL.
-      socket = tcp_socket(AF_INET);
-      if (!socket.valid()) throw_system("cannot make a tcp socket");
-      if (!range.any()) ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-      listens = listen_on(socket.get(), AF_INET, static_cast<uint16_t>(port));
-    }
-    if (!listens) continue;
-    listener.socket_ = std::move(socket);
-    listener.port_ = port_of(listener.socket_.get());
-    listener.reserve_ = open_reserve();
-    return listener;
-  }
+std::vector<Listener> Listener::tcp(std::span<const Address> addresses, PortRange range) {
+  const auto reserve = std::make_shared<Fd>(open_reserve());
+  const int first = range.any() ? 1 : range.low, last = range.any() ? kChoices : range.high;
+  for (int port = first; port <= last; ++port)
+    if (auto all = at_port(addresses, range.any() ? 0 : port, !range.any(), reserve);
+        all.size() == addresses.size())
+      return all;
   throw_error(ErrorCode::kSystem,
-              "every tcp port of HCCL_LIKE_PORT_RANGE=" + range.to_string() +
-                  " is taken on this host: each rank needs one, so give a larger range or end what "
-                  "listens there");
+              range.any()
+                  ? "the system has no tcp port that is free at all addresses of this host"
+                  : "every tcp port of HCCL_LIKE_PORT_RANGE=" + range.to_string() +
+                        " is taken on this host: each rank needs one, so give a larger range or end what "
+                        "listens there");
+}
+
+Listener Listener::tcp(const Address& address, PortRange range) {
+  return std::move(tcp(std::span(&address, 1), range).front());
+}
+
+// At port 0 the first one's choice is the others' as well. Fewer than the addresses if it is taken.
+std::vector<Listener> Listener::at_port(std::span<const Address> addresses, int port,
+                                        bool port_is_given, const Reserve& reserve) {
+  std::vector<Listener> all;
+  for (const Address& address : addresses) {
+    Listener one;
+    one.socket_ = listen_at(address, port, port_is_given);
+    if (!one.socket_.valid()) break;
+    one.port_ = port_of(one.socket_.get());
+    one.local_ = address.is_loopback();
+    one.reserve_ = reserve;
+    port = one.port_;
+    all.push_back(std::move(one));
+  }
+  return all;
+}
+
+// A socket that was bound to an address and a given port keeps both.
+void Listener::refuse() {
+  if (::shutdown(socket_.get(), SHUT_RD) != 0) throw_system("cannot stop listening");
+}
+
+void Listener::listen() {
+  if (::listen(socket_.get(), kBacklog) != 0)
+    throw_system("cannot listen on tcp port " + std::to_string(port_) + " again");
 }
 
 Listener Listener::unix_abstract() {
@@ -134,7 +147,7 @@ Listener Listener::unix_abstract() {
   if (::bind(listener.socket_.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0 ||
       ::listen(listener.socket_.get(), kBacklog) != 0)
     throw_system("cannot listen on an abstract UNIX socket");
-  listener.reserve_ = open_reserve();
+  listener.reserve_ = std::make_shared<Fd>(open_reserve());
   return listener;
 }
 
@@ -160,10 +173,10 @@ void Listener::drop_one() {
   if (!std::exchange(warned_, true))
     log_warn("cannot accept a connection: " + errno_text(errno) +
              "; raise the limit of open files (ulimit -n)");
-  reserve_.reset();
+  reserve_->reset();
   Fd dropped(::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC));
   dropped.reset();
-  reserve_ = open_reserve();
+  *reserve_ = open_reserve();
 }
 
 }  // namespace hccl_like

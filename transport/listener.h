@@ -1,10 +1,14 @@
 #pragma once
-// The two sockets on which peers arrive: one TCP port and one abstract UNIX address per process.
+// The sockets on which peers arrive: one TCP port, at each address that peers are told, and one abstract UNIX address per process.
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "core/config_values.h"
 #include "core/fd.h"
+#include "transport/address.h"
 
 namespace hccl_like {
 
@@ -17,13 +21,22 @@ struct Arrival {
 // Listens from construction to destruction; non-blocking, closed on exec.
 class Listener {
  public:
-  // IPv6 and IPv4 by one socket; IPv4 alone where IPv6 is switched off. Takes the first free port of the range, and
-  // throws kSystem naming the range if there is none. A port in TIME_WAIT counts as taken only if somebody listens.
-  static Listener tcp(PortRange range);
+  // At each of the addresses and at no other, on one port: the first of the range that is free at all of them. Throws kSystem naming
+  // the range if there is none. A port in TIME_WAIT counts as taken only if somebody listens. An address that an interface
+  // is about to get will do.
+  static std::vector<Listener> tcp(std::span<const Address> addresses, PortRange range);
+  static Listener tcp(const Address& address, PortRange range);
   // In the abstract name space, where a name needs no file and goes with its owner. The name is random.
   static Listener unix_abstract();
 
+  // Keeps the address, and refuses whoever connects; and takes connections again. Throw kSystem. Not for the first of several
+  // whose port the system chose: it would lose it. While it refuses it must not be polled: its socket reads as hung up.
+  void refuse();
+  void listen();
+
   int fd() const { return socket_.get(); }
+  // Whether only this host can reach it.
+  bool is_local() const { return local_; }
   uint16_t port() const { return port_; }            // 0 for UNIX
   const std::string& name() const { return name_; }  // without the leading zero byte; empty for TCP
 
@@ -35,8 +48,14 @@ class Listener {
   Listener() = default;
   void drop_one();
 
+  // Given up for a moment to accept and close a connection when descriptors have run out.
+  using Reserve = std::shared_ptr<Fd>;
+  static std::vector<Listener> at_port(std::span<const Address> addresses, int port,
+                                       bool port_is_given, const Reserve& reserve);
+
   Fd socket_;
-  Fd reserve_;  // given up for a moment to accept and close a connection when descriptors have run out
+  Reserve reserve_;
+  bool local_ = true;
   uint16_t port_ = 0;
   std::string name_;
   bool warned_ = false;

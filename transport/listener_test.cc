@@ -6,6 +6,8 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
+#include <cerrno>
+
 #include "core/error.h"
 #include "core/log.h"
 #include "transport/address.h"
@@ -24,29 +26,70 @@ Fd connect_to(const char* address, uint16_t port) {
   return socket;
 }
 
+const Address kLoopback = *Address::parse("127.0.0.1");
+
 TEST(Listener, TakesIpv4AndIpv6OnOnePort) {
-  Listener listener = Listener::tcp({});
-  ASSERT_NE(listener.port(), 0);
-  for (const char* address : {"127.0.0.1", "::1"}) {
-    const Fd client = connect_to(address, listener.port());
+  const std::vector<Address> both{kLoopback, *Address::parse("::1")};
+  std::vector<Listener> listeners = Listener::tcp(both, {});
+  ASSERT_EQ(listeners.size(), 2u);
+  ASSERT_NE(listeners[0].port(), 0);
+  ASSERT_EQ(listeners[0].port(), listeners[1].port());
+  for (size_t i = 0; i < both.size(); ++i) {
+    const std::string address = both[i].to_string();
+    const Fd client = connect_to(address.c_str(), listeners[0].port());
     ASSERT_TRUE(client.valid()) << address;
-    const Arrival arrival = listener.accept();
+    const Arrival arrival = listeners[i].accept();
     ASSERT_TRUE(arrival.socket.valid()) << address;
     EXPECT_NE(arrival.from.find(address), std::string::npos) << arrival.from;
+    EXPECT_FALSE(listeners[i].accept().socket.valid());
   }
-  EXPECT_FALSE(listener.accept().socket.valid());
+}
+
+// All of 127.0.0.0/8 is this host's.
+TEST(Listener, ListensAtTheGivenAddressesAndAtNoOther) {
+  const Listener one = Listener::tcp(kLoopback, {});
+  EXPECT_TRUE(connect_to("127.0.0.1", one.port()).valid());
+  for (const char* other : {"127.0.0.2", "::1"}) {
+    EXPECT_FALSE(connect_to(other, one.port()).valid()) << other;
+    EXPECT_EQ(errno, ECONNREFUSED) << other;
+  }
+}
+
+TEST(Listener, TakesAnotherPortWhereOneOfTheAddressesHasItTaken) {
+  const Listener other = Listener::tcp(*Address::parse("127.0.0.2"), {});
+  const std::vector<Address> both{kLoopback, *Address::parse("127.0.0.2")};
+  const PortRange two{other.port(), static_cast<uint16_t>(other.port() + 1)};
+  if (two.high < two.low) GTEST_SKIP() << "at the end of the ports";
+  try {
+    EXPECT_EQ(Listener::tcp(both, two)[0].port(), two.high);
+  } catch (const Exception& exception) {  // somebody has that one, too
+    EXPECT_NE(std::string(exception.what()).find(two.to_string()), std::string::npos);
+  }
+}
+
+TEST(Listener, RefusesForAWhileAndKeepsItsPlace) {
+  const std::vector<Address> both{kLoopback, *Address::parse("127.0.0.2")};
+  std::vector<Listener> listeners = Listener::tcp(both, {});
+  const uint16_t port = listeners[1].port();
+  listeners[1].refuse();
+  EXPECT_FALSE(connect_to("127.0.0.2", port).valid());
+  EXPECT_EQ(errno, ECONNREFUSED);
+  EXPECT_TRUE(connect_to("127.0.0.1", port).valid()) << "the other one goes on";
+  EXPECT_THROW(Listener::tcp(both[1], {port, port}), Exception) << "nobody gets the place";
+  listeners[1].listen();
+  EXPECT_TRUE(connect_to("127.0.0.2", port).valid());
 }
 
 TEST(Listener, TakesTheNextPortOfTheRangeAndNamesItWhenAllAreTaken) {
   // Three free ports in a row, as far as anybody can tell.
-  const uint16_t low = Listener::tcp({}).port();
+  const uint16_t low = Listener::tcp(kLoopback, {}).port();
   const PortRange range{low, static_cast<uint16_t>(low + 2)};
   if (range.high < low) GTEST_SKIP() << "at the end of the ports";
   std::vector<Listener> listeners;
   std::string text;
   for (int i = 0; i < 4 && text.empty(); ++i) {
     try {
-      listeners.push_back(Listener::tcp(range));
+      listeners.push_back(Listener::tcp(kLoopback, range));
     } catch (const Exception& exception) {
       text = exception.what();
     }
@@ -61,19 +104,19 @@ TEST(Listener, TakesTheNextPortOfTheRangeAndNamesItWhenAllAreTaken) {
 }
 
 TEST(Listener, AFixedPortCanBeTakenAgainAtOnce) {
-  const uint16_t port = Listener::tcp({}).port();
+  const uint16_t port = Listener::tcp(kLoopback, {}).port();
   {
-    Listener first = Listener::tcp({port, port});
+    Listener first = Listener::tcp(kLoopback, {port, port});
     const Fd client = connect_to("127.0.0.1", port);
     // The listening side closes first, so its end goes to TIME_WAIT.
     first.accept().socket.reset();
   }
-  EXPECT_EQ(Listener::tcp({port, port}).port(), port);
+  EXPECT_EQ(Listener::tcp(kLoopback, {port, port}).port(), port);
 }
 
 TEST(Listener, NeverSharesAPort) {
-  const Listener first = Listener::tcp({});
-  EXPECT_THROW(Listener::tcp({first.port(), first.port()}), Exception);
+  const Listener first = Listener::tcp(kLoopback, {});
+  EXPECT_THROW(Listener::tcp(kLoopback, {first.port(), first.port()}), Exception);
 }
 
 TEST(Listener, UnixNamesAreRandomAndReachable) {
@@ -90,7 +133,7 @@ TEST(Listener, UnixNamesAreRandomAndReachable) {
 TEST(Listener, DropsAConnectionRatherThanKeepItWaitingWithoutDescriptors) {
   // The undefined behaviour sanitizer needs a descriptor when it meets a type for the first time: let it meet the log's.
   log_warn("descriptors are about to run out, on purpose");
-  Listener listener = Listener::tcp({});
+  Listener listener = Listener::tcp(kLoopback, {});
   const Fd client = connect_to("127.0.0.1", listener.port());
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);

@@ -56,7 +56,11 @@ LocalEnd local_end(const Config& config, Poller& poller, const ModulePaths& modu
   local.require_auth = config.require_auth;
   local.identity = new_identity(local.job, local.sealed);
   local.transports = config.transports;
-  if (has(local.transports, "tcp")) {
+  OpenTransports others = open_transports(config, modules, local.identity.id, poller);
+  local.others = std::move(others.open);
+  local.setbacks = std::move(others.setbacks);
+  // Other transports have their lifelines over TCP.
+  if (has(local.transports, "tcp") || !local.others.empty()) {
     const auto filter = effective_filter(config.socket_ifname, std::getenv("GLOO_SOCKET_IFNAME"),
                                          std::getenv("NCCL_SOCKET_IFNAME"));
     local.addresses = candidates(system_addresses(), filter);
@@ -66,19 +70,27 @@ LocalEnd local_end(const Config& config, Poller& poller, const ModulePaths& modu
   local.tcp_rails.rails = config.tcp_rails.count;
   local.shm_ring_bytes = config.shm_ring_bytes;
   if (has(local.transports, "shm") && config.board) local.commons = make_commons(local.identity.id);
-  OpenTransports others = open_transports(config, modules, local.identity.id, poller);
-  local.others = std::move(others.open);
-  local.setbacks = std::move(others.setbacks);
   return local;
+}
+
+bool all_on_one_host(const Roster& roster) {
+  return std::ranges::all_of(roster.members, [&](const ProcessRecord& member) {
+    return member.host == roster.members[0].host;
+  });
+}
+
+// The addresses that peers are told, and no other. The first one's port is chosen for all, and must stay open: this host's own.
+std::vector<Address> places_to_listen(const std::vector<InterfaceAddress>& offered) {
+  std::vector<Address> places;
+  for (const InterfaceAddress& one : offered) places.push_back(one.address);
+  std::ranges::stable_partition(places, &Address::is_loopback);
+  return places;
 }
 
 // After the settings of all ranks were compared, so that all throw.
 void check_secret(const LocalEnd& local, const Roster& roster) {
   if (local.job.is_secret() || roster.members.size() < 2) return;
-  const bool one_host = std::ranges::all_of(roster.members, [&](const ProcessRecord& member) {
-    return member.host == roster.members[0].host;
-  });
-  if (local.require_auth && !one_host)
+  if (local.require_auth && !all_on_one_host(roster))
     throw_misuse(
         "HCCL_LIKE_REQUIRE_AUTH=1, and the job has no secret for its ranks on several hosts: write "
         "one with openssl rand "
@@ -109,16 +121,19 @@ Mesh::State::State(const Config& config, Poller& the_poller, const ModulePaths& 
   if (has(local.transports, "shm")) {
     Listener listener = Listener::unix_abstract();
     self.unix_name = listener.name();
-    doors.push_back(listener.fd());
-    acceptor.listen(std::move(listener));
+    acceptor.doors().add(std::move(listener));
   }
-  if (has(local.transports, "tcp")) {
-    Listener listener = Listener::tcp(config.port_range);
-    self.port = listener.port();
-    local.tcp.congestion.prepare(listener.fd());
+  const bool tcp = has(local.transports, "tcp");
+  if ((tcp || !local.others.empty()) && !local.addresses.empty()) {
+    uint16_t port = 0;
+    for (Listener& listener : Listener::tcp(places_to_listen(local.addresses), config.port_range)) {
+      port = listener.port();
+      local.tcp.congestion.prepare(listener.fd());
+      acceptor.doors().add(std::move(listener));
+    }
+    if (tcp) self.port = port;
+    if (!local.others.empty()) self.ends[kLifelineEnd] = std::to_string(port);
     for (const auto& one : local.addresses) self.addresses.push_back(one.address.to_string());
-    doors.push_back(listener.fd());
-    acceptor.listen(std::move(listener));
   }
   for (const auto& one : local.others) self.ends[std::string(one->name())] = one->address();
   if (local.commons) {
@@ -180,7 +195,9 @@ Roster Mesh::exchange(Store& store, int rank, int size, Deadline deadline,
   ProcessRecord self = state_->self;
   self.area = area;
   self.settings = settings;
+  Doors::Meeting meeting(state_->acceptor.doors());
   Roster roster = exchange_records(store, state_->local.job, self, rank, size, deadline);
+  if (!all_on_one_host(roster)) meeting.others_come();
   check_secret(state_->local, roster);
   return roster;
 }
@@ -193,7 +210,7 @@ std::string Mesh::describe(const Link& link) const { return state_->describe(lin
 
 bool Mesh::is_restless() const {
   return state_->wishes || !state_->dialing.empty() || !state_->upgrading.empty() ||
-         state_->acceptor.guests() > 0 ||
+         state_->acceptor.guests() > 0 || state_->makes_lifelines() ||
          std::ranges::any_of(state_->railings, [](const State::Railing& one) {
            return one.dialer && one.dialer->is_restless();
          });
@@ -203,9 +220,13 @@ bool Mesh::flushed() const {
   return std::ranges::all_of(state_->links, [](const auto& link) { return link->flushed(); });
 }
 
+bool Mesh::owes() const {
+  return std::ranges::any_of(state_->links, [](const auto& link) { return link->owes(); });
+}
+
 bool Mesh::has_absent() const { return !state_->absent.empty(); }
 
-const std::vector<int>& Mesh::doors() const { return state_->doors; }
+int Mesh::door() const { return state_->acceptor.doors().fd(); }
 
 Deadline Mesh::next_timer() const {
   Deadline next = state_->acceptor.next_timer();
@@ -214,6 +235,8 @@ Deadline Mesh::next_timer() const {
                                    Deadline::at(one->since + state_->connect_timeout)));
   for (const State::Railing& one : state_->railings)
     if (one.dialer) next = earliest(next, one.dialer->next_timer());
+  for (const State::Lifeline& one : state_->lifelines)
+    if (one.dialer) next = earliest(next, earliest(one.dialer->next_timer(), one.deadline));
   return next;
 }
 

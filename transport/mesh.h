@@ -90,9 +90,8 @@ class Mesh {
   Deadline next_timer() const;
   // Whether peers are introduced that are not connected.
   bool has_absent() const;
-  // The sockets at which they knock, for whoever looks after them while nobody drives; the same ones all the time. Any
-  // thread.
-  const std::vector<int>& doors() const;
+  // Readable while they knock, for whoever looks after them while nobody drives; the same descriptor all the time. Any thread.
+  int door() const;
   // Tells this host's processes that whoever drives is about to sleep, or has woken.
   void set_asleep(bool asleep);
 
@@ -101,6 +100,8 @@ class Mesh {
   const std::vector<std::unique_ptr<Link>>& links() const;
   // Whether nothing that was handed to a connected link waits in this process.
   bool flushed() const;
+  // Whether some of it leaves only if somebody drives.
+  bool owes() const;
   // How a peer is reached and why, for logs: "shm (same host)", "tcp 10.0.0.5:41234 via eth0 (other host)",
   // "tcp (when it is needed)". Any thread.
   std::string describe(const Link& link) const;

@@ -15,6 +15,9 @@ using std::chrono::milliseconds;
 constexpr milliseconds kNap{20};      // between two looks while nothing else is going on
 constexpr milliseconds kShortNap{1};  // while other communicators need their turn
 constexpr milliseconds kProgressEvery{10'000};
+// A peer may die as soon as the group is made, and is missed then if its lifeline is there. A network that lets no TCP through
+// costs this once.
+constexpr milliseconds kPatienceWithLifelines{2'000};
 constexpr size_t kDialersAtOnce = 128;
 // Neighbours of whose end a process is told at once. Whom nobody guards is looked at while it is waited for.
 constexpr size_t kGuardsAGroup = 2;
@@ -108,7 +111,7 @@ bool Mesh::State::reached(Missing& peer) {
     const auto take = [&](Dialed dialed) { add(id, std::move(dialed)); };
     if (peer.dialer && peer.dialer->step()) take(peer.dialer->take());
     if (!peer.we_connect && !peer.waiter && !local.others.empty())
-      peer.waiter = std::make_unique<Waiter>(local, self, *peer.record);
+      peer.waiter = std::make_unique<Waiter>(local, self, *peer.record, poller);
     if (peer.waiter && !has_connected(id) && peer.waiter->step()) take(peer.waiter->take());
     if (!has_connected(id)) return false;
   }
@@ -128,18 +131,22 @@ void Mesh::State::join(std::list<Missing>& missing, size_t peers, int rank, Dead
   const milliseconds nap = links.empty() && local.others.empty() ? kNap : kShortNap;
   const auto start = Deadline::Clock::now();
   Deadline progress = Deadline::after(kProgressEvery);
+  Deadline patience = Deadline::never();
   for (;;) {
     poller.poll();
     step();
     const size_t before = missing.size();
     missing.remove_if([this](Missing& peer) { return reached(peer); });
-    if (missing.empty()) return;
-    if (deadline.expired())
+    if (missing.empty()) {
+      if (lifelines.empty() || patience.expired() || deadline.expired()) return;
+      patience = earliest(patience, Deadline::after(kPatienceWithLifelines));
+    } else if (deadline.expired()) {
       throw Exception({ErrorCode::kTimeout,
                        person(rank, self) + " timed out connecting to " +
                            std::to_string(missing.size()) + " of " + std::to_string(peers) +
                            " peers: " + explain(missing) + advice,
                        missing.front().rank});
+    }
     if (progress.expired()) {
       log_info([&] {
         return "still connecting after " + seconds_since(start) + " s: " + explain(missing);

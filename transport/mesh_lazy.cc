@@ -22,6 +22,7 @@ constexpr milliseconds kHeldAtMost{1000};
 // A newcomer is wanted unless its process has a link already; a broken one may be replaced: the peer can have given up
 // a connection that this end took for made.
 bool Mesh::State::wanted(const std::string& id, size_t rail) {
+  if (rail == kLifelineRail) return awaits_lifeline(id) != nullptr;
   if (rail > 0) return awaits_rail(id, rail) != nullptr;
   return !has_connected(id) && !is_upgrading(id);
 }
@@ -45,6 +46,9 @@ void Mesh::State::add(const std::string& id, Dialed dialed) {
   const auto found = absent.find(id);
   if (found == absent.end()) links.push_back(std::make_unique<Link>(std::move(dialed.wire), its));
   Link* const link = found == absent.end() ? links.back().get() : found->second.link;
+  if (dialed.watched != nullptr)
+    lifelines.push_back({id, link, dialed.watched, std::move(dialed.lifeline),
+                         Deadline::after(connect_timeout)});
   if (dialed.railed != nullptr)
     railings.push_back({id, link, dialed.railed, std::move(dialed.rails)});
   if (found == absent.end()) {
@@ -62,6 +66,7 @@ void Mesh::State::add(const std::string& id, Dialed dialed) {
 }
 
 void Mesh::State::take_in(Accepted accepted) {
+  if (accepted.rail == kLifelineRail) return take_in_lifeline(std::move(accepted));
   if (accepted.rail > 0) return take_in_rail(std::move(accepted));
   if (const auto found = absent.find(accepted.peer_id);
       found != absent.end() && self.id > accepted.peer_id) {

@@ -11,6 +11,7 @@
 #include "transport/mesh_exchange.h"
 #include "transport/security/identity.h"
 #include "transport/testing/local_store.h"
+#include "transport/testing/record_of.h"
 
 namespace hccl_like {
 namespace {
@@ -40,15 +41,6 @@ class NextVersion final : public Store {
   }
   Store& store_;
 };
-
-ProcessRecord record_of(int rank) {
-  ProcessRecord record;
-  record.id = std::string(kIdDigits, static_cast<char>('a' + rank));
-  record.nonce = std::string(kNonceDigits, '0');
-  record.host = record.hostname = "host" + std::to_string(rank);
-  record.pid = 100 + rank;
-  return record;
-}
 
 // What each of three ranks throws.
 std::vector<std::string> refusals(const std::function<ProcessRecord(int)>& record, bool next) {

@@ -1,15 +1,20 @@
 // Ranks on hosts of their own, as far as the network can tell: each in its own network name space, joined by a cable.
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <string>
 #include <vector>
 
 #include "core/error.h"
+#include "core/fd.h"
+#include "transport/address.h"
 #include "transport/mesh.h"
+#include "transport/testing/local_store.h"
 #include "transport/testing/run_ranks.h"
 
 namespace hccl_like {
@@ -138,6 +143,70 @@ TEST(MeshAcross, SaysInTimeThatNobodyAnswersOnACutCable) {
       return 0;
     }
     return 3;
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << to_string(outcomes);
+}
+
+// What connect() to an address of this host says: 0, or ECONNREFUSED.
+int knock(const std::string& address, uint16_t port) {
+  const Address there = *Address::parse(address);
+  sockaddr_storage name;
+  const socklen_t length = there.with_port(port, name);
+  const Fd socket(::socket(there.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
+  return ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&name), length) == 0 ? 0 : errno;
+}
+
+void expect_open(const Mesh& mesh, const std::vector<std::string>& open,
+                 const std::vector<std::string>& shut) {
+  for (const std::string& address : open)
+    if (knock(address, mesh.self().port) != 0) throw_misuse(address + " is shut");
+  for (const std::string& address : shut)
+    if (knock(address, mesh.self().port) != ECONNREFUSED) throw_misuse(address + " is open");
+}
+
+const std::vector<std::string> kTwoNetworks{
+    "ip addr add 10.7.0.%d/24 dev eth0", "ip addr add fd07::%d/64 dev eth0 nodad",
+    "ip link add bbb0 type veth peer name inside", "ip link set bbb0 up",
+    "ip addr add 10.8.0.%d/24 dev bbb0"};
+
+TEST(MeshAcross, ListensOnlyAtTheAddressesThatAreOffered) {
+  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
+  const auto outcomes = run_ranks(2, [&](int rank, Store& store) {
+    build_host({"two networks", kTwoNetworks, {}}, rank, store);
+    Config config;
+    config.socket_ifname = InterfaceFilter::parse("=eth0");
+    Poller poller;
+    Mesh mesh(config, poller);
+    mesh.exchange(store, rank, 2, Deadline::after(seconds(20)));
+    const std::string me = std::to_string(rank + 1);
+    expect_open(mesh, {"10.7.0." + me, "fd07::" + me}, {"127.0.0.1", "::1", "10.8.0." + me});
+    return 0;
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << to_string(outcomes);
+}
+
+TEST(MeshAcross, ListensAtLoopbackAloneWhileAllRanksAreOnOneHost) {
+  if (const std::string reason = why_not(); !reason.empty()) GTEST_SKIP() << reason;
+  const auto outcomes = run_ranks(2, [&](int rank, Store& store) {
+    build_host({"two networks", kTwoNetworks, {}}, rank, store);
+    Poller poller;
+    Mesh mesh({}, poller);
+    const Deadline deadline = Deadline::after(seconds(20));
+    const std::string me = std::to_string(rank + 1);
+    const std::vector<std::string> outside{"10.7.0." + me, "fd07::" + me, "10.8.0." + me};
+    for (int round = 0; round < 2; ++round) {
+      PrefixedStore own(store, "alone" + me + std::to_string(round));
+      mesh.exchange(own, 0, 1, deadline);
+      expect_open(mesh, {"127.0.0.1", "::1"}, outside);
+    }
+    const Roster roster = mesh.exchange(store, rank, 2, deadline);
+    expect_open(mesh, outside, {});
+    const auto links = mesh.connect(roster.members, rank, deadline, {});
+    exchange_a_number(mesh, poller, *links[static_cast<size_t>(1 - rank)], roster.communicator);
+    PrefixedStore own(store, "again" + me);
+    mesh.exchange(own, 0, 1, deadline);
+    expect_open(mesh, outside, {});
+    return 0;
   });
   EXPECT_TRUE(all_ok(outcomes)) << to_string(outcomes);
 }

@@ -12,7 +12,7 @@ namespace {
 constexpr size_t kLongestRecord = 32 * 1024;
 constexpr size_t kMostAddresses = 64;
 constexpr size_t kLongestText = 256;
-constexpr size_t kMostEnds = 4;
+constexpr size_t kMostEnds = 5;
 
 [[noreturn]] void refuse(const std::string& why) {
   throw_error(ErrorCode::kMismatch, "a process record in the store cannot be used: " + why +

@@ -51,6 +51,14 @@ struct Mesh::State {
     std::unique_ptr<RailDialer> dialer;  // null: the peer makes them
     std::vector<std::string> routes{};
   };
+  // A wire whose lifeline is not there yet. It lives as long as its link, which is as long as this.
+  struct Lifeline {
+    std::string id;  // the peer
+    Link* link;
+    WatchedWire* wire;
+    std::unique_ptr<LifelineDialer> dialer;  // null: the peer makes it
+    Deadline deadline;
+  };
   // A member of a new group that is connected while the group is made.
   struct Missing;
 
@@ -89,6 +97,7 @@ struct Mesh::State {
     if (wishes) heed_wishes();
     if (!dialing.empty()) step_dialing();
     if (!railings.empty()) step_rails();
+    if (!lifelines.empty()) step_lifelines();
   }
   const LinkOptions& options_of(std::string_view transport) const {
     return transport == "shm" ? local_options : options;
@@ -98,6 +107,14 @@ struct Mesh::State {
   Railing* awaits_rail(const std::string& id, size_t rail);
   void take_in_rail(Accepted accepted);
   void step_rails();
+
+  // mesh_lifelines.cc
+  Lifeline* awaits_lifeline(const std::string& id);
+  void take_in_lifeline(Accepted accepted);
+  void step_lifelines();
+  bool makes_lifelines() const {
+    return std::ranges::any_of(lifelines, [](const Lifeline& one) { return one.dialer != nullptr; });
+  }
 
   // mesh_connect.cc
   bool connects_when_needed(const ProcessRecord& peer) const;
@@ -117,7 +134,6 @@ struct Mesh::State {
   ProcessRecord self;
   const std::string advice;  // what to look at when peers cannot be reached
   Acceptor acceptor;
-  std::vector<int> doors;      // what the acceptor listens on
   std::unique_ptr<Bell> bell;  // null without a Commons
   std::list<Upgrading> upgrading;
   std::map<std::string, Known> known;    // by process id
@@ -129,6 +145,7 @@ struct Mesh::State {
   size_t guards = 0;
   std::vector<std::unique_ptr<Link>> links;
   std::list<Railing> railings;
+  std::list<Lifeline> lifelines;
 };
 
 }  // namespace hccl_like

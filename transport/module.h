@@ -26,7 +26,7 @@ extern "C" {
 
 /* The interface's version. A different major version is refused by hct_get_api (it returns null). */
 #define HCT_MAJOR 1
-#define HCT_MINOR 0
+#define HCT_MINOR 1
 
 /* What `address` may publish at most, and the longest name. */
 #define HCT_MAX_ADDRESS 2048
@@ -109,7 +109,8 @@ typedef struct hct_api {
   /* Null while healthy. After the peer has gone, or was never reached: why, in a few words; but only once every byte that
    * had arrived was read, or fewer are left than the last peek wanted. From then on the same. */
   const char* (*failure)(hct_wire* wire);
-  /* Pushes on what was written and waits in this process; nonzero when none is left. */
+  /* Pushes on what was written and waits in this process; nonzero when none is left. Until then it is called again, also
+   * when no message is under way. */
   int (*flush)(hct_wire* wire);
   /* Going to sleep: makes sure that the process wakes (through `watch`, `ring` or `nap`) when bytes arrive or, if
    * `for_space`, when write may take bytes again. Returns 0 if that is so already (then it does not sleep): the last peek
@@ -119,6 +120,12 @@ typedef struct hct_api {
 
   /* Optional. How the peer is reached, for logs ("over /run/x.sock"); valid until the wire is closed. */
   const char* (*route)(hct_wire* wire);
+
+  /* Since minor version 1; optional. As prepare_sleep, of a host that leaves what has arrived where it is, as it cannot use it
+   * yet: bytes that are there neither refuse the sleep nor end it, and new ones end it once at most. Returns 0 if `for_space`
+   * and write may take bytes, or if the peer has gone, also before its last bytes were read. Without this entry the host looks
+   * at such a wire every fraction of a millisecond. end_sleep follows. */
+  int (*prepare_sleep_unread)(hct_wire* wire, int for_space);
 } hct_api;
 
 /* The one exported symbol. Returns null if the module does not speak interface version `major`. */

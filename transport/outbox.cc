@@ -69,7 +69,7 @@ void Outbox::post(Send& send) {
 void Outbox::announce(Send& send, std::optional<uint32_t> slot) {
   const FrameHeader header = header_of(FrameKind::kAnnounce, send);
   if (slot)
-    push(header, {.slot = *slot, .range = *send.place.range});
+    push(header, {.slot = *slot, .range = rendezvous_.place(*slot)});
   else
     push(header);
 }
@@ -139,7 +139,7 @@ void Outbox::cancel(uint64_t communicator) {
     // An announced slot is free when the peer has seen that nothing comes of it.
     return control.header.tag.communicator == communicator && control.header.payload == 0 &&
            (control.header.kind == FrameKind::kAnnounce ||
-            control.header.kind == FrameKind::kReady);
+            control.header.kind == FrameKind::kReady || control.header.kind == FrameKind::kCall);
   });
   eager_.erase_if(of_it);
   data_.erase_if(of_it);

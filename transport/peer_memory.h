@@ -20,7 +20,8 @@ namespace hccl_like {
 // which others wait. The devices must outlive this object and all views.
 class PeerMemory {
  public:
-  static constexpr size_t kKept = 64;
+  // Some tens of pieces of each rank's allocators.
+  static constexpr size_t kKept = 512;
 
   // The peer's memory at `data`, for as long as `mapping` is held.
   struct View {

@@ -108,7 +108,7 @@ TEST_F(PeerMemoryTest, ClosesTheLeastRecentlyUsed) {
   for (uint64_t number = 0; number < PeerMemory::kKept; ++number) open(number);
   open(0);
   EXPECT_EQ(counts.closed, 0);
-  open(100);
+  open(PeerMemory::kKept);
   EXPECT_EQ(counts.closed, 1);
   open(0);
   EXPECT_EQ(counts.opened, static_cast<int>(PeerMemory::kKept) + 1) << "0 was used later than 1";
@@ -122,7 +122,7 @@ TEST_F(PeerMemoryTest, ClosesNothingThatIsHeld) {
   EXPECT_EQ(counts.closed, 0);
   for (const auto& view : held) EXPECT_EQ(view.data[0], view.data[kBytes - 1]);
   held.clear();
-  open(200);
+  open(2 * PeerMemory::kKept);
   EXPECT_EQ(counts.closed, 2) << "back to the limit";
 }
 
@@ -139,7 +139,7 @@ TEST_F(PeerMemoryTest, ServesSeveralThreads) {
   for (uint64_t t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {
       for (uint64_t i = 0; i < 2000; ++i) {
-        const uint64_t number = (i * 7 + t) % 100;
+        const uint64_t number = (i * 7 + t) % (PeerMemory::kKept + 36);
         if (open(number).data[0] != std::byte(number)) ++wrong;
       }
     });

@@ -99,7 +99,9 @@ bool Poller::wait(int timeout_ms, bool silence_doorbell) {
 void Poller::ring(int doorbell) noexcept {
   const int saved = errno;
   const uint64_t one = 1;
-  (void)!::write(doorbell, &one, sizeof one);
+  // A ring that is lost may be the one that a thread waits for without a limit.
+  while (::write(doorbell, &one, sizeof one) < 0 && errno == EINTR) {
+  }
   errno = saved;
 }
 

@@ -41,8 +41,9 @@ class TracedWire final : public Wire {
   }
   const Error* failure() const override { return inner_->failure(); }
   bool flush() override { return inner_->flush(); }
-  bool prepare_sleep(bool for_space) override {
-    const bool may = inner_->prepare_sleep(for_space);
+  bool owes() override { return inner_->owes(); }
+  bool prepare_sleep(WakeFor wake) override {
+    const bool may = inner_->prepare_sleep(wake);
     counts_.sleeps += may;
     return may;
   }

@@ -22,94 +22,12 @@
 
 #include "transport/poller.h"
 #include "transport/wire.h"
+#include "transport/wire_pair.h"
 
 namespace hccl_like {
 
-// Two connected ends, each with the poller that it sleeps in.
-struct WirePair {
-  std::array<std::unique_ptr<Poller>, 2> pollers{std::make_unique<Poller>(),
-                                                 std::make_unique<Poller>()};
-  std::array<std::unique_ptr<Wire>, 2> ends;
-};
-
-// Byte `i` of an endless stream whose every window of eight bytes is different enough to notice a
-// lost, doubled or swapped byte.
-inline std::byte stream_byte(uint64_t i) {
-  uint64_t h = (i / 8) * 0x9e3779b97f4a7c15u;
-  h ^= h >> 29;
-  h *= 0xbf58476d1ce4e5b9u;
-  return static_cast<std::byte>(h >> (8 * (i % 8)));
-}
-
-inline std::vector<std::byte> stream_bytes(uint64_t begin, size_t bytes) {
-  std::vector<std::byte> result(bytes);
-  for (size_t i = 0; i < bytes; ++i) result[i] = stream_byte(begin + i);
-  return result;
-}
-
 template <class Wires>
-class WireContract : public testing::Test {
- protected:
-  static constexpr size_t kMany = 5'000'003;
-  WireContract() : pair(Wires::make()) {}
-
-  Wire& a() { return *pair.ends[0]; }
-  Wire& b() { return *pair.ends[1]; }
-  void poll() {
-    for (auto& poller : pair.pollers)
-      if (poller != nullptr) poller->poll();
-  }
-
-  // Tries again until `attempt` is true. A bug is a failed test, not one that hangs.
-  template <class Attempt>
-  void patiently(Attempt attempt) {
-    const Deadline deadline = Deadline::after(std::chrono::seconds(20));
-    while (!attempt()) {
-      poll();
-      if (!deadline.expired()) continue;
-      ADD_FAILURE() << "nothing happens any more";
-      return;
-    }
-  }
-
-  static size_t write(Wire& wire, std::span<const std::byte> bytes) {
-    const ConstRegion region{bytes.data(), bytes.size()};
-    return wire.write({&region, 1});
-  }
-  // Writes stream bytes [begin, begin + bytes), all of them.
-  void write_all(Wire& wire, uint64_t begin, size_t bytes) {
-    const std::vector<std::byte> data = stream_bytes(begin, bytes);
-    size_t done = 0;
-    patiently([&] {
-      done += write(wire, std::span(data).subspan(done));
-      return done == bytes;
-    });
-    ASSERT_EQ(done, bytes);
-  }
-  // Reads until `bytes` have come, and checks each.
-  void read_all(Wire& wire, uint64_t begin, size_t bytes) {
-    std::vector<std::byte> data(bytes);
-    size_t done = 0;
-    patiently([&] {
-      done += wire.read(std::span(data).subspan(done));
-      return done == bytes;
-    });
-    ASSERT_EQ(done, bytes);
-    ASSERT_TRUE(data == stream_bytes(begin, bytes));
-  }
-  // Both ends are driven: what one has to give may wait for the other to look.
-  void flush_a() { patiently([&] { return b().peek(), a().flush(); }); }
-  std::span<const std::byte> peek_until(Wire& wire, size_t want) {
-    std::span<const std::byte> view;
-    patiently([&] {
-      view = wire.peek(want);
-      return view.size() >= want;
-    });
-    return view;
-  }
-
-  WirePair pair;
-};
+class WireContract : public WireTest<Wires> {};
 TYPED_TEST_SUITE_P(WireContract);
 
 TYPED_TEST_P(WireContract, IsEmptyAndHealthyAtFirst) {
@@ -188,17 +106,8 @@ TYPED_TEST_P(WireContract, PeekMoreThanThereIsShowsWhatThereIs) {
 }
 
 TYPED_TEST_P(WireContract, AFullWireTakesNothingAndLosesNothing) {
-  const std::vector<std::byte> data = stream_bytes(0, 1 << 20);
-  uint64_t written = 0;
-  int refused = 0;
-  while (refused < 1000 && written < (uint64_t{1} << 30)) {
-    const size_t at = written % data.size();
-    const size_t taken = this->write(this->a(), std::span(data).subspan(at));
-    written += taken;
-    refused = taken == 0 ? refused + 1 : 0;
-    this->poll();
-  }
-  ASSERT_EQ(refused, 1000) << "a wire must have an end";
+  const std::vector<std::byte>& data = this->endless;
+  const uint64_t written = this->fill_a();
   ASSERT_GT(written, 0u);
   std::vector<std::byte> buffer(100'000);
   uint64_t read = 0;
@@ -279,27 +188,68 @@ TYPED_TEST_P(WireContract, SleepsOnARestThatIsShorterThanWanted) {
   this->write_all(this->a(), 0, 20);
   ASSERT_GE(this->peek_until(this->b(), 20).size(), 20u);
   EXPECT_LE(this->b().peek(48).size(), 20u);
-  EXPECT_TRUE(this->b().prepare_sleep(false));
+  EXPECT_TRUE(this->b().prepare_sleep({}));
   this->b().end_sleep();
   this->write_all(this->a(), 20, 28);
   ASSERT_GE(this->peek_until(this->b(), 48).size(), 48u);
-  EXPECT_FALSE(this->b().prepare_sleep(false));
+  EXPECT_FALSE(this->b().prepare_sleep({}));
   this->b().end_sleep();
 }
 
 TYPED_TEST_P(WireContract, DoesNotSleepWhenBytesAreThere) {
   this->write_all(this->a(), 0, 1);
   ASSERT_EQ(this->peek_until(this->b(), 1).size(), 1u);
-  EXPECT_FALSE(this->b().prepare_sleep(false));
+  EXPECT_FALSE(this->b().prepare_sleep({}));
   this->b().end_sleep();
   this->read_all(this->b(), 0, 1);
 }
 
 TYPED_TEST_P(WireContract, SleepsOnlyForSpaceWhenFull) {
-  EXPECT_FALSE(this->a().prepare_sleep(true)) << "there is space";
+  EXPECT_FALSE(this->a().prepare_sleep({.space = true})) << "there is space";
   this->a().end_sleep();
-  EXPECT_TRUE(this->a().prepare_sleep(false));
+  EXPECT_TRUE(this->a().prepare_sleep({}));
   this->a().end_sleep();
+}
+
+TYPED_TEST_P(WireContract, BytesThatAreLeftUnreadDoNotKeepItAwake) {
+  const auto may_sleep = [&](WakeFor wake) {
+    const bool may = this->a().prepare_sleep(wake);
+    const auto& poller = this->pair.pollers[0];
+    EXPECT_FALSE(may && poller != nullptr && poller->poll()) << "it would wake at once";
+    this->a().end_sleep();
+    return may;
+  };
+  this->write_all(this->b(), 0, 1);
+  ASSERT_EQ(this->peek_until(this->a(), 1).size(), 1u);
+  EXPECT_FALSE(may_sleep({}));
+  EXPECT_TRUE(may_sleep({.bytes = false}));
+  EXPECT_FALSE(may_sleep({.bytes = false, .space = true})) << "there is space";
+  this->fill_a();
+  EXPECT_FALSE(may_sleep({.space = true}));
+  EXPECT_TRUE(may_sleep({.bytes = false, .space = true}));
+  std::vector<std::byte> buffer(100'000);
+  this->patiently([&] {
+    this->b().read(buffer);
+    this->a().flush();
+    return !may_sleep({.bytes = false, .space = true});
+  });
+  this->read_all(this->a(), 0, 1);
+}
+
+TYPED_TEST_P(WireContract, BytesThatAreLeftUnreadDoNotHideThePeersEnd) {
+  this->write_all(this->b(), 0, 3);
+  ASSERT_EQ(this->peek_until(this->a(), 3).size(), 3u);
+  this->patiently([&] { return this->a().peek(), this->b().flush(); });
+  this->pair.ends[1].reset();
+  this->pair.pollers[1].reset();
+  this->patiently([&] {
+    const bool may = this->a().prepare_sleep({.bytes = false});
+    this->a().end_sleep();
+    return !may;
+  });
+  EXPECT_EQ(this->a().failure(), nullptr);
+  this->read_all(this->a(), 0, 3);
+  this->patiently([&] { return this->a().peek(), this->a().failure() != nullptr; });
 }
 
 TYPED_TEST_P(WireContract, KeepsALongRandomStreamBetweenSleepingThreads) {
@@ -309,7 +259,7 @@ TYPED_TEST_P(WireContract, KeepsALongRandomStreamBetweenSleepingThreads) {
   std::atomic<int> slept_long{0};
   const auto sleep = [&](size_t side, bool for_space) {
     Wire& wire = *this->pair.ends[side];
-    if (wire.prepare_sleep(for_space)) {
+    if (wire.prepare_sleep({.space = for_space})) {
       const auto begin = Deadline::Clock::now();
       this->pair.pollers[side]->sleep(Deadline::never());
       if (Deadline::Clock::now() - begin > std::chrono::milliseconds(95)) ++slept_long;
@@ -354,7 +304,7 @@ TYPED_TEST_P(WireContract, PingPongBetweenSleepingThreadsLosesNoWakeUp) {
       }
       uint32_t got = 0;
       while (wire.peek(sizeof got).size() < sizeof got) {
-        if (wire.prepare_sleep(false)) {
+        if (wire.prepare_sleep({})) {
           const auto begin = Deadline::Clock::now();
           this->pair.pollers[side]->sleep(Deadline::never());
           if (Deadline::Clock::now() - begin > std::chrono::milliseconds(95)) ++slept_long;
@@ -379,7 +329,7 @@ TYPED_TEST_P(WireContract, ASleeperWakesWhenThePeerGoes) {
     this->pair.pollers[0].reset();
   });
   for (int i = 0; i < 1000 && this->b().failure() == nullptr; ++i) {
-    if (this->b().prepare_sleep(false)) this->pair.pollers[1]->sleep(Deadline::never());
+    if (this->b().prepare_sleep({})) this->pair.pollers[1]->sleep(Deadline::never());
     this->b().end_sleep();
     this->b().peek();
   }
@@ -394,6 +344,7 @@ REGISTER_TYPED_TEST_SUITE_P(
     KeepsALongRandomStreamInOneThread, TellsTheEndOnlyAfterTheLastByte,
     TellsTheEndWhenTheRestIsShorterThanWanted, SleepsOnARestThatIsShorterThanWanted,
     DoesNotSleepWhenBytesAreThere, SleepsOnlyForSpaceWhenFull,
+    BytesThatAreLeftUnreadDoNotKeepItAwake, BytesThatAreLeftUnreadDoNotHideThePeersEnd,
     KeepsALongRandomStreamBetweenSleepingThreads, PingPongBetweenSleepingThreadsLosesNoWakeUp,
     ASleeperWakesWhenThePeerGoes);
 

@@ -7,6 +7,8 @@
 
 namespace hccl_like {
 
+class RemoteMemory;
+
 // Told by the port, inside its progress() only.
 class BlockSink {
  public:
@@ -41,6 +43,8 @@ class BlockPort {
   // As Wire's: false if progress() would find something, or might.
   virtual bool prepare_sleep() = 0;
   virtual void end_sleep() = 0;
+  // As Wire's.
+  virtual RemoteMemory* remote_memory() const { return nullptr; }
 };
 
 // How many slots of each kind a BlockWire uses of a port, and how large.

@@ -181,12 +181,12 @@ bool BlockWire::flush() {
   return ended_ || free_slots_.size() == shape_.slots();
 }
 
-bool BlockWire::prepare_sleep(bool for_space) {
-  if (ended_) return true;
+bool BlockWire::prepare_sleep(WakeFor wake) {
+  if (ended_) return wake.bytes;
   progress();
-  if (ended_ || arrived_bytes_ >= want_) return false;
+  if (ended_ || (wake.bytes && arrived_bytes_ >= want_)) return false;
   const size_t kept = shape_.slots() - shape_.blocks;
-  if (for_space && credits_ > 0 && free_slots_.size() > kept) return false;
+  if (wake.space && credits_ > 0 && free_slots_.size() > kept) return false;
   return port_->prepare_sleep();
 }
 

@@ -30,9 +30,13 @@ class BlockWire final : public Wire, private BlockSink {
   size_t read(std::span<std::byte> into) override;
   const Error* failure() const override;
   bool flush() override;
-  bool prepare_sleep(bool for_space) override;
+  bool owes() override { return !flush(); }
+  bool prepare_sleep(WakeFor wake) override;
   void end_sleep() override;
+  RemoteMemory* remote_memory() const override { return port_->remote_memory(); }
   std::string_view transport() const override { return transport_; }
+  // So many bytes have arrived and can be read, without asking the library again.
+  bool holds(size_t bytes) const { return arrived_bytes_ >= bytes; }
 
  private:
   enum class Kind : uint32_t { kBytes, kCredits, kGoodbye };

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "core/error.h"
+#include "device/host/shared_memory.h"
 
 namespace hccl_like {
 namespace {
@@ -13,10 +14,20 @@ namespace {
 constexpr size_t kCompletionsAtOnce = 16;
 constexpr size_t kLongestName = 512;
 
+// Some tens of pieces of this process's allocators.
+constexpr RegistrationCache::Limits kKept{.entries = 256, .bytes = size_t{64} << 30};
+
+// Memory of our own allocators: other memory may be gone, and something else in its place, without our hearing of it.
+std::optional<LastingRange> lasting_range(const std::byte* data, size_t bytes) {
+  const auto place = SharedMemory::find(data, bytes);
+  if (!place) return std::nullopt;
+  return LastingRange{data - place->offset, place->token.bytes, place->token.nonce};
+}
+
 }  // namespace
 
 FabricEnd::FabricEnd(const FabricLibrary& library, FabricInfo info)
-    : library_(library), info_(std::move(info)) {
+    : library_(library), info_(std::move(info)), registrations_(*this, lasting_range, kKept) {
   fid_fabric* fabric = nullptr;
   check("fi_fabric", library_.fabric(info_->fabric_attr, &fabric, nullptr));
   fabric_.reset(fabric);
@@ -48,6 +59,7 @@ FabricEnd::FabricEnd(const FabricLibrary& library, FabricInfo info)
 
 // Whatever is under way ends with the end-point, and its memory after that.
 FabricEnd::~FabricEnd() {
+  registrations_.clear();
   endpoint_.reset();
   buried_.clear();
 }
@@ -80,14 +92,49 @@ std::unique_ptr<FabricSlots> FabricEnd::make_slots(size_t slots, size_t bytes) {
   made->operations = std::vector<FabricOperation>(slots);
   for (FabricOperation& one : made->operations) one.broken = &made->broken;
   if ((info_->domain_attr->mr_mode & FI_MR_LOCAL) == 0) return made;
-  fid_mr* registration = nullptr;
-  check("fi_mr_reg", fi_mr_reg(domain_.get(), made->memory.get(), slots * bytes, FI_SEND | FI_RECV,
-                               0, next_key_++, 0, &registration, nullptr));
-  made->registration.reset(registration);
+  made->registration.reset(enroll(made->memory.get(), slots * bytes, FI_SEND | FI_RECV));
   return made;
 }
 
+fid_mr* FabricEnd::enroll(const void* data, size_t bytes, uint64_t access) {
+  fid_mr* registration = nullptr;
+  check("fi_mr_reg",
+        fi_mr_reg(domain_.get(), data, bytes, access, 0, next_key_++, 0, &registration, nullptr));
+  FabricObject<fid_mr> owned(registration);
+  if ((info_->domain_attr->mr_mode & FI_MR_ENDPOINT) != 0) {
+    check("fi_mr_bind", fi_mr_bind(registration, &endpoint_->fid, 0));
+    check("fi_mr_enable", fi_mr_enable(registration));
+  }
+  return owned.release();
+}
+
+void* FabricEnd::add(const std::byte* data, size_t bytes) {
+  try {
+    return enroll(data, bytes, FI_READ | FI_REMOTE_READ);
+  } catch (const Exception&) {
+    return nullptr;  // no room for more, or memory that cannot be pinned: it goes in blocks
+  }
+}
+
+void FabricEnd::remove(void* registration) { fi_close(&static_cast<fid_mr*>(registration)->fid); }
+
+// Providers that don't know virtual addresses count from the beginning of what was registered.
+FabricEnd::Window FabricEnd::window(const RegistrationCache::Registration& registration,
+                                    const std::byte* data) const {
+  const bool virtual_addresses = (info_->domain_attr->mr_mode & FI_MR_VIRT_ADDR) != 0;
+  return {.base = virtual_addresses ? reinterpret_cast<uintptr_t>(data)
+                                    : static_cast<uint64_t>(data - registration.begin),
+          .key = fi_mr_key(static_cast<fid_mr*>(registration.handle))};
+}
+
+void FabricEnd::shut(std::string why) {
+  if (!shut_.empty()) return;
+  shut_ = std::move(why);
+  endpoint_.reset();
+}
+
 void FabricEnd::progress() {
+  if (!shut_.empty()) return;
   std::array<fi_cq_entry, kCompletionsAtOnce> entries;
   for (;;) {
     const ssize_t got = fi_cq_read(completions_.get(), entries.data(), entries.size());
@@ -107,8 +154,8 @@ void FabricEnd::on_error() {
   fi_cq_err_entry entry{};
   if (fi_cq_readerr(completions_.get(), &entry, 0) <= 0 || entry.op_context == nullptr) return;
   auto& operation = *static_cast<FabricOperation*>(entry.op_context);
-  operation.done = true;
-  if (entry.err != FI_ECANCELED && operation.broken->empty())
+  operation.done = operation.failed = true;
+  if (entry.err != FI_ECANCELED && operation.broken != nullptr && operation.broken->empty())
     *operation.broken = library_.strerror(entry.err);
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "transport/fabric/fabric_library.h"
+#include "transport/fabric/registration_cache.h"
 
 namespace hccl_like {
 
@@ -27,6 +28,7 @@ using FabricObject = std::unique_ptr<Object, CloseFid>;
 struct FabricOperation {
   fi_context2 context{};
   bool done = true;
+  bool failed = false;
   std::string* broken = nullptr;  // of the slots: where an error is noted
 };
 
@@ -42,11 +44,11 @@ struct FabricSlots {
 };
 
 // Used by one thread at a time.
-class FabricEnd {
+class FabricEnd : private Registrar {
  public:
   // Throws kUnsupported, with the function that failed.
   FabricEnd(const FabricLibrary& library, FabricInfo info);
-  ~FabricEnd();
+  ~FabricEnd() override;
 
   const fi_info& info() const { return *info_; }
   const FabricLibrary& library() const { return library_; }
@@ -58,6 +60,19 @@ class FabricEnd {
   void remove(fi_addr_t peer);
   // Memory for so many slots, with an operation each.
   std::unique_ptr<FabricSlots> make_slots(size_t slots, size_t bytes);
+  // Memory that peers read, and that is read into.
+  RegistrationCache& registrations() { return registrations_; }
+  // The words by which a peer reads what was registered.
+  struct Window {
+    uint64_t base = 0, key = 0;
+  };
+  Window window(const RegistrationCache::Registration& registration, const std::byte* data) const;
+
+  // Closes the end-point, whatever is under way: from then on it touches no memory, and progress() notes nothing.
+  void shut(std::string why);
+  // Why it was; empty while it is open.
+  const std::string& shut() const { return shut_; }
+
   // Takes over what operations under way may still touch.
   void bury(std::unique_ptr<FabricSlots> slots) { buried_.push_back(std::move(slots)); }
 
@@ -65,6 +80,9 @@ class FabricEnd {
   void progress();
 
  private:
+  void* add(const std::byte* data, size_t bytes) override;
+  void remove(void* registration) override;
+  fid_mr* enroll(const void* data, size_t bytes, uint64_t access);
   void check(const char* function, long status) const;
   void on_error();
 
@@ -77,7 +95,31 @@ class FabricEnd {
   FabricObject<fid_ep> endpoint_;
   std::string address_;
   uint64_t next_key_ = 1;
+  std::string shut_;
   std::vector<std::unique_ptr<FabricSlots>> buried_;
+  RegistrationCache registrations_;
+};
+
+// A peer in an end's table of addresses.
+class FabricPeer {
+ public:
+  FabricPeer(FabricEnd& end, const std::string& address)
+      : end_(end), handle_(end.insert(address)) {}
+  ~FabricPeer() {
+    if (!kept_) end_.remove(handle_);
+  }
+  FabricPeer(const FabricPeer&) = delete;
+  FabricPeer& operator=(const FabricPeer&) = delete;
+
+  FabricEnd& end() const { return end_; }
+  fi_addr_t handle() const { return handle_; }
+  // Something is under way to it, and stays so.
+  void keep() { kept_ = true; }
+
+ private:
+  FabricEnd& end_;
+  const fi_addr_t handle_;
+  bool kept_ = false;
 };
 
 }  // namespace hccl_like

@@ -59,12 +59,14 @@ FabricLibrary load(const std::string& setting, const std::vector<std::string>& h
                   "; install libfabric1, or name the library in HCCL_LIKE_FABRIC_LIBRARY");
 }
 
-FabricInfo hints_for(const FabricLibrary& library, const std::string& provider) {
+FabricInfo hints_for(const FabricLibrary& library, const std::string& provider,
+                     uint64_t more_caps) {
   FabricInfo hints(library.dupinfo(nullptr), FreeInfo{&library});
-  hints->caps = FI_MSG | FI_TAGGED;
+  hints->caps = FI_MSG | FI_TAGGED | more_caps;
   hints->mode = FI_CONTEXT | FI_CONTEXT2;
   hints->ep_attr->type = FI_EP_RDM;
-  hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+  hints->domain_attr->mr_mode =
+      FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
   hints->domain_attr->threading = FI_THREAD_DOMAIN;
   hints->domain_attr->control_progress = FI_PROGRESS_MANUAL;
   hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
@@ -110,12 +112,22 @@ bool reaches_hosts(const fi_info& info) {
   return !one_host && ((info.caps & FI_REMOTE_COMM) != 0 || (info.caps & FI_LOCAL_COMM) == 0);
 }
 
-FabricInfo choose_provider(const FabricLibrary& library, const std::string& provider,
-                           const std::vector<std::string>& own_addresses) {
-  const FabricInfo hints = hints_for(library, provider);
-  fi_info* list = nullptr;
-  const int status = library.getinfo(kFabricVersion, nullptr, nullptr, 0, hints.get(), &list);
-  const FabricInfo all(list, FreeInfo{&library});
+bool reads_memory(const fi_info& info) {
+  return (info.caps & FI_RMA) != 0 && info.ep_attr->protocol != FI_PROTO_RXD;
+}
+
+std::vector<FabricInfo> choose_providers(const FabricLibrary& library, const std::string& provider,
+                                         const std::vector<std::string>& own_addresses,
+                                         size_t rails) {
+  // With memory access first: of equals the first one is taken.
+  std::vector<FabricInfo> lists;
+  int status = 0;
+  for (const uint64_t caps : {uint64_t{FI_RMA | FI_READ | FI_REMOTE_READ}, uint64_t{0}}) {
+    const FabricInfo hints = hints_for(library, provider, caps);
+    fi_info* list = nullptr;
+    status = library.getinfo(kFabricVersion, nullptr, nullptr, 0, hints.get(), &list);
+    lists.emplace_back(list, FreeInfo{&library});
+  }
   if (status != 0)
     throw_error(ErrorCode::kUnsupported,
                 "libfabric " + library.version_text() + " (" + library.path + ") has " +
@@ -126,10 +138,31 @@ FabricInfo choose_provider(const FabricLibrary& library, const std::string& prov
     const bool local = !reaches_hosts(info);
     return std::tuple(local, info.nic == nullptr, place_of(info, own_addresses));
   };
-  const fi_info* best = list;
-  for (const fi_info* one = list; one != nullptr; one = one->next)
-    if (rank(*one) < rank(*best)) best = one;
-  return FabricInfo(library.dupinfo(best), FreeInfo{&library});
+  const fi_info* best = nullptr;
+  for (const FabricInfo& list : lists)
+    for (const fi_info* one = list.get(); one != nullptr; one = one->next)
+      if ((&list == &lists[1] || reads_memory(*one)) &&
+          (best == nullptr || rank(*one) < rank(*best)))
+        best = one;
+  std::vector<FabricInfo> chosen;
+  const auto take = [&](const fi_info& info) {
+    chosen.emplace_back(library.dupinfo(&info), FreeInfo{&library});
+  };
+  take(*best);
+  const size_t most = rails > 0 ? rails : best->nic != nullptr ? SIZE_MAX : 1;
+  const auto further = [&](const fi_info& info) {
+    const bool alike = reads_memory(info) && info.caps == best->caps &&
+                       (info.nic == nullptr) == (best->nic == nullptr) && reaches_hosts(info) &&
+                       info.addr_format == best->addr_format &&
+                       ::strcmp(info.fabric_attr->prov_name, best->fabric_attr->prov_name) == 0;
+    const bool ours = info.nic != nullptr || place_of(info, own_addresses) < own_addresses.size();
+    return alike && ours && std::ranges::none_of(chosen, [&](const FabricInfo& one) {
+             return ::strcmp(one->domain_attr->name, info.domain_attr->name) == 0;
+           });
+  };
+  for (const fi_info* one = lists[0].get(); one != nullptr && chosen.size() < most; one = one->next)
+    if (further(*one)) take(*one);
+  return chosen;
 }
 
 }  // namespace hccl_like

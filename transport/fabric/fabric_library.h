@@ -39,9 +39,16 @@ inline constexpr uint32_t kFabricVersion = FI_VERSION(1, 17);
 const FabricLibrary& load_fabric(const std::string& setting, const std::vector<std::string>& hints);
 
 // What a provider offers that can carry blocks to another process: the one that `provider` names, or else the best: real
-// cards before software, and what reaches other hosts only. Throws kUnsupported with the providers there are.
-FabricInfo choose_provider(const FabricLibrary& library, const std::string& provider,
-                           const std::vector<std::string>& own_addresses);
+// cards before software, and what reaches other hosts only. Behind it what the same provider offers over other cards, or,
+// where it has none, over other networks; `rails` in all at most, 0 for all cards or one network. Throws kUnsupported with
+// the providers there are.
+std::vector<FabricInfo> choose_providers(const FabricLibrary& library, const std::string& provider,
+                                         const std::vector<std::string>& own_addresses,
+                                         size_t rails);
+
+// Whether it reads a peer's memory faster than it moves messages. Not where datagrams are made reliable by software: both are
+// cut up there, and reads from a peer that has gone end only after long.
+bool reads_memory(const fi_info& info);
 
 // Whether what a provider offers goes beyond this host.
 bool reaches_hosts(const fi_info& info);

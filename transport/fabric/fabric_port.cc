@@ -22,34 +22,39 @@ bool quiet(const FabricSlots& slots) {
 
 }  // namespace
 
-FabricPort::FabricPort(FabricEnd& end, Poller& poller, BlockShape shape, fi_addr_t peer,
-                       uint64_t send_tag, uint64_t receive_tag)
-    : end_(end),
+FabricPort::FabricPort(Poller& poller, BlockShape shape, std::shared_ptr<FabricPeer> peer,
+                       uint64_t send_tag, uint64_t receive_tag,
+                       std::unique_ptr<RemoteMemory> memory)
+    : peer_(std::move(peer)),
+      end_(peer_->end()),
       poller_(poller),
       shape_(shape),
-      peer_(peer),
       send_tag_(send_tag),
       receive_tag_(receive_tag),
-      sends_(end.make_slots(shape.slots(), shape.block_bytes)),
-      receives_(end.make_slots(shape.slots(), shape.block_bytes)) {
+      sends_(end_.make_slots(shape.slots(), shape.block_bytes)),
+      receives_(end_.make_slots(shape.slots(), shape.block_bytes)),
+      memory_(std::move(memory)) {
   poller_.count_nappers(+1);
 }
 
 FabricPort::~FabricPort() {
+  memory_.reset();
   poller_.count_nappers(-1);
+  // What was under way at a closed end-point is over.
+  if (!end_.shut().empty()) return;
   for (const size_t slot : receiving_)
     if (!receives_->operations[slot].done)
       fi_cancel(&end_.endpoint()->fid, &receives_->operations[slot].context);
   const Deadline deadline = Deadline::after(kPatience);
   while (!quiet(*receives_) && !deadline.expired()) end_.progress();
   if (!quiet(*receives_)) end_.bury(std::move(receives_));
-  if (!quiet(*sends_))
-    end_.bury(std::move(sends_));
-  else
-    end_.remove(peer_);
+  if (quiet(*sends_)) return;
+  end_.bury(std::move(sends_));
+  peer_->keep();
 }
 
 const std::string& FabricPort::broken() const {
+  if (!end_.shut().empty()) return end_.shut();
   return sends_->broken.empty() ? receives_->broken : sends_->broken;
 }
 
@@ -73,14 +78,16 @@ bool FabricPort::started(FabricSlots& slots, size_t slot, long status) {
 }
 
 void FabricPort::start() {
+  if (!end_.shut().empty()) return;
   fid_ep* const endpoint = end_.endpoint();
   while (!to_receive_.empty()) {
     const size_t slot = to_receive_.front();
     FabricOperation& operation = receives_->operations[slot];
     operation.done = false;
-    if (!started(*receives_, slot,
-                 fi_trecv(endpoint, receive_slot(slot).data(), shape_.block_bytes,
-                          descriptor(*receives_), peer_, receive_tag_, 0, &operation.context)))
+    if (!started(
+            *receives_, slot,
+            fi_trecv(endpoint, receive_slot(slot).data(), shape_.block_bytes,
+                     descriptor(*receives_), peer_->handle(), receive_tag_, 0, &operation.context)))
       break;
     receiving_.push_back(slot);
     to_receive_.pop_front();
@@ -90,8 +97,8 @@ void FabricPort::start() {
     FabricOperation& operation = sends_->operations[slot];
     operation.done = false;
     if (!started(*sends_, slot,
-                 fi_tsend(endpoint, send_slot(slot).data(), bytes, descriptor(*sends_), peer_,
-                          send_tag_, &operation.context)))
+                 fi_tsend(endpoint, send_slot(slot).data(), bytes, descriptor(*sends_),
+                          peer_->handle(), send_tag_, &operation.context)))
       break;
     sending_.push_back({slot, bytes});
     to_send_.pop_front();

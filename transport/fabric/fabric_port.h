@@ -7,14 +7,15 @@
 #include "transport/blocks/block_port.h"
 #include "transport/fabric/fabric_end.h"
 #include "transport/poller.h"
+#include "transport/remote_memory.h"
 
 namespace hccl_like {
 
 class FabricPort final : public BlockPort {
  public:
-  // Takes the peer's entry in the end's table of addresses over. All must outlive it.
-  FabricPort(FabricEnd& end, Poller& poller, BlockShape shape, fi_addr_t peer, uint64_t send_tag,
-             uint64_t receive_tag);
+  // Poller and end must outlive it. `memory`: beside the blocks.
+  FabricPort(Poller& poller, BlockShape shape, std::shared_ptr<FabricPeer> peer, uint64_t send_tag,
+             uint64_t receive_tag, std::unique_ptr<RemoteMemory> memory = nullptr);
   ~FabricPort() override;
 
   std::span<std::byte> send_slot(size_t slot) override { return at(*sends_, slot); }
@@ -25,6 +26,11 @@ class FabricPort final : public BlockPort {
   const std::string& broken() const override;
   bool prepare_sleep() override { return true; }
   void end_sleep() override {}
+  RemoteMemory* remote_memory() const override { return memory_.get(); }
+  // The next progress() has something to report that came. Free.
+  bool has_arrivals() const {
+    return !receiving_.empty() && receives_->operations[receiving_.front()].done;
+  }
 
  private:
   struct Posted {
@@ -38,14 +44,15 @@ class FabricPort final : public BlockPort {
   void start();
   bool started(FabricSlots& slots, size_t slot, long status);
 
+  const std::shared_ptr<FabricPeer> peer_;
   FabricEnd& end_;
   Poller& poller_;
   const BlockShape shape_;
-  const fi_addr_t peer_;
   const uint64_t send_tag_, receive_tag_;
   std::unique_ptr<FabricSlots> sends_, receives_;
   std::deque<Posted> to_send_, sending_;  // not started; under way; oldest first
   std::deque<size_t> to_receive_, receiving_;
+  std::unique_ptr<RemoteMemory> memory_;
 };
 
 }  // namespace hccl_like

@@ -7,6 +7,8 @@
 #include "core/log.h"
 #include "transport/address.h"
 #include "transport/blocks/block_wire.h"
+#include "transport/fabric/fabric_address.h"
+#include "transport/fabric/fabric_memory.h"
 #include "transport/fabric/fabric_port.h"
 
 namespace hccl_like {
@@ -23,40 +25,83 @@ uint64_t tag_for(const std::string& from, const std::string& to) {
   return hash >> 16;
 }
 
+// The end-points of one provider that this process has, the first one for messages.
+std::vector<std::unique_ptr<FabricEnd>> open_ends(const FabricLibrary& library,
+                                                  std::vector<FabricInfo> infos) {
+  std::vector<std::unique_ptr<FabricEnd>> ends;
+  for (FabricInfo& info : infos) {
+    if (ends.size() == FabricMemory::kMostRails) break;
+    ends.push_back(std::make_unique<FabricEnd>(library, std::move(info)));
+  }
+  return ends;
+}
+
+FabricAddress address_of(const std::vector<std::unique_ptr<FabricEnd>>& ends) {
+  const fi_info& first = ends.front()->info();
+  FabricAddress address{
+      .provider = first.fabric_attr->prov_name, .reads_memory = reads_memory(first), .ends = {}};
+  for (const auto& end : ends) {
+    const char* const network = end->info().fabric_attr->name;
+    address.ends.push_back({network != nullptr ? network : "", end->address()});
+  }
+  return address;
+}
+
 class FabricTransport final : public Transport {
  public:
-  FabricTransport(const FabricLibrary& library, FabricInfo info, std::string self_id,
+  FabricTransport(const FabricLibrary& library, std::vector<FabricInfo> infos, std::string self_id,
                   Poller& poller)
-      : end_(library, std::move(info)),
-        provider_(end_.info().fabric_attr->prov_name),
+      : ends_(open_ends(library, std::move(infos))),
+        own_(address_of(ends_)),
         self_id_(std::move(self_id)),
         poller_(poller),
-        address_(provider_ + " " + end_.address()) {}
+        address_(own_.pack()) {}
 
   std::string_view name() const override { return "fabric"; }
   const std::string& address() const override { return address_; }
 
   bool can_reach(const FarEnd& peer) const override {
-    return peer.address.starts_with(provider_ + " ") &&
-           (peer.same_host || reaches_hosts(end_.info()));
+    const auto far = FabricAddress::parse(peer.address);
+    return far && far->provider == own_.provider &&
+           (peer.same_host || reaches_hosts(ends_.front()->info()));
   }
 
   std::unique_ptr<Wire> connect(const FarEnd& peer, WireSide) override {
     if (!connected_.insert(peer.id).second)
       throw_error(ErrorCode::kUnsupported, "it has been tried with this peer before");
-    const fi_addr_t address = end_.insert(peer.address.substr(provider_.size() + 1));
-    auto port = std::make_unique<FabricPort>(
-        end_, poller_, kShape, address, tag_for(self_id_, peer.id), tag_for(peer.id, self_id_));
-    return std::make_unique<BlockWire>(std::move(port), kShape, name(), peer.hostname);
+    const FabricAddress far = *FabricAddress::parse(peer.address);
+    std::vector<FabricRail> rails;
+    for (const auto& [own, other] : pair_ends(own_, far))
+      rails.push_back({std::make_shared<FabricPeer>(*ends_[own], far.ends[other].name), other});
+    const auto port = [&](BlockShape shape, const char* use, std::unique_ptr<RemoteMemory> memory) {
+      return std::make_unique<FabricPort>(poller_, shape, rails.front().peer,
+                                          tag_for(self_id_, peer.id + use),
+                                          tag_for(peer.id, self_id_ + use), std::move(memory));
+    };
+    std::unique_ptr<RemoteMemory> memory;
+    if (own_.reads_memory && far.reads_memory && far.ends.size() <= FabricMemory::kMostRails) {
+      std::vector<FabricEnd*> own;
+      for (const auto& end : ends_) own.push_back(end.get());
+      auto notes = port(FabricMemory::kNotes, " notes", nullptr);
+      memory = std::make_unique<FabricMemory>(own, rails, std::move(notes), peer.hostname);
+    }
+    return std::make_unique<BlockWire>(port(kShape, "", std::move(memory)), kShape, name(),
+                                       peer.hostname);
   }
 
-  std::string route(const Wire&) const override {
-    return "by " + provider_ + " of libfabric " + end_.library().version_text();
+  std::string route(const Wire& wire) const override {
+    const auto* const memory = static_cast<const FabricMemory*>(wire.remote_memory());
+    const std::string over = memory != nullptr && memory->rails() > 1
+                                 ? ", over " + std::to_string(memory->rails()) + " networks"
+                                 : "";
+    return "by " + own_.provider + " of libfabric " + ends_.front()->library().version_text() +
+           (memory != nullptr ? ", reading long messages from the peer's memory" : "") + over;
   }
 
  private:
-  FabricEnd end_;
-  const std::string provider_, self_id_;
+  const std::vector<std::unique_ptr<FabricEnd>> ends_;
+  const FabricAddress own_;
+  const std::string self_id_;
   Poller& poller_;
   const std::string address_;
   std::set<std::string> connected_;  // ids: a second wire could not be told from the first
@@ -72,8 +117,8 @@ std::unique_ptr<Transport> open_fabric(const Config& config, const std::vector<s
   std::vector<std::string> own;
   for (const auto& one : candidates(system_addresses(), filter))
     own.push_back(one.address.to_string());
-  FabricInfo info = choose_provider(library, config.fabric_provider, own);
-  auto transport = std::make_unique<FabricTransport>(library, std::move(info), self_id, poller);
+  auto infos = choose_providers(library, config.fabric_provider, own, config.fabric_rails);
+  auto transport = std::make_unique<FabricTransport>(library, std::move(infos), self_id, poller);
   log_info([&] {
     return "fabric: " + library.path + ", address of " +
            std::to_string(transport->address().size()) + " bytes";

@@ -2,6 +2,7 @@
 
 #include <exception>
 #include <optional>
+#include <utility>
 
 #include "core/error.h"
 
@@ -10,8 +11,8 @@ namespace {
 
 class LoadedWire final : public Wire {
  public:
-  LoadedWire(const hct_api& api, hct_wire* wire, std::string_view name)
-      : api_(api), wire_(wire), name_(name) {}
+  LoadedWire(const hct_api& api, hct_wire* wire, std::string_view name, Poller& poller)
+      : api_(api), wire_(wire), name_(name), poller_(poller) {}
   ~LoadedWire() override { api_.close_wire(wire_); }
 
   size_t write(std::span<const ConstRegion> pieces) override {
@@ -34,10 +35,19 @@ class LoadedWire final : public Wire {
     return failed_ ? &*failed_ : nullptr;
   }
   bool flush() override { return api_.flush(wire_) != 0; }
-  bool prepare_sleep(bool for_space) override {
-    return api_.prepare_sleep(wire_, for_space ? 1 : 0) != 0;
+  bool owes() override { return !flush(); }
+  bool prepare_sleep(WakeFor wake) override {
+    if (wake.bytes) return api_.prepare_sleep(wire_, wake.space ? 1 : 0) != 0;
+    if (api_.prepare_sleep_unread != nullptr)
+      return api_.prepare_sleep_unread(wire_, wake.space ? 1 : 0) != 0;
+    napping_ = true;
+    poller_.count_nappers(+1);
+    return true;
   }
-  void end_sleep() override { api_.end_sleep(wire_); }
+  void end_sleep() override {
+    if (std::exchange(napping_, false)) return poller_.count_nappers(-1);
+    api_.end_sleep(wire_);
+  }
   std::string_view transport() const override { return name_; }
 
   std::string route() const {
@@ -49,6 +59,8 @@ class LoadedWire final : public Wire {
   const hct_api& api_;
   hct_wire* const wire_;
   const std::string name_;
+  Poller& poller_;
+  bool napping_ = false;  // for a module that cannot sleep on unread bytes
   mutable std::optional<Error> failed_;
 };
 
@@ -104,7 +116,7 @@ std::unique_ptr<Wire> LoadedTransport::connect(const FarEnd& peer, WireSide side
                    &wire) != 0 ||
       wire == nullptr)
     throw_error(ErrorCode::kPeerLost, reason());
-  return std::make_unique<LoadedWire>(api_, wire, name_);
+  return std::make_unique<LoadedWire>(api_, wire, name_, poller_);
 }
 
 std::string LoadedTransport::route(const Wire& wire) const {

@@ -10,6 +10,7 @@
 #include "transport/mesh_exchange.h"
 #include "transport/security/identity.h"
 #include "transport/testing/local_store.h"
+#include "transport/testing/record_of.h"
 
 namespace hccl_like {
 namespace {
@@ -18,15 +19,6 @@ JobKey job_of(char letter) {
   Config config;
   config.secret = Secret::parse(std::string(40, letter));
   return JobKey::of(config);
-}
-
-ProcessRecord record_of(int rank) {
-  ProcessRecord record;
-  record.id = std::string(kIdDigits, static_cast<char>('a' + rank));
-  record.nonce = std::string(kNonceDigits, '0');
-  record.host = record.hostname = "host" + std::to_string(rank);
-  record.pid = 100 + rank;
-  return record;
 }
 
 // What each of three ranks throws; empty if it met the others.

@@ -197,12 +197,12 @@ const Error* SealedWire::failure() const {
   return frame_waits ? nullptr : inner_->failure();
 }
 
-bool SealedWire::prepare_sleep(bool for_space) {
-  if (ended_) return true;
-  if (clear() < want_ && fetch()) return false;
+bool SealedWire::prepare_sleep(WakeFor wake) {
+  if (ended_) return wake.bytes;
+  if (wake.bytes && clear() < want_ && fetch()) return false;
   if (ended_) return false;
-  const bool may = inner_->prepare_sleep(for_space);
-  return may && clear() < want_;
+  const bool may = inner_->prepare_sleep(wake);
+  return may && (!wake.bytes || clear() < want_);
 }
 
 void SealedWire::end_sleep() {

@@ -36,7 +36,8 @@ class SealedWire final : public Wire {
   size_t read(std::span<std::byte> into) override;
   const Error* failure() const override;
   bool flush() override;
-  bool prepare_sleep(bool for_space) override;
+  bool owes() override { return !ended_ && (out_head_ != out_tail_ || inner_->owes()); }
+  bool prepare_sleep(WakeFor wake) override;
   void end_sleep() override;
   std::string_view transport() const override { return transport_; }
 

@@ -28,8 +28,9 @@ struct SealedTcpWires {
   static constexpr bool kThreads = true;
   static WirePair make() {
     WirePair pair;
-    Listener listener = Listener::tcp({});
-    const Way way = way_to(*Address::parse("127.0.0.1"), listener.port());
+    const Address loopback = *Address::parse("127.0.0.1");
+    Listener listener = Listener::tcp(loopback, {});
+    const Way way = way_to(loopback, listener.port());
     std::array<Fd, 2> sockets{Fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)), Fd()};
     if (::connect(sockets[0].get(), reinterpret_cast<const sockaddr*>(&way.address), way.length) !=
         0)
@@ -84,7 +85,7 @@ class OpenWire final : public Wire {
   }
   const Error* failure() const override { return nullptr; }
   bool flush() override { return true; }
-  bool prepare_sleep(bool) override { return true; }
+  bool prepare_sleep(WakeFor) override { return true; }
   void end_sleep() override {}
   std::string_view transport() const override { return "open"; }
 

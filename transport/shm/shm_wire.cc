@@ -111,12 +111,14 @@ const Error* ShmWire::failure() const {
   return gone_ && reader_.available(want_) < want_ ? &*gone_ : nullptr;
 }
 
-bool ShmWire::prepare_sleep(bool for_space) {
+bool ShmWire::prepare_sleep(WakeFor wake) {
   if (!gone_ && commons_ && commons_->owner_died()) lose();
   if (reader_.unpublished() > 0) publish_read();
-  const bool nothing_to_read = reader_.prepare_sleep(want_);
-  const bool no_space = !for_space || writer_.prepare_sleep();
-  return nothing_to_read && no_space && failure() == nullptr;
+  // Armed in any case: a nudge rings this one.
+  const bool nothing_to_read = reader_.prepare_sleep(want_) || !wake.bytes;
+  const bool no_space = !wake.space || writer_.prepare_sleep();
+  const bool ends = wake.bytes ? failure() != nullptr : gone_ || reader_.damaged();
+  return nothing_to_read && no_space && !ends;
 }
 
 void ShmWire::end_sleep() {

@@ -34,7 +34,7 @@ class ShmWire final : public Wire {
   size_t read(std::span<std::byte> into) override;
   const Error* failure() const override;
   bool flush() override { return true; }
-  bool prepare_sleep(bool for_space) override;
+  bool prepare_sleep(WakeFor wake) override;
   void end_sleep() override;
   Workspace workspace() override {
     return {segment_.workspace(side_), segment_.workspace(1 - side_)};

@@ -249,7 +249,7 @@ TEST(ShmWire, DamagedMemoryIsAFailure) {
   EXPECT_EQ(wire.peek(1).size(), 0u);
   ASSERT_NE(wire.failure(), nullptr);
   EXPECT_EQ(wire.failure()->code, ErrorCode::kPeerLost);
-  EXPECT_FALSE(wire.prepare_sleep(false)) << "there is a failure to tell";
+  EXPECT_FALSE(wire.prepare_sleep({})) << "there is a failure to tell";
   wire.end_sleep();
   ::munmap(&indices, 4096);
 }

@@ -94,9 +94,10 @@ class SimWire final : public Wire {
 
   bool flush() override { return true; }
 
-  bool prepare_sleep(bool for_space) override {
+  bool prepare_sleep(WakeFor wake) override {
     tick();
-    const bool space = for_space && !out_->abandoned && out_->bytes.size() < options_.capacity;
+    const bool space = wake.space && !out_->abandoned && out_->bytes.size() < options_.capacity;
+    if (!wake.bytes) return !space && !clock_->cut && !in_->closed;
     return in_->arrived < want_ && !space && failure() == nullptr;
   }
   void end_sleep() override {}

@@ -140,7 +140,7 @@ void RailedWire::look_for_the_end(size_t want) {
   for (const auto& rail : rails_) {
     if (!rail || rail.get() == at.rail || rail->failure() == nullptr) continue;
     const bool dry = at.rail->peek(std::min(want, at.run)).size() < std::min(want, at.run);
-    const bool quiet = !dry || at.rail->prepare_sleep(false);
+    const bool quiet = !dry || at.rail->prepare_sleep({});
     at.rail->end_sleep();
     if (quiet && at.rail->failure() == nullptr) ended_ = *rail->failure();
     return;
@@ -155,18 +155,21 @@ bool RailedWire::flush() {
 
 // The rails whose turn is not now may hold bytes already. They are taken in as far as there is room, and wake nobody until
 // there is more.
-bool RailedWire::prepare_sleep(bool for_space) {
+bool RailedWire::prepare_sleep(WakeFor wake) {
   if (ended_) return true;
-  if (peek(want_).size() >= want_) return false;
+  if (wake.bytes && peek(want_).size() >= want_) return false;
   const TcpWire* const reading = place(read_).rail;
-  const TcpWire* const writing = for_space ? place(written_).rail : nullptr;
+  const TcpWire* const writing = wake.space ? place(written_).rail : nullptr;
+  const auto bytes = [&](TcpWire& rail) {
+    if (!wake.bytes) return TcpWire::Bytes::kUnread;
+    if (&rail == reading) return TcpWire::Bytes::kWanted;
+    rail.peek();
+    return TcpWire::Bytes::kTakenIn;
+  };
   bool asleep = true;
-  for (const auto& rail : rails_) {
-    if (!rail) continue;
-    if (rail.get() != reading) rail->peek();
-    asleep = rail->prepare_sleep(rail.get() == reading, rail.get() == writing) && asleep;
-  }
-  if (asleep) look_for_the_end(want_);
+  for (const auto& rail : rails_)
+    if (rail) asleep = rail->prepare_sleep(bytes(*rail), rail.get() == writing) && asleep;
+  if (asleep && wake.bytes) look_for_the_end(want_);
   return asleep && !ended_;
 }
 

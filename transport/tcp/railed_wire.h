@@ -49,7 +49,7 @@ class RailedWire final : public Wire {
   size_t read(std::span<std::byte> into) override;
   const Error* failure() const override { return ended_ ? &*ended_ : nullptr; }
   bool flush() override;
-  bool prepare_sleep(bool for_space) override;
+  bool prepare_sleep(WakeFor wake) override;
   void end_sleep() override;
   std::string_view transport() const override { return "tcp"; }
 

@@ -161,12 +161,12 @@ TEST(RailedWire, HoldsMoreUnderWayThanOneConnection) {
 TEST(RailedWire, WaitsInSleepForTheRailWhoseTurnItIs) {
   Ends ends({.rails = 2, .stripe_bytes = 4096, .first_bytes = 0});
   ends.attach(1);
-  EXPECT_TRUE(ends.ends[1]->prepare_sleep(false));
+  EXPECT_TRUE(ends.ends[1]->prepare_sleep({}));
   EXPECT_EQ(write(*ends.ends[0], 0, 1), 1u);
   ends.pair.pollers[1]->sleep(Deadline::after(std::chrono::seconds(20)));
   ends.ends[1]->end_sleep();
   until([&] { return ends.ends[1]->peek().size() == 1; });
-  EXPECT_FALSE(ends.ends[1]->prepare_sleep(false));
+  EXPECT_FALSE(ends.ends[1]->prepare_sleep({}));
   ends.ends[1]->end_sleep();
 }
 
@@ -179,7 +179,7 @@ TEST(RailedWire, OneRailThatBreaksEndsItAtBothEnds) {
   EXPECT_EQ(read(*ends.ends[0], *ends.pair.pollers[0], 10), stream_bytes(0, 10));
   until([&] {
     ends.pair.pollers[0]->poll();
-    if (ends.ends[0]->prepare_sleep(false)) ends.ends[0]->end_sleep();
+    if (ends.ends[0]->prepare_sleep({})) ends.ends[0]->end_sleep();
     return ends.ends[0]->failure() != nullptr;
   });
   EXPECT_EQ(*ends.ends[0]->failure(),

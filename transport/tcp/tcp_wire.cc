@@ -222,26 +222,25 @@ bool TcpWire::flush() {
   return unconfirmed == 0;
 }
 
-bool TcpWire::prepare_sleep(bool for_bytes, bool for_space) {
-  if (ended_) return true;
-  const unsigned space = for_space ? static_cast<unsigned>(EPOLLOUT) : 0u;
-  const unsigned bytes = buffered() < capacity_ ? static_cast<unsigned>(EPOLLIN) : 0u;
-  if (for_bytes && buffered() >= want_) {
-    // An owner that leaves a full buffer as it is (it waits for its own caller) may sleep nevertheless; further bytes in
-    // the kernel are then no reason to wake.
-    if (buffered() == capacity_) set_interest(space);
-    return false;
-  }
-  pollfd now{socket_.get(),
-             static_cast<short>((bytes != 0 ? POLLIN : 0) | (for_space ? POLLOUT : 0)), 0};
+bool TcpWire::prepare_sleep(Bytes bytes, bool for_space) {
+  const bool unread = bytes == Bytes::kUnread;
+  if (ended_) return !unread;
+  if (unread && !write_cause_.empty()) return false;
+  if (bytes == Bytes::kWanted && buffered() >= want_) return false;
+  // A socket that nobody reads tells by itself that its peer has sent its last byte.
+  static_assert(EPOLLIN == POLLIN && EPOLLOUT == POLLOUT && EPOLLRDHUP == POLLRDHUP);
+  unsigned events = unread ? EPOLLRDHUP : buffered() < capacity_ ? EPOLLIN : 0u;
+  if (for_space) events |= EPOLLOUT;
+  pollfd now{socket_.get(), static_cast<short>(events), 0};
   const bool already = ::poll(&now, 1, 0) > 0;
-  readable_ = already && (now.revents & ~POLLOUT) != 0;
+  readable_ = (unread && readable_) || (already && (now.revents & ~POLLOUT) != 0);
   if (already) return false;
   if (is_cut_off()) {
     end("its host has not answered for " + std::to_string(kSilenceMs / 1000) + " s");
+    break_off();
     return false;
   }
-  set_interest(bytes | space);
+  set_interest(events);
   return true;
 }
 
@@ -255,6 +254,13 @@ bool TcpWire::is_cut_off() {
   socklen_t length = sizeof info;
   if (::getsockopt(socket_.get(), IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return false;
   return info.tcpi_retransmits >= kAttempts && info.tcpi_last_ack_recv >= kSilenceMs;
+}
+
+// A network may fail in one direction only: a peer that still hears this host, and goes on waiting for it, is told.
+void TcpWire::break_off() {
+  const linger at_once{.l_onoff = 1, .l_linger = 0};
+  ::setsockopt(socket_.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+  socket_.reset();
 }
 
 void TcpWire::end_sleep() {

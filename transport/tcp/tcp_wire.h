@@ -37,12 +37,16 @@ class TcpWire final : public Wire, private Pollable {
   size_t read(std::span<std::byte> into) override;
   const Error* failure() const override;
   bool flush() override;
-  bool prepare_sleep(bool for_space) override { return prepare_sleep(true, for_space); }
+  bool prepare_sleep(WakeFor wake) override {
+    return prepare_sleep(wake.bytes ? Bytes::kWanted : Bytes::kUnread, wake.space);
+  }
   void end_sleep() override;
   std::string_view transport() const override { return "tcp"; }
 
-  // prepare_sleep() of one that need not wake for bytes, or not for those that are there: where the next ones come another way.
-  bool prepare_sleep(bool for_bytes, bool for_space);
+  // What prepare_sleep() does about bytes: waits for those that the last peek wanted; takes in what fits of those that arrive,
+  // of which none is a reason not to sleep, as the next ones come another way; or leaves all where they are.
+  enum class Bytes { kWanted, kTakenIn, kUnread };
+  bool prepare_sleep(Bytes bytes, bool for_space);
 
  private:
   void ready(unsigned events) override;
@@ -56,6 +60,7 @@ class TcpWire final : public Wire, private Pollable {
   void set_interest(unsigned events);
   void end(std::string cause);
   bool is_cut_off();
+  void break_off();
 
   Fd socket_;
   Poller& poller_;

@@ -28,7 +28,8 @@ class OwnedWire final : public Wire {
   size_t read(std::span<std::byte> into) override { return wire_->read(into); }
   const Error* failure() const override { return wire_->failure(); }
   bool flush() override { return wire_->flush(); }
-  bool prepare_sleep(bool for_space) override { return wire_->prepare_sleep(for_space); }
+  bool owes() override { return wire_->owes(); }
+  bool prepare_sleep(WakeFor wake) override { return wire_->prepare_sleep(wake); }
   void end_sleep() override { wire_->end_sleep(); }
   std::string_view transport() const override { return wire_->transport(); }
 

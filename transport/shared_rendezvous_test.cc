@@ -1,5 +1,5 @@
 // Long messages between memory that both ends reach: what a user sees, and how ends give up. Over a shm wire.
-#include "transport/rendezvous.h"
+#include "transport/shared_rendezvous.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -58,11 +58,11 @@ class Shared {
   ExportedRange range_;
 };
 
-class RendezvousTest : public testing::Test {
+class SharedRendezvousTest : public testing::Test {
  protected:
   static constexpr size_t kLong = (5 << 20) + 7;
 
-  RendezvousTest() : wires_(make_shm_pair(64 << 10)) {
+  SharedRendezvousTest() : wires_(make_shm_pair(64 << 10)) {
     for (size_t end : {size_t{0}, size_t{1}})
       links_[end] = std::make_unique<Link>(std::move(wires_.ends[end]), LinkOptions{});
   }
@@ -112,7 +112,7 @@ class RendezvousTest : public testing::Test {
   uint32_t pending_ = 0;
 };
 
-TEST_F(RendezvousTest, CarriesEverySizeWhoeverIsFirst) {
+TEST_F(SharedRendezvousTest, CarriesEverySizeWhoeverIsFirst) {
   uint32_t number = 0;
   for (const size_t bytes : {size_t{32767}, size_t{32768}, size_t{32769}, size_t{65537},
                              size_t{262'145}, size_t{1 << 20}, kLong}) {
@@ -129,7 +129,7 @@ TEST_F(RendezvousTest, CarriesEverySizeWhoeverIsFirst) {
   }
 }
 
-TEST_F(RendezvousTest, EitherEndDoesItAlone) {
+TEST_F(SharedRendezvousTest, EitherEndDoesItAlone) {
   for (const size_t worker : {size_t{0}, size_t{1}}) {
     Shared from(kLong), into(kLong);
     from.fill(worker);
@@ -150,7 +150,7 @@ TEST_F(RendezvousTest, EitherEndDoesItAlone) {
   }
 }
 
-TEST_F(RendezvousTest, MemoryThatIsNotShownOnBothSidesGoesThroughTheWire) {
+TEST_F(SharedRendezvousTest, MemoryThatIsNotShownOnBothSidesGoesThroughTheWire) {
   uint32_t number = 0;
   for (const bool shown : {false, true})
     for (const bool early : {false, true}) {
@@ -164,7 +164,7 @@ TEST_F(RendezvousTest, MemoryThatIsNotShownOnBothSidesGoesThroughTheWire) {
     }
 }
 
-TEST_F(RendezvousTest, MemoryThatCannotBeReachedIsReachedFromTheOtherSideOrGoesThroughTheWire) {
+TEST_F(SharedRendezvousTest, MemoryThatCannotBeReachedIsReachedFromTheOtherSideOrGoesThroughTheWire) {
   uint32_t number = 0;
   for (const bool from_broken : {false, true})
     for (const bool into_broken : {false, true})
@@ -182,7 +182,7 @@ TEST_F(RendezvousTest, MemoryThatCannotBeReachedIsReachedFromTheOtherSideOrGoesT
       }
 }
 
-TEST_F(RendezvousTest, MoreMessagesThanSlotsBothWays) {
+TEST_F(SharedRendezvousTest, MoreMessagesThanSlotsBothWays) {
   constexpr uint32_t kMessages = 40;
   std::deque<Shared> from, into;
   for (uint32_t i = 0; i < kMessages; ++i) {
@@ -196,7 +196,7 @@ TEST_F(RendezvousTest, MoreMessagesThanSlotsBothWays) {
   for (uint32_t i = 0; i < kMessages; ++i) EXPECT_TRUE(into[i].holds(i)) << i;
 }
 
-TEST_F(RendezvousTest, TwoThreadsShareTheWork) {
+TEST_F(SharedRendezvousTest, TwoThreadsShareTheWork) {
   for (uint32_t round = 0; round < 20; ++round) {
     Shared out[2]{Shared(kLong), Shared(kLong)}, in[2]{Shared(kLong), Shared(kLong)};
     out[0].fill(round), out[1].fill(round + 100);
@@ -230,7 +230,7 @@ TEST_F(RendezvousTest, TwoThreadsShareTheWork) {
   }
 }
 
-TEST_F(RendezvousTest, WhatWasGivenUpIsLeftAloneByThePeer) {
+TEST_F(SharedRendezvousTest, WhatWasGivenUpIsLeftAloneByThePeer) {
   for (const size_t quitter : {size_t{0}, size_t{1}})
     for (int steps = 0; steps < 12; ++steps) {
       links_[0].reset(), links_[1].reset();
@@ -255,9 +255,9 @@ TEST_F(RendezvousTest, WhatWasGivenUpIsLeftAloneByThePeer) {
 }
 
 // A message of a sender's end, and the other end's view of its slot.
-class RendezvousEnds : public testing::Test {
+class SharedRendezvousEnds : public testing::Test {
  protected:
-  RendezvousEnds() {
+  SharedRendezvousEnds() {
     send_.from.add(from_.data(), from_.size());
     send_.bytes = from_.size();
     send_.place = {.range = &from_.range(), .device = &host(), .memory = &memory_};
@@ -268,14 +268,14 @@ class RendezvousEnds : public testing::Test {
   }
 
   WirePair wires_ = make_shm_pair(64 << 10);
-  Rendezvous sender_{*wires_.ends[0]};
+  SharedRendezvous sender_{*wires_.ends[0]};
   Shared from_{100'000};
   PeerMemory memory_;
   Send send_;
   const uint32_t blocks_ = Blocks(from_.size()).count();
 };
 
-TEST_F(RendezvousEnds, OneThatStopsInMidBlockIsWaitedForASecondAtMost) {
+TEST_F(SharedRendezvousEnds, OneThatStopsInMidBlockIsWaitedForASecondAtMost) {
   for (const bool lives : {false, true}) {
     Claims receiver = this->receiver(*sender_.offer(send_));
     ASSERT_TRUE(receiver.take(blocks_));
@@ -287,7 +287,7 @@ TEST_F(RendezvousEnds, OneThatStopsInMidBlockIsWaitedForASecondAtMost) {
   }
 }
 
-TEST_F(RendezvousEnds, OneThatFinishesItsBlockIsWaitedFor) {
+TEST_F(SharedRendezvousEnds, OneThatFinishesItsBlockIsWaitedFor) {
   Claims receiver = this->receiver(*sender_.offer(send_));
   ASSERT_TRUE(receiver.take(blocks_));
   std::atomic<bool> counted{false};
@@ -301,8 +301,8 @@ TEST_F(RendezvousEnds, OneThatFinishesItsBlockIsWaitedFor) {
   canceller.join();
 }
 
-TEST_F(RendezvousEnds, ASlotIsUsedAgainWhenBothHaveLeftIt) {
-  Rendezvous receiver(*wires_.ends[1]);
+TEST_F(SharedRendezvousEnds, ASlotIsUsedAgainWhenBothHaveLeftIt) {
+  SharedRendezvous receiver(*wires_.ends[1]);
   std::vector<uint32_t> slots;
   while (const auto slot = sender_.offer(send_)) slots.push_back(*slot);
   EXPECT_GE(slots.size(), 4u);
@@ -313,7 +313,7 @@ TEST_F(RendezvousEnds, ASlotIsUsedAgainWhenBothHaveLeftIt) {
   EXPECT_FALSE(sender_.offer(send_));
 }
 
-TEST_F(RendezvousEnds, ASlotThatDoesNotExistIsNotBegun) {
+TEST_F(SharedRendezvousEnds, ASlotThatDoesNotExistIsNotBegun) {
   EXPECT_TRUE(sender_.may_begin(0));
   EXPECT_FALSE(sender_.may_begin(1000));
   EXPECT_FALSE(sender_.may_begin(uint64_t{1} << 32));

@@ -1,0 +1,69 @@
+#pragma once
+// A peer's memory, read by libfabric (fi_read) over one or several cards.
+#include <array>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "transport/blocks/block_wire.h"
+#include "transport/fabric/fabric_end.h"
+#include "transport/fabric/fabric_port.h"
+#include "transport/remote_memory.h"
+
+namespace hccl_like {
+
+// The way from one of this process's end-points to one of the peer's, which is number `far` there.
+struct FabricRail {
+  std::shared_ptr<FabricPeer> peer;
+  size_t far = 0;
+};
+
+// Reads take turns with the rails; notes go over the first. `notes`: a port for small blocks.
+class FabricMemory final : public RemoteMemory {
+ public:
+  // Of each end; so many keys fit into a place.
+  static constexpr size_t kMostRails = 4;
+  // For notes; a few at a time.
+  static constexpr BlockShape kNotes{.blocks = 8, .block_bytes = 64};
+
+  FabricMemory(std::vector<FabricEnd*> own, std::vector<FabricRail> rails,
+               std::unique_ptr<FabricPort> notes, const std::string& peer);
+
+  size_t rails() const { return rails_.size(); }
+  std::optional<RemotePlace> show(size_t slot, const std::byte* data, size_t bytes) override;
+  void hide(size_t slot) override;
+  std::optional<uint32_t> read(const RemotePlace& place, size_t offset,
+                               std::span<std::byte> into) override;
+  State state(uint32_t read) const override;
+  void release(uint32_t read) override;
+  void tell(Note note) override;
+  std::optional<Note> hear() override;
+  bool has_notes() override;
+  void progress() override;
+  void abandon(const char* why) override;
+
+ private:
+  using Uses = std::vector<RegistrationCache::Use>;  // one for each of own_
+  struct Read {
+    FabricOperation operation;
+    const FabricEnd* end = nullptr;  // null: not in use
+    RegistrationCache::Use into;     // where the provider wants one
+  };
+
+  void send_notes();
+
+  const std::vector<FabricEnd*> own_;
+  const std::vector<FabricRail> rails_;
+  FabricPort& notes_port_;
+  BlockWire notes_;
+  std::deque<Note> to_tell_;
+  std::array<Uses, kSlots> shown_;
+  std::array<Read, kReads> reads_;
+  size_t next_rail_ = 0;
+  size_t busy_ = 0;  // slots shown and reads under way
+};
+
+}  // namespace hccl_like

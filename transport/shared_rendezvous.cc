@@ -1,0 +1,236 @@
+#include "transport/shared_rendezvous.h"
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "core/copy.h"
+#include "core/deadline.h"
+#include "core/fence.h"
+#include "core/log.h"
+
+namespace hccl_like {
+namespace {
+
+// A peer that is stopped in the middle of a block must not stop this process for good.
+constexpr auto kLongestWait = std::chrono::seconds(1);
+
+}  // namespace
+
+SharedRendezvous::SharedRendezvous(Wire& wire) : wire_(wire) {
+  const Wire::Workspace space = wire.workspace();
+  slots_ = std::min({space.own.size() / sizeof(RendezvousSlot),
+                     space.peers.size() / sizeof(RendezvousSlot), kSlots});
+  own_ = reinterpret_cast<RendezvousSlot*>(space.own.data());
+  peers_ = reinterpret_cast<RendezvousSlot*>(space.peers.data());
+}
+
+SharedRendezvous::~SharedRendezvous() { cancel(std::nullopt, wire_.failure() == nullptr); }
+
+bool SharedRendezvous::takes(const Message& message, const Pieces& pieces) const {
+  return slots_ > 0 && message.place.range != nullptr && message.bytes >= kLeastRendezvous &&
+         pieces.size() == 1 && Blocks(message.bytes).count() <= Blocks::kMost;
+}
+
+// ----------------------------------------------------------------------------------------------------------- sends
+
+Claims SharedRendezvous::claims(const Active<Send>& active) const {
+  return {own_[&active - sends_.data()], End::kSender};
+}
+
+Claims SharedRendezvous::claims(const Active<Recv>& active) const {
+  return {peers_[&active - recvs_.data()], End::kReceiver};
+}
+
+// ------------------------------------------------------------------------------------------------ beginning and ending
+
+std::optional<uint32_t> SharedRendezvous::offer(Send& send) {
+  for (uint32_t slot = 0; slot < slots_; ++slot) {
+    RendezvousSlot& shared = own_[slot];
+    Active<Send>& active = sends_[slot];
+    if (active.message != nullptr ||
+        (active.used && shared.receiver_left.load(std::memory_order_acquire) == 0))
+      continue;
+    shared.claims.store(0, std::memory_order_relaxed);
+    shared.sender_done.store(0, std::memory_order_relaxed);
+    shared.receiver_done.store(0, std::memory_order_relaxed);
+    shared.receiver_left.store(0, std::memory_order_relaxed);
+    active = {.message = &send, .used = true};
+    ++active_;
+    return slot;
+  }
+  return std::nullopt;
+}
+
+void SharedRendezvous::begin(uint32_t slot, const ExportedRange& into) {
+  Active<Send>& active = sends_[slot];
+  begin(active, active.message->from[0].data, into);
+}
+
+void SharedRendezvous::retract(uint32_t slot) { end(sends_[slot]); }
+
+bool SharedRendezvous::may_begin(uint64_t slot) const {
+  return slot < slots_ && recvs_[slot].message == nullptr;
+}
+
+void SharedRendezvous::begin(Recv& recv, uint32_t slot, const ExportedRange& from) {
+  Active<Recv>& active = recvs_[slot];
+  active.message = &recv;
+  ++active_;
+  begin(active, recv.into[0].data, from);
+}
+
+template <class OneEnd>
+void SharedRendezvous::begin(Active<OneEnd>& active, std::byte* own, const ExportedRange& range) {
+  const SharedPlace& place = active.message->place;
+  active.begun = true;
+  active.own = own;
+  auto opened = place.memory->open(*place.device, place.index, range, active.message->bytes);
+  if (opened.ok()) {
+    active.other = std::move(opened).value();
+    return;
+  }
+  log_info([&] { return "a peer's memory cannot be reached: " + to_string(opened.error()); });
+  claims(active).refuse();
+  tell_peer();
+}
+
+void SharedRendezvous::leave(uint32_t slot) {
+  peers_[slot].receiver_left.store(1, std::memory_order_release);
+}
+
+void SharedRendezvous::leave(const Recv& recv) {
+  for (Active<Recv>& active : recvs_)
+    if (active.message == &recv) end(active);
+}
+
+void SharedRendezvous::end(Active<Send>& active) {
+  active = {.used = true};
+  --active_;
+}
+
+void SharedRendezvous::end(Active<Recv>& active) {
+  leave(static_cast<uint32_t>(&active - recvs_.data()));
+  active = {};
+  --active_;
+}
+
+// What the peer may be asleep for has changed in the slots.
+void SharedRendezvous::tell_peer() {
+  full_fence();
+  wire_.nudge();
+}
+
+// ------------------------------------------------------------------------------------------------------------ copying
+
+namespace {
+
+// A block of a message of `all` bytes. Often each end sends one and receives one at a time, and all four are touched.
+void copy(std::byte* to, const std::byte* from, size_t bytes, size_t all) {
+  if (4 * all > last_cache_bytes())
+    copy_past_caches(to, from, bytes);
+  else
+    std::memcpy(to, from, bytes);
+}
+
+// The sender pushes into the other's memory, the receiver pulls out of it.
+void copy(const Send& send, std::byte* own, std::byte* other, Block block) {
+  copy(other + block.begin, own + block.begin, block.bytes, send.bytes);
+}
+void copy(const Recv& recv, std::byte* own, std::byte* other, Block block) {
+  copy(own + block.begin, other + block.begin, block.bytes, recv.bytes);
+}
+
+End end_of(const Send&) { return End::kSender; }
+End end_of(const Recv&) { return End::kReceiver; }
+
+}  // namespace
+
+bool SharedRendezvous::progress(bool copy) {
+  if (active_ == 0) return false;
+  bool moved = false;
+  for (Active<Recv>& active : recvs_)
+    if (active.begun && advance(active, copy)) moved = true;
+  // The receiver of what is sent does the same: this end helps when it has nothing to receive itself.
+  for (Active<Send>& active : sends_)
+    if (active.begun && advance(active, copy && !moved)) moved = true;
+  return moved;
+}
+
+template <class OneEnd>
+bool SharedRendezvous::advance(Active<OneEnd>& active, bool may_copy) {
+  OneEnd& message = *active.message;
+  Claims claims = this->claims(active);
+  const Blocks blocks(message.bytes);
+  const uint32_t count = blocks.count();
+  bool copied = false;
+  if (may_copy && active.other.data != nullptr) {
+    if (const auto number = claims.take(count)) {
+      const Block block = blocks.from(end_of(message), *number);
+      copy(message, active.own, active.other.data, block);
+      claims.count();
+      copied = true;
+    }
+  }
+  if (claims.complete(count)) {
+    if (copied) tell_peer();
+    done(message);
+    end(active);
+    return true;
+  }
+  if (active.other.data == nullptr && claims.other_refuses()) {
+    refused(message);
+    end(active);
+    return true;
+  }
+  return copied;
+}
+
+void SharedRendezvous::done(Send& send) { sent_.push(&send); }
+void SharedRendezvous::done(Recv& recv) { received_.push(&recv); }
+void SharedRendezvous::refused(Send& send) { refused_.push(&send); }
+void SharedRendezvous::refused(Recv&) {}  // its data will come
+
+template <class OneEnd>
+bool SharedRendezvous::could_advance(const Active<OneEnd>& active) const {
+  if (!active.begun) return false;
+  const Claims claims = this->claims(active);
+  const uint32_t count = Blocks(active.message->bytes).count();
+  return claims.complete(count) ||
+         (active.other.data != nullptr ? claims.may_take(count) : claims.other_refuses());
+}
+
+bool SharedRendezvous::sends() const {
+  return std::ranges::any_of(sends_, [](const auto& one) { return one.message != nullptr; });
+}
+
+bool SharedRendezvous::could_advance() {
+  if (active_ == 0) return false;
+  const auto could = [this](const auto& active) { return could_advance(active); };
+  return std::ranges::any_of(recvs_, could) || std::ranges::any_of(sends_, could);
+}
+
+// ---------------------------------------------------------------------------------------------------------- giving up
+
+void SharedRendezvous::cancel(std::optional<uint64_t> communicator, bool peer_lives) {
+  if (active_ == 0) return;
+  give_up(recvs_, communicator, peer_lives);
+  give_up(sends_, communicator, peer_lives);
+}
+
+template <class OneEnd>
+void SharedRendezvous::give_up(Table<OneEnd>& table, std::optional<uint64_t> communicator,
+                               bool peer_lives) {
+  for (Active<OneEnd>& active : table) {
+    if (active.message == nullptr) continue;
+    if (communicator && active.message->tag.communicator != *communicator) continue;
+    Claims claims = this->claims(active);
+    claims.close();
+    const Deadline deadline = Deadline::after(kLongestWait);
+    while (peer_lives && claims.other_works() && !deadline.expired()) std::this_thread::yield();
+    end(active);
+  }
+}
+
+}  // namespace hccl_like

@@ -1,0 +1,82 @@
+#pragma once
+// A rendezvous of two ends that map each other's memory.
+//
+// From when the receiver has answered each end copies blocks when it is driven (rendezvous_slot.h), and both are done when
+// all blocks are. An end that gives up closes the slot and waits until the other has finished the block it was at.
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "transport/peer_memory.h"
+#include "transport/rendezvous.h"
+#include "transport/rendezvous_slot.h"
+
+namespace hccl_like {
+
+// Without a workspace of the wire it takes nothing.
+class SharedRendezvous final : public Rendezvous {
+ public:
+  explicit SharedRendezvous(Wire& wire);
+  ~SharedRendezvous() override;
+
+  bool takes(const Send& send) const override { return takes(send, send.from); }
+  bool takes(const Recv& recv) const override {
+    return recv.combine == nullptr && takes(recv, recv.into);
+  }
+  ExportedRange place(const Recv& recv) const override { return *recv.place.range; }
+  std::optional<uint32_t> offer(Send& send) override;
+  ExportedRange place(uint32_t slot) const override { return *sends_[slot].message->place.range; }
+  void begin(uint32_t slot, const ExportedRange& into) override;
+  void retract(uint32_t slot) override;
+  bool may_begin(uint64_t slot) const override;
+  void begin(Recv& recv, uint32_t slot, const ExportedRange& from) override;
+  void leave(uint32_t slot) override;
+  void leave(const Recv& recv) override;
+  bool progress(bool copy) override;
+  bool sends() const override;
+  bool could_advance() override;
+  void cancel(std::optional<uint64_t> communicator, bool peer_lives) override;
+
+ private:
+  static constexpr size_t kSlots = 12;
+  // A message under way.
+  template <class OneEnd>
+  struct Active {
+    OneEnd* message = nullptr;  // null: not in use on this side
+    bool used = false;          // the slot was, so the receiver must have left it
+    bool begun = false;         // the other end has told where its memory lies
+    std::byte* own = nullptr;
+    PeerMemory::View other;  // null data: cannot be reached
+  };
+  template <class OneEnd>
+  using Table = std::array<Active<OneEnd>, kSlots>;
+
+  bool takes(const Message& message, const Pieces& pieces) const;
+  Claims claims(const Active<Send>& active) const;
+  Claims claims(const Active<Recv>& active) const;
+  template <class OneEnd>
+  void begin(Active<OneEnd>& active, std::byte* own, const ExportedRange& range);
+  template <class OneEnd>
+  bool advance(Active<OneEnd>& active, bool copy);
+  template <class OneEnd>
+  bool could_advance(const Active<OneEnd>& active) const;
+  template <class OneEnd>
+  void give_up(Table<OneEnd>& table, std::optional<uint64_t> communicator, bool peer_lives);
+  void done(Send& send);
+  void done(Recv& recv);
+  void refused(Send& send);
+  void refused(Recv& recv);
+  void tell_peer();
+  void end(Active<Send>& active);
+  void end(Active<Recv>& active);
+
+  Wire& wire_;
+  RendezvousSlot* own_ = nullptr;    // of sends
+  RendezvousSlot* peers_ = nullptr;  // of receives
+  size_t slots_ = 0;
+  Table<Send> sends_;
+  Table<Recv> recvs_;
+};
+
+}  // namespace hccl_like

@@ -1,0 +1,21 @@
+// What a process of a job that tests make up says of itself.
+#pragma once
+
+#include <string>
+
+#include "transport/mesh_exchange.h"
+#include "transport/security/identity.h"
+
+namespace hccl_like {
+
+// The only rank of its host; the hosts are called host0, host1, ...
+inline ProcessRecord record_of(int rank) {
+  ProcessRecord record;
+  record.id = std::string(kIdDigits, static_cast<char>('a' + rank));
+  record.nonce = std::string(kNonceDigits, '0');
+  record.host = record.hostname = "host" + std::to_string(rank);
+  record.pid = 100 + rank;
+  return record;
+}
+
+}  // namespace hccl_like

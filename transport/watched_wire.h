@@ -1,0 +1,66 @@
+#pragma once
+// A Wire of a transport that need not notice the end of its peer, beside a TCP connection that does: its lifeline.
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "core/deadline.h"
+#include "core/error.h"
+#include "core/fd.h"
+#include "transport/poller.h"
+#include "transport/wire.h"
+
+namespace hccl_like {
+
+// Nothing is ever sent over the lifeline. The kernel at its other end closes it when the process ends, however it ends, and
+// answers probes as long as the host is there, whatever the process does: one that is busy, or stopped by a debugger, is
+// never taken for gone. So the limits on silence lie here, and none on the wire.
+//
+// What the peer wrote last may still be on its way when the lifeline ends. The wire has failed once nothing came for a
+// moment after that.
+class WatchedWire final : public Wire, private Pollable {
+ public:
+  // `peer` is for people. The poller must outlive it.
+  WatchedWire(std::unique_ptr<Wire> wire, Poller& poller, std::string peer);
+  ~WatchedWire() override;
+
+  // Whether a lifeline may come: there was none yet, and the wire has not failed.
+  bool misses_lifeline() const;
+  const std::string& peer() const { return peer_; }
+  // Only if it misses it. Takes over a connected socket over which nobody speaks.
+  void attach(Fd socket);
+
+  size_t write(std::span<const ConstRegion> pieces) override { return wire_->write(pieces); }
+  std::span<const std::byte> peek(size_t want = 1) override;
+  void release(size_t bytes) override;
+  size_t read(std::span<std::byte> into) override;
+  const Error* failure() const override;
+  bool flush() override { return failure() != nullptr || wire_->flush(); }
+  bool owes() override { return failure() == nullptr && wire_->owes(); }
+  bool prepare_sleep(WakeFor wake) override;
+  void end_sleep() override { wire_->end_sleep(); }
+  RemoteMemory* remote_memory() const override { return wire_->remote_memory(); }
+  Workspace workspace() override { return wire_->workspace(); }
+  const PeerCommons* commons() const override { return wire_->commons(); }
+  void nudge() override { wire_->nudge(); }
+  std::string_view transport() const override { return wire_->transport(); }
+
+ private:
+  void ready(unsigned events) override;
+  void wait_for_more();
+
+  const std::unique_ptr<Wire> wire_;
+  Poller& poller_;
+  const std::string peer_;
+  Fd lifeline_;
+  bool attached_ = false;
+  bool has_bytes_ = false;      // those that the last peek wanted
+  std::optional<Error> ended_;  // the lifeline has; the wire has once `patience_` is over
+  Deadline patience_ = Deadline::never();
+  bool told_ = false;  // to whoever was about to sleep
+};
+
+}  // namespace hccl_like
