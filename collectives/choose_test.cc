@@ -85,6 +85,19 @@ TEST(Choose, IsAsDocumented) {
             "rabenseifner ");
 }
 
+// Measured between namespaces of a machine of two cores: docs/decisions/0011-tcp.md.
+TEST(Choose, CountsMessagesWhereHostsAreContainersOfOneMachine) {
+  const ChooseOptions options{.lap_bytes = 4 << 20, .simulate = true};
+  const auto fastest = [&](int hosts, uint64_t bytes) {
+    return choose(kAllReduce, bytes, 4, Topology::one_machine(hosts, 2), options).algorithm->name;
+  };
+  for (const uint64_t bytes : {8, 1 << 10, 16 << 10, 64 << 10})
+    EXPECT_EQ(fastest(4, bytes), "recursive_doubling") << bytes;
+  for (const uint64_t bytes : {256 << 10, 1 << 20, 16 << 20})
+    EXPECT_EQ(fastest(4, bytes), "rabenseifner") << bytes;
+  EXPECT_EQ(fastest(2, 8), "one_shot");
+}
+
 // The table for several hosts there.
 TEST(Choose, IsAsDocumentedForSeveralHosts) {
   auto row = [](const Hosts& hosts) {

@@ -1,13 +1,11 @@
 #include "collectives/communicator.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <bit>
-#include <map>
 
 #include "collectives/direct/direct_run.h"
 #include "collectives/fingerprint.h"
+#include "collectives/group_topology.h"
 #include "core/log.h"
 #include "core/patience.h"
 
@@ -38,29 +36,12 @@ size_t common_bytes(const Call& call, int size) {
   }
 }
 
-// Whether its chunks differ in size.
-bool is_uneven(const Call& call, int size) {
-  if (call.uneven || cuts_payload(call.collective)) return call.uneven;
-  const Layout& chunks = call.collective == Collective::kAllGather ? call.output : call.input;
-  for (int i = 1; i < size; ++i)
-    if (chunks.bytes(static_cast<size_t>(i)) != chunks.bytes(0)) return true;
-  return false;
-}
-
-// Only what all ranks see alike: who shares a host with whom, and, where there is one host, its cores.
-Topology topology_of(const std::vector<ProcessRecord>& members) {
-  std::map<std::string_view, int> numbers;
-  std::vector<int> host_by_rank;
-  for (const ProcessRecord& member : members)
-    host_by_rank.push_back(
-        numbers.try_emplace(member.host, static_cast<int>(numbers.size())).first->second);
-  Topology topology{.hosts = Hosts::of(host_by_rank)};
-  if (topology.hosts.count() == 1)
-    topology.cores_per_host = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
-  const bool shared =
-      std::ranges::none_of(members, [](const auto& one) { return one.unix_name.empty(); });
-  if (!shared) topology.local = kTcpLoopback;
-  return topology;
+// What must be equal about the sizes of a call.
+uint64_t sizes_of(const Call& call, Chunks chunks, int size) {
+  uint64_t sizes = mix(common_bytes(call, size), static_cast<uint64_t>(chunks));
+  if (chunks != Chunks::kKnown) return sizes;
+  for (int i = 0; i < size; ++i) sizes = mix(sizes, chunk_side(call).bytes(static_cast<size_t>(i)));
+  return sizes;
 }
 
 }  // namespace
@@ -104,8 +85,9 @@ void Communicator::check_own_part(const Call& call) {
   const std::string what = "alltoall: rank " + std::to_string(rank()) + " gives itself " +
                            std::to_string(given) + " bytes and expects " + std::to_string(taken) +
                            " bytes from itself; its own input and output split must agree";
-  abort(what);
-  throw_error(ErrorCode::kMismatch, what);
+  Error error{ErrorCode::kMismatch, what};
+  engine_.abort(*this, error);
+  throw Exception(std::move(error));
 }
 
 void Communicator::force(ForcedAlgorithms algorithms) {
@@ -117,22 +99,29 @@ void Communicator::force(ForcedAlgorithms algorithms) {
 }
 
 // `detail`: what else must be equal on all ranks.
-uint64_t Communicator::fingerprint(const Call& call, uint64_t detail) {
+uint64_t Communicator::fingerprint(const Call& call, uint64_t detail) const {
   const bool p2p = is_point_to_point(call.collective);
-  return Fingerprint{.collective = p2p ? Collective::kSend : call.collective,
-                     .type = call.type,
-                     .op = call.op,
-                     .reduces = reduces(call.collective),
-                     .root = has_root(call.collective) ? call.root : -1,
-                     .detail = p2p ? 0 : mix(detail, std::bit_cast<uint64_t>(call.factor))}
+  return Fingerprint{
+      .collective = p2p ? Collective::kSend : call.collective,
+      .type = call.type,
+      .op = call.op,
+      .reduces = reduces(call.collective),
+      .root = has_root(call.collective) ? call.root : -1,
+      .detail = p2p ? detail : mix(detail, std::bit_cast<uint64_t>(call.factor)),
+      .site = engine_.config().call_sites && !p2p ? std::optional(call.site) : std::nullopt}
       .encode();
 }
 
-Way Communicator::way(const Call& call, bool uneven) const {
+// Of a call that meets on the board.
+uint64_t Communicator::meeting_fingerprint(const Call& call, const Plan& plan) const {
+  return fingerprint(call,
+                     mix(sizes_of(call, plan.chunks, size()), static_cast<uint64_t>(plan.way)));
+}
+
+Way Communicator::way(const Call& call, Chunks chunks) const {
   if (!identity_.board || named_[static_cast<size_t>(call.collective)]) return Way::kMessages;
-  if (board_bytes(call, size(), uneven)) return Way::kBoard;
-  return engine_.config().direct && runs_direct(call, size(), uneven) ? Way::kDirect
-                                                                      : Way::kMessages;
+  if (board_bytes(call, size(), chunks)) return Way::kBoard;
+  return engine_.config().direct && runs_direct(call, size()) ? Way::kDirect : Way::kMessages;
 }
 
 BoardCall Communicator::board_call(const Call& call, const Plan& plan, uint32_t number) const {
@@ -142,6 +131,7 @@ BoardCall Communicator::board_call(const Call& call, const Plan& plan, uint32_t 
           .type = call.type,
           .factor = call.factor,
           .root = call.root,
+          .chunks = plan.chunks,
           .reduction = plan.reduction,
           .fingerprint = plan.fingerprint,
           .number = number,
@@ -151,6 +141,7 @@ BoardCall Communicator::board_call(const Call& call, const Plan& plan, uint32_t 
           .device_index = call.device_index,
           .peer_memory = &engine_.peer_memory(),
           .known_memory = &known_memory_,
+          .pace = &pace_,
           .crew = &engine_.crew()};
 }
 
@@ -169,23 +160,25 @@ std::shared_ptr<Operation> Communicator::prepare(Call call) {
     return std::make_shared<Operation>(shared_from_this(), std::move(call), plan, number);
   }
   Plan plan;
-  const bool uneven = is_uneven(call, size());
-  const Choice& choice = this->choice(call.collective, bytes, element, uneven);
+  plan.chunks = chunks_of(call, size());
+  const Choice& choice =
+      this->choice(call.collective, bytes, element, plan.chunks != Chunks::kEqual);
   plan.program = &program(*choice.algorithm, call.root);
   plan.laps = choice.laps;
   plan.window = std::min(plan.laps, std::max(1u, engine_.config().lap_window));
   if (reduces(call.collective)) plan.reduction = reduction(call.type, call.op);
   const auto algorithm =
       static_cast<uint64_t>(choice.algorithm - algorithms(call.collective).data());
-  plan.way = way(call, uneven);
+  plan.way = way(call, plan.chunks);
   if (plan.way == Way::kMessages) {
     const uint64_t how = mix(mix(bytes, plan.laps), algorithm);
     plan.fingerprint = fingerprint(call, mix(how, roots_));
     // All of the call: a gather and a scatter with one root may expect nothing of each other either.
     if (has_root(call.collective)) roots_ = mix(roots_, plan.fingerprint);
   } else {
-    plan.fingerprint = fingerprint(call, mix(bytes, static_cast<uint64_t>(plan.way)));
+    plan.fingerprint = meeting_fingerprint(call, plan);
   }
+  log_.add(sequence_, plan.fingerprint, payload_bytes(call));
   return std::make_shared<Operation>(shared_from_this(), std::move(call), plan, sequence_++);
 }
 
@@ -202,13 +195,13 @@ Communicator::Tried Communicator::try_run(Call& call, bool patient) {
   Board* board = identity_.board.get();
   if (board == nullptr || !board->is_open() || failed_.load(std::memory_order_acquire)) return {};
   Plan plan;
-  plan.way = way(call, is_uneven(call, size()));
+  plan.chunks = chunks_of(call, size());
+  plan.way = way(call, plan.chunks);
   if (plan.way == Way::kMessages) return {};
   check(call);
   check_own_part(call);
   if (reduces(call.collective)) plan.reduction = reduction(call.type, call.op);
-  plan.fingerprint =
-      fingerprint(call, mix(common_bytes(call, size()), static_cast<uint64_t>(plan.way)));
+  plan.fingerprint = meeting_fingerprint(call, plan);
   uint32_t number;
   {
     std::lock_guard lock(mutex_);
@@ -259,6 +252,19 @@ void Communicator::abort(std::string reason) {
   engine_.abort(*this, std::move(error));
 }
 
+void Communicator::tie(const std::shared_ptr<Communicator>& one,
+                       const std::shared_ptr<Communicator>& other) {
+  for (const auto& [from, to] : {std::pair(one, other), std::pair(other, one)}) {
+    std::lock_guard lock(from->mutex_);
+    from->tied_ = to;
+  }
+}
+
+std::shared_ptr<Communicator> Communicator::tied() const {
+  std::lock_guard lock(mutex_);
+  return tied_.lock();
+}
+
 std::optional<Error> Communicator::failure() const {
   if (!failed_.load(std::memory_order_acquire)) return std::nullopt;
   std::lock_guard lock(mutex_);
@@ -272,6 +278,11 @@ bool Communicator::remember(const Error& error) {
   failed_.store(true, std::memory_order_release);
   log_info([&] { return "group " + identity_.name + " failed: " + to_string(error); });
   return true;
+}
+
+std::optional<CallLog::Entry> Communicator::called(uint32_t sequence) const {
+  std::lock_guard lock(mutex_);
+  return log_.find(sequence);
 }
 
 std::shared_ptr<Communicator> Communicator::split(std::span<const int> ranks, std::string name) {
@@ -322,6 +333,7 @@ int Communicator::rank_of(const Link& link) const {
 
 int Communicator::answered(uint32_t channel, uint32_t* sequence) {
   std::lock_guard lock(mutex_);
+  if (*sequence != answered_(0, channel)) return -1;  // one before it has the next message
   for (int peer = 0; peer < size(); ++peer) {
     const Link* link = identity_.links[static_cast<size_t>(peer)];
     uint32_t& next = received_(peer, channel);
@@ -330,6 +342,7 @@ int Communicator::answered(uint32_t channel, uint32_t* sequence) {
     if (!(link == nullptr ? engine_.self_.arrived(tag, &bytes) : link->arrived(tag, &bytes)))
       continue;
     *sequence = next++;
+    ++answered_(0, channel);
     return peer;
   }
   return -1;

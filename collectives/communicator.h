@@ -13,6 +13,7 @@
 
 #include "collectives/board/board.h"
 #include "collectives/board/board_call.h"
+#include "collectives/call_log.h"
 #include "collectives/choose.h"
 #include "collectives/engine.h"
 #include "collectives/message_counters.h"
@@ -59,6 +60,11 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // Takes a call in: checks it, gives it its number and plans it. Touches no buffer and no link, so it may run long
   // before launch() (in stream order, say). Throws an Exception on misuse, and if the communicator has failed.
   std::shared_ptr<Operation> prepare(Call call);
+  // A later lap of what two ranks exchange in a call of which `begun_by` made the first: a send to or a receive from
+  // call.root, any source if that one is. `lap` is 1 or more, `whole` the bytes of all laps between the two, which both must
+  // expect. To be launched after `begun_by`, or together with it.
+  std::shared_ptr<Operation> prepare_lap(std::shared_ptr<const Operation> begun_by, Call call,
+                                         uint32_t lap, size_t whole);
   // Makes a call at once, in the caller's thread and without the engine, if it is one between ranks of one host: over the
   // board, direct, or a short message. `patient` waits a moment for ranks that are not there yet. Throws as prepare() does.
   struct Tried {
@@ -86,6 +92,9 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // Gives the communicator up: every running operation ends with an error of code kAborted, so does every later one, and
   // the other ranks are told. Any thread, does not block. The first reason wins.
   void abort(std::string reason);
+  // From now on what ends one of the two ends both. Of two communicators of the same ranks, tied by all of them, before calls.
+  static void tie(const std::shared_ptr<Communicator>& one,
+                  const std::shared_ptr<Communicator>& other);
   // The first failure, if any.
   std::optional<Error> failure() const;
 
@@ -111,8 +120,9 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
 
   void check(const Call& call) const;
   void check_own_part(const Call& call);
-  static uint64_t fingerprint(const Call& call, uint64_t detail);
-  Way way(const Call& call, bool uneven) const;
+  uint64_t fingerprint(const Call& call, uint64_t detail) const;
+  uint64_t meeting_fingerprint(const Call& call, const Plan& plan) const;
+  Way way(const Call& call, Chunks chunks) const;
   Link* shared_memory_link(const Call& call) const;
   Link* short_message_link(const Call& call) const;
   bool others_are_there(const BoardCall& call, bool patient) const;
@@ -126,8 +136,13 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   uint32_t message_number(const Call& call, uint32_t channel);
 
   // For the engine. remember() keeps the first error only and tells whether this was it; answered() gives a rank whose
-  // next message on a channel has arrived unasked, and takes that message's number, or -1.
+  // next message on a channel has arrived unasked, or -1. `sequence` is the place of whoever asks in the row of receives from
+  // any source, which are answered in order, and becomes that message's number.
   bool remember(const Error& error);
+  // Null if it is tied to none.
+  std::shared_ptr<Communicator> tied() const;
+  // What was called under a number, if it went through prepare() and was not long ago.
+  std::optional<CallLog::Entry> called(uint32_t sequence) const;
   int rank_of(const Link& link) const;
   int answered(uint32_t channel, uint32_t* sequence);
 
@@ -138,16 +153,20 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::atomic<std::chrono::milliseconds> timeout_;
   std::atomic<bool> failed_{false};
   mutable KnownMemory known_memory_;
+  mutable Pace pace_;  // of large calls in private memory
 
   mutable std::mutex mutex_;  // guards what follows
   std::optional<Error> failure_;
+  std::weak_ptr<Communicator> tied_;
   ForcedAlgorithms forced_;
   uint32_t sequence_ = 0;
   uint32_t splits_ = 0;
   // Mixed from the roots of all calls that went by messages. Two ranks that both take themselves for the root expect no
   // message of each other, so it is the next call that tells.
   uint64_t roots_ = 0;
+  CallLog log_;
   MessageCounters sent_, received_;
+  MessageCounters asked_, answered_;  // receives from any source
   std::unordered_map<uint64_t, Choice> choices_;
   std::unordered_map<uint64_t, const Algorithm*> decisions_;
   std::unordered_map<uint64_t, std::unique_ptr<Program>> programs_;

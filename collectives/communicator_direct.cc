@@ -19,12 +19,14 @@ bool drive(DirectRun& run, const BoardCall& call, Patience patience, bool patien
     if (line->fingerprint != call.fingerprint) return false;
   }
   run.meet();
+  if (run.mismatch()) return false;
   patience.reset();
   const auto wait = [&] {
     if (patience.spun()) run.tell();
     return patient && patience.wait();
   };
   while (!run.finished()) {
+    if (run.failure()) return false;
     if (run.advance())
       patience.reset();
     else if (!wait())
@@ -40,7 +42,7 @@ Communicator::Tried Communicator::try_direct(Call& call, BoardCall& on_board, co
   // Kept for its vectors.
   thread_local DirectRun run;
   const uint32_t number = on_board.number;
-  on_board.bytes = std::max(call.input.total_bytes(), call.output.total_bytes());
+  on_board.bytes = payload_bytes(call);
   const bool begun = run.begin(on_board);
   if (begun) {
     run.show();

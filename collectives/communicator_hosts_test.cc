@@ -41,17 +41,7 @@ void on_hosts(const std::vector<int>& hosts, const std::string& algorithms,
   config.lap_bytes = 16 << 10;
   config.algo = ForcedAlgorithms::parse(algorithms);
   on_ranks(static_cast<int>(hosts.size()), config, [&](Rank me) {
-    Communicator::Identity identity;
-    identity.id = me.communicator.id() + 1;
-    identity.rank = me.rank;
-    identity.members = me.communicator.members();
-    me.runtime.engine().with_mesh([&](Mesh& mesh, const std::function<void()>& idle) {
-      identity.links =
-          mesh.connect(identity.members, me.rank, Deadline::after(std::chrono::seconds(20)), idle);
-    });
-    for (size_t rank = 0; rank < hosts.size(); ++rank)
-      identity.members[rank].host = "host " + std::to_string(hosts[rank]);
-    const auto communicator = Communicator::create(me.runtime.engine(), std::move(identity));
+    const auto communicator = testing::on_hosts(me, hosts);
     EXPECT_EQ(communicator->topology().hosts, Hosts::of(hosts));
     body(me.rank, *communicator);
     communicator->run({.collective = Collective::kBarrier});

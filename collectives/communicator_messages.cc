@@ -1,5 +1,6 @@
 // Messages between two ranks: their plans and numbers, and the short way of short ones.
 #include "collectives/communicator.h"
+#include "collectives/fingerprint.h"
 
 namespace hccl_like {
 namespace {
@@ -29,7 +30,8 @@ Link* Communicator::short_message_link(const Call& call) const {
 
 // Of messages the long ones, which their links move between the memory of both ends (transport/rendezvous.h).
 bool Communicator::uses_shared_memory(const Call& call) const {
-  if (!is_message(call)) return board() && !board_bytes(call, size(), call.uneven);
+  if (!is_message(call))
+    return board() && !board_bytes(call, size(), call.uneven ? Chunks::kPairs : Chunks::kEqual);
   const size_t bytes = payload(call).total_bytes();
   if (call.root == kAnySource) return bytes > engine_.config().shm_eager_bytes;
   const Link* link = shared_memory_link(call);
@@ -38,22 +40,37 @@ bool Communicator::uses_shared_memory(const Call& call) const {
 
 Plan Communicator::message_plan(const Call& call) {
   Plan plan;
-  plan.channel = 0x80000000u | call.tag;
+  plan.channel = kMessages | call.tag;
   plan.program = &program(*algorithms(call.collective).data(), call.root);
   plan.fingerprint = fingerprint(call, 0);
   return plan;
 }
 
-// A receive from any source gets its number when it is answered.
+// Known by the number of what began, so that no number is taken: ranks that have no part in a lap know nothing of it.
+std::shared_ptr<Operation> Communicator::prepare_lap(std::shared_ptr<const Operation> begun_by,
+                                                     Call call, uint32_t lap, size_t whole) {
+  if (auto error = failure()) throw Exception(std::move(*error));
+  std::lock_guard lock(mutex_);
+  Plan plan = message_plan(call);
+  if (begun_by->plan_.channel == 0) plan.channel = kLapsOfCollectives;
+  plan.fingerprint = fingerprint(call, mix(whole, lap));
+  plan.first_lap = lap;
+  auto operation =
+      std::make_shared<Operation>(shared_from_this(), std::move(call), plan, begun_by->sequence());
+  operation->begun_by_ = std::move(begun_by);
+  return operation;
+}
+
+// A receive from any source gets its number when it is answered; until then it has its place in the row of those.
 uint32_t Communicator::message_number(const Call& call, uint32_t channel) {
-  if (call.root == kAnySource) return 0;
+  if (call.root == kAnySource) return asked_(0, channel)++;
   return (call.collective == Collective::kSend ? sent_ : received_)(call.root, channel)++;
 }
 
 std::shared_ptr<Operation> Communicator::pass(const Call& call, bool patient) {
   Link* link = short_message_link(call);
   if (link == nullptr || failed_.load(std::memory_order_acquire)) return prepare(call);
-  const uint32_t channel = 0x80000000u | call.tag;
+  const uint32_t channel = kMessages | call.tag;
   uint32_t number;
   {
     std::lock_guard lock(mutex_);

@@ -1,8 +1,10 @@
 #include "collectives/engine.h"
 
 #include <poll.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 
 #include "collectives/communicator.h"
@@ -52,7 +54,11 @@ void Engine::launch(std::span<const std::shared_ptr<Operation>> operations, bool
     if (sleeping_) poller_.ring();
     return;
   }
-  step();
+  // What is large goes out from the background thread, beside what the caller does meanwhile.
+  if (waited_for || std::ranges::none_of(operations, is_large))
+    step();
+  else
+    take_submissions();
   leave(std::move(driver), waited_for);
 }
 
@@ -162,14 +168,22 @@ void Engine::with_mesh(const std::function<void(Mesh&, const std::function<void(
   leave(std::move(driver), false);
 }
 
-// Gives the engine up: to a thread that waits for it, else to the background thread if anything is left to do.
+// Gives the engine up: to a thread that waits for it, else to the background thread if anything is left to do, and to the
+// keeper if somebody is at the door, who may have to be shown out.
 void Engine::leave(std::unique_lock<std::mutex> driver, bool waited_for) {
+  const bool restless = mesh_.is_restless();
+  // What a rank has sent reaches its peers also while its program does other things.
+  if (!owing_ && mesh_.owes()) owing_ = true;
   driver.unlock();
   if (wanted_ > 0) {
     std::lock_guard lock(turn_mutex_);
     ++turn_epoch_;
     turn_.notify_all();
     return;
+  }
+  if (restless) {
+    std::lock_guard lock(background_mutex_);
+    if (keeper_.joinable()) Poller::ring(keeper_bell_.get());
   }
   if (!waited_for && unfinished()) wake_background();
 }
@@ -210,12 +224,13 @@ void Engine::background() {
 }
 
 void Engine::keeper() {
-  std::vector<pollfd> doors{{keeper_bell_.get(), POLLIN, 0}};
-  for (const int door : mesh_.doors()) doors.push_back({door, POLLIN, 0});
+  std::array<pollfd, 2> doors{{{keeper_bell_.get(), POLLIN, 0}, {mesh_.door(), POLLIN, 0}}};
   const auto stop = [this] { return stopping_.load() || !mesh_.is_restless(); };
   while (!stopping_) {
     if (::poll(doors.data(), doors.size(), -1) <= 0) continue;
     if (stopping_) return;
+    uint64_t rings;
+    (void)!::read(keeper_bell_.get(), &rings, sizeof rings);
     std::unique_lock driver(driver_, std::try_to_lock);
     if (!driver) {
       std::this_thread::sleep_for(kKeepersNap);
@@ -253,8 +268,10 @@ void Engine::drive(Stop stop, Deadline deadline, bool background) {
       mesh_.poll();
       look_at_deadlines();
       look_at_neighbours();
+      look_at_calls();
       if (deadline.expired()) return;
     }
+    if (crowded_ && poller_.sockets() > 0) patience.skip_spins();
     if (!patience.wait()) sleep(deadline, background);
   }
 }
@@ -270,19 +287,28 @@ bool Engine::step() {
   }
   for (const auto& link : mesh_.links())
     if (link->progress()) moved = true;
+  moved |= advance_executions();
+  look_at_links(/*idle=*/!moved);
+  if (owing_ && !moved) owing_ = !mesh_.flushed();
+  return moved;
+}
+
+bool Engine::advance_executions() {
+  bool moved = false;
   for (size_t i = 0; i < active_.size();) {
     Execution& execution = *active_[i];
     if (execution.advance()) moved = true;
     if (execution.mismatch()) {
       on_mismatch(execution);
       i = 0;  // the list has changed
+    } else if (execution.failure()) {
+      on_failure(execution);
+      i = 0;
     } else if (execution.finished())
       finish(i, std::nullopt);
     else
       ++i;
   }
-  look_at_links(/*idle=*/!moved);
-  if (owing_ && !moved) owing_ = !mesh_.flushed();
   return moved;
 }
 
@@ -300,6 +326,8 @@ bool Engine::take_submissions() {
   }
   const bool any = !taken_.empty();
   taken_.clear();
+  // What they post goes out when the links have their turn next, not a turn later.
+  if (any) advance_executions();
   return any;
 }
 
@@ -341,6 +369,7 @@ void Engine::finish(size_t index, std::optional<Error> error) {
 }
 
 void Engine::sleep(Deadline deadline, bool background) {
+  look_at_calls();
   sleeping_ = true;
   std::atomic_thread_fence(std::memory_order_seq_cst);
   // From here on whoever submits, or wants the engine from the background thread, rings.

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <string>
 #include <thread>
 #include <unordered_map>
 #include <vector>
@@ -99,23 +100,37 @@ class Engine {
   void drive_alone(Stop stop);
   bool step();
   bool take_submissions();
+  bool advance_executions();
   void start(std::shared_ptr<Operation> operation);
   void finish(size_t index, std::optional<Error> error);
   void fail(Communicator& communicator, const Error& error, bool tell_peers);
   // One of its executions, null if there is none.
   const Execution* under_way(const Communicator& communicator) const;
   void lost(Communicator& communicator, int peer, const Error& why);
+  void on_failure(const Execution& execution);
   void look_at_links(bool idle);
   void on_abort(Link& link, const AbortNotice& notice);
+  // engine_calls.cc
   void on_mismatch(int peer, Communicator& communicator, const Link::Mismatch& mismatch);
   void on_mismatch(const Execution& execution);
-  // What a rank says that it calls.
-  struct Claim {
-    uint64_t fingerprint;
-    size_t bytes;
+  struct Disagreement {
+    int peer;
+    uint32_t sequence;
+    std::string mine, theirs;  // what each of them does, after "rank 3"
+    bool alike = false;        // that does not tell in what they differ
   };
-  void disagree(Communicator& communicator, int peer, uint32_t sequence, const std::string& mine,
-                Claim expected, Claim received);
+  std::string claim(uint64_t fingerprint, size_t bytes) const;
+  std::string call_text(uint64_t fingerprint, size_t bytes) const;
+  void disagree(Communicator& communicator, const Disagreement& disagreement);
+  void ask_about(Communicator& communicator, Disagreement disagreement);
+  void raise_doubts();
+  bool raise_doubt(Communicator& communicator);
+  void on_call(Link& link, const CallNotice& call);
+  // Where calls have waited for a while: whether other ranks made others.
+  void look_at_calls();
+  void tell_calls();
+  void compare_calls();
+  bool find_stray(Communicator& communicator);
   void on_failure(Link& link);
   void look_at_deadlines();
   // Peers that are waited for without a connection: whether they are still there.
@@ -149,6 +164,14 @@ class Engine {
   uint32_t steps_ = 0;
   bool gave_up_ = false;  // some communicator: peers that come in may have to be told
   Deadline::Clock::time_point next_look_{};  // at neighbours
+  // By communicator and rank: what it said last of the call that it is in, until this rank has made it, too.
+  struct Heard {
+    uint64_t communicator;
+    int rank;
+    CallNotice call;
+  };
+  std::vector<Heard> heard_;
+  Deadline::Clock::time_point next_look_at_calls_{};
   std::vector<std::unique_ptr<Execution>> spare_;
   ScratchPool scratch_;
   SelfMessages self_;
@@ -163,6 +186,7 @@ class Engine {
   std::atomic<bool> owing_{
       false};  // peers may wait for what was said to them and has not left this process
   std::atomic<size_t> large_{0};  // of these
+  std::atomic<bool> crowded_{false};  // the ranks of some group outnumber this machine's cores
 
   std::atomic<int> wanted_{0};  // threads in wait() or with_mesh()
   std::mutex turn_mutex_;
@@ -181,6 +205,15 @@ class Engine {
 
   mutable std::mutex registry_mutex_;
   std::unordered_map<uint64_t, std::weak_ptr<Communicator>> registry_;
+
+  // What ranks disagree about is an earlier call, and which will be known in a moment, or else this is said. The driver's, as
+  // the first few.
+  struct Doubt {
+    uint64_t communicator;
+    Disagreement disagreement;
+    Deadline until;
+  };
+  std::vector<Doubt> doubts_;
 };
 
 }  // namespace hccl_like

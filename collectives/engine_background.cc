@@ -1,5 +1,10 @@
 // When the thread that sees to operations for which nobody waits is needed.
+#include <string>
+#include <system_error>
+#include <thread>
+
 #include "collectives/engine.h"
+#include "core/log.h"
 
 namespace hccl_like {
 namespace {
@@ -27,7 +32,14 @@ void Engine::wake_background() {
     }
     background_needed_ = true;
     if (!background_.joinable()) {
-      background_ = std::thread([this] { background(); });
+      // Nothing may be thrown here: the operations that need the thread are on their way already. Needed it stays, so that
+      // this is neither tried nor told again.
+      try {
+        background_ = std::thread([this] { background(); });
+      } catch (const std::system_error& error) {
+        log_warn(std::string("the system gives no thread (") + error.what() +
+                 "): calls go on only while the program waits for one");
+      }
       return;
     }
   }

@@ -8,6 +8,7 @@
 #include "collectives/communicator.h"
 #include "collectives/engine.h"
 #include "core/error.h"
+#include "core/own_thread.h"
 
 namespace hccl_like {
 namespace {
@@ -22,7 +23,7 @@ void Engine::keep_door() {
   if (keeper_.joinable() || stopping_) return;
   keeper_bell_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!keeper_bell_.valid()) throw_system("cannot create an eventfd");
-  keeper_ = std::thread([this] { keeper(); });
+  keeper_ = own_thread("waits for peers which connect", [this] { keeper(); });
 }
 
 void Engine::end_keeper() {

@@ -1,10 +1,12 @@
 // How operations end badly: whom a failure concerns, what is said, and who is told.
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 
 #include "collectives/communicator.h"
 #include "collectives/engine.h"
-#include "collectives/fingerprint.h"
+#include "transport/bootstrap_host.h"
 
 namespace hccl_like {
 
@@ -22,6 +24,9 @@ void Engine::fail(Communicator& communicator, const Error& error, bool tell_peer
     else
       ++i;
   }
+  // Each rank that hears of the one ends the other by itself.
+  if (const auto tied = communicator.tied(); tied && !tied->failure())
+    fail(*tied, error, /*tell_peers=*/false);
 }
 
 // At once: with the last operation gone nobody may drive for a while, and the peers would wait on.
@@ -41,6 +46,7 @@ const Execution* Engine::under_way(const Communicator& communicator) const {
 }
 
 void Engine::lost(Communicator& communicator, int peer, const Error& why) {
+  if (raise_doubt(communicator)) return;
   std::string message = "rank " + std::to_string(communicator.rank()) + " of group " +
                         communicator.name() + " lost rank " + std::to_string(peer) + " (" +
                         communicator.members()[static_cast<size_t>(peer)].hostname + ")";
@@ -50,12 +56,22 @@ void Engine::lost(Communicator& communicator, int peer, const Error& why) {
   fail(communicator, Error{why.code, std::move(message), peer}, /*tell_peers=*/true);
 }
 
+void Engine::on_failure(const Execution& execution) {
+  const Operation& operation = execution.operation();
+  Communicator& communicator = operation.communicator();
+  Error error = *execution.failure();
+  error.message = "rank " + std::to_string(communicator.rank()) + " of group " +
+                  communicator.name() + ": " + operation.describe() + " failed: " + error.message;
+  fail(communicator, error, /*tell_peers=*/true);
+}
+
 // The communicators of running operations are all that a failure can concern now; the others notice when they start
 // their next operation.
 void Engine::look_at_links(bool idle) {
   for (const auto& owned : mesh_.links()) {
     Link& link = *owned;
     while (auto notice = link.take_abort()) on_abort(link, *notice);
+    while (auto call = link.take_call()) on_call(link, *call);
     while (auto mismatch = link.take_mismatch()) {
       if (const auto communicator = find(mismatch->tag.communicator))
         on_mismatch(communicator->rank_of(link), *communicator, *mismatch);
@@ -74,6 +90,7 @@ void Engine::on_abort(Link& link, const AbortNotice& notice) {
   const auto communicator = find(notice.communicator);
   if (!communicator) return;
   const int peer = communicator->rank_of(link);
+  if (code_in(notice.reason) != ErrorCode::kMismatch && raise_doubt(*communicator)) return;
   // Whoever is not connected to the rank that gave up may be to this one; and whoever is may see this one leave before it
   // hears why. Ranks that see each other's memory all know.
   const bool pass_on = !communicator->failure() && !communicator->board();
@@ -89,45 +106,6 @@ void Engine::on_abort(Link& link, const AbortNotice& notice) {
              .told = code_in(notice.reason).value_or(ErrorCode::kAborted)},
        /*tell_peers=*/false);
   if (pass_on) tell(*communicator, notice.reason, &link);
-}
-
-void Engine::on_mismatch(int peer, Communicator& communicator, const Link::Mismatch& mismatch) {
-  std::string mine = "another call";
-  for (const auto& execution : active_)
-    if (&execution->operation().communicator() == &communicator &&
-        execution->operation().sequence() == mismatch.tag.sequence &&
-        execution->channel() == mismatch.tag.channel)
-      mine = execution->operation().describe();
-  disagree(communicator, peer, mismatch.tag.sequence, mine,
-           {mismatch.expected, mismatch.expected_bytes},
-           {mismatch.received, mismatch.received_bytes});
-}
-
-void Engine::on_mismatch(const Execution& execution) {
-  const BoardMismatch& mismatch = *execution.mismatch();
-  const Operation& operation = execution.operation();
-  disagree(operation.communicator(), mismatch.rank, operation.sequence(), operation.describe(),
-           {operation.plan_.fingerprint, operation.bytes_}, {mismatch.fingerprint, mismatch.bytes});
-}
-
-void Engine::disagree(Communicator& communicator, int peer, uint32_t sequence,
-                      const std::string& mine, Claim expected, Claim received) {
-  const auto claim = [](const Claim& one) {
-    return std::to_string(one.bytes) + " bytes of " + describe_fingerprint(one.fingerprint);
-  };
-  const bool alike = claim(expected) == claim(received);
-  fail(communicator,
-       Error{
-           ErrorCode::kMismatch,
-           "ranks disagree about call #" + std::to_string(sequence) + " of group " +
-               communicator.name() + ": rank " + std::to_string(communicator.rank()) + " makes " +
-               mine + " and expects " + claim(expected) + "; rank " + std::to_string(peer) +
-               " sent " + claim(received) +
-               (alike ? ", after a call to which they gave different roots, or by another algorithm"
-                      : "") +
-               ". Every rank must make the same calls in the same order, with the same sizes",
-           peer},
-       /*tell_peers=*/true);
 }
 
 void Engine::on_failure(Link& link) {
@@ -155,6 +133,10 @@ void Engine::look_at_deadlines() {
     Execution& execution = *active_[i];
     if (execution.deadline().is_never() || execution.deadline().time_point() > now) continue;
     Communicator& communicator = execution.operation().communicator();
+    if (raise_doubt(communicator)) {
+      i = static_cast<size_t>(-1);
+      continue;
+    }
     const auto after =
         std::chrono::duration_cast<std::chrono::milliseconds>(execution.age(now)).count();
     fail(communicator,
@@ -175,6 +157,12 @@ std::shared_ptr<Communicator> Engine::find(uint64_t id) const {
 }
 
 void Engine::add(const std::shared_ptr<Communicator>& communicator) {
+  const auto& members = communicator->members();
+  const auto self = static_cast<size_t>(communicator->rank());
+  const auto here = std::ranges::count_if(members, [&](const ProcessRecord& one) {
+    return machine_of(one.host) == machine_of(members[self].host);
+  });
+  if (here > sysconf(_SC_NPROCESSORS_ONLN)) crowded_ = true;
   std::lock_guard lock(registry_mutex_);
   registry_[communicator->id()] = communicator;
 }

@@ -1,12 +1,15 @@
 #include "collectives/execution.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 
 #include "collectives/communicator.h"
 
 namespace hccl_like {
 namespace {
+
+constexpr std::chrono::hours kCountable{24 * 365 * 100};
 
 constexpr size_t round_up(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
@@ -29,8 +32,11 @@ void Execution::begin(std::shared_ptr<Operation> operation, ScratchPool& pool, S
   operation_->started_ = Deadline::Clock::now();
   const auto timeout =
       call.timeout.count() > 0 ? call.timeout : operation_->communicator().timeout();
-  deadline_ = Deadline::after(timeout);
+  // One look at the clock for both, wherever their sum can be counted.
+  deadline_ = timeout < kCountable ? Deadline::at(operation_->started_ + timeout)
+                                   : Deadline::after(timeout);
   laps_started_ = laps_done_ = 0;
+  told_.clear();
   unbound_ = call.collective == Collective::kRecv && call.root == kAnySource;
   stage_.off();
   const auto& board = operation_->communicator().board();
@@ -162,7 +168,7 @@ void Execution::post(Lap& lap, const Step& step) {
     message.tag = {.communicator = operation_->communicator().id(),
                    .channel = plan_->channel,
                    .sequence = operation_->sequence_,
-                   .lap = lap.number,
+                   .lap = plan_->first_lap + lap.number,
                    .round = static_cast<uint16_t>(lap.round),
                    .occurrence = plan_->program->occurrence[plan_->program->number(step)]};
     message.fingerprint = plan_->fingerprint;
@@ -257,8 +263,12 @@ void Execution::add_pieces(Pieces& pieces, Slot slot, uint32_t count, const Lap&
 }
 
 // A receive from whoever comes first is bound to the first rank from which the next message on its tag has arrived.
+// A later lap of one comes from where the first did.
 bool Execution::bind_any_source() {
-  const int source = operation_->communicator().answered(plan_->channel, &operation_->sequence_);
+  if (const auto& first = operation_->begun_by_) operation_->sequence_ = first->sequence_;
+  const int source = operation_->begun_by_ ? operation_->begun_by_->source_
+                                           : operation_->communicator().answered(
+                                                 plan_->channel, &operation_->sequence_);
   if (source < 0) return false;
   operation_->source_ = source;
   unbound_ = false;
@@ -320,6 +330,13 @@ std::vector<int> Execution::waiting_for() const {
   std::sort(peers.begin(), peers.end());
   peers.erase(std::unique(peers.begin(), peers.end()), peers.end());
   return peers;
+}
+
+CallNotice Execution::notice() const {
+  return {
+      .tag = {.communicator = operation_->communicator().id(), .sequence = operation_->sequence()},
+      .fingerprint = plan_->fingerprint,
+      .bytes = operation_->bytes_};
 }
 
 std::string Execution::whereabouts() const {

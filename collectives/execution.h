@@ -25,6 +25,8 @@ class Execution {
   bool could_advance() const { return stage_.could_advance(); }
   // What another rank's line says, if it makes another call.
   const std::optional<BoardMismatch>& mismatch() const { return stage_.mismatch(); }
+  // Why it cannot be finished, if its links do not tell.
+  const std::optional<Error>& failure() const { return stage_.failure(); }
   bool finished() const { return laps_done_ == plan_->laps; }
   // Ends it, finished or not: forgets the operation and gives the scratch memory back. The messages must have been
   // cancelled if it was not finished.
@@ -36,6 +38,12 @@ class Execution {
     return now - operation_->started_;
   }
   uint32_t channel() const { return plan_->channel; }
+  uint32_t first_lap() const { return plan_->first_lap; }
+  // Whether its messages are what it waits for.
+  bool exchanges() const { return plan_->channel == 0 && !stage_.holds(); }
+  // Peers to which this rank has said that it waits for them in this call.
+  std::vector<int>& told() { return told_; }
+  CallNotice notice() const;
   // "in round 2 of 6, waiting for ranks 3, 5"
   std::string whereabouts() const;
   // True if an unfinished message of this execution goes to or comes from `peer`.
@@ -82,6 +90,7 @@ class Execution {
   BoardStage stage_;
   size_t element_bytes_ = 1;
   std::vector<Lap> laps_;  // the first `window` are used
+  std::vector<int> told_;
   uint32_t laps_started_ = 0;
   uint32_t laps_done_ = 0;
   bool scheduled_ = false;        // the schedule is laid out over the buffers

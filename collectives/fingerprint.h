@@ -1,6 +1,7 @@
 #pragma once
 // The call check: 64 bits that say what a rank calls, sent with every message and compared before a buffer is touched.
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "collectives/algorithms.h"
@@ -17,12 +18,17 @@ struct Fingerprint {
   bool reduces = false;
   int root = -1;  // -1: none
   uint64_t detail = 0;
+  // With HCCL_LIKE_CALL_SITES, on all ranks: a hash of where the program makes the call, 0 if that is not known. Less room
+  // is left for the detail then.
+  std::optional<uint32_t> site;
+  static constexpr uint32_t kSites = 1 << 18;
 
   uint64_t encode() const;
 };
 
-// "allreduce of float32 (sum)", "broadcast of int64 from rank 3".
-std::string describe_fingerprint(uint64_t encoded);
+// "allreduce of float32 (sum)", "broadcast of int64 with root 3"; `with_site`: of one that has a site, "allreduce of float32 (sum)
+// [call site 1a2b3]".
+std::string describe_fingerprint(uint64_t encoded, bool with_site = false);
 
 // A good 64-bit mixture of two values.
 uint64_t mix(uint64_t a, uint64_t b);

@@ -93,6 +93,82 @@ INSTANTIATE_TEST_SUITE_P(, Messages,
                                   (one.param.patience == 0 ? "AtOnce" : "");
                          });
 
+// The operations of a message in laps of `step` bytes, two at least.
+std::vector<std::shared_ptr<Operation>> in_laps(Communicator& communicator, const Call& whole,
+                                                Bytes& data, size_t step, size_t claimed) {
+  std::vector<std::shared_ptr<Operation>> operations;
+  for (size_t begin = 0; begin < data.size() || operations.size() < 2; begin += step) {
+    const size_t bytes = std::min(step, data.size() - begin);
+    const Layout part =
+        Layout::even(Region{reinterpret_cast<std::byte*>(data.data()) + begin, bytes}, 1, 1);
+    Call call = whole;
+    (whole.collective == Collective::kSend ? call.input : call.output) = part;
+    operations.push_back(operations.empty()
+                             ? communicator.prepare(std::move(call))
+                             : communicator.prepare_lap(operations.front(), std::move(call),
+                                                        static_cast<uint32_t>(operations.size()),
+                                                        claimed));
+  }
+  return operations;
+}
+
+void finish(Communicator& communicator, std::span<const std::shared_ptr<Operation>> operations) {
+  communicator.launch(operations, /*waited_for=*/true);
+  communicator.engine().wait(operations, Deadline::never());
+  for (const auto& operation : operations)
+    if (const Error* error = operation->error()) throw Exception(*error);
+}
+
+// Two messages each way at once, of which neither end knows more than the sizes, and small ones between them.
+TEST_P(Messages, GoInLapsLikeOthersBetweenThem) {
+  constexpr size_t kStep = 4096;
+  for (const size_t bytes : {kStep, kStep + 1, 2 * kStep, 5 * kStep + 77})
+    run(2, [&](Rank me) {
+      const int other = 1 - me.rank;
+      Communicator& communicator = me.communicator;
+      for (const bool from_any : {false, true}) {
+        Bytes first = message(me.rank, bytes, 1), second = message(me.rank, bytes + 9, 2);
+        Bytes small = message(me.rank, 20, 3);
+        Bytes got_first(bytes), got_second(bytes + 9), got_small(20);
+        const int source = from_any ? kAnySource : other;
+        std::vector<std::shared_ptr<Operation>> all;
+        const auto add = [&](const Call& call, Bytes& data) {
+          for (auto& one : in_laps(communicator, call, data, kStep, data.size()))
+            all.push_back(std::move(one));
+        };
+        add(recv(got_first, source), got_first);
+        all.push_back(communicator.prepare(recv(got_small, source)));
+        add(recv(got_second, source), got_second);
+        add(send(first, other), first);
+        all.push_back(communicator.prepare(send(small, other)));
+        add(send(second, other), second);
+        finish(communicator, all);
+        EXPECT_EQ(got_first, message(other, bytes, 1));
+        EXPECT_EQ(got_small, message(other, 20, 3));
+        EXPECT_EQ(got_second, message(other, bytes + 9, 2));
+      }
+    });
+}
+
+TEST_P(Messages, InLapsAreRefusedWhereTheirWholeDiffersInSize) {
+  run(2, [&](Rank me) {
+    constexpr size_t kStep = 4096;
+    Bytes data(3 * kStep);
+    const Call call = me.rank == 0 ? send(data, 1) : recv(data, 0);
+    const size_t claimed = data.size() + 1000 * static_cast<size_t>(me.rank);
+    try {
+      finish(me.communicator, in_laps(me.communicator, call, data, kStep, claimed));
+      finish(me.communicator,
+             std::vector{me.communicator.prepare({})});  // whoever was done by then
+      ADD_FAILURE() << "rank " << me.rank << " did not notice";
+    } catch (const Exception& error) {
+      EXPECT_NE(error.error().message.find("lap 2"), std::string::npos) << error.error().message;
+      EXPECT_NE(error.error().message.find("expected in all"), std::string::npos)
+          << error.error().message;
+    }
+  });
+}
+
 TEST_P(Messages, GoRoundTheRingInEitherOrder) {
   for (const int ranks : {2, 3})
     run(ranks, [](Rank me) {

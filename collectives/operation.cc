@@ -5,6 +5,21 @@
 
 namespace hccl_like {
 
+const Layout& chunk_side(const Call& call) {
+  const bool collects =
+      call.collective == Collective::kAllGather || call.collective == Collective::kGather;
+  return collects ? call.output : call.input;
+}
+
+Chunks chunks_of(const Call& call, int ranks) {
+  if (call.uneven) return Chunks::kPairs;
+  if (cuts_payload(call.collective)) return Chunks::kEqual;
+  const Layout& side = chunk_side(call);
+  for (int i = 1; i < ranks; ++i)
+    if (side.bytes(static_cast<size_t>(i)) != side.bytes(0)) return Chunks::kKnown;
+  return Chunks::kEqual;
+}
+
 Operation::~Operation() = default;
 
 Operation::Operation(std::shared_ptr<Communicator> communicator, Call call, Plan plan,
@@ -13,10 +28,16 @@ Operation::Operation(std::shared_ptr<Communicator> communicator, Call call, Plan
       call_(std::move(call)),
       plan_(plan),
       sequence_(sequence),
-      bytes_(std::max(call_.input.total_bytes(), call_.output.total_bytes())),
+      bytes_(payload_bytes(call_)),
       source_(call_.collective == Collective::kRecv ? call_.root : kAnySource) {}
 
 std::string Operation::describe() const {
+  if (begun_by_) {
+    std::string text = begun_by_->describe() + ", lap " + std::to_string(plan_.first_lap + 1);
+    if (plan_.channel != kLapsOfCollectives) return text;
+    return text + (call_.collective == Collective::kSend ? " to rank " : " from rank ") +
+           std::to_string(call_.root);
+  }
   std::string text = std::string(name(call_.collective)) + " #" + std::to_string(sequence_);
   if (call_.collective == Collective::kBarrier) return text;
   text += " (" + std::string(name(call_.type));

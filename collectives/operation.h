@@ -1,5 +1,6 @@
 #pragma once
 // One call of a collective: what was asked for, and the handle by which the caller learns how it went.
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <memory>
@@ -36,7 +37,8 @@ struct Call {
   double factor = 1.0;  // kPreMulSum
   // Root of a rooted collective, the other end of send and recv; kAnySource for a recv from whoever comes first.
   int root = 0;
-  uint32_t tag = 0;  // send and recv; < 2^31
+  uint32_t tag = 0;   // send and recv; < 2^31
+  uint32_t site = 0;  // where the program makes the call, see Fingerprint; 0: not told
   // Chunks differ in size and only each pair of ranks knows its own (all-to-all with splits).
   bool uneven = false;
   Layout input;
@@ -51,6 +53,15 @@ struct Call {
 };
 
 inline constexpr int kAnySource = -1;
+
+// How much a call is about, for people.
+inline size_t payload_bytes(const Call& call) {
+  return std::max(call.input.total_bytes(), call.output.total_bytes());
+}
+
+// The side of a call that has a chunk for every rank, if it has one.
+const Layout& chunk_side(const Call& call);
+Chunks chunks_of(const Call& call, int ranks);
 
 // Shared by the caller and the engine.
 class Operation {
@@ -84,6 +95,8 @@ class Operation {
   Call call_;
   Plan plan_;
   uint32_t sequence_;
+  std::shared_ptr<const Operation>
+      begun_by_;                       // what this is a later lap of; see Communicator::prepare_lap
   bool shown_ = false;                 // on the board, by the thread that called
   std::unique_ptr<DirectRun> direct_;  // begun by it
   size_t bytes_;                       // the payload, for describe(): the layouts are gone by then

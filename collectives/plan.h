@@ -32,6 +32,17 @@ enum class Way : uint8_t {
   kDirect,  // it is large: straight between the ranks' memory, or through their lanes
 };
 
+// How large the chunks of a call are, as far as all ranks know it.
+enum class Chunks : uint8_t {
+  kEqual,
+  kKnown,  // they differ, and all ranks know all of them (all-gather and reduce-scatter of lists)
+  kPairs,  // each pair of ranks knows its own (Call::uneven)
+};
+
+// The channels (see Tag) of messages: those of the user's tags, and of what goes on with a collective pair by pair.
+inline constexpr uint32_t kMessages = 0x80000000u;
+inline constexpr uint32_t kLapsOfCollectives = 1;
+
 // Everything but the program is the same on every rank.
 struct Plan {
   const Program* program = nullptr;  // owned by the communicator
@@ -39,8 +50,10 @@ struct Plan {
   uint32_t window = 1;    // laps under way at once
   Reduction reduction{};  // null members if the call reduces nothing
   uint64_t fingerprint = 0;
-  uint32_t channel = 0;  // see Tag
+  uint32_t channel = 0;    // see Tag
+  uint32_t first_lap = 0;  // of one that goes on with another call's: laps are numbered from here
   Way way = Way::kMessages;
+  Chunks chunks = Chunks::kEqual;
 };
 
 }  // namespace hccl_like

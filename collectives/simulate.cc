@@ -152,7 +152,8 @@ class Simulator {
       case Step::Kind::kCopy:
         return compute(rank, lap, number, bytes_of(rank, step, lap));
       case Step::Kind::kReduce:
-        return compute(rank, lap, number, bytes_of(rank, step, lap) * (step.sources - 1));
+        return compute(rank, lap, number,
+                       bytes_of(rank, step, lap) * (step.sources - 1) * topology_.gathered_passes);
     }
   }
 

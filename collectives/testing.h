@@ -46,4 +46,19 @@ Region region(std::vector<T>& values) {
   return {reinterpret_cast<std::byte*>(values.data()), values.size() * sizeof(T)};
 }
 
+// A group of the same ranks, which are told that they are on several hosts.
+inline std::shared_ptr<Communicator> on_hosts(Rank me, const std::vector<int>& hosts) {
+  Communicator::Identity identity;
+  identity.id = me.communicator.id() + 1;
+  identity.rank = me.rank;
+  identity.members = me.communicator.members();
+  me.runtime.engine().with_mesh([&](Mesh& mesh, const std::function<void()>& idle) {
+    identity.links =
+        mesh.connect(identity.members, me.rank, Deadline::after(std::chrono::seconds(20)), idle);
+  });
+  for (size_t rank = 0; rank < hosts.size(); ++rank)
+    identity.members[rank].host = "host " + std::to_string(hosts[rank]);
+  return Communicator::create(me.runtime.engine(), std::move(identity));
+}
+
 }  // namespace hccl_like::testing

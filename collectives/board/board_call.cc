@@ -21,8 +21,8 @@ void copy_in(std::byte* to, const Layout& from, size_t chunks) {
 
 }  // namespace
 
-std::optional<size_t> board_bytes(const Call& call, int ranks, bool uneven) {
-  if (uneven || ranks > kMostRanks || call.collective == Collective::kSend ||
+std::optional<size_t> board_bytes(const Call& call, int ranks, Chunks chunks) {
+  if (chunks != Chunks::kEqual || ranks > kMostRanks || call.collective == Collective::kSend ||
       call.collective == Collective::kRecv)
     return std::nullopt;
   size_t bytes = 0;
@@ -126,7 +126,7 @@ bool BoardWatch::look(const BoardCall& call) {
     const Board::Line* line = call.board->line(rank, call.number);
     if (line == nullptr) return false;
     if (line->fingerprint == call.fingerprint) return true;
-    if (!mismatch_) mismatch_ = {rank, line->fingerprint, line->bytes};
+    if (!mismatch_) mismatch_ = {rank, line->fingerprint, line->bytes, {}};
     return false;
   });
   return missing_.size() != before || mismatch_;

@@ -9,6 +9,7 @@
 #include "collectives/direct/known_memory.h"
 #include "collectives/operation.h"
 #include "core/crew.h"
+#include "core/pace.h"
 #include "device/reduce/reduce.h"
 #include "transport/peer_memory.h"
 
@@ -16,7 +17,7 @@ namespace hccl_like {
 
 // The bytes that a rank would show of a call, at most; nothing if the call is not one for a board: too large, or not
 // equally large on all ranks. All ranks of a call get the same answer.
-std::optional<size_t> board_bytes(const Call& call, int ranks, bool uneven);
+std::optional<size_t> board_bytes(const Call& call, int ranks, Chunks chunks);
 
 // What one rank does in one call. The layouts and the board are borrowed.
 struct BoardCall {
@@ -28,6 +29,7 @@ struct BoardCall {
   DataType type = DataType::kUInt8;
   double factor = 1.0;
   int root = 0;
+  Chunks chunks = Chunks::kEqual;
   Reduction reduction{};
   uint64_t fingerprint = 0;
   uint32_t number = 0;
@@ -39,6 +41,7 @@ struct BoardCall {
   int device_index = 0;
   PeerMemory* peer_memory = nullptr;
   KnownMemory* known_memory = nullptr;
+  Pace* pace = nullptr;  // null: nothing is copied by the kernel
   Crew* crew = nullptr;
 
   // Shows the call and this rank's input. The line must be writable. The input is free afterwards.
@@ -56,6 +59,7 @@ struct BoardMismatch {
   int rank = 0;
   uint64_t fingerprint = 0;
   size_t bytes = 0;
+  std::optional<size_t> expected;  // what this rank expects of it, if it is not the whole call
 };
 
 // Follows the lines of one call until all were seen.

@@ -29,7 +29,11 @@ class BoardStage {
   // Whether advance() could make a step: asked before a sleep.
   bool could_advance() const;
 
-  const std::optional<BoardMismatch>& mismatch() const { return watch_.mismatch(); }
+  const std::optional<BoardMismatch>& mismatch() const {
+    return watch_.mismatch() ? watch_.mismatch() : direct_.mismatch();
+  }
+  // Why the call cannot be finished, if it cannot.
+  const std::optional<Error>& failure() const { return direct_.failure(); }
   // While it holds.
   std::vector<int> waiting_for() const;
 

@@ -19,8 +19,12 @@ size_t step_bytes(size_t share, size_t ranks) {
 }  // namespace
 
 void DirectRun::show() {
+  const auto begun = could_read() ? std::chrono::steady_clock::now() : met_at_;
   Board& board = *call_->board;
-  Offer offer{.lane = lane_number_, .base = base_};
+  Offer offer{.lane = lane_number_,
+              .first_slot = first_slot_,
+              .base = base_,
+              .input_address = readable_input_};
   const auto lay = [&](size_t at, const hcd_ipc_handle& handle) {
     std::memcpy(board.payload(call_->number, sizeof(Handles)) + at, &handle, sizeof handle);
   };
@@ -34,8 +38,12 @@ void DirectRun::show() {
     offer.output_offset = output->offset;
     lay(offsetof(Handles, output), output->handle);
   }
+  if (call_->chunks == Chunks::kPairs) {
+    offer.largest = shape_.payload;
+    tell_pairs();
+  }
   // What will go through the lane for sure is there when the others see this line.
-  if (roles_.puts() && call_->shared_input == nullptr) {
+  if (roles_.puts() && call_->shared_input == nullptr && readable_input_ == 0) {
     // A reader need not wait for more than it can begin with.
     const uint32_t first = roles_.reducing() ? Lane::kSlots : 1;
     while (put_ < std::min(shape_.laps, first)) {
@@ -47,10 +55,8 @@ void DirectRun::show() {
   std::memcpy(board.payload(call_->number, sizeof offer), &offer, sizeof offer);
   board.show(call_->number, call_->fingerprint, call_->bytes);
   // What needs nobody is done while the others come.
-  if (!roles_.reducing() && call_->shared_input == nullptr) {
-    keep_own(shape_.lap(0));
-    kept_laps_ = 1;
-  }
+  if (!roles_.reducing()) keep_own(shape_.lap(0));
+  if (could_read()) shown_in_ = std::chrono::steady_clock::now() - begun;
 }
 
 void DirectRun::meet() {
@@ -58,10 +64,13 @@ void DirectRun::meet() {
   const bool sane =
       std::ranges::all_of(peers_, [](const Peer& one) { return one.lane != nullptr; });
   // Whoever names a lane that does not exist is waited for until the call runs into its timeout.
-  if (!sane) return;
+  if (!sane || mismatch_) return;
   const bool any = std::ranges::any_of(
       offers_, [](const MemoryOffer& one) { return one.has_input() || one.has_output(); });
+  if (could_read()) met_at_ = std::chrono::steady_clock::now();
   if (!any) {
+    reads_ = agrees_to_read();
+    if (reads_) settle(~RankSet{0}, 0);
     stage_ = Stage::kMoving;
     return;
   }
@@ -75,6 +84,7 @@ void DirectRun::meet() {
 }
 
 void DirectRun::read_offers() {
+  size_t largest = 0;
   for (int rank = 0; rank < ranks_; ++rank) {
     // Copied before it is looked at: its owner could change it meanwhile.
     Offer offer;
@@ -82,10 +92,15 @@ void DirectRun::read_offers() {
     Peer& peer = peers_[static_cast<size_t>(rank)];
     peer.lane = reinterpret_cast<const Lane*>(call_->board->lane(rank, offer.lane));
     peer.base = offer.base;
+    peer.first_slot = offer.first_slot % slots_;
     peer.input_offset = offer.input_offset;
     peer.output_offset = offer.output_offset;
+    peer.input_address = offer.input_address;
     offers_[static_cast<size_t>(rank)] = offer.memory;
+    largest = std::max<size_t>(largest, offer.largest);
+    if (peer.lane != nullptr) find(rank);
   }
+  agree_about_laps(largest);
 }
 
 // Whether the group has agreed about the same memory before; it is mapped here then.
@@ -100,8 +115,8 @@ bool DirectRun::knows_all() {
   };
   for (size_t rank = 0; rank < peers_.size(); ++rank) {
     Peer& peer = peers_[rank];
-    if (!place(agreement_->inputs[rank], peer.input_offset, whole_input_, peer.input) ||
-        !place(agreement_->outputs[rank], peer.output_offset, whole_output_, peer.output))
+    if (!place(agreement_->inputs[rank], peer.input_offset, peer.gives, peer.input) ||
+        !place(agreement_->outputs[rank], peer.output_offset, peer.takes, peer.output))
       return false;
   }
   return true;
@@ -135,10 +150,10 @@ uint64_t DirectRun::map(int rank, const Handles& handles) {
   };
   uint64_t mapped = Lane::kInputs | Lane::kOutputs;
   if (offer.has_input() &&
-      !open(handles.input, peer.input_offset, whole_input_, peer.input_mapping, peer.input))
+      !open(handles.input, peer.input_offset, peer.gives, peer.input_mapping, peer.input))
     mapped &= ~Lane::kInputs;
   if (offer.has_output() &&
-      !open(handles.output, peer.output_offset, whole_output_, peer.output_mapping, peer.output))
+      !open(handles.output, peer.output_offset, peer.takes, peer.output_mapping, peer.output))
     mapped &= ~Lane::kOutputs;
   return mapped;
 }
@@ -165,13 +180,16 @@ void DirectRun::settle(uint64_t accepted) {
     if (offer.has_input() && (accepted & Lane::kInputs) != 0) inputs |= rank_bit(rank);
     if (offer.has_output() && (accepted & Lane::kOutputs) != 0) outputs |= rank_bit(rank);
   }
+  settle(inputs, outputs);
+}
+
+void DirectRun::settle(RankSet inputs, RankSet outputs) {
   roles_ = Roles(call_->collective, rank_, ranks_, call_->root, inputs, outputs);
   if (!roles_.staged()) {
     const size_t ranks = peers_.size();
     const size_t share = shape_.payload / (shape_.kind == Shape::Kind::kCut ? ranks : 1);
     shape_ = Shape::of(call_->collective, ranks_, shape_.payload,
                        step_bytes(share, ranks) * (shape_.kind == Shape::Kind::kWhole ? 1 : ranks));
-    kept_laps_ = 0;
   }
   stage_ = Stage::kMoving;
 }

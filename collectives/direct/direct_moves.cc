@@ -5,6 +5,7 @@
 #include <span>
 
 #include "collectives/direct/direct_run.h"
+#include "core/copy.h"
 #include "core/fence.h"
 #include "device/reduce/parallel.h"
 
@@ -13,6 +14,8 @@ namespace {
 
 // A result that goes to several places is copied while it is in the first-level cache.
 constexpr size_t kHotBytes = 16 << 10;
+// Of each input of a premul-sum, scaled in memory of our own.
+constexpr size_t kScaledBytes = 4 << 10;
 // Of a pass that several threads make: some are slower than others.
 constexpr size_t kPartsPerHand = 4;
 constexpr size_t kGrain = 64;
@@ -23,12 +26,13 @@ Pieces one_piece(std::byte* data, size_t bytes) {
   return pieces;
 }
 
-void copy_bytes(const Pieces& to, const Pieces& from) {
+template <class Copy>
+void copy_bytes(const Pieces& to, const Pieces& from, const Copy& copy) {
   const size_t bytes = to.bytes();
   for (size_t at = 0; at < bytes;) {
     const Piece target = to.from(at), source = from.from(at);
     const size_t now = std::min(target.bytes, source.bytes);
-    if (target.data != source.data) std::memcpy(target.data, source.data, now);
+    if (target.data != source.data) copy(target.data, source.data, now);
     at += now;
   }
 }
@@ -37,12 +41,11 @@ void copy_bytes(const Pieces& to, const Pieces& from) {
 
 void DirectRun::put(Span lap, std::byte* slot) {
   const auto put_part = [&](int to, Span range) {
-    copy_bytes(one_piece(slot + shape_.place(lap, to, range.begin), range.bytes()),
-               own_input(to, range));
+    fill(slot + shape_.place(lap, to, range.begin), own_input(to, range));
   };
   switch (shape_.kind) {
     case Shape::Kind::kWhole:
-      return put_part(rank_, lap);
+      return put_part(rank_, taken(rank_, lap));
     case Shape::Kind::kCut: {
       const Span own = shape_.share(lap, rank_);
       put_part(rank_, {lap.begin, own.begin});
@@ -52,16 +55,34 @@ void DirectRun::put(Span lap, std::byte* slot) {
     case Shape::Kind::kChunks:
       for (int to = 0; to < ranks_; ++to)
         if (to != rank_ && (roles_.reducing() || roles_.path(rank_, to) == Path::kStaged))
-          put_part(to, lap);
+          put_part(to, taken(to, lap));
   }
+}
+
+// What lies in a slot is ready to be combined.
+void DirectRun::fill(std::byte* to, const Pieces& from) const {
+  if (!scales_inputs()) return copy_bytes(one_piece(to, from.bytes()), from, std::memcpy);
+  for (size_t i = 0; i < from.size(); ++i) {
+    scale(to, from[i].data, from[i].bytes);
+    to += from[i].bytes;
+  }
+}
+
+bool DirectRun::scales_inputs() const {
+  return call_->op == ReduceOp::kPreMulSum && call_->reduction.scale != nullptr;
+}
+
+void DirectRun::scale(std::byte* to, const std::byte* from, size_t bytes) const {
+  call_->reduction.scale(to, from, bytes / size_of(call_->type), call_->factor);
 }
 
 bool DirectRun::work(Span lap, uint32_t number) {
   if (roles_.pushes() && !begin_writing()) return false;
   if (roles_.reducing())
-    reduce(shape_.kind == Shape::Kind::kCut ? shape_.share(lap, rank_) : lap, lap, number);
-  else
-    copy(lap, number);
+    reduce(shape_.kind == Shape::Kind::kCut ? shape_.share(lap, rank_) : given(rank_, lap), lap,
+           number);
+  else if (!copy(lap, number))
+    return false;
   if (roles_.pushes()) lane_->writing.store(0, std::memory_order_release);
   return true;
 }
@@ -89,16 +110,12 @@ void DirectRun::reduce(Span range, Span lap, uint32_t number) {
   });
 }
 
-void DirectRun::move(const Pieces& to, const Pieces& from) const {
-  const size_t bytes = to.bytes();
-  for (size_t at = 0; at < bytes;) {
-    const Piece target = to.from(at), source = from.from(at);
-    const size_t now = std::min(target.bytes, source.bytes);
-    if (target.data != source.data)
-      parallel_copy({*call_->crew, call_->crew->hands(now, static_cast<size_t>(ranks_))},
-                    target.data, source.data, now);
-    at += now;
-  }
+void DirectRun::move(const Pieces& to, const Pieces& from, bool between_ranks) const {
+  copy_bytes(to, from, [&](std::byte* target, const std::byte* source, size_t bytes) {
+    const size_t hands = call_->crew->hands(bytes, static_cast<size_t>(ranks_));
+    if (between_ranks && hands == 1) return copy_long(target, source, bytes);
+    parallel_copy({*call_->crew, hands}, target, source, bytes);
+  });
 }
 
 void DirectRun::reduce_part(Span range, Span lap, uint32_t number) const {
@@ -109,21 +126,31 @@ void DirectRun::reduce_part(Span range, Span lap, uint32_t number) const {
       roles_.keeps_results() ? slot(number) + shape_.place(lap, rank_, range.begin) : nullptr;
   // Without a place of its own the result is made in the first place that wants it.
   std::byte* elsewhere = kept;
-  if (!collects && kept == nullptr) elsewhere = output_of(call_->root, rank_, range.begin);
+  if (!collects && kept == nullptr) elsewhere = peer(call_->root).output + range.begin;
   const Pieces into = collects ? own_output(rank_, range) : one_piece(elsewhere, range.bytes());
   const Pieces own = own_input(rank_, range);
   const bool several = collects && (roles_.pushes() || kept != nullptr);
+  std::vector<std::byte> scaled(scales_inputs() ? sources.size() * kScaledBytes : 0);
   const size_t element = size_of(call_->type);
   for (size_t at = 0; at < range.bytes();) {
     const Piece target = into.from(at), source = own.from(at);
     size_t now = std::min(target.bytes, source.bytes);
     if (several) now = std::min(now, kHotBytes);
+    if (!scaled.empty()) now = std::min(now, kScaledBytes);
     for (int rank = 0; rank < ranks_; ++rank) {
       const size_t offset = range.begin + at;
       sources[static_cast<size_t>(rank)] =
           rank == rank_               ? source.data
-          : roles_.input_mapped(rank) ? input_of(rank, rank_, offset)
+          : roles_.input_mapped(rank) ? peer(rank).input + offset
                                       : slot_of(rank, number) + shape_.place(lap, rank_, offset);
+    }
+    // Where inputs lie they must not be written.
+    for (int rank = 0; !scaled.empty() && rank < ranks_; ++rank) {
+      if (rank != rank_ && !roles_.input_mapped(rank)) continue;
+      const std::byte*& from = sources[static_cast<size_t>(rank)];
+      std::byte* const to = scaled.data() + static_cast<size_t>(rank) * kScaledBytes;
+      scale(to, from, now);
+      from = to;
     }
     if (ranks_ == 2)
       call_->reduction.combine(target.data, sources[0], sources[1], now / element);
@@ -136,7 +163,7 @@ void DirectRun::reduce_part(Span range, Span lap, uint32_t number) const {
       if (kept != nullptr) std::memcpy(kept + at, target.data, now);
       for (int rank = 0; rank < ranks_; ++rank)
         if (rank != rank_ && roles_.collects(rank) && roles_.output_mapped(rank))
-          std::memcpy(output_of(rank, rank_, range.begin + at), target.data, now);
+          std::memcpy(peer(rank).output + range.begin + at, target.data, now);
     }
     at += now;
   }
@@ -144,25 +171,35 @@ void DirectRun::reduce_part(Span range, Span lap, uint32_t number) const {
 
 // Of collectives that only copy: what a rank gives to itself.
 void DirectRun::keep_own(Span lap) {
+  lap.begin = std::max(lap.begin, kept_);
+  if (lap.begin >= lap.end) return;
+  kept_ = lap.end;
   if (call_->collective == Collective::kAllGather || call_->collective == Collective::kAllToAll ||
       rank_ == call_->root)
-    move(own_output(rank_, lap), own_input(rank_, lap));
+    move(own_output(rank_, given(rank_, lap)), own_input(rank_, taken(rank_, lap)),
+         /*between_ranks=*/false);
 }
 
-void DirectRun::copy(Span lap, uint32_t number) {
-  if (number >= kept_laps_) keep_own(lap);
+bool DirectRun::copy(Span lap, uint32_t number) {
+  keep_own(lap);
   // Every rank begins with another one, so that no memory is read by all at once.
   for (int i = 1; i < ranks_; ++i) {
     const int peer = (rank_ + i) % ranks_;
-    if (const Span range = own_part(lap, peer, rank_); range.bytes() > 0) {
+    if (const Span range = own_part(given(peer, lap), peer, rank_); range.bytes() > 0) {
+      if (reads_) {
+        if (!read(own_output(peer, range), peer, range)) return false;
+        continue;
+      }
       std::byte* from = roles_.path(peer, rank_) == Path::kStaged
                             ? slot_of(peer, number) + shape_.place(lap, rank_, range.begin)
-                            : input_of(peer, rank_, range.begin);
-      move(own_output(peer, range), one_piece(from, range.bytes()));
+                            : this->peer(peer).input + range.begin;
+      move(own_output(peer, range), one_piece(from, range.bytes()), /*between_ranks=*/true);
     }
-    if (const Span range = own_part(lap, rank_, peer); range.bytes() > 0)
-      move(one_piece(output_of(peer, rank_, range.begin), range.bytes()), own_input(peer, range));
+    if (const Span range = own_part(taken(peer, lap), rank_, peer); range.bytes() > 0)
+      move(one_piece(this->peer(peer).output + range.begin, range.bytes()), own_input(peer, range),
+           /*between_ranks=*/true);
   }
+  return true;
 }
 
 void DirectRun::fetch(Span lap, uint32_t number) {
@@ -171,7 +208,8 @@ void DirectRun::fetch(Span lap, uint32_t number) {
     const Span share = shape_.share(lap, peer);
     copy_bytes(
         own_output(peer, share),
-        one_piece(slot_of(peer, number) + shape_.place(lap, peer, share.begin), share.bytes()));
+        one_piece(slot_of(peer, number) + shape_.place(lap, peer, share.begin), share.bytes()),
+        copy_long);
   }
 }
 
@@ -197,39 +235,23 @@ Span DirectRun::own_part(Span lap, int from, int to) const {
 }
 
 Pieces DirectRun::own_input(int to, Span range) const {
-  size_t chunk = static_cast<size_t>(rank_);
-  if (shape_.kind == Shape::Kind::kChunks) chunk = static_cast<size_t>(to);
-  if (shape_.kind == Shape::Kind::kCut || call_->collective == Collective::kBroadcast) chunk = 0;
   Pieces pieces;
-  call_->input->visit(chunk, range.begin, range.end,
+  call_->input->visit(input_chunk(to), range.begin, range.end,
                       [&](Region region) { pieces.add(region.data, region.bytes); });
   return pieces;
 }
 
 Pieces DirectRun::own_output(int from, Span range) const {
-  size_t chunk = static_cast<size_t>(rank_);
-  if (collects_chunks(call_->collective)) chunk = static_cast<size_t>(from);
-  if (shape_.kind == Shape::Kind::kCut || call_->collective == Collective::kBroadcast) chunk = 0;
   Pieces pieces;
-  call_->output->visit(chunk, range.begin, range.end,
+  call_->output->visit(output_chunk(from), range.begin, range.end,
                        [&](Region region) { pieces.add(region.data, region.bytes); });
   return pieces;
 }
 
-std::byte* DirectRun::input_of(int rank, int to, size_t offset) const {
-  if (shape_.kind == Shape::Kind::kChunks) offset += static_cast<size_t>(to) * shape_.payload;
-  return peers_[static_cast<size_t>(rank)].input + offset;
-}
-
-std::byte* DirectRun::output_of(int rank, int from, size_t offset) const {
-  if (collects_chunks(call_->collective)) offset += static_cast<size_t>(from) * shape_.payload;
-  return peers_[static_cast<size_t>(rank)].output + offset;
-}
-
 // Read only: the mapping does not allow more.
 std::byte* DirectRun::slot_of(int rank, uint32_t lap) const {
-  const Lane* lane = peers_[static_cast<size_t>(rank)].lane;
-  return const_cast<std::byte*>(lane->payload.data()) + slot_begin(lap);
+  const Peer& peer = peers_[static_cast<size_t>(rank)];
+  return const_cast<std::byte*>(peer.lane->payload.data()) + slot_begin(peer.first_slot, lap);
 }
 
 }  // namespace hccl_like

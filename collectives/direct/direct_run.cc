@@ -15,50 +15,19 @@ namespace {
 // How long a rank that gave up waits for one that writes into its memory: far longer than a step takes, unless that
 // rank was stopped.
 constexpr auto kWriterPatience = std::chrono::seconds(1);
-
-// The bytes that Shape calls the payload.
-size_t payload_of(const BoardCall& call) {
-  const auto own = static_cast<size_t>(call.board->rank());
-  switch (call.collective) {
-    case Collective::kReduceScatter:
-    case Collective::kScatter:
-      return call.output->bytes(own);
-    case Collective::kAllToAll:
-    case Collective::kAllGather:
-    case Collective::kGather:
-      return call.input->bytes(own);
-    case Collective::kReduce:
-      return call.input->total_bytes();
-    default:
-      return std::max(call.input->total_bytes(), call.output->total_bytes());
-  }
-}
-
-// What a lap takes of each lane. More ranks than cores take turns: the more one of them finds, the fewer turns they need.
-// One writer and one reader work side by side and stay ahead of nobody: their slots should leave room in one core's cache.
-size_t room_of(const BoardCall& call) {
-  switch (call.collective) {
-    case Collective::kBroadcast:
-      return call.board->size() == 2 ? Lane::kSlotBytes / 8 : Lane::kSlotBytes / 2;
-    case Collective::kAllGather:
-    case Collective::kGather:
-      return Lane::kSlotBytes / 2;
-    default:
-      return Lane::kSlotBytes;
-  }
-}
+// What a rank copies to itself in one step.
+constexpr size_t kOwnStep = 256 << 10;
 
 }  // namespace
 
-bool runs_direct(const Call& call, int ranks, bool uneven) {
+bool runs_direct(const Call& call, int ranks) {
   switch (call.collective) {
     case Collective::kSend:
     case Collective::kRecv:
     case Collective::kBarrier:
       return false;
     default:
-      // A premul-sum scales what it must not write.
-      return !uneven && ranks <= kMostDirectRanks && call.op != ReduceOp::kPreMulSum;
+      return ranks <= kMostDirectRanks;
   }
 }
 
@@ -72,25 +41,23 @@ bool DirectRun::begin(const BoardCall& call) {
   lane_ = reinterpret_cast<Lane*>(call.board->lanes().data(*lane));
   base_ = lane_->next_base;
   put_ = worked_ = fetched_ = 0;
-  kept_laps_ = 0;
+  kept_ = 0;
   lost_ = false;
+  mismatch_.reset();
+  failure_.reset();
+  reads_ = false;
   untold_ = false;
   peers_.assign(static_cast<size_t>(ranks_), {});
   offers_.assign(static_cast<size_t>(ranks_), {});
-  const size_t payload = payload_of(call);
-  const auto ranks = static_cast<size_t>(ranks_);
-  slot_bytes_ = room_of(call);
-  shape_ = Shape::of(call.collective, ranks_, payload, slot_bytes_);
-  most_laps_ = shape_.laps;
-  whole_input_ = payload * (shape_.kind == Shape::Kind::kChunks ? ranks : 1);
-  whole_output_ = payload * (collects_chunks(call.collective) ? ranks : 1);
+  measure();
+  readable_input_ = readable_input();
   roles_ = Roles(call.collective, rank_, ranks_, call.root, /*inputs=*/0, /*outputs=*/0);
   stage_ = Stage::kShown;
   return true;
 }
 
 DirectRun::Step DirectRun::next() const {
-  if (lost_) return Step::kNone;
+  if (lost_ || failure_) return Step::kNone;
   switch (stage_) {
     case Stage::kOff:
     case Stage::kShown:
@@ -101,6 +68,8 @@ DirectRun::Step DirectRun::next() const {
         if (!has_accepted(rank)) return Step::kNone;
       return Step::kSettle;
     case Stage::kMoving:
+      // To copy a part while another rank reads it takes a quarter longer than one after the other.
+      if (!roles_.staged() && !roles_.reducing() && kept_ < shape_.payload) return Step::kKeep;
       // What frees a slot comes first, what fills one last.
       if (fetched_ < worked_ && all_told(&Lane::worked, fetched_ + 1)) return Step::kFetch;
       if (worked_ < shape_.laps && (worked_ < put_ || !roles_.puts()) &&
@@ -121,6 +90,9 @@ bool DirectRun::advance() {
       return false;
     case Step::kSettle:
       agree();
+      return true;
+    case Step::kKeep:
+      keep_own({kept_, std::min(kept_ + kOwnStep, shape_.payload)});
       return true;
     case Step::kPut:
       put(shape_.lap(put_), slot(put_));
@@ -144,6 +116,7 @@ bool DirectRun::advance() {
       // Whoever gave up may have used his memory for something else already.
       for (int rank = 0; rank < ranks_; ++rank) lost_ = lost_ || !still_shown(rank);
       if (lost_) return false;
+      learn_pace();
       stage_ = Stage::kFinished;
       return true;
   }
@@ -176,7 +149,11 @@ void DirectRun::end() {
   if (stage_ == Stage::kOff) return;
   Shelf& lanes = call_->board->lanes();
   lane_->next_base = base_ + most_laps_ + 1;
-  if (stage_ == Stage::kFinished) {
+  lane_->next_slot = first_slot_ + static_cast<uint32_t>(most_laps_);
+  if (stage_ == Stage::kFinished && lends()) {
+    // All ranks have finished with it; of its counters they want to know no more than that they have grown.
+    lanes.give_back(lane_number_);
+  } else if (stage_ == Stage::kFinished) {
     lanes.retire(lane_number_, call_->board->done_with(call_->number));
   } else {
     // The line has been taken back. What others read from now on they drop when they see that (still_shown).
@@ -186,6 +163,8 @@ void DirectRun::end() {
   }
   stage_ = Stage::kOff;
   peers_.clear();
+  mismatch_.reset();
+  failure_.reset();
   agreement_.reset();
 }
 
@@ -195,8 +174,13 @@ void DirectRun::wait_for_writers() const {
     const Peer& peer = peers_[static_cast<size_t>(rank)];
     if (rank == rank_ || peer.lane == nullptr) continue;
     const Link* link = call_->board->link(rank);
-    while (peer.lane->writing.load(std::memory_order_acquire) == peer.base + 1 &&
-           link->failure() == nullptr && !deadline.expired())
+    // A link learns of a death only from the thread that drives it, which may be this one.
+    const PeerCommons* commons = link->commons();
+    const auto gone = [&] {
+      return link->failure() != nullptr || (commons != nullptr && commons->owner_died());
+    };
+    while (peer.lane->writing.load(std::memory_order_acquire) == peer.base + 1 && !gone() &&
+           !deadline.expired())
       std::this_thread::yield();
   }
 }
@@ -217,13 +201,13 @@ bool DirectRun::finish_is_awaited() const {
   return fetched_ == shape_.laps ? roles_.lends() : fetched_ + Lane::kSlots <= shape_.laps;
 }
 
-uint64_t DirectRun::told(int rank, Lane::Counter Lane::*counter) const {
+uint64_t DirectRun::told(int rank, Lane::Counter Lane::* counter) const {
   const Peer& peer = peers_[static_cast<size_t>(rank)];
   const uint64_t count = (peer.lane->*counter).load(std::memory_order_acquire);
   return count > peer.base ? count - peer.base : 0;
 }
 
-bool DirectRun::all_told(Lane::Counter Lane::*counter, uint64_t laps) const {
+bool DirectRun::all_told(Lane::Counter Lane::* counter, uint64_t laps) const {
   for (int rank = 0; rank < ranks_; ++rank)
     if (rank != rank_ && told(rank, counter) < laps) return false;
   return true;

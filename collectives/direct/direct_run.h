@@ -5,6 +5,8 @@
 // Memory that peers can map (Call::shared_input, shared_output) is read and written where it is. All other goes by in
 // laps through the lanes of shared memory, a few at a time, so that what is reduced is still in a cache. Either way a
 // call takes two meetings of the ranks, plus one if memory is shared, and all wait until nobody uses theirs any more.
+// Where it has been faster, ranks that only exchange copy out of each other's private memory through the kernel.
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -19,8 +21,8 @@
 
 namespace hccl_like {
 
-// Whether a call can go this way, if it is too large for the board. The same on all ranks.
-bool runs_direct(const Call& call, int ranks, bool uneven);
+// Whether a call can go this way, if it is not one for the board. The same on all ranks.
+bool runs_direct(const Call& call, int ranks);
 
 // Used by one thread at a time, and reused.
 class DirectRun {
@@ -32,6 +34,10 @@ class DirectRun {
   // All lines are there.
   void meet();
   bool met() const { return stage_ != Stage::kOff && stage_ != Stage::kShown; }
+  // After meet(): a rank gives this one another number of bytes than expected, or expects another. Nothing is moved then.
+  const std::optional<BoardMismatch>& mismatch() const { return mismatch_; }
+  // Another rank's memory could not be read. The call will not be finished.
+  const std::optional<Error>& failure() const { return failure_; }
   // The same call, kept elsewhere from now on.
   void go_on(const BoardCall& call) { call_ = &call; }
 
@@ -50,15 +56,27 @@ class DirectRun {
 
  private:
   enum class Stage : uint8_t { kOff, kShown, kAccepting, kMoving, kDraining, kFinished };
-  enum class Step : uint8_t { kNone, kSettle, kPut, kWork, kFetch, kFinish };
+  enum class Step : uint8_t { kNone, kSettle, kKeep, kPut, kWork, kFetch, kFinish };
   struct Peer {
     const Lane* lane = nullptr;
     uint64_t base = 0;
-    uint64_t input_offset = 0, output_offset = 0;
+    uint32_t first_slot = 0;
+    uint64_t input_offset = 0,
+             output_offset = 0;  // in its mappings, of what `input` and `output` point to
     std::shared_ptr<const ImportedRange> input_mapping, output_mapping;
-    std::byte* input = nullptr;
-    std::byte* output = nullptr;
+    std::byte* input = nullptr;   // what it gives to this rank
+    std::byte* output = nullptr;  // what it takes from this rank
+    size_t gives = 0, takes = 0;  // bytes of these
+    uint64_t input_address = 0;   // of what it gives, in its process
   };
+
+  // direct_sizes.cc: how much goes from whom to whom.
+  void measure();
+  size_t input_chunk(int to) const;
+  size_t output_chunk(int from) const;
+  void tell_pairs();
+  void find(int rank);
+  void agree_about_laps(size_t largest);
 
   // direct_meeting.cc: what the ranks agree about.
   void read_offers();
@@ -67,14 +85,22 @@ class DirectRun {
   uint64_t map(int rank, const Handles& handles);
   void agree();
   void settle(uint64_t accepted);
+  void settle(RankSet inputs, RankSet outputs);
+
+  // direct_reads.cc: memory that nobody can map, read through the kernel.
+  bool could_read() const;
+  uint64_t readable_input() const;
+  bool agrees_to_read() const;
+  void learn_pace() const;
+  bool read(const Pieces& to, int from, Span range);
 
   // direct_run.cc: who waits for whom.
   Step next() const;
   void count(Lane::Counter& counter, uint64_t laps);
   bool finish_is_awaited() const;
   // Laps that another rank has told.
-  uint64_t told(int rank, Lane::Counter Lane::*counter) const;
-  bool all_told(Lane::Counter Lane::*counter, uint64_t laps) const;
+  uint64_t told(int rank, Lane::Counter Lane::* counter) const;
+  bool all_told(Lane::Counter Lane::* counter, uint64_t laps) const;
   bool has_accepted(int rank) const;
   bool slot_is_free(uint32_t lap) const;
   bool inputs_are_there(uint32_t lap) const;
@@ -84,24 +110,33 @@ class DirectRun {
 
   // direct_moves.cc: what is read and written.
   void put(Span lap, std::byte* slot);
+  void fill(std::byte* to, const Pieces& from) const;
+  bool scales_inputs() const;
+  void scale(std::byte* to, const std::byte* from, size_t bytes) const;
   // False if a rank took back what this one was to write into.
   bool work(Span lap, uint32_t number);
   // reduce() and move() divide what is long among idle cores.
   void reduce(Span range, Span lap, uint32_t number);
-  void move(const Pieces& to, const Pieces& from) const;
+  void move(const Pieces& to, const Pieces& from, bool between_ranks) const;
   void reduce_part(Span range, Span lap, uint32_t number) const;
-  void copy(Span lap, uint32_t number);
+  bool copy(Span lap, uint32_t number);
   void keep_own(Span lap);
   void fetch(Span lap, uint32_t number);
   bool begin_writing();
   // What of a lap this rank, which is one of the two, moves.
   Span own_part(Span lap, int from, int to) const;
+  // What of a lap `rank` gives this one, and takes from it.
+  Span given(int rank, Span lap) const { return within(lap, peer(rank).gives); }
+  Span taken(int rank, Span lap) const { return within(lap, peer(rank).takes); }
+  const Peer& peer(int rank) const { return peers_[static_cast<size_t>(rank)]; }
   Pieces own_input(int to, Span range) const;
   Pieces own_output(int from, Span range) const;
-  std::byte* input_of(int rank, int to, size_t offset) const;
-  std::byte* output_of(int rank, int from, size_t offset) const;
-  size_t slot_begin(uint32_t lap) const { return lap % Lane::kSlots * slot_bytes_; }
-  std::byte* slot(uint32_t lap) const { return lane_->payload.data() + slot_begin(lap); }
+  size_t slot_begin(uint32_t first, uint32_t lap) const {
+    return (first + lap) % slots_ * slot_bytes_;
+  }
+  std::byte* slot(uint32_t lap) const {
+    return lane_->payload.data() + slot_begin(first_slot_, lap);
+  }
   std::byte* slot_of(int rank, uint32_t lap) const;
 
   const BoardCall* call_ = nullptr;
@@ -112,16 +147,23 @@ class DirectRun {
   Lane* lane_ = nullptr;
   uint64_t base_ = 0;
   size_t slot_bytes_ = 1;
+  uint32_t slots_ = Lane::kSlots;  // that a lane is cut into
+  uint32_t first_slot_ = 0;
   Shape shape_;
   Roles roles_;
   std::vector<Peer> peers_;
   std::vector<MemoryOffer> offers_;  // by rank
+  uint64_t readable_input_ = 0;      // what this rank has told of its own
+  bool reads_ = false;               // all ranks read the others' inputs through the kernel
+  std::chrono::steady_clock::time_point met_at_;
+  std::chrono::nanoseconds shown_in_{};  // the work made before that
   std::shared_ptr<const KnownMemory::Agreement> agreement_;
-  size_t whole_input_ = 0, whole_output_ = 0;  // bytes of what a rank shares
   uint64_t most_laps_ = 0;
   uint32_t put_ = 0, worked_ = 0, fetched_ = 0;
-  uint32_t kept_laps_ = 0;  // of which this rank's own part is in place
+  size_t kept_ = 0;  // bytes of the payload of which this rank's own part is in place
   bool lost_ = false;
+  std::optional<BoardMismatch> mismatch_;
+  std::optional<Error> failure_;
   bool untold_ = false;
 };
 

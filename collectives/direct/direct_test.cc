@@ -8,92 +8,20 @@
 #include <vector>
 
 #include "collectives/direct/direct_run.h"
+#include "collectives/direct/direct_testing.h"
 #include "collectives/testing.h"
-#include "device/host/host_api.h"
-#include "device/host/shared_pool.h"
 
 namespace hccl_like {
 namespace {
 
+using namespace testing;
 using std::chrono::milliseconds;
-using testing::on_ranks;
-using testing::Rank;
 
-const Device& host() {
-  static const Device device(host_api());
-  return device;
-}
-
-// Numbers in memory that peers can map.
-class Numbers {
- public:
-  Numbers(size_t count, int32_t value)
-      : data_(static_cast<int32_t*>(
-            SharedPool::of_process().allocate(std::max<size_t>(1, count) * sizeof(int32_t)))),
-        count_(count) {
-    std::fill_n(data_, count, value);
-  }
-  ~Numbers() { SharedPool::of_process().free(data_); }
-  Numbers(const Numbers&) = delete;
-  Numbers& operator=(const Numbers&) = delete;
-
-  int32_t& operator[](size_t i) { return data_[i]; }
-  size_t size() const { return count_; }
-  Region region() { return {reinterpret_cast<std::byte*>(data_), count_ * sizeof(int32_t)}; }
-  Region part(size_t i, size_t count) {
-    return {reinterpret_cast<std::byte*>(data_ + i * count), count * sizeof(int32_t)};
-  }
-
- private:
-  int32_t* data_;
-  size_t count_;
-};
-
-// Which ranks let peers map their inputs and outputs.
-enum class Sharing { kNobody, kInputs, kOutputs, kEverybody, kEvenRanks };
-
-ExportedRange exported(Region region) {
-  return host().export_range(0, {region.data, 0}, region.bytes).value();
-}
-
-void share(Call& call, Sharing sharing, int rank, Region input, Region output) {
-  call.device = &host();
-  const bool all =
-      sharing == Sharing::kEverybody || (sharing == Sharing::kEvenRanks && rank % 2 == 0);
-  if ((all || sharing == Sharing::kInputs) && call.input.total_bytes() > 0)
-    call.shared_input = exported(input);
-  if ((all || sharing == Sharing::kOutputs) && call.output.total_bytes() > 0)
-    call.shared_output = exported(output);
-}
-
-int32_t value(int from, int to, size_t i) {
-  return from * 100'000 + to * 10'000 + static_cast<int32_t>(i % 9'973);
-}
-
-struct Setting {
-  int ranks;
-  Sharing sharing;
-};
-
-void PrintTo(const Setting& setting, std::ostream* out) {
-  static const char* const kNames[] = {"nobody", "inputs", "outputs", "everybody", "even ranks"};
-  *out << setting.ranks << " ranks, " << kNames[static_cast<int>(setting.sharing)];
-}
-
-class Direct : public ::testing::TestWithParam<Setting> {};
-INSTANTIATE_TEST_SUITE_P(
-    , Direct,
-    ::testing::Values(Setting{2, Sharing::kNobody}, Setting{2, Sharing::kInputs},
-                      Setting{2, Sharing::kOutputs}, Setting{2, Sharing::kEverybody},
-                      Setting{2, Sharing::kEvenRanks}, Setting{3, Sharing::kNobody},
-                      Setting{3, Sharing::kInputs}, Setting{3, Sharing::kOutputs},
-                      Setting{3, Sharing::kEverybody}, Setting{3, Sharing::kEvenRanks},
-                      Setting{4, Sharing::kEvenRanks}, Setting{5, Sharing::kEverybody}));
+class Direct : public ::testing::TestWithParam<DirectCase> {};
+INSTANTIATE_TEST_SUITE_P(, Direct, all_settings());
 
 // Numbers of one rank: just above the board, about a lap of the lanes, several laps, more laps than slots.
 const std::vector<size_t> kCounts{399, 1'000, 16'384, 32'771, 100'003, 400'009};
-
-constexpr size_t kInt = sizeof(int32_t);
 
 // In place, in memory that all peers may map.
 Call shared_all_reduce(const Rank& me, Numbers& data) {

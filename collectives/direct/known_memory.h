@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "collectives/direct/roles.h"
@@ -34,17 +35,17 @@ class KnownMemory {
     std::vector<std::shared_ptr<const ImportedRange>> inputs, outputs;
   };
 
+  // Of so many the oldest are forgotten: an allocator has some tens of pieces, and a loop names pairs of them.
+  static constexpr size_t kMost = 64;
+
   // Null if the group has not agreed about these offers, or has forgotten.
   std::shared_ptr<const Agreement> find(std::span<const MemoryOffer> offers) const;
-  // Of many, the oldest is forgotten.
   void remember(std::shared_ptr<const Agreement> agreement);
 
  private:
-  static constexpr size_t kMost = 16;
-
   mutable std::mutex mutex_;
-  std::vector<std::shared_ptr<const Agreement>> agreements_;
-  size_t oldest_ = 0;
+  std::unordered_map<uint64_t, std::shared_ptr<const Agreement>> agreements_;  // by what is offered
+  std::vector<uint64_t> order_;  // oldest first; a deque would hold half a KiB while empty
 };
 
 }  // namespace hccl_like

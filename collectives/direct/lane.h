@@ -11,6 +11,12 @@
 
 namespace hccl_like {
 
+// What a rank tells another about its own side of a call, in bytes.
+struct Pair {
+  uint64_t gives = 0, takes = 0;
+  uint64_t input_at = 0, output_at = 0;  // where that lies in the rank's input and output
+};
+
 // The rank that owns it writes, the others read. The counters only grow, also from call to call, so that what an earlier
 // call left is never taken for progress of this one: lap k of a call that began at `base` is over when a counter is
 // larger than base + k.
@@ -28,7 +34,10 @@ struct Lane {
   alignas(kBoardLine) Counter accepted{
       0};  // whose memory it could map: base << 8 | 0x80 | kInputs | kOutputs
   alignas(kBoardLine) Counter writing{0};  // base + 1 while it writes into a peer's memory
-  uint64_t next_base = 0;                  // for the owner alone
+  uint64_t next_base = 0;                  // these two for the owner alone
+  uint32_t next_slot = 0;
+  // Of a call whose sizes each pair of ranks knows (Chunks::kPairs), by the other rank. Written before the line is shown.
+  alignas(kBoardLine) std::array<Pair, kMostDirectRanks> pairs;
   alignas(4096) std::array<std::byte, kPayloadBytes> payload;
 
   static constexpr uint64_t kInputs = 1;
@@ -40,9 +49,13 @@ static_assert(sizeof(Lane) == Commons::kLaneBytes);
 // What a rank shows of a direct call on its board, in the line itself.
 struct Offer {
   uint32_t lane = 0;
+  uint32_t first_slot = 0;
   uint64_t base = 0;
   MemoryOffer memory;
   uint64_t input_offset = 0, output_offset = 0;  // in what the handles name
+  uint64_t input_address =
+      0;  // in its process, if it wishes that all read each other's memory through the kernel
+  uint64_t largest = 0;  // of the chunks that this rank knows
 };
 static_assert(sizeof(Offer) <= BoardArea::kInlineBytes);
 

@@ -24,22 +24,31 @@ Shape::Kind kind_of(Collective collective) {
   }
 }
 
+size_t pieces_of(Shape::Kind kind, int ranks) {
+  return kind == Shape::Kind::kChunks ? static_cast<size_t>(ranks) : 1;
+}
+
 }  // namespace
+
+size_t Shape::room(Collective collective, int ranks, size_t payload) {
+  const size_t grains = std::max<size_t>(1, (payload + kGrain - 1) / kGrain);
+  return pieces_of(kind_of(collective), ranks) * grains * kGrain;
+}
 
 Shape Shape::of(Collective collective, int ranks, size_t payload, size_t room) {
   Shape shape;
   shape.kind = kind_of(collective);
   shape.ranks = ranks;
   shape.payload = payload;
-  const size_t pieces = shape.kind == Kind::kChunks ? static_cast<size_t>(ranks) : 1;
-  shape.lap_bytes = room / pieces / kGrain * kGrain;
-  shape.laps = static_cast<uint32_t>((payload + shape.lap_bytes - 1) / shape.lap_bytes);
+  shape.lap_bytes = room / pieces_of(shape.kind, ranks) / kGrain * kGrain;
+  shape.laps = static_cast<uint32_t>(
+      std::max<size_t>(1, (payload + shape.lap_bytes - 1) / shape.lap_bytes));
   return shape;
 }
 
 Span Shape::lap(uint32_t number) const {
   const size_t begin = number * lap_bytes;
-  return {begin, std::min(payload, begin + lap_bytes)};
+  return within({begin, begin + lap_bytes}, payload);
 }
 
 Span Shape::share(Span lap, int rank) const {

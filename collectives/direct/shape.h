@@ -15,10 +15,16 @@ struct Span {
   size_t bytes() const { return end - begin; }
 };
 
+// What of a range lies within the first `bytes`.
+constexpr Span within(Span range, size_t bytes) {
+  return {range.begin < bytes ? range.begin : bytes, range.end < bytes ? range.end : bytes};
+}
+
 // The payload goes by in laps. Offsets count from the beginning of the payload, which is
 //   kCut     the whole input: every rank reduces its share of each lap (all_reduce, reduce)
 //   kChunks  one of as many chunks as ranks (reduce_scatter, all_to_all, scatter)
 //   kWhole   what one rank gives (all_gather, gather, broadcast)
+// Where chunks differ it is the largest one, and the others end in an earlier lap.
 struct Shape {
   enum class Kind : uint8_t { kCut, kChunks, kWhole };
 
@@ -30,6 +36,8 @@ struct Shape {
 
   // `room`: the bytes that one lap may take on each rank, at least 64 for each of them.
   static Shape of(Collective collective, int ranks, size_t payload, size_t room);
+  // The room with which all of it is one lap.
+  static size_t room(Collective collective, int ranks, size_t payload);
 
   Span lap(uint32_t number) const;
   // Of a lap: what `rank` reduces. Only for kCut.

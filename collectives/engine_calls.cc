@@ -1,0 +1,230 @@
+// Ranks that make different calls: how they are found, and what is said.
+//
+// Most are found by a message of the one call where this rank expects that of another, or on the board. But ranks that make
+// different calls may each wait for one that has nothing for them: two that both take themselves for the root of a reduce. So
+// whoever has waited for a while tells those for which it waits which call it is in, and each holds that against what it
+// called under that number; and it looks at messages that nobody here asked for.
+#include <algorithm>
+#include <chrono>
+#include <string>
+
+#include "collectives/communicator.h"
+#include "collectives/engine.h"
+#include "collectives/fingerprint.h"
+
+namespace hccl_like {
+namespace {
+
+// A wait that is worth a word: late ranks are common, and the word costs a frame for each.
+constexpr std::chrono::milliseconds kWaited{200};
+constexpr std::chrono::milliseconds kBetweenLooks{100};
+// For another rank to say about which earlier call it was.
+constexpr std::chrono::milliseconds kDoubt{500};
+
+}  // namespace
+
+// Of a message, or what is expected instead.
+std::string Engine::claim(uint64_t fingerprint, size_t bytes) const {
+  return std::to_string(bytes) + " bytes of " +
+         describe_fingerprint(fingerprint, config_.call_sites);
+}
+
+std::string Engine::call_text(uint64_t fingerprint, size_t bytes) const {
+  return describe_fingerprint(fingerprint, config_.call_sites) + ", " + std::to_string(bytes) +
+         " bytes";
+}
+
+void Engine::on_mismatch(int peer, Communicator& communicator, const Link::Mismatch& mismatch) {
+  std::string call = "another call";
+  for (const auto& execution : active_)
+    if (&execution->operation().communicator() == &communicator &&
+        execution->operation().sequence() == mismatch.tag.sequence &&
+        execution->channel() == mismatch.tag.channel &&
+        (mismatch.tag.channel == 0 || execution->first_lap() == mismatch.tag.lap))
+      call = execution->operation().describe();
+  const std::string expected = claim(mismatch.expected, mismatch.expected_bytes);
+  const std::string received = claim(mismatch.received, mismatch.received_bytes);
+  const bool alike = expected == received;
+  Disagreement disagreement{peer, mismatch.tag.sequence,
+                            "makes " + call + " and expects " + expected, "sent " + received,
+                            alike};
+  if (alike && mismatch.tag.channel != 0) {
+    disagreement.theirs += ", a part of more or of fewer bytes than are expected in all";
+    disagreement.alike = false;
+  }
+  if (alike && mismatch.tag.channel == 0) return ask_about(communicator, std::move(disagreement));
+  disagree(communicator, disagreement);
+}
+
+void Engine::on_mismatch(const Execution& execution) {
+  const BoardMismatch& mismatch = *execution.mismatch();
+  const Operation& operation = execution.operation();
+  const std::string expected =
+      claim(operation.plan_.fingerprint, mismatch.expected.value_or(operation.bytes_));
+  const std::string received = claim(mismatch.fingerprint, mismatch.bytes);
+  disagree(operation.communicator(), {mismatch.rank, operation.sequence(),
+                                      "makes " + operation.describe() + " and expects " + expected,
+                                      "shows " + received, expected == received});
+}
+
+// They have differed before, in a call of which a message may still lie here, or of which one of the two knows if the other tells.
+void Engine::ask_about(Communicator& communicator, Disagreement disagreement) {
+  if (communicator.failure() || find_stray(communicator)) return;
+  Link* const link = communicator.identity_.links[static_cast<size_t>(disagreement.peer)];
+  const uint32_t last = disagreement.sequence, told = std::min(last, CallLog::kCalls);
+  for (uint32_t sequence = last - told; sequence != last && link != nullptr; ++sequence) {
+    const auto call = communicator.called(sequence);
+    if (!call) continue;
+    link->send_call({.tag = {.communicator = communicator.id(), .sequence = sequence},
+                     .fingerprint = call->fingerprint,
+                     .bytes = call->bytes});
+  }
+  if (link == nullptr || link->failure() != nullptr) return disagree(communicator, disagreement);
+  link->progress();
+  inbox_full_ = true;  // what that moved is looked at before anybody sleeps
+  doubts_.push_back({communicator.id(), std::move(disagreement), Deadline::after(kDoubt)});
+}
+
+void Engine::raise_doubts() {
+  for (size_t i = 0; i < doubts_.size();) {
+    const auto communicator = find(doubts_[i].communicator);
+    const bool settled = !communicator || communicator->failure();
+    if (!settled && !doubts_[i].until.expired()) {
+      ++i;
+      continue;
+    }
+    const Doubt doubt = std::move(doubts_[i]);
+    doubts_.erase(doubts_.begin() + static_cast<ptrdiff_t>(i));
+    if (!settled) disagree(*communicator, doubt.disagreement);
+  }
+}
+
+// True, and the communicator has failed, if something else is about to end it meanwhile.
+bool Engine::raise_doubt(Communicator& communicator) {
+  const auto found = std::ranges::find(doubts_, communicator.id(), &Doubt::communicator);
+  if (found == doubts_.end() || communicator.failure()) return false;
+  const Disagreement disagreement = std::move(found->disagreement);
+  doubts_.erase(found);
+  disagree(communicator, disagreement);
+  return true;
+}
+
+void Engine::disagree(Communicator& communicator, const Disagreement& disagreement) {
+  fail(
+      communicator,
+      Error{
+          ErrorCode::kMismatch,
+          "ranks disagree about call #" + std::to_string(disagreement.sequence) + " of group " +
+              communicator.name() + ": rank " + std::to_string(communicator.rank()) + " " +
+              disagreement.mine + "; rank " + std::to_string(disagreement.peer) + " " +
+              disagreement.theirs +
+              (disagreement.alike
+                   ? ", in chunks of other sizes, after a call to which they gave different roots, "
+                     "or by another algorithm"
+                   : "") +
+              ". Every rank must make the same calls in the same order, with the same sizes" +
+              (config_.call_sites ? ", from the same lines (HCCL_LIKE_CALL_SITES)" : ""),
+          disagreement.peer},
+      /*tell_peers=*/true);
+}
+
+void Engine::on_call(Link& link, const CallNotice& call) {
+  const auto communicator = find(call.tag.communicator);
+  if (!communicator || communicator->failure()) return;
+  const int peer = communicator->rank_of(link);
+  const auto known = std::ranges::find_if(heard_, [&](const Heard& one) {
+    return one.communicator == communicator->id() && one.rank == peer;
+  });
+  if (known == heard_.end())
+    heard_.push_back({communicator->id(), peer, call});
+  else
+    known->call = call;
+  compare_calls();
+}
+
+void Engine::look_at_calls() {
+  if (active_.empty() && heard_.empty() && doubts_.empty()) return;
+  const auto now = Deadline::Clock::now();
+  if (now < next_look_at_calls_) return;
+  next_look_at_calls_ = now + kBetweenLooks;
+  tell_calls();
+  compare_calls();
+  raise_doubts();
+  for (size_t i = 0; i < active_.size();) {
+    const Execution& execution = *active_[i];
+    const bool waits = execution.exchanges() && execution.age(now) >= kWaited;
+    if (waits && find_stray(execution.operation().communicator()))
+      i = 0;  // the list has changed
+    else
+      ++i;
+  }
+}
+
+void Engine::tell_calls() {
+  const auto now = Deadline::Clock::now();
+  for (const auto& execution : active_) {
+    if (!execution->exchanges() || execution->age(now) < kWaited) continue;
+    for (const int peer : execution->waiting_for()) {
+      auto& told = execution->told();
+      if (std::ranges::find(told, peer) != told.end()) continue;
+      const auto& links = execution->operation().communicator().identity_.links;
+      Link* const link = links[static_cast<size_t>(peer)];
+      if (link == nullptr || !link->send_call(execution->notice())) continue;
+      told.push_back(peer);
+      link->progress();
+      inbox_full_ = true;  // what that moved is looked at before anybody sleeps
+    }
+  }
+}
+
+// What was heard of calls that this rank has made meanwhile.
+void Engine::compare_calls() {
+  for (size_t i = 0; i < heard_.size();) {
+    const auto communicator = find(heard_[i].communicator);
+    const uint32_t sequence = heard_[i].call.tag.sequence;
+    const bool later = communicator && !communicator->failure() &&
+                       static_cast<int32_t>(communicator->sequence() - sequence) <= 0;
+    if (later) {
+      ++i;
+      continue;
+    }
+    const Heard heard = heard_[i];
+    heard_.erase(heard_.begin() + static_cast<ptrdiff_t>(i));
+    if (!communicator || communicator->failure()) continue;
+    const auto own = communicator->called(sequence);
+    if (!own || own->fingerprint == heard.call.fingerprint) continue;
+    const std::string mine = call_text(own->fingerprint, own->bytes);
+    const std::string theirs = call_text(heard.call.fingerprint, heard.call.bytes);
+    const bool alike = mine == theirs;
+    Disagreement disagreement{heard.rank, sequence, "makes " + mine, "is in " + theirs, alike};
+    if (alike)
+      ask_about(*communicator, std::move(disagreement));
+    else
+      disagree(*communicator, disagreement);
+    i = 0;
+  }
+}
+
+// True, and the communicator has failed, if there is a message of another call than this rank made.
+bool Engine::find_stray(Communicator& communicator) {
+  const auto made = [&](uint32_t sequence) -> std::optional<uint64_t> {
+    const auto call = communicator.called(sequence);
+    return call ? std::optional(call->fingerprint) : std::nullopt;
+  };
+  for (int peer = 0; peer < communicator.size(); ++peer) {
+    const Link* link = communicator.identity_.links[static_cast<size_t>(peer)];
+    if (link == nullptr) continue;
+    const auto stray = link->find_stray(communicator.id(), made);
+    if (!stray) continue;
+    const auto own = communicator.called(stray->tag.sequence);
+    const size_t bytes = own ? own->bytes : 0;
+    disagree(communicator,
+             {peer, stray->tag.sequence, "makes " + call_text(stray->expected, bytes),
+              "sent " + claim(stray->received, stray->received_bytes),
+              claim(stray->expected, bytes) == claim(stray->received, stray->received_bytes)});
+    return true;
+  }
+  return false;
+}
+
+}  // namespace hccl_like
