@@ -59,6 +59,7 @@ class Device {
   const std::string& name() const noexcept { return name_; }
   Result<DeviceInfo> info(int index) const;
 
+  bool can_describe_itself() const noexcept { return api_.device_info != nullptr; }
   bool can_translate_streams() const noexcept { return api_.stream_from_torch != nullptr; }
   bool can_map() const noexcept { return api_.map != nullptr; }
   bool can_queue_functions() const noexcept { return api_.host_func != nullptr; }

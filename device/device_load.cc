@@ -5,11 +5,11 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
-#include <thread>
 
 #include "core/crash_note.h"
 #include "core/error.h"
 #include "core/log.h"
+#include "core/own_thread.h"
 #include "device/device.h"
 #include "device/plugin_table.h"
 
@@ -92,7 +92,9 @@ void run(const std::string& path, const std::shared_ptr<Loading>& loading) {
 // On a thread of its own, because nothing else can wait for foreign code with a deadline.
 std::unique_ptr<Device> Device::load(const std::string& library_path) {
   const auto loading = std::make_shared<Loading>();
-  std::thread([library_path, loading] { run(library_path, loading); }).detach();
+  own_thread("loads a device plugin", [library_path, loading] {
+    run(library_path, loading);
+  }).detach();
   std::unique_lock lock(loading->mutex);
   const auto over = [&] { return loading->over; };
   if (!loading->changed.wait_for(lock, kUnusual, over)) {

@@ -126,7 +126,8 @@ typedef struct hcd_extension {
 
 enum { HCD_EXTENSION_DMABUF = 1 };
 
-/* Device memory for other devices, network adapters for one. */
+/* Device memory for other devices: a network adapter that reads it without the host, say. Meant for transports that register
+ * memory by dmabuf (libfabric's FI_MR_DMABUF); none of this version's does, so that only the contract's tests ask for it. */
 typedef struct hcd_dmabuf {
   hcd_extension head; /* type HCD_EXTENSION_DMABUF */
   /* Makes a file descriptor that stands for the allocation that holds `ref`, and says at which offset of it `ref` lies.
@@ -169,7 +170,10 @@ typedef struct hcd_api {
   int (*host_func)(int device, hcd_stream stream, void (*fn)(void*), void* arg);
 
   /* Optional, both or none. Queues a wait until `*word >= value` (a 64-bit host word that any thread or process may
-   * store to), and a store of `value` to `*word` when the stream gets there. The word outlives the queued work. */
+   * store to), and a store of `value` to `*word` when the stream gets there. The word outlives the queued work. Meant
+   * for kernels and schedules that run on the device itself and are told by words how far their peers are. What the host
+   * completes is waited for by `host_func`: that can run into a timeout and be given up, which a queued wait cannot. So only
+   * the contract's tests call these two in this version. */
   int (*stream_wait_value)(int device, hcd_stream stream, const volatile uint64_t* word,
                            uint64_t value);
   int (*stream_write_value)(int device, hcd_stream stream, volatile uint64_t* word, uint64_t value);

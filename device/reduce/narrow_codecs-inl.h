@@ -9,9 +9,11 @@
 #define HCCL_LIKE_DEVICE_REDUCE_NARROW_CODECS_INL_H_
 #endif
 
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include <cmath>
+#include <cstdint>
 #include <limits>
 
 #include "device/reduce/kernel-inl.h"
@@ -25,6 +27,19 @@ HWY_INLINE float narrow_factor(double value) {
   return std::isnan(value) ? std::numeric_limits<float>::quiet_NaN() : static_cast<float>(value);
 }
 
+// Asks for what will be worked on soon. To widen and to round takes so many steps that the processor, which looks some 500
+// of them ahead, has few lines of memory on their way otherwise: out of another core's cache a sum of bfloat16 took more than twice
+// as long.
+template <class Lane>
+HWY_INLINE void fetch_ahead(const Lane* quad, size_t lanes) {
+  constexpr size_t kBytesAhead = 2048;
+  // No pointer to it exists: it may lie behind the end.
+  const auto from = reinterpret_cast<uintptr_t>(quad) + kBytesAhead;
+  constexpr size_t kLine = 64;
+  for (size_t at = 0; at < lanes * sizeof(Lane); at += kLine)
+    hwy::Prefetch(reinterpret_cast<const char*>(from + at));
+}
+
 // A codec from a conversion of one register.
 template <class Conversion>
 struct Converted {
@@ -36,6 +51,7 @@ struct Converted {
   static HWY_INLINE size_t quad() { return 4 * hn::Lanes(kFloats); }
   template <int kIndex>
   static HWY_INLINE auto get(const Lane* p) {
+    if constexpr (kIndex == 0) fetch_ahead(p, quad());
     return Conversion::widen(p + kIndex * hn::Lanes(kFloats));
   }
   template <class V>
@@ -90,6 +106,7 @@ struct BFloat16 {
 
   template <int kIndex>
   static HWY_INLINE auto get(const uint16_t* p) {
+    if constexpr (kIndex == 0) fetch_ahead(p, quad());
     const auto pair = hn::LoadU(kBits, pairs(p) + kIndex / 2 * hn::Lanes(kBits));
     if constexpr (kIndex % 2 == 0) {
       return hn::BitCast(kFloats, hn::ShiftLeft<16>(pair));
