@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <condition_variable>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -13,10 +12,11 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "core/log.h"
-#include "core/signals.h"
+#include "core/own_thread.h"
 #include "process_group/error_file.h"
 #include "process_group/errors.h"
 #include "process_group/flight_recorder_dump.h"
+#include "process_group/program.h"
 
 namespace hccl_like {
 namespace {
@@ -26,8 +26,12 @@ using std::chrono::steady_clock;
 
 constexpr const char* kAsked = "hccl-like/asked";
 // For what comes after the last look at the others: the table, and to tell them that it is there.
-constexpr milliseconds kGrace{300};
+constexpr milliseconds kGrace{150};
 constexpr milliseconds kLook{10};
+// For the interpreter to tell where its threads are.
+constexpr milliseconds kLines{100};
+// For the names of call sites to come out of the store.
+constexpr milliseconds kNames{500};
 
 // The store at the bottom, whose keys all groups and all attempts of a job share; null for one that may be written in
 // Python and so may want the interpreter.
@@ -50,7 +54,14 @@ struct Done {
 
 Aftermath::Aftermath(FlightRecorder& recorder, const Config& config,
                      const c10::intrusive_ptr<c10d::Store>& store, const Group& group)
-    : recorder_(recorder), limit_(config.report), group_(group) {
+    : recorder_(recorder),
+      limit_(config.report),
+      group_(group),
+      sites_(config.call_sites
+                 ? std::make_unique<CallSites>(bottom_of(store),
+                                               "hccl-like/" + std::to_string(group.id) + "/")
+                 : nullptr),
+      timeout_(group.timeout) {
   if (group.size > 1 && limit_.count() > 0) store_ = bottom_of(store);
 }
 
@@ -60,6 +71,7 @@ void Aftermath::set_view(std::shared_ptr<const GroupView> view) {
 }
 
 Error Aftermath::after(Error error) {
+  error = named(std::move(error));
   const bool asked_for = error.code == ErrorCode::kAborted && error.peer < 0;
   if (asked_for || met_.exchange(true)) return error;
   int global_rank = group_.rank;
@@ -78,12 +90,26 @@ Error Aftermath::after(Error error) {
   return error;
 }
 
+Error Aftermath::named(Error error) {
+  if (!sites_) return error;
+  const auto text = std::make_shared<std::string>();
+  const auto mutex = std::make_shared<std::mutex>();
+  within(kNames, [text, mutex, message = error.message](Aftermath& self) {
+    std::string named = self.sites_->named(message);
+    std::lock_guard lock(*mutex);
+    *text = std::move(named);
+  });
+  std::lock_guard lock(*mutex);
+  if (!text->empty()) error.message = *text;
+  return error;
+}
+
 // A store that answers no more must not hold up the error.
 void Aftermath::within(milliseconds limit, std::function<void(Aftermath&)> work) {
   const auto done = std::make_shared<Done>();
-  {
-    const SignalsBlocked blocked;
-    std::thread([self = shared_from_this(), done, work = std::move(work)] {
+  try {
+    own_thread("tells other ranks where this one is", [self = shared_from_this(), done,
+                                                       work = std::move(work)] {
       try {
         work(*self);
       } catch (const std::exception& problem) {
@@ -95,6 +121,9 @@ void Aftermath::within(milliseconds limit, std::function<void(Aftermath&)> work)
       done->done = true;
       done->changed.notify_all();
     }).detach();
+  } catch (const Exception&
+               problem) {  // it must not take the place of the error that it would have added to
+    return log_warn(problem.what());
   }
   std::unique_lock lock(done->mutex);
   done->changed.wait_for(lock, limit, [&] { return done->done; });
@@ -121,7 +150,7 @@ RankReport Aftermath::own_report(const std::string& error) {
     std::lock_guard lock(mutex_);
     view = view_;
   }
-  RankReport report = report_of(recorder_, view.get());
+  RankReport report = report_of(recorder_, view.get(), program_threads(kLines));
   report.rank = group_.rank;
   report.error = error;
   return report;

@@ -46,7 +46,10 @@ Backend::Backend(const std::shared_ptr<Session>& session,
           *this, *options_, session->recorder(),
           std::make_shared<Aftermath>(
               session->recorder(), session->runtime().config(), store_,
-              Aftermath::Group{communicator->id(), communicator->rank(), communicator->size()})),
+              Aftermath::Group{.id = communicator->id(),
+                               .rank = communicator->rank(),
+                               .size = communicator->size(),
+                               .timeout = options_->timeout})),
       issuer_(session, communicator, diagnosis_),
       store_prefix_("hccl-like/" + std::to_string(communicator->id()) + "/") {
   init();
@@ -215,6 +218,7 @@ std::unordered_map<std::string, uint64_t> Backend::getMemoryStats() {
 
 void Backend::setTimeout(std::chrono::milliseconds timeout) {
   options_->timeout = timeout;
+  diagnosis_.aftermath()->set_timeout(timeout);
   if (const auto communicators = issuer_.communicators()) communicators->set_timeout(timeout);
 }
 

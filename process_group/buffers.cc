@@ -87,6 +87,7 @@ Call bare_call(const Request& request) {
           .factor = request.factor,
           .root = request.root,
           .tag = request.tag,
+          .site = request.site,
           .uneven = request.uneven};
 }
 

@@ -2,6 +2,7 @@
 // Every c10d call as a value that the Issuer can issue. Pure: checks the arguments, touches no memory.
 #include <chrono>
 #include <list>
+#include <string_view>
 #include <vector>
 
 #include <c10/core/Device.h>
@@ -24,8 +25,9 @@ struct Issue {
   bool async = true;
   bool blocking = false;  // wait() blocks the host
   bool handle = false;    // there shall be a Work though the call is synchronous
-  CallNumber number;      // given by Diagnosis, as is the next
+  CallNumber number;      // given by Diagnosis, as are the next two
   bool profiled = false;  // profilers see it, and waits for it
+  std::string_view line;  // of the program, with HCCL_LIKE_CALL_SITES; lives as long as the process
   std::list<Tensors> kept;
 
   at::TensorList keep(Tensors tensors) { return kept.emplace_back(std::move(tensors)); }

@@ -15,17 +15,16 @@ std::shared_ptr<Communicator> twin(Communicator& communicator) {
 }  // namespace
 
 Communicators::Communicators(std::shared_ptr<Communicator> host)
-    : host_(std::move(host)), device_(twin(*host_)) {}
+    : host_(std::move(host)), device_(twin(*host_)) {
+  Communicator::tie(host_, device_);
+}
 
 const std::shared_ptr<Communicator>& Communicators::of(c10::Device device,
                                                        Collective collective) const {
   return device.is_cpu() || collective == Collective::kBarrier ? host_ : device_;
 }
 
-void Communicators::abort(const std::string& reason) const {
-  host_->abort(reason);
-  device_->abort(reason);
-}
+void Communicators::abort(const std::string& reason) const { host_->abort(reason); }
 
 void Communicators::set_timeout(std::chrono::milliseconds timeout) const {
   host_->set_timeout(timeout);

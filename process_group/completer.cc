@@ -2,10 +2,15 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <exception>
 #include <iterator>
 #include <list>
 #include <mutex>
+#include <string>
 #include <utility>
+
+#include "core/log.h"
+#include "core/own_thread.h"
 
 namespace hccl_like {
 namespace {
@@ -26,7 +31,14 @@ bool complete_some(std::list<Entry>& entries) {
     if (entry->pending->over()) over.splice(over.end(), entries, entry);
     entry = next;
   }
-  for (Entry& entry : over) entry.complete();
+  for (Entry& entry : over) {
+    try {
+      entry.complete();
+    } catch (const std::exception& error) {
+      log_warn(std::string("a call is over, but whoever waits for it could not be told: ") +
+               error.what());
+    }
+  }
   return !over.empty();
 }
 
@@ -74,8 +86,9 @@ void Completer::when_over(std::shared_ptr<Pending> pending, std::function<void()
   {
     std::lock_guard lock(state_->mutex);
     if (thread_.get_id() != std::this_thread::get_id()) {
+      if (!thread_.joinable())
+        thread_ = own_thread("completes Futures", [state = state_] { state->work(); });
       state_->added.push_back({std::move(pending), std::move(complete)});
-      if (!thread_.joinable()) thread_ = std::thread([state = state_] { state->work(); });
       state_->changed.notify_one();
       return;
     }

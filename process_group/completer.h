@@ -18,7 +18,8 @@ class Completer {
   ~Completer();
 
   // Any thread. Calls `complete` once the call is over, in the order in which calls get there. On the completer's own
-  // thread (a callback asks for a Future, and will wait for it) it waits here and now instead.
+  // thread (a callback asks for a Future, and will wait for it) it waits here and now instead. Throws kSystem if there is no
+  // thread to be had.
   void when_over(std::shared_ptr<Pending> pending, std::function<void()> complete);
 
  private:

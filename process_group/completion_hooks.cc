@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "core/log.h"
+#include "core/own_thread.h"
 
 namespace hccl_like {
 
@@ -57,7 +58,7 @@ struct CompletionHooks::State {
 
 CompletionHooks::CompletionHooks(Hook hook, std::string group)
     : state_(std::make_shared<State>(std::move(hook), std::move(group))),
-      thread_([state = state_] { state->work(); }) {}
+      thread_(own_thread("calls completion hooks", [state = state_] { state->work(); })) {}
 
 CompletionHooks::~CompletionHooks() {
   {

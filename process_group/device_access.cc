@@ -3,46 +3,20 @@
 #include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/Event.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "core/error.h"
-#include "core/log.h"
+#include "process_group/device_attempt.h"
 #include "process_group/device_capabilities.h"
 #include "process_group/host_tensors.h"
+#include "process_group/plugin_streams.h"
 
 namespace hccl_like {
 namespace {
-
-c10::impl::VirtualGuardImpl guard_of(c10::Device device) {
-  return c10::impl::VirtualGuardImpl(device.type());
-}
-
-// Whether `attempt` works on this device; c10's default for a missing feature is to throw.
-template <class Attempt>
-bool works(Attempt&& attempt) {
-  try {
-    attempt();
-    return true;
-  } catch (const std::exception& error) {
-    log_info([&] { return "a feature of the device is not used: " + words_of(error); });
-    return false;
-  }
-}
 
 c10::Event record(const c10::Stream& stream) {
   c10::Event event(stream.device_type());
   event.record(stream);
   return event;
-}
-
-hcd_ref ref_of(const at::Tensor& tensor) {
-  const auto offset = static_cast<uint64_t>(tensor.storage_offset()) * tensor.itemsize();
-  return {tensor.storage().unsafeGetStorageImpl()->mutable_data(), offset};
-}
-
-hcd_stream translate(const Device& plugin, const c10::Stream& stream, bool native_handles) {
-  void* native = native_handles ? guard_of(stream.device()).getStreamNativeHandle(stream) : nullptr;
-  return plugin.stream_from_torch(stream.device_index(), stream.id(), native).value();
 }
 
 }  // namespace
@@ -62,7 +36,7 @@ DeviceAccess::DeviceAccess(c10::Device device, const Device* plugin)
     native_handles_ = works([&] { guard.getStreamNativeHandle(guard.getStream(device)); });
     stream_ordered_ = plugin_->can_queue_functions() && plugin_->can_translate_streams() &&
                       works([&] { record(guard.getStream(device)); }) &&
-                      works([&] { translate(*plugin_, guard.getStream(device), native_handles_); });
+                      works([&] { plugin_stream(*plugin_, guard.getStream(device), native_handles_); });
   }
   if (direct_ && stream_ordered_) {  // all that matters is known
     has_events_ = true;
@@ -152,8 +126,8 @@ c10::Stream DeviceAccess::make_stream() const {
 }
 
 void DeviceAccess::host_function(const c10::Stream& stream, void (*fn)(void*), void* arg) const {
-  throw_if(plugin_->host_function(device_.index(), translate(*plugin_, stream, native_handles_), fn,
-                                  arg));
+  throw_if(plugin_->host_function(device_.index(),
+                                  plugin_stream(*plugin_, stream, native_handles_), fn, arg));
 }
 
 }  // namespace hccl_like

@@ -118,7 +118,8 @@ constexpr Question kQuestions[] = {
      "the host's side of a copy is ordinary memory"},
     {Feature::kNonBlockingCopies, "non_blocking_copies", try_non_blocking_copies,
      "copied to and fro, and waited for the stream",
-     "a device whose plugin queues functions copies without holding up the host",
+     "a device whose plugin queues functions waits for no copy, unless its copies block all the "
+     "same",
      "copies block the thread that makes them"},
     {Feature::kStreams, "streams", nullptr, "made a second stream",
      "copies of large calls run beside the current stream's work",

@@ -22,6 +22,7 @@ std::chrono::milliseconds Diagnosis::timeout_of(const Issue& issue) const {
 void Diagnosis::make(Issue& issue, c10::function_ref<void()> make_call) {
   issue.number = counter_.next(is_message(issue));
   recorder_.capture_stack();
+  aftermath_->note(issue);
   issue.profiled = profiled();
   if (!issue.profiled) return make_call();
   record_call(*group(), issue, make_call);

@@ -91,6 +91,7 @@ FlightEntry& FlightRecorder::next(const std::shared_ptr<const GroupView>& group,
   entry.thread = std::this_thread::get_id();
   entry.thread_name = thread_name();
   entry.stack = std::exchange(captured, nullptr);
+  entry.line = issue.line;
   entry.pending.reset();
   return entry;
 }

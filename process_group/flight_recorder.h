@@ -46,6 +46,7 @@ struct FlightEntry {
   std::thread::id thread;
   std::array<char, 16> thread_name{};
   std::shared_ptr<torch::CapturedTraceback> stack;
+  std::string_view line;  // that made it, with HCCL_LIKE_CALL_SITES
   std::weak_ptr<Pending> pending;  // until retired
 };
 

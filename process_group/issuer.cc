@@ -15,10 +15,6 @@ namespace {
 
 constexpr const char* kBlockTitle = "hccl-like:coalesced";
 
-bool is_message(const Request& request) {
-  return request.collective == Collective::kSend || request.collective == Collective::kRecv;
-}
-
 // A device without an index means the current one.
 c10::Device with_index(c10::Device device) {
   if (device.is_cpu() || device.has_index()) return device;
@@ -33,22 +29,25 @@ void order(const c10::Stream& first, const c10::Stream& then) {
   event.block(then);
 }
 
-// A device that fails here fails the group: the other ranks count on a call that has its number.
+// A device that fails here fails the group: the other ranks count on a call that has its number. A group that fails while
+// a call is made in it is told as one that had failed before.
 template <class Run>
-void or_all_fail(const Communicators& communicators, const Run& run) {
+void or_all_fail(const Communicators& communicators, Diagnosis& diagnosis, const Run& run) {
   try {
     run();
   } catch (const Exception& error) {
-    if (error.code() == ErrorCode::kDevice) communicators.abort(error.error().message);
+    if (error.code() == ErrorCode::kDevice)
+      communicators.abort(error.error().message);
+    else if (communicators.failure())
+      throw Exception(diagnosis.refused(error.error()));
     throw;
   }
 }
 
 // All ranks learn of it; the others would wait for this one.
 void give_up(const Communicators& communicators, const Error& error) {
-  const auto host = communicators.host();
+  const auto& host = communicators.host();
   host->engine().abort(*host, error);
-  communicators.abort(error.message);
 }
 
 }  // namespace
@@ -131,7 +130,7 @@ c10::intrusive_ptr<Work> Issuer::start(Issue& issue, const Group& group,
   }
   const bool estimates = diagnosis_.estimate().active();
   if (!estimates && !access.stream_ordered()) {
-    or_all_fail(*group.communicators,
+    or_all_fail(*group.communicators, diagnosis_,
                 [&] { work = on_host(issue, group, access, std::move(work)); });
     return work;
   }
@@ -142,7 +141,7 @@ c10::intrusive_ptr<Work> Issuer::start(Issue& issue, const Group& group,
         std::make_shared<Pending>(Pending::Kind::kHost, group.session, group.communicators->host()),
         0);
   } else {
-    or_all_fail(*group.communicators, [&] { in_stream(issue, group, access, *work); });
+    or_all_fail(*group.communicators, diagnosis_, [&] { in_stream(issue, group, access, *work); });
   }
   return work;
 }
@@ -352,7 +351,7 @@ void Issuer::close(std::optional<std::chrono::milliseconds> patience) {
   std::shared_ptr<Session> session;
   std::shared_ptr<const Communicators> communicators;
   std::map<c10::DeviceIndex, Streams> streams;
-  std::map<c10::DeviceIndex, std::shared_ptr<Staging>> stagings;
+  std::map<c10::DeviceIndex, std::shared_ptr<StagingLanes>> stagings;
   {
     std::lock_guard lock(mutex_);
     block_.reset();

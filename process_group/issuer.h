@@ -11,7 +11,7 @@
 #include "process_group/diagnosis.h"
 #include "process_group/laps.h"
 #include "process_group/session.h"
-#include "process_group/staging.h"
+#include "process_group/staging_lanes.h"
 #include "process_group/work.h"
 
 namespace hccl_like {
@@ -26,7 +26,7 @@ namespace hccl_like {
 //   send and receive      start on one stream and are waited for on another, one for each peer and direction: a message
 //                         that waits for its other end holds up no other message.
 // On all others the call waits, on the host, for the caller's current stream, and runs from there: from the caller's thread
-// or, if it is large and host code cannot address the memory, lap by lap (staging.h).
+// or, if it is large and host code cannot address the memory, lap by lap (staging_lanes.h).
 class Issuer {
  public:
   // `diagnosis`, which outlives this, is told of every call.
@@ -102,11 +102,15 @@ class Issuer {
                                           const DeviceAccess& access, Call* plain,
                                           std::shared_ptr<Operation> begun, Work* work);
   // issuer_staged.cc
-  static std::optional<Laps> laps_for(const Issue& issue, const Group& group,
-                                      const DeviceAccess& access);
+  // How each request is cut; empty if none is.
+  using Cuts = c10::SmallVector<std::optional<Laps>, 1>;
+  static Cuts cuts_of(const Issue& issue, const Group& group, const DeviceAccess& access);
   std::shared_ptr<Pending> launch_staged(const Issue& issue, const Group& group,
-                                         const DeviceAccess& access, const Laps& laps, Work* work);
-  std::shared_ptr<Staging> staging(const Group& group, const DeviceAccess& access);
+                                         const DeviceAccess& access, const Cuts& cuts, Work* work);
+  static std::vector<std::shared_ptr<Operation>> prepare_whole(
+      Call call, const std::optional<Laps>& laps,
+      const std::shared_ptr<Communicator>& communicator);
+  StagingLanes& staging(const Group& group, const DeviceAccess& access);
 
   void in_stream(Issue& issue, const Group& group, const DeviceAccess& access, Work& work);
   void prepare(const Issue& issue, const Group& group, Buffers& buffers, Pending& pending,
@@ -124,7 +128,7 @@ class Issuer {
   std::shared_ptr<const Communicators> communicators_;
   std::list<std::shared_ptr<Pending>> pending_;  // asynchronous calls that may not be over
   std::map<c10::DeviceIndex, Streams> streams_;
-  std::map<c10::DeviceIndex, std::shared_ptr<Staging>> stagings_;
+  std::map<c10::DeviceIndex, std::shared_ptr<StagingLanes>> stagings_;
   std::mutex
       staging_mutex_;  // held while a staged call is prepared and launched; taken before mutex_
   std::optional<Block> block_;

@@ -39,7 +39,9 @@ const std::shared_ptr<Communicator>& Issuer::Group::communicator_of(const Issue&
 c10::intrusive_ptr<Work> Issuer::on_host(const Issue& issue, const Group& group,
                                          const DeviceAccess& access,
                                          c10::intrusive_ptr<Work> work) {
-  access.synchronize_current_stream();
+  const Cuts cuts = cuts_of(issue, group, access);
+  if (cuts.empty())
+    access.synchronize_current_stream();  // the copies of laps see to their order themselves
   if (work || wants_work(issue)) work = work_for(issue, group, access, std::move(work));
   std::optional<Call> plain;
   std::shared_ptr<Operation> begun;
@@ -66,10 +68,10 @@ c10::intrusive_ptr<Work> Issuer::on_host(const Issue& issue, const Group& group,
       begun = std::move(tried.rest);
     }
   }
-  const auto laps = laps_for(issue, group, access);
-  const auto pending = laps ? launch_staged(issue, group, access, *laps, work.get())
-                            : launch_on_host(issue, group, access, plain ? &*plain : nullptr,
-                                             std::move(begun), work.get());
+  const auto pending = !cuts.empty()
+                           ? launch_staged(issue, group, access, cuts, work.get())
+                           : launch_on_host(issue, group, access, plain ? &*plain : nullptr,
+                                            std::move(begun), work.get());
   if (issue.async) {
     if (issue.profiled) work->record_end_in_time(group.session->completer());
   } else if (work) {

@@ -1,4 +1,7 @@
 // Large calls of a device whose memory host code cannot address, and whose streams run no host code.
+#include <algorithm>
+#include <utility>
+
 #include "collectives/engine.h"
 #include "process_group/device_capabilities.h"
 #include "process_group/issuer.h"
@@ -6,54 +9,111 @@
 namespace hccl_like {
 namespace {
 
-// What the engine has in flight of one operation at once.
+// Half of what the engine has in flight of one operation at once: the engine's own laps still overlap, and the first copy in
+// and the last copy out, beside which nothing goes on, are short.
 size_t bytes_of_lap(const Communicator& communicator) {
   const Config& config = communicator.engine().config();
-  return config.lap_bytes * config.lap_window;
+  return config.lap_bytes * config.lap_window / 2;
 }
 
 }  // namespace
 
-// Depends on nothing but what the ranks agree about, if their devices are alike: the request's sizes, and settings.
-std::optional<Laps> Issuer::laps_for(const Issue& issue, const Group& group,
-                                     const DeviceAccess& access) {
-  if (access.direct() || issue.requests.size() != 1) return std::nullopt;
+// Depends on nothing but what those who exchange a chunk agree about, if their devices are alike: the request's sizes, and
+// settings.
+Issuer::Cuts Issuer::cuts_of(const Issue& issue, const Group& group, const DeviceAccess& access) {
+  Cuts cuts;
+  if (access.direct() || issue.requests.empty()) return cuts;
   const Communicator& communicator = *group.communicator_of(issue);
-  if (communicator.size() == 1) return std::nullopt;
-  if (!capabilities_of(access.device()).has(Feature::kOffsetCopies)) return std::nullopt;
-  return laps_of(issue.requests.front(), communicator.size(), bytes_of_lap(communicator));
+  if (communicator.size() == 1) return cuts;
+  // A plugin copies any part of a storage.
+  if (access.plugin() == nullptr && !capabilities_of(access.device()).has(Feature::kOffsetCopies))
+    return cuts;
+  for (const Request& request : issue.requests)
+    cuts.push_back(laps_of(request, communicator.size(), bytes_of_lap(communicator)));
+  if (std::ranges::none_of(cuts, [](const auto& laps) { return laps.has_value(); })) cuts.clear();
+  return cuts;
 }
 
-std::shared_ptr<Staging> Issuer::staging(const Group& group, const DeviceAccess& access) {
+StagingLanes& Issuer::staging(const Group& group, const DeviceAccess& access) {
   std::lock_guard lock(mutex_);
   auto& staging = stagings_[access.device().index()];
   if (!staging)
-    staging = std::make_shared<Staging>(group.session->devices(), access,
-                                        bytes_of_lap(*group.communicators->host()));
-  return staging;
+    staging = std::make_shared<StagingLanes>(group.session->devices(), access,
+                                             bytes_of_lap(*group.communicators->host()));
+  return *staging;
 }
 
+// What is not cut, or has no Staging, goes through temporaries of its own, at once.
 std::shared_ptr<Pending> Issuer::launch_staged(const Issue& issue, const Group& group,
-                                               const DeviceAccess& access, const Laps& laps,
+                                               const DeviceAccess& access, const Cuts& cuts,
                                                Work* work) {
-  const auto& communicator = group.communicator_of(issue);
-  const auto staging = this->staging(group, access);
-  const auto pending =
-      std::make_shared<Pending>(Pending::Kind::kStaged, group.session, communicator);
+  const auto pending = std::make_shared<Pending>(Pending::Kind::kStaged, group.session,
+                                                 group.communicator_of(issue));
+  StagingLanes& lanes = staging(group, access);
   {
     std::lock_guard lock(staging_mutex_);
-    auto call =
-        staging->prepare(issue.requests.front(), laps, call_timeout(issue), communicator, pending);
+    std::vector<std::pair<Staging*, std::shared_ptr<Staging::Call>>> calls;
+    std::vector<std::shared_ptr<Operation>> whole;
+    Buffers buffers(access, *group.communicator_of(issue));
+    for (size_t i = 0; i < issue.requests.size(); ++i) {
+      const Request& request = issue.requests[i];
+      const auto& communicator = group.communicators->of(issue.device, request.collective);
+      Staging* const staging = cuts[i] ? lanes.find(request) : nullptr;
+      if (staging != nullptr) {
+        calls.emplace_back(staging, staging->prepare(request, *cuts[i], call_timeout(issue),
+                                                     communicator, pending));
+        continue;
+      }
+      if (whole.empty()) access.synchronize_current_stream();
+      Call call = buffers.call(request);
+      call.timeout = call_timeout(issue);
+      for (auto& operation : prepare_whole(std::move(call), cuts[i], communicator)) {
+        pending->add(operation);
+        whole.push_back(std::move(operation));
+      }
+      pending->hold(request.input.tensors);
+      pending->hold(request.output.tensors);
+    }
+    pending->hold(buffers);
+    pending->expect_laps(calls.size());
     if (work != nullptr) work->set_pending(pending, pending->operations().front()->sequence());
     if (issue.async) {
       std::lock_guard list_lock(mutex_);
       pending_.push_back(pending);
     }
     diagnosis_.launching(issue, pending);
-    staging->launch(std::move(call));
+    if (!whole.empty()) {
+      pending->begin();
+      pending->operations().front()->communicator().launch(whole, /*waited_for=*/!issue.async);
+    }
+    for (auto& [staging, call] : calls) staging->launch(std::move(call));
   }
   diagnosis_.launched(issue, group.session->completer(), pending);
   return pending;
+}
+
+// Of a message the laps that its other end expects, all of them at once.
+std::vector<std::shared_ptr<Operation>> Issuer::prepare_whole(
+    Call call, const std::optional<Laps>& laps, const std::shared_ptr<Communicator>& communicator) {
+  if (!laps) return {communicator->prepare(std::move(call))};
+  std::vector<std::shared_ptr<Operation>> operations;
+  const bool sends = call.collective == Collective::kSend;
+  const Layout payload = std::exchange(sends ? call.input : call.output, {});
+  const size_t whole = payload.total_bytes();
+  const auto shared = std::exchange(sends ? call.shared_input : call.shared_output, std::nullopt);
+  for (size_t lap = 0; lap < laps->count; ++lap) {
+    const size_t begin = std::min(whole, laps->part(lap).begin);
+    const size_t end = std::min(whole, laps->part(lap).end);
+    Call one = call;
+    (sends ? one.input : one.output) =
+        Layout::even(payload.contiguous(0, begin, end), 1, payload.element_bytes());
+    if (shared)
+      (sends ? one.shared_input : one.shared_output) = {shared->handle, shared->offset + begin};
+    operations.push_back(lap == 0 ? communicator->prepare(std::move(one))
+                                  : communicator->prepare_lap(operations.front(), std::move(one),
+                                                              static_cast<uint32_t>(lap), whole));
+  }
+  return operations;
 }
 
 }  // namespace hccl_like

@@ -6,6 +6,8 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/StorageImpl.h>
 
+#include "process_group/copy_queue.h"
+
 namespace hccl_like {
 namespace {
 
@@ -14,37 +16,83 @@ constexpr size_t kGranule = 256;
 // Smaller parts of chunks cost more in copies than they win.
 constexpr size_t kLeastStep = 16 << 10;
 
-bool has_laps(const Request& request) {
+std::optional<Laps::Kind> kind_of(const Request& request) {
   switch (request.collective) {
     case Collective::kAllReduce:
     case Collective::kReduce:
     case Collective::kBroadcast:
     case Collective::kReduceScatter:
     case Collective::kAllGather:
+      return Laps::Kind::kAlike;
     case Collective::kAllToAll:
-      return !request.uneven;
-    default:
-      return false;
-  }
-}
-
-// The bytes of each of the chunks, if all have the same.
-std::optional<size_t> chunk_bytes_of(const Side& side, size_t ranks) {
-  size_t bytes = 0;
-  for (const at::Tensor& tensor : side.tensors) bytes += tensor.nbytes();
-  switch (side.arrangement) {
-    case Arrangement::kWhole:
-    case Arrangement::kOwn:
-      return bytes;
-    case Arrangement::kCut:
-      return bytes / ranks;
-    case Arrangement::kPerRank:
-      for (const at::Tensor& tensor : side.tensors)
-        if (tensor.nbytes() * ranks != bytes) return std::nullopt;
-      return bytes / ranks;
+      return request.uneven ? Laps::Kind::kPairs : Laps::Kind::kAlike;
+    case Collective::kGather:
+    case Collective::kScatter:
+    case Collective::kSend:
+    case Collective::kRecv:
+      return Laps::Kind::kPairs;
     default:
       return std::nullopt;
   }
+}
+
+// Of a tensor that is cut by rows.
+size_t row_bytes(const at::Tensor& tensor) {
+  const int64_t rows = tensor.dim() == 0 ? 1 : tensor.size(0);
+  return rows == 0 ? 0 : tensor.nbytes() / static_cast<size_t>(rows);
+}
+
+size_t largest_chunk(const Side& side, size_t ranks) {
+  size_t all = 0, largest = 0;
+  for (const at::Tensor& tensor : side.tensors) {
+    all += tensor.nbytes();
+    largest = std::max(largest, tensor.nbytes());
+  }
+  switch (side.arrangement) {
+    case Arrangement::kNone:
+      return 0;
+    case Arrangement::kWhole:
+    case Arrangement::kOwn:
+      return all;
+    case Arrangement::kCut:
+      return all / ranks;
+    case Arrangement::kPerRank:
+      return largest;
+    case Arrangement::kSplits:
+      return static_cast<size_t>(*std::ranges::max_element(side.splits)) *
+             row_bytes(side.tensors.front());
+  }
+  return 0;
+}
+
+bool of_one_type(const Request& request) {
+  std::optional<c10::ScalarType> type;
+  for (const Side* side : {&request.input, &request.output})
+    for (const at::Tensor& tensor : side->tensors) {
+      if (tensor.scalar_type() != type.value_or(tensor.scalar_type())) return false;
+      type = tensor.scalar_type();
+    }
+  return true;
+}
+
+// Whether a side of it has a chunk for every rank, on any rank.
+bool has_chunks(const Request& request) {
+  switch (request.collective) {
+    case Collective::kAllReduce:
+    case Collective::kReduce:
+    case Collective::kBroadcast:
+    case Collective::kSend:
+    case Collective::kRecv:
+      return false;
+    default:
+      return true;
+  }
+}
+
+constexpr size_t round_up(size_t bytes) { return (bytes + kGranule - 1) / kGranule * kGranule; }
+
+Part within(Part part, size_t bytes) {
+  return {std::min(part.begin, bytes), std::min(part.end, bytes)};
 }
 
 // Not by an operator: a view needs nothing of the device, and must not be seen by whoever listens to operators.
@@ -61,59 +109,97 @@ at::Tensor view_of(const at::Tensor& tensor, size_t begin, size_t bytes, c10::Di
 
 }  // namespace
 
+size_t Laps::count_of(size_t bytes) const {
+  return bytes < step ? 1 : std::max<size_t>(2, (bytes + step - 1) / step);
+}
+
 std::optional<Laps> laps_of(const Request& request, int ranks, size_t most) {
-  if (!has_laps(request)) return std::nullopt;
+  const auto kind = kind_of(request);
+  if (!kind || !of_one_type(request)) return std::nullopt;
   const auto all = static_cast<size_t>(ranks);
-  Laps laps;
-  std::optional<c10::ScalarType> type;
-  for (const Side* side : {&request.input, &request.output}) {
-    if (side->arrangement == Arrangement::kNone) continue;
-    const auto bytes = chunk_bytes_of(*side, all);
-    if (!bytes) return std::nullopt;
-    laps.chunk_bytes = *bytes;
-    if (side->arrangement == Arrangement::kCut || side->arrangement == Arrangement::kPerRank)
-      laps.chunks = all;
-    for (const at::Tensor& tensor : side->tensors) {
-      if (tensor.scalar_type() != type.value_or(tensor.scalar_type())) return std::nullopt;
-      type = tensor.scalar_type();
-    }
+  const size_t longest = most / (has_chunks(request) ? all : 1) / kGranule * kGranule;
+  if (longest < kLeastStep) return std::nullopt;
+  const size_t largest =
+      std::max(largest_chunk(request.input, all), largest_chunk(request.output, all));
+  Laps laps{.kind = *kind, .step = longest, .count = 0};
+  if (laps.kind == Laps::Kind::kPairs) {
+    laps.count = laps.count_of(largest);
+  } else {
+    // Alike, so that the last is not too short to hide what is copied beside it.
+    laps.count = std::max<size_t>(1, (largest + longest - 1) / longest);
+    laps.step = round_up((largest + laps.count - 1) / laps.count);
+    laps.count = laps.count == 1 ? 1 : (largest + laps.step - 1) / laps.step;
   }
-  const size_t longest = most / laps.chunks / kGranule * kGranule;
-  if (longest < kLeastStep || laps.chunk_bytes <= longest) return std::nullopt;
-  laps.count = (laps.chunk_bytes + longest - 1) / longest;
-  laps.step = (laps.chunk_bytes + laps.count - 1) / laps.count;
-  laps.step = (laps.step + kGranule - 1) / kGranule * kGranule;
-  laps.count = (laps.chunk_bytes + laps.step - 1) / laps.step;
-  return laps;
+  return laps.count == 1 ? std::nullopt : std::optional(laps);
+}
+
+void DeviceSide::add(size_t number, std::vector<Extent> extents) {
+  Chunk chunk{number, std::move(extents), 0};
+  for (const Extent& extent : chunk.extents) chunk.bytes += extent.bytes;
+  chunks_.push_back(std::move(chunk));
 }
 
 DeviceSide::DeviceSide(const Side& side, const std::vector<at::Tensor>& tensors, int rank,
                        int ranks) {
   const auto all = static_cast<size_t>(ranks);
+  std::vector<Extent> extents;
   switch (side.arrangement) {
     case Arrangement::kWhole:
     case Arrangement::kOwn:
       single_ = side.arrangement == Arrangement::kOwn;
-      chunks_.push_back({.number = single_ ? static_cast<size_t>(rank) : 0});
-      for (const at::Tensor& tensor : tensors)
-        chunks_.back().extents.push_back({tensor, 0, tensor.nbytes()});
+      for_ranks_ = false;
+      for (const at::Tensor& tensor : tensors) extents.push_back({tensor, 0, tensor.nbytes()});
+      add(single_ ? static_cast<size_t>(rank) : 0, std::move(extents));
       return;
     case Arrangement::kPerRank:
-      for (size_t i = 0; i < tensors.size(); ++i)
-        chunks_.push_back({i, {{tensors[i], 0, tensors[i].nbytes()}}});
+      for (size_t i = 0; i < tensors.size(); ++i) add(i, {{tensors[i], 0, tensors[i].nbytes()}});
       return;
     case Arrangement::kCut:
       for (size_t i = 0; i < all; ++i) {
-        chunks_.push_back({.number = i});
+        extents.clear();
         for (const at::Tensor& tensor : tensors) {
           const size_t share = tensor.nbytes() / all;
-          chunks_.back().extents.push_back({tensor, i * share, share});
+          extents.push_back({tensor, i * share, share});
         }
+        add(i, extents);
       }
       return;
-    default:
+    case Arrangement::kSplits: {
+      size_t begin = 0;
+      for (size_t i = 0; i < all; ++i) {
+        const size_t bytes = static_cast<size_t>(side.splits[i]) * row_bytes(tensors.front());
+        add(i, {{tensors.front(), begin, bytes}});
+        begin += bytes;
+      }
+      return;
+    }
+    case Arrangement::kNone:
       return;
   }
+}
+
+size_t DeviceSide::bytes(Part part) const {
+  size_t bytes = 0;
+  for (const Chunk& chunk : chunks_) {
+    const Part own = within(part, chunk.bytes);
+    bytes += own.end - own.begin;
+  }
+  return bytes;
+}
+
+std::vector<DeviceSide::Message> DeviceSide::messages(const Laps& laps, size_t lap,
+                                                      int root) const {
+  std::vector<Message> messages;
+  size_t begin = 0;
+  for (const Chunk& chunk : chunks_) {
+    const Part own = within(laps.part(lap), chunk.bytes);
+    const size_t bytes = own.end - own.begin;
+    if (laps.count_of(chunk.bytes) > lap)
+      messages.push_back(
+          {for_ranks_ ? static_cast<int>(chunk.number) : root, begin, bytes, chunk.bytes});
+    begin += bytes;
+  }
+  return messages;
 }
 
 template <class Visitor>
@@ -138,21 +224,33 @@ void DeviceSide::visit(const at::Tensor& host, Part part, Visitor&& visitor) con
   }
 }
 
-void DeviceSide::to_host(const at::Tensor& host, Part part) const {
-  visit(host, part,
-        [](const at::Tensor& on_host, const at::Tensor& on_device) { on_host.copy_(on_device); });
+void DeviceSide::to_host(const CopyQueue& copies, const at::Tensor& host, Part part) const {
+  visit(host, part, [&](const at::Tensor& on_host, const at::Tensor& on_device) {
+    copies.to_host(on_host, on_device);
+  });
 }
 
-void DeviceSide::to_device(const at::Tensor& host, Part part) const {
-  visit(host, part,
-        [](const at::Tensor& on_host, const at::Tensor& on_device) { on_device.copy_(on_host); });
+void DeviceSide::to_device(const CopyQueue& copies, const at::Tensor& host, Part part) const {
+  visit(host, part, [&](const at::Tensor& on_host, const at::Tensor& on_device) {
+    copies.to_device(on_host, on_device);
+  });
 }
 
-Layout DeviceSide::layout(Region host, size_t element_bytes) const {
+Layout DeviceSide::layout(Region host, Part part, size_t element_bytes) const {
   if (chunks_.empty()) return {};
   if (single_)
     return Layout::single(std::span<const Region>(&host, 1), chunks_.front().number, element_bytes);
-  return Layout::even(host, chunks_.size(), element_bytes);
+  std::vector<Region> regions;
+  bool even = true;
+  for (const Chunk& chunk : chunks_) {
+    const Part own = within(part, chunk.bytes);
+    regions.push_back({host.data, own.end - own.begin});
+    host.data += regions.back().bytes;
+    even = even && regions.back().bytes == regions.front().bytes;
+  }
+  host.data = regions.front().data;
+  return even ? Layout::even(host, regions.size(), element_bytes)
+              : Layout::list(std::move(regions), element_bytes);
 }
 
 bool DeviceSide::may_be_overwritten_by(const DeviceSide& other) const {

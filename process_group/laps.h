@@ -13,19 +13,27 @@
 
 namespace hccl_like {
 
-// Where a request is cut. The same on all ranks: it follows from what they agree about.
+class CopyQueue;
+
+// Where a request is cut: bytes [lap * step, (lap + 1) * step) of every chunk make a lap.
 struct Laps {
-  size_t chunks = 1;       // of a side that holds those of all ranks
-  size_t chunk_bytes = 0;  // the same for all
-  size_t step = 0;         // bytes of each chunk in a lap, but for the last
+  enum class Kind : uint8_t {
+    kAlike,  // all ranks know all sizes: every lap is a call of all ranks
+    kPairs,  // the two at the ends of a chunk alone know its size: they go on by themselves after the first lap
+  };
+  Kind kind = Kind::kAlike;
+  size_t step = 0;
   size_t count = 0;
 
-  // The bytes of each chunk that a lap carries.
-  Part part(size_t lap) const { return {lap * step, std::min(chunk_bytes, (lap + 1) * step)}; }
+  Part part(size_t lap) const { return {lap * step, (lap + 1) * step}; }
+  // kPairs: how many laps of `bytes` there are. One of `step` bytes has two, so that the first lap's size tells whether there
+  // are others: if one end expects more and the other does not, they differ in the first.
+  size_t count_of(size_t bytes) const;
 };
 
-// Laps of `most` bytes at most, all chunks of a side together. Nothing if one lap is enough, and for requests that cannot be cut:
-// of messages and wherever parts differ in size, because there not all ranks know how many laps there would be.
+// Laps of `most` bytes at most, all chunks of a side together. Nothing if one is enough for this rank, or if parts would be
+// too small. What is not alike depends on sizes that other ranks don't know: a rank that needs one lap makes the whole
+// call, which is the first lap of those that need several.
 std::optional<Laps> laps_of(const Request& request, int ranks, size_t most);
 
 // The memory of one side of a request on its device, as chunks that can be copied in parts. No pointer to a tensor's data
@@ -37,12 +45,21 @@ class DeviceSide {
   DeviceSide(const Side& side, const std::vector<at::Tensor>& tensors, int rank, int ranks);
 
   bool empty() const { return chunks_.empty(); }
-  // Copy a part of every chunk, one after the other, from or to host memory, and block until that is done.
-  void to_host(const at::Tensor& host, Part part) const;
-  void to_device(const at::Tensor& host, Part part) const;
+  // Copy a part of every chunk, one after the other, from or to host memory.
+  void to_host(const CopyQueue& copies, const at::Tensor& host, Part part) const;
+  void to_device(const CopyQueue& copies, const at::Tensor& host, Part part) const;
   // How a lap lies in the host memory of these copies.
-  Layout layout(Region host, size_t element_bytes) const;
-  size_t bytes(Part part) const { return chunks_.size() * (part.end - part.begin); }
+  Layout layout(Region host, Part part, size_t element_bytes) const;
+  size_t bytes(Part part) const;
+
+  // What is exchanged with one rank in a later lap of laps that are not alike.
+  struct Message {
+    int peer = 0;
+    size_t begin = 0, bytes = 0;  // in the host memory of these copies
+    size_t whole = 0;             // of the chunk
+  };
+  // `root` is at the other end of what is not a chunk for each rank.
+  std::vector<Message> messages(const Laps& laps, size_t lap, int root) const;
 
   // Whether a lap of `other` may be written while a later lap of this one was not read yet: the two share no memory, or what
   // they share is at the same place of the same chunk.
@@ -57,13 +74,16 @@ class DeviceSide {
   struct Chunk {
     size_t number = 0;
     std::vector<Extent> extents;
+    size_t bytes = 0;
   };
 
+  void add(size_t number, std::vector<Extent> extents);
   template <class Visitor>
   void visit(const at::Tensor& host, Part part, Visitor&& visitor) const;
 
   std::vector<Chunk> chunks_;
-  bool single_ = false;  // one chunk of several: only its number tells which
+  bool single_ = false;    // one chunk of several: only its number tells which
+  bool for_ranks_ = true;  // a chunk's number is that of the rank at its other end
 };
 
 }  // namespace hccl_like

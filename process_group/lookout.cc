@@ -14,7 +14,7 @@
 
 #include "core/config_values.h"
 #include "core/log.h"
-#include "core/signals.h"
+#include "core/own_thread.h"
 #include "process_group/flight_recorder_dump.h"
 
 namespace hccl_like {
@@ -51,7 +51,7 @@ void listen_to(int number) {
   static int listening = 0;
   std::lock_guard lock(mutex);
   if (listening == number) return;
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_sigaction = &on_signal;
   action.sa_flags = SA_SIGINFO | SA_RESTART;
   if (::sigaction(number, &action, &before) != 0)
@@ -68,13 +68,18 @@ struct Lookout::State {
   std::mutex mutex;
   std::condition_variable changed;
   bool started = false, stopping = false, ended = false;
-  std::vector<std::weak_ptr<Aftermath>> groups;
+  struct Watched {
+    std::weak_ptr<Aftermath> group;
+    uint64_t calls = 0;  // that it had made
+    std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now();
+  };
+  std::vector<Watched> groups;
+  std::map<c10d::Store*, int64_t> seen;  // questions by store; -1: it does not answer any more
 
   // Only the thread's.
   uint64_t signals_seen = signals;
-  uint64_t last_call = 0;
-  std::map<c10d::Store*, int64_t> seen;  // questions by store; -1: it does not answer any more
 
+  std::vector<std::shared_ptr<Aftermath>> quiet();
   void answer_signal();
   void look_into(c10d::Store& store, const std::vector<std::shared_ptr<Aftermath>>& all);
 };
@@ -103,8 +108,7 @@ Lookout::~Lookout() {
 void Lookout::start() {
   std::lock_guard lock(state_->mutex);
   if (state_->started) return;
-  const SignalsBlocked blocked;
-  thread_ = std::thread([state = state_] {
+  thread_ = own_thread("looks out for questions of other ranks", [state = state_] {
     look(*state);
     std::lock_guard ended(state->mutex);
     state->ended = true;
@@ -115,63 +119,93 @@ void Lookout::start() {
 }
 
 void Lookout::add(const std::shared_ptr<Aftermath>& group) {
-  if (!group->asked_through()) return;
+  const auto store = group->asked_through();
+  if (!store) return;
+  const auto known = [&] {
+    std::lock_guard lock(state_->mutex);
+    return state_->seen.contains(store.get());
+  };
+  // Now, while whoever serves the store is there.
+  int64_t asked = 0;
+  try {
+    if (!known()) asked = Aftermath::questions(*store);
+  } catch (const std::exception&) {
+    asked = -1;
+  }
   {
     std::lock_guard lock(state_->mutex);
-    std::erase_if(state_->groups, [](const auto& one) { return one.expired(); });
-    state_->groups.push_back(group);
+    state_->seen.emplace(store.get(), asked);
+    state_->groups.push_back({.group = group});
   }
   start();
 }
 
+// The groups in which this rank has made no call for so long that others may have run into their time-out. Forgets those that
+// are gone. Under the lock.
+std::vector<std::shared_ptr<Aftermath>> Lookout::State::quiet() {
+  const auto now = std::chrono::steady_clock::now();
+  std::vector<std::shared_ptr<Aftermath>> quiet;
+  std::vector<c10d::Store*> stores;
+  std::erase_if(groups, [&](Watched& one) {
+    auto group = one.group.lock();
+    if (!group) return true;
+    stores.push_back(group->asked_through().get());
+    const uint64_t calls = group->calls();
+    if (std::exchange(one.calls, calls) != calls) one.since = now;
+    if (now - one.since >= group->timeout() / 4) quiet.push_back(std::move(group));
+    return false;
+  });
+  std::erase_if(
+      seen, [&](const auto& one) { return std::ranges::find(stores, one.first) == stores.end(); });
+  return quiet;
+}
+
 void Lookout::look(State& state) {
-  for (bool first = true;; first = false) {
-    std::vector<std::shared_ptr<Aftermath>> all;
+  while (true) {
+    std::vector<std::shared_ptr<Aftermath>> quiet;
     {
       std::unique_lock lock(state.mutex);
-      if (!first) state.changed.wait_for(lock, kEvery, [&] { return state.stopping; });
+      state.changed.wait_for(lock, kEvery, [&] { return state.stopping; });
       if (state.stopping) return;
-      for (const auto& group : state.groups)
-        if (auto one = group.lock()) all.push_back(std::move(one));
+      quiet = state.quiet();
     }
-    state.answer_signal();
-    const uint64_t last = state.recorder.last();
-    const bool idle = std::exchange(state.last_call, last) == last;
-    std::vector<c10::intrusive_ptr<c10d::Store>> stores;
-    for (const auto& group : all) {
-      auto store = group->asked_through();
-      if (std::ranges::find(stores, store) == stores.end()) stores.push_back(std::move(store));
+    try {
+      state.answer_signal();
+      std::vector<c10::intrusive_ptr<c10d::Store>> stores;
+      for (const auto& group : quiet) {
+        auto store = group->asked_through();
+        if (std::ranges::find(stores, store) == stores.end()) stores.push_back(std::move(store));
+      }
+      for (const auto& store : stores) state.look_into(*store, quiet);
+    } catch (const std::exception& problem) {
+      log_warn(std::string("while looking out for questions of other ranks: ") + problem.what());
     }
-    std::erase_if(state.seen, [&](const auto& one) {
-      return std::ranges::none_of(stores,
-                                  [&](const auto& store) { return store.get() == one.first; });
-    });
-    for (const auto& store : stores)
-      if (idle || !state.seen.contains(store.get())) state.look_into(*store, all);
   }
 }
 
 void Lookout::State::look_into(c10d::Store& store,
                                const std::vector<std::shared_ptr<Aftermath>>& all) {
+  int64_t answered = 0;
+  {
+    std::lock_guard lock(mutex);
+    const auto known = seen.find(&store);
+    if (known == seen.end() || known->second < 0) return;
+    answered = known->second;
+  }
   try {
-    if (const auto known = seen.find(&store); known == seen.end()) {
-      seen[&store] = Aftermath::questions(store);
-      return;
-    } else if (known->second < 0) {
-      return;
-    }
-    int64_t& answered = seen[&store];
     const int64_t asked = Aftermath::questions(store);
     while (answered < asked) {
       const auto about = Aftermath::question(store, answered + 1);
-      if (!about) return;  // it is being asked
+      if (!about) break;  // it is being asked
       ++answered;
       for (const auto& group : all)
         if (group->group().id == *about) group->answer();
     }
   } catch (const std::exception&) {  // whoever served it has left
-    seen[&store] = -1;
+    answered = -1;
   }
+  std::lock_guard lock(mutex);
+  if (const auto known = seen.find(&store); known != seen.end()) known->second = answered;
 }
 
 void Lookout::State::answer_signal() {

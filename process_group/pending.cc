@@ -15,6 +15,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// How long a failure's aftermath may take: ranks tell each other where they are.
+constexpr std::chrono::seconds kAftermath{1};
+
 // From the beginning of the first to the end of the last.
 std::pair<Clock::time_point, Clock::duration> time_of(
     std::span<const std::shared_ptr<Operation>> operations) {
@@ -76,6 +79,19 @@ void Pending::join(void* self) {
   pending.joined_changed_.notify_all();
 }
 
+void Pending::expect_laps(size_t calls) {
+  std::lock_guard lock(joined_mutex_);
+  calls_in_laps_ = calls;
+  joined_ = calls == 0;
+}
+
+void Pending::end_laps() {
+  std::lock_guard lock(joined_mutex_);
+  if (--calls_in_laps_ > 0) return;
+  joined_ = true;
+  joined_changed_.notify_all();
+}
+
 // All bits set is a NaN in every floating-point type; a byte of a boolean must not be anything but 0 and 1.
 void Pending::spoil() const {
   for (const auto& [region, boolean] : written_) {
@@ -103,11 +119,11 @@ bool Pending::wait_inside_session(Deadline deadline) {
   if (kind_ != Kind::kHost) {
     std::unique_lock lock(joined_mutex_);
     const auto joined = [&] { return joined_; };
-    if (deadline.is_never()) {
+    if (deadline.is_never())
       joined_changed_.wait(lock, joined);
-      return true;
-    }
-    return joined_changed_.wait_until(lock, deadline.time_point(), joined);
+    else if (!joined_changed_.wait_until(lock, deadline.time_point(), joined))
+      return false;
+    if (kind_ == Kind::kStream) return true;
   }
   const auto operations = copy_operations();
   return operations.empty() ||
@@ -118,7 +134,8 @@ bool Pending::over() {
   if (finished()) return true;
   if (kind_ != Kind::kHost) {
     std::lock_guard lock(joined_mutex_);
-    return joined_ && (!end_ || end_->query());
+    if (!joined_ || (end_ && !end_->query())) return false;
+    if (kind_ == Kind::kStream) return true;
   }
   std::lock_guard lock(finish_mutex_);
   for (const auto& operation : operations_) {
@@ -137,22 +154,28 @@ bool Pending::failing() const {
   return error_.has_value();
 }
 
-// Whoever comes while another thread is still at a failure's aftermath has the error as it was.
+// Whoever comes while another thread is still at a failure's aftermath waits for what it makes of the error.
 void Pending::finish() {
   std::shared_ptr<Aftermath> aftermath;
   std::optional<Error> error;
   {
-    std::lock_guard lock(finish_mutex_);
-    if (finished_) return;
+    std::unique_lock lock(finish_mutex_);
+    if (finished_) {
+      aftermath_over_.wait_for(lock, kAftermath, [&] { return !in_aftermath_; });
+      return;
+    }
     settle();
     aftermath.swap(aftermath_);
     error = error_;
+    in_aftermath_ = aftermath && error;
   }
   if (!aftermath || !error) return;
   // Looks at all calls that run, so not under the lock of one.
   error = aftermath->after(std::move(*error));
   std::lock_guard lock(finish_mutex_);
   error_ = std::move(error);
+  in_aftermath_ = false;
+  aftermath_over_.notify_all();
 }
 
 void Pending::settle() {
@@ -161,7 +184,7 @@ void Pending::settle() {
     source_ = operation->source();
   }
   std::tie(started_, duration_) = time_of(operations_);
-  if (kind_ == Kind::kHost && !error_) copy_all(copies_back_, /*non_blocking=*/false);
+  if (kind_ != Kind::kStream && !error_) copy_all(copies_back_, /*non_blocking=*/false);
   aliases_.clear();
   held_.clear();
   let_go_.clear();
@@ -227,6 +250,17 @@ std::optional<Error> Pending::failure() const {
     done = done && operation->done();
   }
   return done ? std::nullopt : communicator_->failure();
+}
+
+std::optional<Error> Pending::told_failure() const {
+  auto error = failure();
+  if (!error) return error;
+  std::shared_ptr<Aftermath> aftermath;
+  {
+    std::lock_guard lock(finish_mutex_);
+    aftermath = aftermath_;
+  }
+  return aftermath ? aftermath->named(std::move(*error)) : error;
 }
 
 std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> Pending::storages() const {

@@ -30,7 +30,7 @@ using FlightIds = c10::SmallVector<uint64_t, 1>;
 // Shared by the Work that the user holds (and may drop at any time) and by the Backend, which keeps it until it is over.
 // Any thread.
 //
-// Staged calls (staging.h) are launched and waited for on threads of their own, lap by lap, and join() is their end too.
+// Staged calls (staging.h) are launched and waited for on threads of their own, lap by lap.
 //
 // On the host the operations are launched by whoever issued them. In stream order they are launched and waited for by
 // run(), on a thread of the device. That thread frees nothing, because a device may not like memory to be freed there:
@@ -70,12 +70,17 @@ class Pending {
   static void join(void* self);
   static void run(void* self);
 
-  // --- kStaged: by the threads that copy, before join() ---
+  // kStaged, by the thread that issues: how often end_laps() will be called; the operations that are not in laps are over when
+  // they are done.
+  void expect_laps(size_t calls);
+  // --- kStaged: by the threads that copy ---
   // The operations are launched from now on.
   void begin() { begun_.store(true, std::memory_order_relaxed); }
   // The call fails, whatever its operations come to. The first error counts.
   void fail(Error error);
   bool failing() const;
+  // The last lap of a call is over.
+  void end_laps();
   // ---
 
   // Blocks until the operations are done; drives the engine itself if they run on the host. False if `deadline` came
@@ -105,6 +110,8 @@ class Pending {
   uint64_t temporary_bytes() const;
   // Why the call failed or, if it is not over, why it will.
   std::optional<Error> failure() const;
+  // The same as the program is told it; may ask the store.
+  std::optional<Error> told_failure() const;
   // Of all the user's tensors that the call uses; none once it is finished.
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> storages() const;
   // The rank that a recv heard from, once finished.
@@ -137,10 +144,14 @@ class Pending {
 
   std::mutex joined_mutex_;
   std::condition_variable joined_changed_;
-  bool joined_ = false;  // kStream: the device's thread is done with this object
+  bool joined_ =
+      false;  // kStream: the device's thread is done with this object; kStaged: all laps are over
+  size_t calls_in_laps_ = 0;  // that are not over
 
   mutable std::mutex finish_mutex_;
   std::atomic<bool> finished_{false};
+  std::condition_variable aftermath_over_;
+  bool in_aftermath_ = false;  // a thread is at it
   std::optional<Error> error_;
   int source_ = kAnySource;
   std::chrono::steady_clock::time_point started_{};

@@ -36,13 +36,20 @@ Line call_of(const FlightEntry& entry) {
   return {.number = entry.number.is_message ? entry.number.message : entry.number.collective,
           .is_message = entry.number.is_message,
           .name = std::move(name),
-          .state = state_of(entry)};
+          .state = state_of(entry),
+          .line = std::string(entry.line)};
+}
+
+// Where the thread that made a call is now: in the call, or in a wait for it.
+std::string line_of(const FlightEntry& entry, const std::vector<ProgramThread>& threads) {
+  const auto found = std::ranges::find(threads, entry.thread, &ProgramThread::id);
+  return found == threads.end() ? "" : found->line.text();
 }
 
 json to_json(const std::vector<Line>& calls) {
   json all = json::array();
   for (const Line& call : calls)
-    all.push_back({call.number, call.is_message, call.name, call.state});
+    all.push_back({call.number, call.is_message, call.name, call.state, call.line});
   return all;
 }
 
@@ -50,7 +57,7 @@ std::vector<Line> calls_in(const json& all) {
   std::vector<Line> calls;
   for (const json& one : all) {
     if (calls.size() == 2 * kCalls) break;
-    calls.push_back({one.at(0), one.at(1), one.at(2), one.at(3)});
+    calls.push_back({one.at(0), one.at(1), one.at(2), one.at(3), one.at(4)});
   }
   return calls;
 }
@@ -77,20 +84,23 @@ std::string awaited(const std::string& error) {
   return error.substr(begin, std::min(error.find_first_of(".;:", begin), error.size()) - begin);
 }
 
+constexpr size_t kColumns = 5;
+
 struct Row {
   int rank = 0;
   int order = 0;  // the suspicious first
-  std::array<std::string, 4> cells;
+  std::array<std::string, kColumns> cells;
 };
 
 Row row_of(int rank, const std::optional<RankReport>& report, const Line* asked) {
-  Row row{.rank = rank, .cells = {std::to_string(rank), "-", "", "-"}};
+  Row row{.rank = rank, .cells = {std::to_string(rank), "-", "", "-", "-"}};
   if (!report) {
     row.cells[2] = "no answer: stopped, dead or cut off";
     return row;
   }
   row.cells[1] = report->process;
   row.cells[3] = awaited(report->error);
+  row.cells[4] = report->line.empty() ? "-" : report->line;
   const Line* const own = unfinished(report->calls);
   const auto same = std::ranges::find_if(report->calls, [&](const Line& one) {
     return asked != nullptr && !asked->is_message && !one.is_message && one.number == asked->number;
@@ -99,6 +109,7 @@ Row row_of(int rank, const std::optional<RankReport>& report, const Line* asked)
     row.order = 2;
     row.cells[2] = same->over() ? "over" : same->state == "queued" ? "queued" : "in it";
     if (same->name != asked->name) row.cells[2] += ", as " + same->name;
+    if (!same->line.empty() && !same->over()) row.cells[4] = same->line;
   } else if (asked != nullptr && !asked->is_message) {
     row.order = 1;
     const auto last =
@@ -117,21 +128,29 @@ std::string last_calls(const RankReport& report) {
   std::string text;
   for (const Line& call : report.calls) {
     text += (text.empty() ? "" : "; ") + title(call) + " " + call.state;
+    if (!call.line.empty()) text += " at " + call.line;
   }
   return text.empty() ? "none" : text;
 }
 
 }  // namespace
 
-RankReport report_of(FlightRecorder& recorder, const GroupView* group) {
+RankReport report_of(FlightRecorder& recorder, const GroupView* group,
+                     const std::vector<ProgramThread>& threads) {
   RankReport report{.rank = group != nullptr ? group->rank : 0,
                     .process = hostname() + ":" + std::to_string(getpid())};
+  const auto main = std::ranges::find_if(threads, &ProgramThread::is_main);
+  if (main != threads.end()) report.line = main->line.text();
   const auto entries = recorder.entries();
   for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
     if (entry->number.is_block) continue;  // its calls are there too
     const bool here = group != nullptr && entry->group->name == group->name;
-    if (here && report.calls.size() < kCalls) report.calls.push_back(call_of(*entry));
     const bool runs = !entry->retired && entry->completed == 0;
+    if (here && report.calls.size() < kCalls) {
+      report.calls.push_back(call_of(*entry));
+      std::string& line = report.calls.back().line;
+      if (line.empty() && entry->completed == 0) line = line_of(*entry, threads);
+    }
     if (!here && runs && report.elsewhere.size() < kCalls)
       report.elsewhere.push_back(call_of(*entry));
   }
@@ -142,6 +161,7 @@ std::string encode(const RankReport& report) {
   return json{{"rank", report.rank},
               {"process", report.process},
               {"error", report.error},
+              {"line", report.line},
               {"calls", to_json(report.calls)},
               {"elsewhere", to_json(report.elsewhere)}}
       .dump(-1, ' ', true, json::error_handler_t::replace);
@@ -153,6 +173,7 @@ std::optional<RankReport> decode(const std::string& text) {
     return RankReport{.rank = all.at("rank"),
                       .process = all.at("process"),
                       .error = all.at("error"),
+                      .line = all.at("line"),
                       .calls = calls_in(all.at("calls")),
                       .elsewhere = calls_in(all.at("elsewhere"))};
   } catch (const json::exception&) {
@@ -169,8 +190,8 @@ std::string table_of(std::span<const std::optional<RankReport>> reports, const R
   const size_t left_out = rows.size() > kRows ? rows.size() - kRows : 0;
   rows.resize(rows.size() - left_out);
 
-  Row head{.cells = {"rank", "process", asked ? title(*asked) : "call", "waits for"}};
-  std::array<size_t, 4> widths{};
+  Row head{.cells = {"rank", "process", asked ? title(*asked) : "call", "waits for", "program at"}};
+  std::array<size_t, kColumns> widths{};
   const auto widen = [&](const Row& row) {
     for (size_t i = 0; i + 1 < widths.size(); ++i)
       widths[i] = std::max(widths[i], row.cells[i].size());

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "process_group/flight_recorder.h"
+#include "process_group/program.h"
 
 namespace hccl_like {
 
@@ -16,17 +17,20 @@ struct RankReport {
     bool is_message = false;
     std::string name;   // "all_reduce", "recv from 1"
     std::string state;  // "queued", "running", "failed" or "done"
+    std::string line;   // of the program: where it waits, or, with HCCL_LIKE_CALL_SITES, was made
     bool over() const { return state == "done"; }
   };
   int rank = 0;
   std::string process;          // "host:pid"
   std::string error;            // the rank's own; empty if it knows of none
+  std::string line;             // where the program's main thread is
   std::vector<Call> calls;      // its last in the group, the latest first
   std::vector<Call> elsewhere;  // those that run in other groups
 };
 
 // What the recorder knows of the calls in `group`, which may be null if there were none.
-RankReport report_of(FlightRecorder& recorder, const GroupView* group);
+RankReport report_of(FlightRecorder& recorder, const GroupView* group,
+                     const std::vector<ProgramThread>& threads);
 
 std::string encode(const RankReport& report);
 // Nothing if that is no report: it comes from outside.

@@ -34,8 +34,13 @@ struct Request {
   int root = 0;
   uint32_t tag = 0;
   bool uneven = false;
+  uint32_t site = 0;  // given by Diagnosis; see Call
   Side input;
   Side output;
 };
+
+inline bool is_message(const Request& request) {
+  return request.collective == Collective::kSend || request.collective == Collective::kRecv;
+}
 
 }  // namespace hccl_like

@@ -1,77 +1,44 @@
 #include "process_group/staging.h"
 
-#include <signal.h>
-
 #include <algorithm>
 #include <utility>
 
 #include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/DeviceGuard.h>
-#include <c10/core/StreamGuard.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "collectives/engine.h"
+#include "core/log.h"
+#include "core/own_thread.h"
+#include "process_group/copy_queue.h"
 #include "process_group/device_capabilities.h"
-#include "process_group/host_tensors.h"
 #include "process_group/sharing.h"
 
 namespace hccl_like {
 namespace {
 
-// The device, and a stream of the thread's own if there are any, for as long as this lives.
-class CopyQueue {
- public:
-  CopyQueue(Devices& devices, const DeviceAccess& access)
-      : devices_(devices), access_(access), device_guard_(access.device()) {
-    if (capabilities_of(access.device()).has(Feature::kStreams))
-      stream_guard_.reset_stream(devices.take_stream(access));
-  }
-  ~CopyQueue() {
-    if (stream_guard_.current_stream()) devices_.give_back(*stream_guard_.current_stream());
-  }
-
-  // Blocks until the copies that this thread made are done, should the device have said so too early.
-  void wait() const { access_.synchronize_current_stream(); }
-
- private:
-  Devices& devices_;
-  const DeviceAccess& access_;
-  c10::DeviceGuard device_guard_;
-  c10::OptionalStreamGuard stream_guard_;
-};
-
-std::thread quiet_thread(auto&& work) {
-  sigset_t all, before;
-  sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread thread(std::forward<decltype(work)>(work));
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return thread;
+// Undefined if it has no bytes.
+at::Tensor slice(const at::Tensor& memory, size_t begin, size_t bytes) {
+  if (bytes == 0) return {};
+  return memory.narrow(0, static_cast<int64_t>(begin), static_cast<int64_t>(bytes));
 }
 
-at::Tensor slice(const at::Tensor& memory, size_t bytes) {
-  return memory.narrow(0, 0, static_cast<int64_t>(bytes));
-}
-
-Region region_of(const at::Tensor& memory, size_t bytes) {
-  return {bytes == 0 ? nullptr : static_cast<std::byte*>(memory.data_ptr()), bytes};
+Region region_of(const at::Tensor& memory) {
+  if (!memory.defined()) return {};
+  return {static_cast<std::byte*>(memory.data_ptr()), memory.nbytes()};
 }
 
 }  // namespace
 
-// One lap's place, and its operation.
 class Staging::Call {
  public:
-  struct Lap {
-    Part part;
-    Slot* slot = nullptr;
-    std::shared_ptr<Operation> operation;
-  };
+  explicit Call(const DeviceAccess& its_access) : access(its_access) {}
 
+  const DeviceAccess& access;
   std::shared_ptr<Communicator> communicator;
   std::shared_ptr<Pending> pending;
   DeviceSide input, output;
+  std::optional<DeviceEvent> begin;  // the copies come after it; nothing: after the call was issued
   bool in_place = false;  // both sides are the same tensors, and use the same staging memory
   bool reads = true;      // this rank's input is copied from the device
   bool writes = true;     // and its output to it
@@ -81,28 +48,36 @@ class Staging::Call {
   Copies copies_back;  // to them, at the end
 
   const at::Tensor& staged_output(const Slot& slot) const {
-    return in_place ? slot.input : slot.output;
+    return (in_place ? slot.input : slot.output).tensor;
   }
 
   // --- each on the thread of its stage ---
-  void copy_in(const Lap& lap, const CopyQueue& copies) {
+  // `queue` makes the thread's CopyQueue when it is first asked for, and throws what that throws.
+  void copy_in(const Lap& lap, auto&& queue) {
     if (!reads || pending->failing()) return;
     guarded("to", [&] {
-      input.to_host(lap.slot->input, lap.part);
+      const CopyQueue& copies = queue();
+      if (begin && &lap == &laps.front()) copies.wait_for(*begin);
+      input.to_host(copies, lap.slot->input.tensor, lap.part);
       copies.wait();
     });
   }
   // Also if the call has failed: an operation that was prepared is launched, and ends at once.
   void communicate(const Lap& lap) {
-    communicator->launch({&lap.operation, 1}, /*waited_for=*/true);
-    communicator->engine().wait(*lap.operation, Deadline::never());
+    communicator->launch(lap.operations, /*waited_for=*/true);
+    communicator->engine().wait(lap.operations, Deadline::never());
   }
-  void copy_out(const Lap& lap, const CopyQueue& copies) {
-    if (lap.operation->error() || pending->failing()) return;
+  void copy_out(const Lap& lap, auto&& queue) {
+    const auto failed = [](const auto& operation) { return operation->error() != nullptr; };
+    if (std::ranges::any_of(lap.operations, failed) || pending->failing()) return;
     guarded("from", [&] {
-      if (writes) output.to_device(staged_output(*lap.slot), lap.part);
-      if (&lap == &laps.back()) copy_all(copies_back, /*non_blocking=*/false);
+      const CopyQueue& copies = queue();
+      if (begin && &lap == &laps.front()) copies.wait_for(*begin);
+      if (writes) output.to_device(copies, staged_output(*lap.slot), lap.part);
       copies.wait();
+      if (&lap != &laps.back() || copies_back.empty()) return;
+      copy_all(copies_back, /*non_blocking=*/false);
+      access.synchronize_current_stream();
     });
   }
   void end() {
@@ -110,7 +85,8 @@ class Staging::Call {
     input = output = {};
     fresh.clear();
     copies_back.clear();
-    Pending::join(pending.get());
+    begin.reset();
+    pending->end_laps();
   }
   // ---
 
@@ -129,7 +105,11 @@ class Staging::Call {
 };
 
 Staging::Staging(Devices& devices, const DeviceAccess& access, size_t most)
-    : devices_(devices), access_(access), host_(devices.access(c10::kCPU)), most_(most) {}
+    : devices_(devices),
+      access_(access),
+      host_(devices.access(c10::kCPU)),
+      streams_(access.device(), access.plugin()),
+      most_(most) {}
 
 Staging::~Staging() {
   {
@@ -141,13 +121,14 @@ Staging::~Staging() {
     if (thread.joinable()) thread.join();
 }
 
-at::Tensor Staging::memory() const {
-  const at::AutoDispatchBelowADInplaceOrView unseen;
-  const std::vector<int64_t> sizes{static_cast<int64_t>(most_)};
-  const auto options = at::TensorOptions().dtype(at::kByte);
-  if (capabilities_of(access_.device()).has(Feature::kPinnedMemory))
-    return at::empty(sizes, options.pinned_memory(true));
-  return empty_mappable(sizes, options);
+StagingMemory Staging::memory() {
+  StagingMemory memory = StagingMemory::make(access_, most_);
+  if (!std::exchange(told_, true))
+    log_info([&] {
+      return access_.device().str() + ": large calls are " + CopyQueue::describe(access_) +
+             ", through memory " + memory.kind;
+    });
+  return memory;
 }
 
 // The tensors of a side, or plain memory of the device in place of those that are not.
@@ -178,12 +159,14 @@ std::shared_ptr<Staging::Call> Staging::prepare(const Request& request, const La
                                                 std::shared_ptr<Pending> pending) {
   const c10::DeviceGuard device_guard(access_.device());
   const int rank = communicator->rank();
-  auto call = std::make_shared<Call>();
+  auto call = std::make_shared<Call>(access_);
   call->communicator = communicator;
   auto inputs = plain(request.input, /*written=*/false, *call);
   const auto outputs = plain(request.output, /*written=*/true, *call);
   call->output = DeviceSide(request.output, outputs, rank, communicator->size());
-  call->in_place = !inputs.empty() && inputs.size() == outputs.size() &&
+  // What goes to a rank and what comes from it are different things.
+  const bool exchanges = request.collective == Collective::kAllToAll;
+  call->in_place = !exchanges && !inputs.empty() && inputs.size() == outputs.size() &&
                    std::equal(inputs.begin(), inputs.end(), outputs.begin(),
                               [](const auto& a, const auto& b) { return a.is_same(b); }) &&
                    request.input.arrangement == request.output.arrangement;
@@ -199,32 +182,23 @@ std::shared_ptr<Staging::Call> Staging::prepare(const Request& request, const La
     call->writes = !call->reads;
   }
   // Also for the copies just made: what follows is on other streams.
-  access_.synchronize_current_stream();
+  call->begin = streams_.record_current();
+  if (!call->begin) access_.synchronize_current_stream();
 
-  const size_t element = size_of(request.type);
-  for (size_t lap = 0; lap < laps.count; ++lap) {
-    const Part part = laps.part(lap);
-    Slot& slot = slots_[(prepared_ + lap) % kSlots];
-    hccl_like::Call one{.collective = request.collective,
-                        .type = request.type,
-                        .op = request.op,
-                        .factor = request.factor,
-                        .root = request.root,
-                        .timeout = timeout};
-    const size_t in_bytes = call->input.bytes(part), out_bytes = call->output.bytes(part);
-    if (in_bytes > 0 && !slot.input.defined()) slot.input = memory();
-    if (out_bytes > 0 && !call->in_place && !slot.output.defined()) slot.output = memory();
-    const at::Tensor& output = call->staged_output(slot);
-    one.input = call->input.layout(region_of(slot.input, in_bytes), element);
-    one.output = call->output.layout(region_of(output, out_bytes), element);
-    if (worth_sharing(*communicator, host_, one)) {
-      const at::Tensor in = in_bytes > 0 ? slice(slot.input, in_bytes) : at::Tensor();
-      const at::Tensor out = out_bytes > 0 ? slice(output, out_bytes) : at::Tensor();
-      share(host_, in_bytes > 0 ? &in : nullptr, out_bytes > 0 ? &out : nullptr, one);
-    }
-    auto operation = communicator->prepare(std::move(one));
-    pending->add(operation);
-    call->laps.push_back({part, &slot, std::move(operation)});
+  for (size_t number = 0; number < laps.count; ++number) {
+    Lap lap{.part = laps.part(number),
+            .slot = &slots_[(prepared_ + number) % kSlots],
+            .operations = {}};
+    if (call->input.bytes(lap.part) > 0 && !lap.slot->input.tensor.defined())
+      lap.slot->input = memory();
+    if (call->output.bytes(lap.part) > 0 && !call->in_place && !lap.slot->output.tensor.defined())
+      lap.slot->output = memory();
+    if (number == 0 || laps.kind == Laps::Kind::kAlike)
+      lap.operations.push_back(call_of(request, timeout, *call, lap));
+    else
+      lap.operations = messages_of(request, timeout, *call, laps, number, lap);
+    for (const auto& operation : lap.operations) pending->add(operation);
+    call->laps.push_back(std::move(lap));
   }
   pending->hold(request.input.tensors);
   pending->hold(request.output.tensors);
@@ -233,13 +207,68 @@ std::shared_ptr<Staging::Call> Staging::prepare(const Request& request, const La
   return call;
 }
 
+// The whole call, on what a lap carries.
+std::shared_ptr<Operation> Staging::call_of(const Request& request,
+                                            std::chrono::milliseconds timeout, const Call& call,
+                                            const Lap& lap) {
+  hccl_like::Call one{.collective = request.collective,
+                      .type = request.type,
+                      .op = request.op,
+                      .factor = request.factor,
+                      .root = request.root,
+                      .tag = request.tag,
+                      .site = request.site,
+                      .uneven = request.uneven,
+                      .timeout = timeout};
+  const size_t element = size_of(request.type);
+  const at::Tensor in = slice(lap.slot->input.tensor, 0, call.input.bytes(lap.part));
+  const at::Tensor out = slice(call.staged_output(*lap.slot), 0, call.output.bytes(lap.part));
+  one.input = call.input.layout(region_of(in), lap.part, element);
+  one.output = call.output.layout(region_of(out), lap.part, element);
+  if (worth_sharing(*call.communicator, host_, one))
+    share(host_, in.defined() ? &in : nullptr, out.defined() ? &out : nullptr, one);
+  return call.communicator->prepare(std::move(one));
+}
+
+// What is left of it between this rank and others, one by one.
+std::vector<std::shared_ptr<Operation>> Staging::messages_of(const Request& request,
+                                                             std::chrono::milliseconds timeout,
+                                                             const Call& call, const Laps& laps,
+                                                             size_t number, const Lap& lap) {
+  std::vector<std::shared_ptr<Operation>> operations;
+  for (const bool sends : {false, true}) {
+    const at::Tensor& memory = sends ? lap.slot->input.tensor : call.staged_output(*lap.slot);
+    const DeviceSide& side = sends ? call.input : call.output;
+    for (const auto& message : side.messages(laps, number, request.root)) {
+      hccl_like::Call one{.collective = sends ? Collective::kSend : Collective::kRecv,
+                          .type = request.type,
+                          .root = message.peer,
+                          .tag = request.tag,
+                          .timeout = timeout};
+      const at::Tensor part = slice(memory, message.begin, message.bytes);
+      (sends ? one.input : one.output) = Layout::even(region_of(part), 1, size_of(request.type));
+      if (part.defined() && worth_sharing(*call.communicator, host_, one))
+        share(host_, sends ? &part : nullptr, sends ? nullptr : &part, one);
+      operations.push_back(
+          call.communicator->prepare_lap(call.laps.front().operations.front(), std::move(one),
+                                         static_cast<uint32_t>(number), message.whole));
+    }
+  }
+  return operations;
+}
+
+bool Staging::busy() {
+  std::lock_guard lock(mutex_);
+  return done_[kCopyOut] != prepared_;
+}
+
 void Staging::launch(std::shared_ptr<Call> call) {
   {
     std::lock_guard lock(mutex_);
-    for (auto& calls : calls_) calls.push_back(call);
     for (const Stage stage : {kCopyIn, kNetwork, kCopyOut})
       if (!threads_[stage].joinable())
-        threads_[stage] = quiet_thread([this, stage] { run(stage); });
+        threads_[stage] = own_thread("stages calls on a device", [this, stage] { run(stage); });
+    for (auto& calls : calls_) calls.push_back(call);
   }
   changed_.notify_all();
 }
@@ -265,20 +294,22 @@ void Staging::await_lap(Stage stage) {
 
 void Staging::run(Stage stage) {
   std::optional<CopyQueue> copies;
-  if (stage != kNetwork) copies.emplace(devices_, access_);
+  const auto queue = [&]() -> const CopyQueue& {
+    return copies ? *copies : copies.emplace(devices_, access_, streams_);
+  };
   while (const auto call = next(stage)) {
     if (stage == kCopyIn) call->pending->begin();
-    for (Call::Lap& lap : call->laps) {
+    for (Lap& lap : call->laps) {
       await_lap(stage);
       switch (stage) {
         case kCopyIn:
-          call->copy_in(lap, *copies);
+          call->copy_in(lap, queue);
           break;
         case kNetwork:
           call->communicate(lap);
           break;
         default:
-          call->copy_out(lap, *copies);
+          call->copy_out(lap, queue);
       }
       {
         std::lock_guard lock(mutex_);

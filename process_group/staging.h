@@ -13,15 +13,17 @@
 #include "process_group/devices.h"
 #include "process_group/laps.h"
 #include "process_group/pending.h"
+#include "process_group/plugin_streams.h"
+#include "process_group/staging_memory.h"
 
 namespace hccl_like {
 
 // Of one group and one device. Three threads, started with the first call, each with one stage: copy a lap to staging
 // memory; launch its operation and wait for it, which is to drive the engine; copy it back. All go through the calls in the
 // order in which they were launched. A copy blocks its thread until it is done, so nothing is asked of the device but
-// copies; where it has streams, each copying thread has its own.
+// copies; each copying thread has a CopyQueue.
 //
-// Staging memory is a ring of a few laps, pinned where the device can, allocated once for all calls of the group.
+// Staging memory is a ring of a few laps, the best that the device can have, allocated once for all calls of the group.
 class Staging {
  public:
   // The first two outlive this. `most`: bytes of a lap, on each side.
@@ -33,20 +35,28 @@ class Staging {
 
   class Call;
   // Prepares the operations of all laps, so that they have the numbers of this moment, and gives `pending` everything that
-  // it holds; the caller's current stream is done with the tensors afterwards. Throws what Communicator::prepare() throws.
+  // it holds; the copies come after what the caller's current stream has queued by then. Throws what Communicator::prepare() throws.
   // The calls of one Staging are prepared and launched one after the other, in one order: under a lock of the caller's.
+  // Before the first is launched several may be prepared, which `pending` then expects.
   std::shared_ptr<Call> prepare(const Request& request, const Laps& laps,
                                 std::chrono::milliseconds timeout,
                                 const std::shared_ptr<Communicator>& communicator,
                                 std::shared_ptr<Pending> pending);
-  // Starts what was prepared last. Does not block.
+  // Starts what was prepared, in the same order. Does not block.
   void launch(std::shared_ptr<Call> call);
+  // Whether anything that was prepared is not over. Under the same lock.
+  bool busy();
 
  private:
   // Laps in flight: one in each of the three stages, and one that is ready for the slowest.
   static constexpr size_t kSlots = 4;
   struct Slot {
-    at::Tensor input, output;  // undefined until used
+    StagingMemory input, output;  // undefined until used
+  };
+  struct Lap {
+    Part part;
+    Slot* slot = nullptr;
+    std::vector<std::shared_ptr<Operation>> operations;  // which may wait for each other
   };
 
   enum Stage : size_t { kCopyIn, kNetwork, kCopyOut, kStages };
@@ -55,15 +65,23 @@ class Staging {
   std::shared_ptr<Call> next(Stage stage);
   // Until the stage before it is done with the next lap or, for the first, until there is a free slot.
   void await_lap(Stage stage);
-  at::Tensor memory() const;
+  StagingMemory memory();
+  std::shared_ptr<Operation> call_of(const Request& request, std::chrono::milliseconds timeout,
+                                     const Call& call, const Lap& lap);
+  std::vector<std::shared_ptr<Operation>> messages_of(const Request& request,
+                                                      std::chrono::milliseconds timeout,
+                                                      const Call& call, const Laps& laps,
+                                                      size_t number, const Lap& lap);
   static std::vector<at::Tensor> plain(const Side& side, bool written, Call& call);
 
   Devices& devices_;
   const DeviceAccess& access_;
   const DeviceAccess& host_;
+  const PluginStreams streams_;
   const size_t most_;
   std::array<Slot, kSlots> slots_;
   size_t prepared_ = 0;  // laps, ever
+  bool told_ = false;    // how the copies are made
 
   std::mutex mutex_;
   std::condition_variable changed_;

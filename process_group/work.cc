@@ -98,7 +98,7 @@ bool Work::isSuccess() const {
 std::exception_ptr Work::exception() const { return failure(); }
 
 std::exception_ptr Work::failure() const {
-  const auto error = pending_ ? pending_->failure() : std::nullopt;
+  const auto error = pending_ ? pending_->told_failure() : std::nullopt;
   if (!error) return nullptr;
   try {
     throw_torch_error(*error, where());

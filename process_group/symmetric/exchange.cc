@@ -8,7 +8,9 @@
 #include <memory>
 #include <utility>
 
+#include "core/error.h"
 #include "device/reduce/reduce.h"
+#include "process_group/plugin_streams.h"
 
 namespace hccl_like {
 namespace {
@@ -125,7 +127,40 @@ at::Tensor combined(const at::Tensor& a, const at::Tensor& b, ReduceOp op) {
   }
 }
 
-void reduce_on_device(const PeerReduction& reduction, const Reducing& reducing) {
+// --- by the plugin's kernels ---
+
+// The sum in the order of ranks, in place of `out`, or not at all: false where the plugin lacks what it takes, or says that it
+// cannot do this type and operation. Narrow floating-point numbers are summed wide, which one kernel for two operands does not do.
+bool reduce_by_plugin(const DeviceAccess& access, const PeerReduction& reduction,
+                      const Reducing& reducing) {
+  const at::Tensor& out = reduction.out;
+  const Device* const plugin = access.plugin();
+  if (plugin == nullptr || !plugin->can_copy_within() || !plugin->can_reduce()) return false;
+  if (c10::isReducedFloatingType(out.scalar_type()) || reducing.op == ReduceOp::kAvg) return false;
+  const auto contiguous = [](const at::Tensor& tensor) { return tensor.is_contiguous(); };
+  if (out.numel() == 0 || !contiguous(out) || !std::ranges::all_of(reduction.sources, contiguous))
+    return false;
+  const auto stream = PluginStreams(access.device(), plugin).current();
+  if (!stream) return false;
+  // The rank's own source may be where the sum is to be.
+  const at::Tensor sum = at::empty_like(out);
+  const int index = access.plugin_index();
+  throw_if(plugin->copy_within(index, ref_of(sum), ref_of(reduction.sources.front()), sum.nbytes(),
+                               *stream));
+  for (size_t i = 1; i < reduction.sources.size(); ++i) {
+    const auto error =
+        plugin->reduce(index, ref_of(sum), ref_of(reduction.sources[i]),
+                       static_cast<size_t>(sum.numel()), reducing.type, reducing.op, *stream);
+    if (error && error->code == ErrorCode::kUnsupported) return false;
+    throw_if(error);
+  }
+  throw_if(plugin->copy_within(index, ref_of(out), ref_of(sum), sum.nbytes(), *stream));
+  return true;
+}
+
+void reduce_on_device(const DeviceAccess& access, const PeerReduction& reduction,
+                      const Reducing& reducing) {
+  if (reduce_by_plugin(access, reduction, reducing)) return;
   const auto type = reduction.out.scalar_type();
   const bool widens = c10::isReducedFloatingType(type);
   const auto wide = [&](const at::Tensor& tensor) {
@@ -172,7 +207,8 @@ void exchange(Memory& memory, const char* what, const std::vector<Phase>& phases
   }
   for (const Phase& phase : phases) {
     memory.run(what, [turn] { return turn.meet(); });
-    for (const PeerReduction& reduction : phase.reductions) reduce_on_device(reduction, reducing);
+    for (const PeerReduction& reduction : phase.reductions)
+      reduce_on_device(memory.access(), reduction, reducing);
     for (const PeerCopy& copy : phase.copies) at::Tensor(copy.to).copy_(copy.from);
   }
   memory.run(what, [turn] { return turn.meet(); });
