@@ -14,6 +14,8 @@ void bind_memory(pybind11::module_& module);
 // Symmetric memory of the host and of the accelerator is known to torch from then on.
 void bind_symmetric(pybind11::module_& module);
 void bind_transports(pybind11::module_& module);
+// Errors and tables tell lines of Python.
+void bind_program();
 // A thread that waits in here answers signals as Python does.
 void bind_signals();
 

@@ -2,6 +2,7 @@
 
 #include "process_group/device_capabilities.h"
 #include "process_group/devices.h"
+#include "process_group/plugin_offers.h"
 #include "python/bindings/bindings.h"
 #include "python/bindings/process.h"
 
@@ -35,6 +36,18 @@ void bind_devices(py::module_& module) {
       [](c10::Device device) { return process().devices.access(device).describe(); },
       py::arg("device"), py::call_guard<py::gil_scoped_release>(),
       "How tensors of a device (with an index) are reached and how calls on them are ordered.");
+  module.def(
+      "device_plugin_offers",
+      [](c10::Device device) {
+        std::vector<std::tuple<std::string, bool, std::string>> rows;
+        const py::gil_scoped_release without;
+        for (const PluginOffer& one : plugin_offers(process().devices.access(device)))
+          rows.emplace_back(one.entries, one.present, one.consequence);
+        return rows;
+      },
+      py::arg("device"),
+      "What the plugin of a device (with an index) has entries for: a list of (entries, whether it "
+      "has them, what follows). Empty if there is no plugin.");
   module.def(
       "device_capabilities",
       [](const py::object& device) {

@@ -17,6 +17,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   hccl_like::bind_memory(module);
   hccl_like::bind_symmetric(module);
   hccl_like::bind_transports(module);
+  hccl_like::bind_program();
   hccl_like::bind_signals();
   module.def("_close_all_groups", &hccl_like::close_all_groups,
              pybind11::call_guard<pybind11::gil_scoped_release>(),

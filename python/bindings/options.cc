@@ -10,9 +10,9 @@ namespace {
 namespace py = pybind11;
 using OptionsPtr = c10::intrusive_ptr<Options>;
 
-OptionsPtr copy(const Options& options) { return c10::make_intrusive<Options>(options); }
+OptionsPtr copy_of(const Options& options) { return c10::make_intrusive<Options>(options); }
 
-std::string repr(const Options& options) {
+std::string text_of(const Options& options) {
   return "hccl_like.Options(timeout=" + std::to_string(options.timeout.count()) +
          " ms, group_name='" + options.group_name + "', group_desc='" + options.group_desc +
          "', algorithms='" + options.algorithms + "')";
@@ -28,10 +28,9 @@ void add_rendezvous_choice(Bound& options) {
 }  // namespace
 
 void bind_options(py::module_& module) {
-  py::class_<Options, OptionsPtr, c10d::Backend::Options> options(
+  py::class_<Options, OptionsPtr, c10d::Backend::Options> type(
       module, "Options", "What a process group may be told when it is made (`pg_options=`).");
-  options
-      .def(py::init([](std::chrono::milliseconds timeout, std::string algorithms) {
+  type.def(py::init([](std::chrono::milliseconds timeout, std::string algorithms) {
              auto options = c10::make_intrusive<Options>(timeout);
              options->algorithms = std::move(algorithms);
              return options;
@@ -42,12 +41,13 @@ void bind_options(py::module_& module) {
       .def_readwrite("algorithms", &Options::algorithms,
                      "Algorithms for this group, as HCCL_LIKE_ALGO names them for all groups: "
                      "'allreduce:ring;broadcast:chain'. The same on all ranks.")
-      .def("__copy__", &copy)
+      .def("__copy__", &copy_of)
       .def(
-          "__deepcopy__", [](const Options& options, const py::object&) { return copy(options); },
+          "__deepcopy__",
+          [](const Options& options, const py::object&) { return copy_of(options); },
           py::arg("memo"))
-      .def("__repr__", &repr);
-  add_rendezvous_choice(options);
+      .def("__repr__", &text_of);
+  add_rendezvous_choice(type);
 }
 
 }  // namespace hccl_like

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import ipaddress
 import itertools
 import json
 import os
@@ -37,8 +38,9 @@ def mpi(url: str, timeout: timedelta = timedelta(minutes=5), **_) -> Iterator[tu
     place = {}
     if rank == 0:
         token = secrets.token_hex(16)
-        store = _serve(0, token, timeout)
-        place = {"addresses": extension._addresses(), "port": store.port, "token": token}
+        addresses = extension._addresses()
+        store = _serve(addresses, 0, token, timeout)
+        place = {"addresses": addresses, "port": store.port, "token": token}
     place = json.loads(extension._mpi_broadcast(json.dumps(place), patience))
     if store is None:
         store = _join(place["addresses"], place["port"], place["token"], timeout)
@@ -55,7 +57,7 @@ def slurm(url: str, timeout: timedelta = timedelta(minutes=5), **_) -> Iterator[
     port = parsed.port or _port_of(job)
     if rank == 0:
         try:
-            store = _serve(port, job, timeout)
+            store = _serve(_own_addresses(parsed.hostname), port, job, timeout)
         except Exception as error:
             raise RuntimeError(
                 f"slurm://: rank 0 cannot listen on port {port}, which follows from the job's number ({error}); "
@@ -108,12 +110,50 @@ def _port_of(job: str) -> int:
     return 10_000 + (number * 31 + step) % 20_000
 
 
-def _serve(port: int, token: str, timeout: timedelta):
+def _serve(addresses: list[str], port: int, token: str, timeout: timedelta):
+    """A store for those who will look for it at one of these addresses. It listens at one address, or at all of the host's."""
     import torch.distributed as dist
 
-    store = dist.TCPStore("0.0.0.0", port, is_master=True, timeout=timeout, wait_for_workers=False)
+    listener = _listen(addresses, port)
+    at, port = listener.getsockname()[:2]
+    reached_by = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(at, at)
+    store = dist.TCPStore(
+        reached_by, port, is_master=True, timeout=timeout, wait_for_workers=False, master_listen_fd=listener.detach()
+    )
     store.set(_TOKEN_KEY, token)
     return store
+
+
+def _listen(addresses: list[str], port: int) -> socket.socket:
+    if len(addresses) == 1:
+        family = socket.AF_INET6 if ":" in addresses[0] else socket.AF_INET
+        return socket.create_server((addresses[0], port), family=family, backlog=4096)
+    if socket.has_dualstack_ipv6():
+        return socket.create_server(("::", port), family=socket.AF_INET6, backlog=4096, dualstack_ipv6=True)
+    return socket.create_server(("0.0.0.0", port), backlog=4096)
+
+
+def _own_addresses(host: str | None) -> list[str]:
+    """The one address at which all others will look for rank 0's store, by the URL's host; none where that isn't sure."""
+    if host is None:
+        one_host = len(list(hosts(_node_list()))) == 1 and _first_host() == "127.0.0.1"
+        return ["127.0.0.1"] if one_host else []
+    found = {}
+    with contextlib.suppress(OSError):
+        found = dict.fromkeys(entry[4][0] for entry in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM))
+    own = [address for address in found if _is_own(address)]
+    public = [address for address in own if not ipaddress.ip_address(address.partition("%")[0]).is_loopback]
+    if public or not own:
+        return public if len(public) == 1 else []
+    # A host's own name often leads to loopback, there and nowhere else.
+    return sorted(own, key=lambda address: ":" in address)[:1] if host == "localhost" or host in own else []
+
+
+def _is_own(address: str) -> bool:
+    with contextlib.suppress(OSError):
+        socket.create_server((address, 0), family=socket.AF_INET6 if ":" in address else socket.AF_INET).close()
+        return True
+    return False
 
 
 def _join(addresses: list[str], port: int, token: str, timeout: timedelta):
@@ -139,11 +179,15 @@ def _join(addresses: list[str], port: int, token: str, timeout: timedelta):
         time.sleep(min(0.05 * 2 ** min(round_, 5), 1))
 
 
-def _first_host() -> str:
+def _node_list() -> str:
     names = os.environ.get("SLURM_STEP_NODELIST") or os.environ.get("SLURM_JOB_NODELIST")
     if not names:
         raise RuntimeError("SLURM_STEP_NODELIST is not set: name the host of rank 0, slurm://HOST")
-    first = next(hosts(names))
+    return names
+
+
+def _first_host() -> str:
+    first = next(hosts(_node_list()))
     # On the host itself its name need not resolve.
     return "127.0.0.1" if first in (os.environ.get("SLURMD_NODENAME"), socket.gethostname()) else first
 

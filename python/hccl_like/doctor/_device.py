@@ -30,12 +30,16 @@ def examine(name: str, findings: Findings) -> bool:
         findings.problems.append(f"the device '{name}': {told['problem']}")
         return False
     findings.add(f"device {name}", [("plugin", told["plugin"]), ("reached by", told["reached"]), ("devices", str(told["devices"]))])
+    if told["offers"]:
+        findings.add(f"what the plugin of {name} offers", [
+            (entries, "yes" if present else "no", consequence) for entries, present, consequence in told["offers"]
+        ], ("entries", "", "what follows"))  # fmt: skip
     findings.add(f"what torch's interfaces offer of {name}", [
         (feature, "yes" if present else "no", consequence, reason) for feature, present, reason, consequence in told["capabilities"]
     ], ("feature", "", "what follows", "how it is known"))  # fmt: skip
-    if told["plugin"].startswith("none"):
+    if not told["offers"]:
         findings.hints.append(
-            f"nobody wrote a plugin for '{name}': everything works, by copies; docs/plugin-guide.md says what one would add"
+            f"there is no plugin for '{name}': everything works, by copies; docs/plugin-guide.md says what one would add"
         )
     return True
 
@@ -60,15 +64,23 @@ def _ask(name: str) -> dict:
     _plugins.register(extension)
     try:
         reached = extension.describe_device(device)
+        offers = extension.device_plugin_offers(device)
         capabilities = extension.device_capabilities(device)
     except RuntimeError as error:
         return {"problem": str(error).splitlines()[0]}
     return {
-        "plugin": found or "none: no installed package has one",
+        "plugin": found or f"none: {_why_none(name)}",
+        "offers": offers,
         "reached": reached,
         "devices": count,
         "capabilities": capabilities,
     }
+
+
+def _why_none(name: str) -> str:
+    from hccl_like import _plugins
+
+    return f"{_plugins.SETTING} says so" if name in _plugins.packaged() else "no installed package has one"
 
 
 if __name__ == "__main__":

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import warnings
 
 import torch
+import torch.distributed as dist
 
 from hccl_like._registration import accelerator_name
 from hccl_like.torch_compat import _ours
@@ -79,7 +81,74 @@ def checkpoint_copies(module) -> None:
             return module._SerialCpuLoader(resolve_fun)
         return original(resolve_fun, stream, *arguments, **named)
 
+    write = module._write_files_from_queue
+    signature = inspect.signature(write)
+
+    @functools.wraps(write)
+    def _write_files_from_queue(*arguments, **named):
+        call = signature.bind(*arguments, **named)
+        if _module_lacks("is_available"):
+            # The module is not asked by one of several threads, each of which copies tensor by tensor.
+            call.arguments["thread_count"] = max(2, call.arguments["thread_count"])
+        return write(*call.args, **call.kwargs)
+
     module._OverlappingCpuLoader = _OverlappingCpuLoader
+    module._write_files_from_queue = _write_files_from_queue
+
+
+def device_handle(module) -> None:
+    """A mesh leaves the choice of the device alone where the device's module cannot be asked about it."""
+    original = module._get_device_handle
+
+    @functools.wraps(original)
+    def _get_device_handle(device_type="cuda"):
+        ours = device_type == accelerator_name()
+        return None if ours and _module_lacks("is_initialized") else original(device_type)
+
+    module._get_device_handle = _get_device_handle
+
+
+def barrier(c10d) -> None:
+    """A group of ours meets also where the device has not told torch that it is available."""
+    original = c10d.barrier
+    signature = inspect.signature(original)
+
+    @functools.wraps(original)
+    def barrier(*arguments, **named):
+        call = signature.bind(*arguments, **named)
+        call.apply_defaults()
+        group, ids = call.arguments["group"], call.arguments["device_ids"]
+        mine = _ours.backends(group)
+        if not mine or _tells_accelerator():
+            return original(*arguments, **named)
+        options = c10d.BarrierOptions()
+        options.asyncOp = call.arguments["async_op"]
+        if call.arguments.get("timeout") is not None:
+            options.timeout = call.arguments["timeout"]
+        name = accelerator_name()
+        options.device = torch.device("cpu" if name not in mine else name if not ids else f"{name}:{ids[0]}")
+        work = (group or dist.group.WORLD).barrier(opts=options)
+        if options.asyncOp or work is None:
+            return work
+        work.wait()
+        return None
+
+    c10d.barrier = dist.barrier = barrier
+
+
+def _tells_accelerator() -> bool:
+    """Whether torch can name the accelerator; a PrivateUse1 device must have registered hooks for that."""
+    try:
+        torch._C._get_accelerator()
+    except NotImplementedError:
+        return False
+    return True
+
+
+def _module_lacks(function: str) -> bool:
+    """Whether torch has a module for the PrivateUse1 accelerator, without this function in it."""
+    module = getattr(torch, accelerator_name() or "", None)
+    return module is not None and not hasattr(module, function)
 
 
 def _copies_on_a_stream() -> bool:

@@ -77,8 +77,17 @@ PATCHES = (
     ),
     Patch(
         "checkpoint-copies", "torch.distributed.checkpoint.filesystem", "_devices:checkpoint_copies",
-        "a checkpoint is copied to the host on a stream and into pinned memory, which not every device has "
-        "(distributed/checkpoint/filesystem.py:405)",
+        "a checkpoint is copied to the host on a stream and into pinned memory, which not every device has, nor a module that "
+        "can be asked (distributed/checkpoint/filesystem.py:401, :405)",
+    ),
+    Patch(
+        "device-handle", "torch.distributed.device_mesh", "_devices:device_handle",
+        "init_device_mesh asks the device's module for is_initialized(), which not every one has "
+        "(distributed/device_mesh.py:460)",
+    ),
+    Patch(
+        "barrier-device", _C10D, "_devices:barrier",
+        "dist.barrier() fails on a device that has not told torch that it is available (distributed_c10d.py:5327)",
     ),
     Patch(
         "dist2", "torch.distributed._dist2", "_second_api:register",
