@@ -1,10 +1,8 @@
 import os
 import subprocess
 import sys
-import tempfile
 import textwrap
 import threading
-from pathlib import Path
 
 import pytest
 import torch
@@ -17,34 +15,9 @@ def not_strict(test):
     return pytest.mark.not_strict(pytest.mark.skipif(strict, reason=reason)(test))
 
 
-def pytest_report_header():
-    return f"TORCH_SIM_STRICT={os.environ.get('TORCH_SIM_STRICT', 0)}"
-
-
 def pytest_configure(config):
-    if os.environ.get("TORCH_SIM_STRICT", "0") != "0":
-        os.environ.setdefault("TORCH_SIM_STRICT_REPORT", str(Path(tempfile.mkdtemp(prefix="sim-strict-")) / "accesses"))
     config.addinivalue_line("markers", "not_strict: about what strict mode does otherwise")
     config.addinivalue_line("markers", "slow: takes more than half a minute")
-
-
-def strict_accesses():
-    """What the simulator told of accesses to device memory outside of the device's operations, by whatever process."""
-    report = os.environ.get("TORCH_SIM_STRICT_REPORT")
-    return Path(report).read_text().splitlines() if report and Path(report).exists() else []
-
-
-def pytest_sessionfinish(session):
-    if strict_accesses():
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
-
-
-def pytest_terminal_summary(terminalreporter):
-    if "TORCH_SIM_STRICT_REPORT" in os.environ:
-        told = strict_accesses()
-        terminalreporter.write_line(f"accesses to device memory outside of the device's operations: {len(told)}")
-        for line in told:
-            terminalreporter.write_line(line)
 
 
 @pytest.fixture(autouse=True)

@@ -1,5 +1,8 @@
 """Strict mode: what merely happens to go well fails, and what is right goes well."""
 
+import pytest
+
+
 def test_who_follows_a_device_address_is_told_what_it_is_and_where_he_did(python, tmp_path):
     report = tmp_path / "report"
     told = python(
@@ -13,9 +16,87 @@ def test_who_follows_a_device_address_is_told_what_it_is_and_where_he_did(python
         TORCH_SIM_STRICT="7",
         TORCH_SIM_STRICT_REPORT=str(report),
     )
-    assert report.read_text().startswith("sim: the host touched memory of sim:2 at 0x") and report.read_text().count("\n") == 1
+    begins, access = report.read_text().splitlines()
+    assert begins.startswith("sim: strict mode begins in process ")
+    assert access.startswith("sim: the host touched memory of sim:2 at 0x")
     assert "sim: the host touched memory of sim:2 at 0x" in told and "which only the device can follow" in told
     assert "TORCH_SIM_STRICT=7" in told and "ctypes" in told
+
+
+# What takes the signal from the simulator once it works. Who replaces its handler is undone by the device's next operation.
+OTHERS = {
+    "torch's handler": ("", "torch._C._set_print_stack_traces_on_fatal_signal(True)"),
+    "faulthandler": ("", "faulthandler.enable()"),
+    "none": ("", "signal.signal(signal.SIGSEGV, signal.SIG_DFL); tensor.add_(1)"),
+    "the one of before": ("faulthandler.enable()", "faulthandler.disable(); tensor.add_(1)"),
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_an_access_is_told_whoever_handles_the_signal_since(python, tmp_path, other):
+    report = tmp_path / "report"
+    before, since = OTHERS[other]
+    python(
+        f"""
+        import ctypes, faulthandler, signal, torch
+        {before}
+        tensor = torch.ones(1000, device="sim")
+        torch.sim.synchronize()
+        {since}
+        torch.sim.synchronize()
+        ctypes.string_at(tensor.data_ptr(), 4)
+        """,
+        returncode=-11,
+        TORCH_SIM_STRICT="7",
+        TORCH_SIM_STRICT_REPORT=str(report),
+    )
+    assert [line.split(" at ")[0] for line in report.read_text().splitlines()[1:]] == ["sim: the host touched memory of sim:0"]
+
+
+def test_a_signal_that_was_sent_ends_the_process_and_is_no_access(python, tmp_path):
+    report = tmp_path / "report"
+    python(
+        """
+        import os, signal, torch
+        torch.ones(10, device="sim").sum().item()
+        os.kill(os.getpid(), signal.SIGSEGV)
+        """,
+        returncode=-11,
+        TORCH_SIM_STRICT="7",
+        TORCH_SIM_STRICT_REPORT=str(report),
+    )
+    assert report.read_text().count("\n") == 1
+
+
+# Two processes, of which the second is not asked what became of it.
+TWO = """
+import subprocess, sys, torch
+torch.ones(10, device="sim").sum().item()
+program = 'import ctypes, torch; tensor = torch.ones(10, device="sim"); torch.sim.synchronize()'
+subprocess.run([sys.executable, "-c", program + sys.argv[1]], stderr=subprocess.DEVNULL)
+"""
+
+
+@pytest.mark.parametrize(
+    "program, arguments, code, closing",
+    [
+        (TWO, "", 0, "2 processes, 0 accesses"),
+        (TWO, "; ctypes.string_at(tensor.data_ptr(), 4)", 3, "2 processes, 1 accesses"),
+        ("import sys; sys.exit(5)", "", 5, "0 processes, 0 accesses"),
+        ("pass", "", 1, "no process worked on a device, so nothing was checked"),
+    ],
+)
+def test_a_run_in_strict_mode_counts_the_accesses_of_all_processes(tmp_path, python, program, arguments, code, closing):
+    told = python(
+        f"""
+        import sys
+        from torch_sim import strictly
+        sys.exit(strictly.run([sys.executable, "-c", {program!r}, {arguments!r}]))
+        """,
+        returncode=code,
+        TORCH_SIM_STRICT="5",
+    )
+    assert told.startswith("strict mode, TORCH_SIM_STRICT=5\n") and closing in told
 
 
 def test_operators_copies_views_and_new_memory_work(python):

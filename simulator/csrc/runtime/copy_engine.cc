@@ -4,6 +4,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 
 namespace torch_sim {
 namespace {
@@ -22,18 +23,29 @@ double bytes_a_second() {
   return limit;
 }
 
-std::chrono::steady_clock::time_point end_of(size_t bytes) {
-  const auto now = std::chrono::steady_clock::now();
+using Clock = std::chrono::steady_clock;
+
+// How much later than it should the thread woke after its last copy. A copy engine has no scheduler that would wake it, so the
+// next copy gets that back.
+thread_local Clock::duration overslept{};
+
+Clock::time_point end_of(size_t bytes) {
+  const auto now = Clock::now();
   const double limit = bytes_a_second();
   if (limit == 0) return now;
-  return now + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
-                   std::chrono::duration<double>(static_cast<double>(bytes) / limit));
+  return now - std::exchange(overslept, {}) +
+         std::chrono::duration_cast<Clock::duration>(
+             std::chrono::duration<double>(static_cast<double>(bytes) / limit));
 }
 
 }  // namespace
 
 CopyTime::CopyTime(size_t bytes) : end_(end_of(bytes)) {}
 
-CopyTime::~CopyTime() { std::this_thread::sleep_until(end_); }
+CopyTime::~CopyTime() {
+  if (end_ <= Clock::now()) return;  // the copy itself took that long
+  std::this_thread::sleep_until(end_);
+  overslept = Clock::now() - end_;
+}
 
 }  // namespace torch_sim

@@ -1,16 +1,11 @@
 #include "runtime/strict.h"
 
-#include <execinfo.h>
-#include <fcntl.h>
-#include <signal.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <map>
 #include <mutex>
 #include <stdexcept>
@@ -18,12 +13,12 @@
 #include <thread>
 
 #include "runtime/error.h"
+#include "runtime/faults.h"
 
 namespace torch_sim {
 namespace {
 
 constexpr uintptr_t kPage = 4096;
-constexpr int kFrames = 40;
 constexpr uint16_t kForGood = 1 << 15;  // beside a page's count, which then says nothing
 
 uint64_t seed() {
@@ -50,7 +45,6 @@ struct Pages {
   uintptr_t first = 0;
   uint16_t* open = nullptr;
   std::multimap<uintptr_t, size_t> named;  // those of open_window
-  struct sigaction before[2];
 };
 Pages& pages() {
   static auto& all = *new Pages();
@@ -59,6 +53,7 @@ Pages& pages() {
 
 // Adds `change` to the counts of a range, and gives or takes access where they leave or reach 0. With the lock held.
 void count(uintptr_t at, size_t bytes, int change) {
+  stay_on_top();
   Pages& all = pages();
   const int access = change > 0 ? PROT_READ | PROT_WRITE : PROT_NONE;
   const uintptr_t begin = at / kPage * kPage, end = at + bytes;
@@ -86,50 +81,6 @@ bool concerns(const void* at, size_t bytes) {
   return strict() && bytes > 0 && pages().space && pages().space->holds_kernel(at);
 }
 
-// In a signal handler: no locks, no memory.
-void tell(void* at) {
-  const AddressSpace& space = *pages().space;
-  const bool followed = space.holds(at);
-  const void* device_address = followed ? at : space.to_device(at);
-  const int device = space.device_of(device_address);
-  char text[400];
-  const int length =
-      std::snprintf(text, sizeof text,
-                    "sim: the host touched memory of sim:%d at %p %s. TORCH_SIM_STRICT=%llu; it "
-                    "was touched here:\n",
-                    device, device_address,
-                    followed ? "by its device address, which only the device can follow"
-                             : "outside of any operation of the device that works on it, and while "
-                               "nobody had mapped it",
-                    static_cast<unsigned long long>(seed()));
-  // For whoever counts them over many processes, some of which are expected to die.
-  if (const char* report = std::getenv("TORCH_SIM_STRICT_REPORT"); report && *report) {
-    const int file = open(report, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
-    if (file >= 0 && write(file, text, static_cast<size_t>(length)) >= 0) close(file);
-  }
-  if (write(STDERR_FILENO, text, static_cast<size_t>(length)) < 0) return;
-  void* frames[kFrames];
-  backtrace_symbols_fd(frames, backtrace(frames, kFrames), STDERR_FILENO);
-}
-
-// Tells, and leaves the end of the process to whoever handled the signal before: the access is made again.
-void on_fault(int signal, siginfo_t* info, void*) {
-  Pages& all = pages();
-  if (all.space->holds(info->si_addr) || all.space->holds_kernel(info->si_addr))
-    tell(info->si_addr);
-  sigaction(signal, &all.before[signal == SIGBUS], nullptr);
-}
-
-void handle_faults() {
-  void* frame = nullptr;
-  backtrace(&frame, 1);  // loads what it needs, which a handler must not
-  struct sigaction action {};
-  action.sa_sigaction = on_fault;
-  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
-  sigaction(SIGSEGV, &action, &pages().before[0]);
-  sigaction(SIGBUS, &action, &pages().before[1]);
-}
-
 }  // namespace
 
 bool strict() { return seed() != 0; }
@@ -144,7 +95,7 @@ void begin_strict(const AddressSpace& space) {
   all.open = static_cast<uint16_t*>(table);
   all.first = reinterpret_cast<uintptr_t>(space.to_kernel(space.device_range(0)));
   all.space = &space;
-  handle_faults();
+  watch_faults(space, seed());
 }
 
 Window::Window(const void* kernel, size_t bytes) : bytes_(bytes) {
