@@ -29,13 +29,28 @@ def size_of(text):
 
 def calls(name, send, receive, ranks):
     """The collective on these tensors of `bytes`; `receive` is for those that do not work in place."""
-    part = send.numel() // ranks
+    part, rank = send.numel() // ranks, dist.get_rank()
+    # Of what goes to the ranks the last has most, and rank after rank another is the last.
+    splits = [part // 2] * ranks
+    splits[(-rank - 1) % ranks] = send.numel() - part // 2 * (ranks - 1)
+
+    def message():
+        """From the first rank to the last."""
+        if rank == 0:
+            dist.send(send, ranks - 1)
+        elif rank == ranks - 1:
+            dist.recv(receive, 0)
+
     return {
         "all_reduce": lambda: dist.all_reduce(send),
         "broadcast": lambda: dist.broadcast(send, 0),
         "reduce_scatter": lambda: dist.reduce_scatter_tensor(receive[:part], send),
         "all_gather": lambda: dist.all_gather_into_tensor(receive, send[:part]),
         "alltoall": lambda: dist.all_to_all_single(receive, send),
+        "uneven": lambda: dist.all_to_all_single(receive, send, splits, splits),
+        "send": message,
+        "gather": lambda: dist.gather(send[:part], list(receive.chunk(ranks)) if rank == 0 else None),
+        "scatter": lambda: dist.scatter(receive[:part], list(send.chunk(ranks)) if rank == 0 else None),
     }[name]
 
 
@@ -73,9 +88,9 @@ def rank_main(rank, arguments, port):
     rows = []
     for name in arguments.collectives:
         copies_in = copies_out = count
-        if name == "reduce_scatter":
+        if name in ("reduce_scatter", "scatter"):
             copies_out //= arguments.ranks
-        if name == "all_gather":
+        if name in ("all_gather", "gather"):
             copies_in //= arguments.ranks
         out = timed(lambda: hosts[0][:copies_in].copy_(there[0][:copies_in]), arguments.repetitions)
         back = timed(lambda: there[0][:copies_out].copy_(hosts[0][:copies_out]), arguments.repetitions)

@@ -9,7 +9,7 @@ from .job import Outcome, Rank
 
 def _different(usual, other):
     def function(rank: Rank) -> Outcome:
-        rank.join()
+        rank.begin()
         dist.barrier()
         # A rank that has sent its part and got all of its own may hear of it in its next call.
         return rank.attempt(lambda: ((other if rank.rank == 1 else usual)(rank.size), dist.barrier()))
