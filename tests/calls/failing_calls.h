@@ -7,6 +7,10 @@ namespace hccl_like::calls {
 
 // Which of them can fail.
 std::span<const std::string_view> names();
+// Instead of an error: the call moves some of the bytes that it was asked for.
+inline constexpr int kShort = -1;
+// How it can fail.
+std::span<const int> errors(std::string_view name);
 // From now on calls are counted, and the `index`-th of `name` in this process fails with `error`. Index -1: none.
 void arm(std::string_view name, int index, int error);
 void disarm();

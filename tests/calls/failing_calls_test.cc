@@ -9,6 +9,7 @@
 
 #include "collectives/runtime.h"
 #include "tests/calls/failing_calls.h"
+#include "tests/number_setting.h"
 #include "transport/testing/descriptors.h"
 #include "transport/testing/run_ranks.h"
 
@@ -34,10 +35,24 @@ void play(int rank, Store& store, const Config& config) {
   }
 }
 
-int body(int rank, Store& store, const Config& config, std::string_view name, int index,
-         int error) {
+// What fails, and at which rank.
+struct Case {
+  int rank;
+  std::string_view name;
+  int index;
+  int error;
+};
+
+std::string to_string(const Case& one) {
+  return "rank " + std::to_string(one.rank) + ": " + std::string(one.name) + " " +
+         std::to_string(one.index) +
+         (one.error == calls::kShort ? " moved fewer bytes"
+                                     : " failed with " + errno_text(one.error));
+}
+
+int body(int rank, Store& store, const Config& config, const Case& one) {
   const size_t before = open_descriptors();
-  if (rank == 0) calls::arm(name, index, error);
+  if (rank == one.rank) calls::arm(one.name, one.index, one.error);
   int result = 0;
   try {
     play(rank, store, config);
@@ -51,41 +66,40 @@ int body(int rank, Store& store, const Config& config, std::string_view name, in
 class FailingCalls : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(FailingCalls, EndWellOrWithAnError) {
-  const char* text = std::getenv("HCCL_LIKE_CALLS_EVERY");
-  const int every = text == nullptr ? 12 : std::max(1, std::atoi(text));
+  const int every = std::max(1, static_cast<int>(number_setting("HCCL_LIKE_CALLS_EVERY", 19)));
   Config config;
   config.transports = {GetParam()};
   config.connect_timeout = milliseconds(1000);
-  // How often each is called; by rank 0.
+  // How often each is called, by rank and name.
+  const auto names = calls::names();
   auto* const counts = static_cast<int*>(
       ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   ASSERT_NE(counts, MAP_FAILED);
-  const auto names = calls::names();
   ASSERT_TRUE(all_ok(run_ranks(2, [&](int rank, Store& store) {
-    const int result = body(rank, store, config, names[0], -1, 0);
-    if (rank == 0)
-      for (size_t i = 0; i < names.size(); ++i) counts[i] = calls::count(names[i]);
+    const int result = body(rank, store, config, {rank, names[0], -1, 0});
+    for (size_t i = 0; i < names.size(); ++i)
+      counts[static_cast<size_t>(rank) * names.size() + i] = calls::count(names[i]);
     return result;
   })));
-  int tried = 0, taken = 0, went_well = 0;
-  for (size_t i = 0; i < names.size(); ++i)
-    for (int index = 0; index < std::min(counts[i], 40); ++index)
-      for (const int error : {EINTR, EMFILE, ENOMEM, EAGAIN, ECONNABORTED}) {
-        if (tried++ % every != 0) continue;
-        const auto outcomes =
-            run_ranks(2,
-                      [&](int rank, Store& store) {
-                        return body(rank, store, config, names[i], index, error);
-                      },
-                      {.timeout = milliseconds(15'000), .kill_on_failure = false});
-        ++taken;
-        went_well += all_ok(outcomes);
-        for (const RankOutcome& one : outcomes)
-          EXPECT_TRUE(one.ok() || one.exit_code == kSaidWhy)
-              << names[i] << " " << index << " failed with " << errno_text(error) << ": "
-              << to_string(outcomes);
-      }
-  std::printf("%d of %d cases, of which %d went well\n", taken, tried, went_well);
+  std::vector<Case> cases;
+  for (int rank = 0; rank < 2; ++rank)
+    for (size_t i = 0; i < names.size(); ++i)
+      for (int index = 0;
+           index < std::min(counts[static_cast<size_t>(rank) * names.size() + i], 40); ++index)
+        for (const int error : calls::errors(names[i]))
+          cases.push_back({rank, names[i], index, error});
+  int taken = 0, went_well = 0;
+  for (size_t i = 0; i < cases.size(); i += static_cast<size_t>(every)) {
+    const auto outcomes =
+        run_ranks(2, [&](int rank, Store& store) { return body(rank, store, config, cases[i]); },
+                  {.timeout = milliseconds(15'000), .kill_on_failure = false});
+    ++taken;
+    went_well += all_ok(outcomes);
+    for (const RankOutcome& one : outcomes)
+      EXPECT_TRUE(one.ok() || one.exit_code == kSaidWhy)
+          << to_string(cases[i]) << ": " << to_string(outcomes);
+  }
+  std::printf("%d of %zu cases, of which %d went well\n", taken, cases.size(), went_well);
   ::munmap(counts, 4096);
 }
 

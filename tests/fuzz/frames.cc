@@ -1,53 +1,14 @@
 #include "tests/fuzz/frames.h"
 
-#include <algorithm>
 #include <array>
-#include <cstring>
 #include <memory>
 
+#include "tests/fuzz/bytes_wire.h"
 #include "transport/frame.h"
 #include "transport/link.h"
 
 namespace hccl_like::fuzz {
 namespace {
-
-// Shows bytes that it was given, in pieces of every size, and then ends. What is written to it is gone.
-class BytesWire final : public Wire {
- public:
-  explicit BytesWire(Input input) : input_(input), piece_(input.empty() ? 1 : 1 + input[0] % 97) {}
-  size_t write(std::span<const ConstRegion> pieces) override {
-    size_t bytes = 0;
-    for (const ConstRegion& piece : pieces) bytes += piece.bytes;
-    return bytes;
-  }
-  std::span<const std::byte> peek(size_t want) override {
-    want_ = want;
-    const size_t shown = std::min(input_.size() - at_, std::max(want, piece_));
-    return std::as_bytes(input_.subspan(at_, shown));
-  }
-  void release(size_t bytes) override {
-    require(bytes <= input_.size() - at_, "more was released than shown");
-    at_ += bytes;
-  }
-  size_t read(std::span<std::byte> into) override {
-    const size_t part = std::min({into.size(), input_.size() - at_, piece_});
-    if (part > 0) std::memcpy(into.data(), input_.data() + at_, part);
-    at_ += part;
-    return part;
-  }
-  const Error* failure() const override { return input_.size() - at_ < want_ ? &end_ : nullptr; }
-  bool flush() override { return true; }
-  bool prepare_sleep(bool) override { return false; }
-  void end_sleep() override {}
-  std::string_view transport() const override { return "bytes"; }
-
- private:
-  const Input input_;
-  const size_t piece_;
-  size_t at_ = 0;
-  size_t want_ = 1;
-  const Error end_{ErrorCode::kPeerLost, "the end"};
-};
 
 constexpr size_t kEager = 64, kLong = 300;
 
@@ -98,11 +59,14 @@ void frames(Input input) {
     }
     while (link.take_mismatch()) {
     }
+    while (link.take_call()) {
+    }
     require(steps < 100'000, "a link that never comes to an end");
     if (link.failure() != nullptr) break;
   }
   size_t bytes = 0;
   link.arrived(tag(9), &bytes);
+  link.find_stray(7, [](uint32_t) { return 5; });
   link.cancel(7);
   require(pending <= 4, "a message was done twice");
 }
@@ -115,6 +79,7 @@ std::vector<Bytes> frame_seeds() {
   append(all, FrameKind::kData, 1, 100, kLong, 0);
   append(all, FrameKind::kData, 1, 200, kLong, 100);
   append(all, FrameKind::kEager, 9, 10, 10);
+  append(all, FrameKind::kCall, 9, 0, 10);
   append(all, FrameKind::kAbort, 9, 20, 0);
   append(all, FrameKind::kGoodbye, 0, 0, 0);
   Bytes described;

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -15,6 +14,7 @@
 #include "core/log.h"
 #include "tests/fuzz/mutate.h"
 #include "tests/fuzz/targets.h"
+#include "tests/number_setting.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/common_interface_defs.h>
@@ -28,11 +28,6 @@ constexpr uint64_t kInputs = 100'000;
 #else
 constexpr uint64_t kInputs = 1'000'000;
 #endif
-
-uint64_t setting(const char* name, uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
 
 // For whoever finds that the program has ended.
 const char* target_now = "";
@@ -72,8 +67,8 @@ TEST_P(Fuzz, NothingButAnErrorComesOfIt) {
   std::signal(SIGABRT, [](int) { say_where(); });
   const std::vector<Bytes> corpus = corpus_of(target);
   ASSERT_FALSE(corpus.empty());
-  const uint64_t inputs = setting("HCCL_LIKE_FUZZ_INPUTS", kInputs),
-                 first = setting("HCCL_LIKE_FUZZ_FIRST", 0);
+  const uint64_t inputs = number_setting("HCCL_LIKE_FUZZ_INPUTS", kInputs),
+                 first = number_setting("HCCL_LIKE_FUZZ_FIRST", 0);
   uint64_t taken = 0;
   for (number_now = first; number_now < first + inputs; ++number_now) {
     const Bytes input =

@@ -11,12 +11,17 @@
 #include "collectives/profile.h"
 #include "core/config.h"
 #include "core/mapping.h"
+#include "core/secret.h"
 #include "device/plugin_table.h"
 #include "tests/fuzz/frames.h"
 #include "tests/fuzz/greetings.h"
+#include "tests/fuzz/shared_memory.h"
+#include "tests/fuzz/wires.h"
 #include "transport/address.h"
 #include "transport/commons.h"
+#include "transport/loadable/module_library.h"
 #include "transport/mesh.h"
+#include "transport/mesh_report.h"
 #include "transport/mesh_roster.h"
 
 namespace hccl_like::fuzz {
@@ -33,6 +38,7 @@ std::vector<Bytes> none() { return {}; }
 // ------------------------------------------------------------------------------------------- values of the store
 
 void record(Input input) {
+  require(!person(3, text_of(input)).empty(), "a rank without a name");
   const ProcessRecord read = ProcessRecord::parse(text_of(input));
   const std::string written = read.serialize();
   require(ProcessRecord::parse(written).serialize() == written,
@@ -88,6 +94,14 @@ void settings(Input input) {
   require(!read.config.to_string().empty(), "settings that cannot be shown");
 }
 
+void secret(Input input) {
+  const Secret read = Secret::parse(text_of(input));
+  require(read.text() == text_of(input), "another secret than was given");
+  require(read.empty() || read.to_string() == "(set)", "a secret that is shown");
+}
+
+std::vector<Bytes> secrets() { return {Bytes(32, 's'), Bytes(64, 'a')}; }
+
 void profile(Input input) {
   const Profile read = Profile::parse(text_of(input), "a file");
   read.find(Collective::kAllReduce, Hosts::even(2, 2), 1000);
@@ -114,6 +128,22 @@ std::vector<Bytes> tables() {
   return {all, few};
 }
 
+// As above, of a transport module.
+void module(Input input) {
+  hct_api api{};
+  std::memcpy(&api, input.data(), std::min(input.size(), sizeof api));
+  if (api.name != nullptr) api.name = "fuzzed";
+  const hct_api complete = complete_module_table(&api, "fuzzed", "here");
+  require(complete.size == sizeof complete && complete.connect != nullptr, "an incomplete table");
+}
+
+std::vector<Bytes> modules() {
+  Bytes all(sizeof(hct_api), 1);
+  const size_t size = sizeof(hct_api);
+  std::memcpy(all.data(), &size, sizeof size);
+  return {all};
+}
+
 // A process of this host writes what it likes into the memory that it shows.
 void commons(Input input) {
   static Commons shown("0123456789abcdef0123456789abcdef");
@@ -129,7 +159,7 @@ void commons(Input input) {
   const uint32_t count = seen.given_up();
   for (uint32_t number = count - 20; number != count + 2; ++number) {
     seen.given_up(number);
-    require(seen.reason(number).size() <= CommonsNotes::kReasonBytes, "a reason that is too long");
+    require(seen.reason(number).size() <= GuardedText::kBytes, "a reason that is too long");
   }
 }
 
@@ -181,7 +211,15 @@ std::span<const Target> targets() {
       {"replies", replies, reply_seeds, {}},
       {"sealed", sealed, sealed_seeds, {}},
       {"table", table, tables, {}},
+      {"module", module, modules, {}},
+      {"secret", secret, secrets, {}},
       {"commons", commons, notes, {}},
+      {"ring", ring, ring_seeds, {}},
+      {"slot", slot, slot_seeds, {}},
+      {"handshake", handshake, handshake_seeds, {"hcclshm2"}},
+      {"greeting", wire_greeting, wire_greeting_seeds, {"hccl-like hello 02"}},
+      {"sealed_frames", sealed_frames, sealed_frame_seeds, {}},
+      {"blocks", blocks, block_seeds, {}},
       {"frames", frames, frame_seeds, {"HL\x02"}},
   };
   return kAll;

@@ -15,14 +15,13 @@ constexpr size_t kStackBytes = 256 << 10;
 // Far more than a scenario takes: a thread that turns in circles is wrong.
 constexpr size_t kMostSteps = 20000;
 constexpr size_t kMostThreads = 4;
-constexpr size_t kNobody = SIZE_MAX;
-constexpr size_t kSeveral = SIZE_MAX - 1;
 
 }  // namespace
 
 struct Explorer::Fiber {
   std::string name;
   std::function<void()> body;
+  std::function<void()> afterwards;  // if it may die
   size_t number = 0;
   ucontext_t context{};  // where it begins
   jmp_buf here{};        // where it stopped
@@ -56,11 +55,23 @@ void Explorer::thread(std::string name, std::function<void()> body) {
   Fiber& fiber = *fibers_.back();
   fiber.name = std::move(name);
   fiber.body = std::move(body);
+  fiber.afterwards = nullptr;
   fiber.number = memory_.add_thread();
   fiber.over = false;
+  fiber.history = {};
+  prepare(fiber);
+}
+
+void Explorer::mortal(std::string name, std::function<void()> body,
+                      std::function<void()> afterwards) {
+  thread(std::move(name), std::move(body));
+  fibers_.back()->afterwards = std::move(afterwards);
+}
+
+// To begin at the beginning of its body.
+void Explorer::prepare(Fiber& fiber) {
   fiber.begun = false;
   fiber.asleep.reset();
-  fiber.history = {};
   ::getcontext(&fiber.context);
   fiber.context.uc_stack.ss_sp = fiber.stack.get();
   fiber.context.uc_stack.ss_size = kStackBytes;
@@ -74,6 +85,15 @@ void Explorer::enter() {
   fiber.over = true;
   active_->memory_.end_thread(fiber.number);
   active_->pause();
+}
+
+// Nothing is left of what it was about to do.
+void Explorer::die(Fiber& fiber) {
+  steps_.push_back({&fiber, "dies", 0, std::source_location::current()});
+  fiber.body = std::exchange(fiber.afterwards, nullptr);
+  fiber.history = {};
+  fiber.history.add(~uint64_t{0});
+  prepare(fiber);
 }
 
 // swapcontext() would do for both, with two system calls each time.
@@ -113,7 +133,7 @@ void Explorer::execute(const std::function<void(Explorer&)>& scenario) {
 
 void Explorer::run() {
   while (verdict_.failure.empty() && !begin_anew_) {
-    const std::vector<Fiber*> candidates = able();
+    const std::vector<Move> candidates = able();
     if (candidates.empty()) {
       if (!std::ranges::all_of(fibers_, [](const auto& fiber) { return fiber->over; }))
         fail("nobody can go on: a wake-up was lost");
@@ -123,19 +143,24 @@ void Explorer::run() {
     }
     if (depth_ == path_.size() && seen_before()) return;
     if (steps_.size() > kMostSteps) return fail("it never ends");
-    resume(*candidates[choose(candidates.size())]);
+    const Move move = candidates[choose(candidates.size())];
+    if (move.dies) die(*move.fiber);
+    resume(*move.fiber);
   }
 }
 
-std::vector<Explorer::Fiber*> Explorer::able() {
-  std::vector<Fiber*> candidates;
+std::vector<Explorer::Move> Explorer::able() {
+  std::vector<Move> candidates;
   for (auto& fiber : fibers_)
     if (!fiber->over && (!fiber->asleep || memory_.rung(*fiber->asleep)))
-      candidates.push_back(fiber.get());
-  // Nobody may count on being startled.
-  if (startles_ > 0 && !candidates.empty())
-    for (auto& fiber : fibers_)
-      if (fiber->asleep && !memory_.rung(*fiber->asleep)) candidates.push_back(fiber.get());
+      candidates.push_back({fiber.get()});
+  // Nobody may count on being startled, or on a death.
+  if (candidates.empty()) return candidates;
+  for (auto& fiber : fibers_) {
+    if (startles_ > 0 && fiber->asleep && !memory_.rung(*fiber->asleep))
+      candidates.push_back({fiber.get()});
+    if (!fiber->over && fiber->afterwards) candidates.push_back({fiber.get(), /*dies=*/true});
+  }
   return candidates;
 }
 
@@ -184,15 +209,16 @@ std::memory_order Explorer::weakened(std::memory_order order,
   return hit ? std::memory_order_relaxed : order;
 }
 
-bool Explorer::is_shared(Location location) {
-  if (users_.size() <= location) users_.resize(location + 1, kNobody);
-  size_t& user = users_[location];
-  if (user == kNobody) user = running_->number;
-  if (user != kSeveral && user != running_->number) {
-    user = kSeveral;
-    begin_anew_ = true;
-  }
-  return user == kSeveral;
+// What all only read makes no difference to anybody.
+bool Explorer::is_shared(Location location, bool writes) {
+  if (uses_.size() <= location) uses_.resize(location + 1);
+  Use& use = uses_[location];
+  const bool before = use.shared();
+  if (use.user == kNobody) use.user = running_->number;
+  if (use.user != running_->number) use.user = kSeveral;
+  use.written |= writes;
+  if (use.shared() && !before) begin_anew_ = true;
+  return use.shared();
 }
 
 Location Explorer::add(uint64_t initial) {
@@ -205,7 +231,7 @@ Location Explorer::add(uint64_t initial) {
 uint64_t Explorer::load(Location location, std::memory_order order,
                         const std::source_location& where) {
   if (running_ == nullptr) return memory_.last(location);
-  before("load", where, is_shared(location));
+  before("load", where, is_shared(location, /*writes=*/false));
   order = weakened(order, where);
   const size_t which = choose(memory_.loads(running_->number, location, order));
   const uint64_t value = memory_.load(running_->number, location, order, which);
@@ -216,7 +242,7 @@ uint64_t Explorer::load(Location location, std::memory_order order,
 void Explorer::store(Location location, uint64_t value, std::memory_order order,
                      const std::source_location& where) {
   if (running_ == nullptr) return memory_.reset(location, value);
-  before("store", where, is_shared(location));
+  before("store", where, is_shared(location, /*writes=*/true));
   order = weakened(order, where);
   const size_t which = choose(memory_.stores(running_->number, location, order));
   memory_.store(running_->number, location, value, order, which);
@@ -230,7 +256,7 @@ uint64_t Explorer::exchange(Location location, const std::function<uint64_t(uint
     memory_.reset(location, change(old));
     return old;
   }
-  before("exchange", where, is_shared(location));
+  before("exchange", where, is_shared(location, /*writes=*/true));
   order = weakened(order, where);
   const size_t which = choose(memory_.stores(running_->number, location, order));
   const uint64_t old = memory_.exchange(running_->number, location, change, order, which);

@@ -38,6 +38,9 @@ class Explorer {
  public:
   // Within a scenario: adds a thread. Functions own what they work on; what is made in a thread is not always destroyed.
   void thread(std::string name, std::function<void()> body);
+  // The same for one that may die before any of its operations; the system then does `afterwards` in its stead, which sees
+  // all that the thread has done.
+  void mortal(std::string name, std::function<void()> body, std::function<void()> afterwards);
   // Within a scenario: so often a sleeper may wake though nobody rang, as others may ring for reasons of their own.
   void startle(size_t times) { startles_ = times; }
   // Within a scenario: looks at the end of every execution in which all threads came to theirs.
@@ -75,6 +78,11 @@ class Explorer {
     uint32_t taken, of;
   };
   struct Fiber;
+  // What may come next.
+  struct Move {
+    Fiber* fiber;
+    bool dies = false;
+  };
   struct Step {  // for the story of a failure
     const Fiber* fiber;
     const char* what;
@@ -90,11 +98,13 @@ class Explorer {
   bool next_execution();
   size_t choose(size_t of);
   bool seen_before();
-  std::vector<Fiber*> able();
+  std::vector<Move> able();
+  static void prepare(Fiber& fiber);
+  void die(Fiber& fiber);
   void resume(Fiber& fiber);
   void pause();
   void before(const char* what, const std::source_location& where, bool noticed = true);
-  bool is_shared(Location location);
+  bool is_shared(Location location, bool writes);
   void remember(uint64_t value);
   std::memory_order weakened(std::memory_order order, const std::source_location& where) const;
   std::string story() const;
@@ -111,9 +121,15 @@ class Explorer {
   size_t startles_ = 0;
   std::vector<Location> plain_;
   std::vector<Location> readers_;
-  // For each location the one thread that uses it, or that several do. Found out on the way: when a location turns out to
-  // be shared that was not taken for it, exploration begins anew.
-  std::vector<size_t> users_;
+  // For each location the one thread that uses it, or that several do, and whether any writes to it. Found out on the way: when a
+  // location turns out to be shared that was not taken for it, exploration begins anew.
+  static constexpr size_t kNobody = SIZE_MAX, kSeveral = SIZE_MAX - 1;
+  struct Use {
+    bool shared() const { return user == kSeveral && written; }
+    size_t user = kNobody;
+    bool written = false;
+  };
+  std::vector<Use> uses_;
   bool begin_anew_ = false;
   std::vector<Choice> path_;
   size_t depth_ = 0;

@@ -17,6 +17,7 @@ namespace hccl_like::model {
 struct Shown {
   std::shared_ptr<Commons> commons = std::make_shared<Commons>();
   uint32_t area = commons->areas().take().value();
+  Mapping memory = writable(*commons);
 };
 
 struct BoardRank {
@@ -49,6 +50,7 @@ struct BoardRank {
 
 struct BoardRanks {
   BoardRanks(ModelledHost& host, const std::vector<Shown>& shown) {
+    for (const Shown& one : shown) begin_life(one.memory);
     host.begin_execution();
     std::vector<std::optional<uint32_t>> areas;
     for (const Shown& one : shown) {

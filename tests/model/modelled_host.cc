@@ -8,7 +8,6 @@
 #include <array>
 #include <cstdlib>
 #include <cstring>
-#include <map>
 #include <utility>
 
 #include "core/deadline.h"
@@ -21,13 +20,12 @@ namespace {
 
 constexpr size_t kRingBytes = 4096;  // the smallest; as large as the page of indices before it
 
-// The bell behind a doorbell, by descriptor.
-std::map<int, size_t>& bells() {
+}  // namespace
+
+std::map<int, size_t>& model::bells() {
   static std::map<int, size_t> by_descriptor;
   return by_descriptor;
 }
-
-}  // namespace
 
 // transport/poller.h for modelled processes: one that sleeps here stops until its doorbell is rung, and for no other reason.
 // The real one wakes after 100 ms at the latest, which would hide a lost wake-up.
@@ -37,13 +35,26 @@ void Poller::rewatch(int, unsigned, Pollable&) {}
 bool Poller::poll() { return false; }
 void Poller::forget(int) noexcept {}
 void Poller::sleep(Deadline) {
-  model::Explorer::active()->sleep(bells().at(doorbell_.get()), std::source_location::current());
+  model::Explorer::active()->sleep(model::bells().at(doorbell_.get()),
+                                   std::source_location::current());
 }
 void Poller::ring(int doorbell) noexcept {
-  model::Explorer::active()->ring(bells().at(doorbell), std::source_location::current());
+  model::Explorer::active()->ring(model::bells().at(doorbell), std::source_location::current());
 }
 
 namespace model {
+
+Mapping writable(const Commons& commons) {
+  return Mapping::map(commons.fd(), Commons::kBytes, PROT_READ | PROT_WRITE, MAP_SHARED);
+}
+
+LifeWord& begin_life(const Mapping& commons) {
+  std::byte* const place = commons.data() + Commons::kLifeBegin;
+  std::memset(place, 0, sizeof(LifeWord));
+  auto& word = *reinterpret_cast<LifeWord*>(place);
+  word.died();
+  return word;
+}
 
 ModelledHost::ModelledHost(size_t ranks, const std::vector<const Commons*>& shown)
     : by_rank_(ranks, std::vector<Link*>(ranks)) {

@@ -1,5 +1,6 @@
 #pragma once
 // Ranks of one host as they are connected in earnest: shared memory, rings, doorbells, commons.
+#include <map>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -10,6 +11,13 @@
 #include "transport/poller.h"
 
 namespace hccl_like::model {
+
+// The bell behind a doorbell, by descriptor; of the execution under way.
+std::map<int, size_t>& bells();
+
+Mapping writable(const Commons& commons);
+// The life word in what a process shows, by a mapping that can be written: given its place, nobody has died.
+LifeWord& begin_life(const Mapping& commons);
 
 // The pollers of the ranks, and a link between any two. Made once: for each execution what they share is made anew.
 class ModelledHost {

@@ -5,12 +5,14 @@
 //
 // An atomic is as large as a real one, and holds the number of its location, not its value. So it may lie in shared
 // memory that is mapped twice. One that lies in zeroed memory, not constructed, gets its location when it is first touched.
+// One that is stored to while nothing is explored keeps a value as any variable does, and is not explored.
 #include <atomic>
 #include <bit>
 #include <cstdint>
 #include <cstring>
 #include <source_location>
 #include <type_traits>
+#include <vector>
 
 #include "tests/model/explorer.h"
 
@@ -35,11 +37,19 @@ class Atomic {
 
   T load(std::memory_order order = std::memory_order_seq_cst,
          Where where = Where::current()) const noexcept {
+    if (is_kept()) return to_value(kept()[number_ & ~kKept]);
     return to_value(Explorer::active()->load(location(), order, where));
   }
   void store(T value, std::memory_order order = std::memory_order_seq_cst,
              Where where = Where::current()) noexcept {
-    Explorer::active()->store(location(), to_word(value), order, where);
+    if (Explorer::active() == nullptr && !is_kept()) {
+      number_ = static_cast<Number>(kKept | kept().size());
+      kept().push_back(0);
+    }
+    if (is_kept())
+      kept()[number_ & ~kKept] = to_word(value);
+    else
+      Explorer::active()->store(location(), to_word(value), order, where);
   }
   T exchange(T value, std::memory_order order = std::memory_order_seq_cst,
              Where where = Where::current()) noexcept {
@@ -53,6 +63,10 @@ class Atomic {
               Where where = Where::current()) noexcept {
     return change([less](T old) { return static_cast<T>(old - less); }, order, where);
   }
+  T fetch_or(T bits, std::memory_order order = std::memory_order_seq_cst,
+             Where where = Where::current()) noexcept {
+    return change([bits](T old) { return static_cast<T>(old | bits); }, order, where);
+  }
   // One that fails stores what was there, with the order of success: fails less often and sees more than a real one.
   bool compare_exchange_weak(T& expected, T desired, std::memory_order success, std::memory_order,
                              Where where = Where::current()) noexcept {
@@ -61,6 +75,10 @@ class Atomic {
         change([&](T old) { return to_word(old) == wanted ? desired : old; }, success, where);
     return to_word(expected) == wanted;
   }
+  bool compare_exchange_weak(T& expected, T desired, std::memory_order order,
+                             Where where = Where::current()) noexcept {
+    return compare_exchange_weak(expected, desired, order, order, where);
+  }
   operator T() const noexcept { return load(); }
   T operator=(T value) noexcept {
     store(value);
@@ -68,6 +86,12 @@ class Atomic {
   }
 
  private:
+  static constexpr Number kKept = Number{1} << (8 * sizeof(Number) - 1);
+  bool is_kept() const { return (number_ & kKept) != 0; }
+  static ::std::vector<uint64_t>& kept() {
+    static ::std::vector<uint64_t> values;
+    return values;
+  }
   static uint64_t to_word(T value) {
     uint64_t word = 0;
     std::memcpy(&word, &value, sizeof value);

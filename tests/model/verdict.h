@@ -2,6 +2,7 @@
 // Verdicts in tests.
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <string_view>
 
 #include "tests/model/explorer.h"
@@ -11,10 +12,16 @@ namespace hccl_like::model {
 inline constexpr const char* kLost = "nobody can go on";
 inline constexpr const char* kRace = "a data race";
 
-inline testing::AssertionResult holds(const Verdict& verdict) {
-  if (verdict.failure.empty())
-    return testing::AssertionSuccess() << "in " << verdict.states << " states";
-  return testing::AssertionFailure() << verdict.failure;
+// What a test that holds has gone through is told, and is not less than `states`: a scenario in which nothing happens any
+// more holds, too.
+inline testing::AssertionResult holds(const Verdict& verdict, size_t states) {
+  if (!verdict.failure.empty()) return testing::AssertionFailure() << verdict.failure;
+  std::printf("  holds in all of %zu executions through %zu states\n", verdict.executions,
+              verdict.states);
+  if (verdict.states < states)
+    return testing::AssertionFailure()
+           << "only " << verdict.states << " states, which is less than this had";
+  return testing::AssertionSuccess();
 }
 
 // That the explorer finds a flaw which was put in on purpose.

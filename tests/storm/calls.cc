@@ -102,8 +102,9 @@ CallSpec CallSpec::draw(Random& random, int ranks, uint32_t number) {
   else
     spec.kind = kind == 9 ? Kind::kShift : Kind::kHail;
   if (random.chance(30)) spec.op = ReduceOp::kMax;
-  static constexpr size_t kMost[] = {3, 40, 300};
-  spec.elements = random.below(kMost[random.below(3)] + 1);
+  // Most are small: what is large is as rare as it takes long.
+  static constexpr size_t kMost[] = {3, 3, 40, 40, 40, 100, 100, 300};
+  spec.elements = random.below(kMost[random.below(std::size(kMost))] + 1);
   return spec;
 }
 

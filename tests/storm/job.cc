@@ -48,7 +48,7 @@ void Job::make_calls() {
   }
   for (int group = 0; group < kGroups; ++group) {
     const int size = static_cast<int>(members_[index(group)].size());
-    const uint64_t calls = size > 0 ? 1 + random_.below(4) : 0;
+    const uint64_t calls = size > 0 ? 1 + random_.below(3) : 0;
     for (uint32_t i = 0; i < calls; ++i)
       calls_[index(group)].push_back(
           CallSpec::draw(random_, size, static_cast<uint32_t>(group) * 100 + i));

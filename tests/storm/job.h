@@ -58,6 +58,7 @@ class Job {
   bool concerns(const Mishap& mishap, int group) const;
   bool may_fail(int group) const;
   bool may_time_out(int group) const;
+  bool held_up(int group) const;
   bool settled() const;
   void blame(int rank, int group, const std::string& what);
 

@@ -95,12 +95,13 @@ bool Mesh::is_restless() const {
 bool Mesh::flushed() const {
   return std::ranges::all_of(state_->links, [](const auto& link) { return link->flushed(); });
 }
+
+bool Mesh::owes() const {
+  return std::ranges::any_of(state_->links, [](const auto& link) { return link->owes(); });
+}
 bool Mesh::has_absent() const { return state_->absent > 0; }
 Deadline Mesh::next_timer() const { return Deadline::never(); }
 void Mesh::set_asleep(bool) {}
-const std::vector<int>& Mesh::doors() const {
-  static const std::vector<int> kNone;
-  return kNone;
-}
+int Mesh::door() const { return -1; }
 
 }  // namespace hccl_like

@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <cstdlib>
 
+#include "tests/number_setting.h"
 #include "tests/storm/job.h"
 
 namespace hccl_like::storm {
@@ -14,11 +14,8 @@ constexpr uint64_t kSeeds = 10'000;
 #else
 constexpr uint64_t kSeeds = 150'000;
 #endif
-
-uint64_t setting(const char* name, uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
+// Tests of their own, so that they run beside each other.
+constexpr uint64_t kSlices = 8;
 
 // Empty if the seed's job goes as it must.
 std::string run(uint64_t seed) {
@@ -27,9 +24,12 @@ std::string run(uint64_t seed) {
   return what.empty() ? what : what + "\n" + job.describe();
 }
 
-TEST(Storm, EveryRankEndsRightOrWithAnErrorThatNamesTheCause) {
-  const uint64_t seeds = setting("HCCL_LIKE_STORM_SEEDS", kSeeds);
-  const uint64_t first = setting("HCCL_LIKE_STORM_FIRST", 0);
+class Storm : public ::testing::TestWithParam<uint64_t> {};
+
+TEST_P(Storm, EveryRankEndsRightOrWithAnErrorThatNamesTheCause) {
+  const uint64_t all = number_setting("HCCL_LIKE_STORM_SEEDS", kSeeds);
+  const uint64_t begins = all * GetParam() / kSlices, ends = all * (GetParam() + 1) / kSlices;
+  const uint64_t first = number_setting("HCCL_LIKE_STORM_FIRST", 0) + begins, seeds = ends - begins;
   const auto begin = std::chrono::steady_clock::now();
   int failures = 0;
   for (uint64_t seed = first; seed < first + seeds && failures < 5; ++seed)
@@ -46,6 +46,8 @@ TEST(Storm, EveryRankEndsRightOrWithAnErrorThatNamesTheCause) {
               static_cast<unsigned long long>(Job::tally.errors),
               static_cast<unsigned long long>(Job::tally.jobs_with_errors));
 }
+
+INSTANTIATE_TEST_SUITE_P(Slice, Storm, ::testing::Range(uint64_t{0}, kSlices));
 
 }  // namespace
 }  // namespace hccl_like::storm

@@ -13,6 +13,9 @@ constexpr Time kLate = 200 * kMillisecond;
 // A rank that stops for less is only slow: so long, and no longer, one that leaves waits for it to take what it was told.
 constexpr Time kMerelySlow = 900 * kMillisecond;
 
+// How long a connection is tried (World).
+constexpr Time kDialsFor = 10 * kSecond;
+
 constexpr const char* kTimedOut = "ran into its timeout";
 
 bool contains(const std::string& text, const std::string& part) {
@@ -52,8 +55,20 @@ bool Job::may_time_out(int group) const {
     const bool hails = std::ranges::any_of(calls_[index(group)], [](const CallSpec& call) {
       return call.kind == CallSpec::Kind::kHail;
     });
-    return concerns(one, group) && (one.fault == Fault::kStop || hails);
+    // A connection that is tried for so long may be begun so late, after another mishap, that the call's time is up first.
+    const bool dials = one.fault == Fault::kSilence && one.lasts > kDialsFor && mishaps_.size() > 1;
+    return concerns(one, group) && (one.fault == Fault::kStop || dials || hails);
   });
+}
+
+// Whether ranks of the group may be in a call of another one until that runs into its time-out, and the group's with it.
+bool Job::held_up(int group) const {
+  for (int other = 0; other < kGroups; ++other) {
+    if (other == group || !may_time_out(other)) continue;
+    for (const int rank : members_[index(other)])
+      if (std::ranges::count(members_[index(group)], rank) > 0) return true;
+  }
+  return false;
 }
 
 void Job::judge(int rank, int group, const Operation& operation) {
@@ -76,6 +91,7 @@ void Job::judge(int rank, int group, const Operation& operation) {
   any_error_ = true;
   ++tally.errors;
   const std::string text = operation.describe() + ": " + to_string(*error);
+  if (!may_fail(group) && held_up(group) && contains(text, kTimedOut)) return;
   if (!may_fail(group)) return blame(rank, group, "fails for no reason: " + text);
   if (may_time_out(group)) return;
   if (contains(error->message, kTimedOut))

@@ -47,12 +47,13 @@ class StormWire final : public Wire {
     return failure_ ? &*failure_ : nullptr;
   }
   bool flush() override { return true; }
-  bool prepare_sleep(bool for_space) override {
+  bool prepare_sleep(WakeFor wake) override {
     const bool room =
-        for_space && !out_.deaf && out_.broken.empty() && out_.sent() < world_.capacity_;
-    if (in_.arrived >= in_.readers_want || room || failure() != nullptr) return false;
-    in_.wanted = in_.readers_want;
-    out_.wants_room = for_space;
+        wake.space && !out_.deaf && out_.broken.empty() && out_.sent() < world_.capacity_;
+    const bool bytes = wake.bytes && in_.arrived >= in_.readers_want;
+    if (bytes || room || in_.ended()) return false;
+    in_.wanted = wake.bytes ? in_.readers_want : SIZE_MAX;
+    out_.wants_room = wake.space;
     return true;
   }
   void end_sleep() override {}  // World::disarm
@@ -65,6 +66,14 @@ class StormWire final : public Wire {
   size_t shown_ = 0;
   mutable std::optional<Error> failure_;
 };
+
+void Way::lose_segments() {
+  size_t lost = 0;
+  for (; !quiet(); ++next) lost += under_way[next].bytes;
+  bytes.resize(bytes.size() - lost);
+  under_way.clear();
+  next = 0;
+}
 
 World::World(uint64_t seed, int ranks)
     : random(seed),
@@ -199,19 +208,21 @@ void World::look(Way& way) {
 void World::arrive(Way& way) {
   // That a connection has ended here does not come from there.
   if (silent(way.from, way.to) && way.broken.empty()) return;
-  while (!way.under_way.empty() && way.under_way.front().at <= now) {
-    way.arrived += way.under_way.front().bytes;
-    way.under_way.pop_front();
+  while (!way.quiet() && way.under_way[way.next].at <= now)
+    way.arrived += way.under_way[way.next++].bytes;
+  if (way.quiet()) {
+    way.under_way.clear();
+    way.next = 0;
   }
   const bool ends = way.closed || !way.broken.empty();
-  way.dry |= ends && way.under_way.empty() && now >= way.closes_at;
+  way.dry |= ends && way.quiet() && now >= way.closes_at;
   look(way);
 }
 
 size_t World::write(Way& way, std::span<const ConstRegion> pieces) {
   if (way.deaf || !way.broken.empty() || way.closed) return 0;
   size_t room = capacity_ - std::min(capacity_, way.sent());
-  if (chunk_ > 0) room = std::min(room, 1 + random.below(chunk_));
+  if (chunk_ > 0 && random.chance(40)) room = std::min(room, 1 + random.below(chunk_));
   size_t taken = 0;
   for (const ConstRegion& piece : pieces) {
     const size_t part = std::min(piece.bytes, room - taken);
@@ -243,12 +254,7 @@ void World::close(int rank, bool at_once) {
     Way& in = way(peer, rank);
     out.closed = true;
     in.deaf = true;
-    if (at_once) {
-      size_t lost = 0;
-      for (const auto& segment : out.under_way) lost += segment.bytes;
-      out.bytes.resize(out.bytes.size() - lost);
-      out.under_way.clear();
-    }
+    if (at_once) out.lose_segments();
     out.closes_at = std::max(out.last_at, now) + delay();
     push(out.closes_at, Kind::kArrival, rank, peer);
   }
@@ -273,10 +279,7 @@ void World::break_off(int a, int b, const std::string& why) {
   for (Way* one : {&way(a, b), &way(b, a)}) {
     if (!one->broken.empty()) continue;
     one->broken = why;
-    size_t lost = 0;
-    for (const auto& segment : one->under_way) lost += segment.bytes;
-    one->bytes.resize(one->bytes.size() - lost);
-    one->under_way.clear();
+    one->lose_segments();
     one->closes_at = now + delay();
     push(one->closes_at, Kind::kArrival, one->from, one->to);
   }

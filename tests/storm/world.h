@@ -2,7 +2,6 @@
 // The processes of a simulated job and the network between them: what happens when, what arrives when, and what goes wrong.
 // Everything follows from the seed.
 #include <cstddef>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -24,8 +23,9 @@ struct Way {
   int from = 0, to = 0;
   std::vector<std::byte> bytes;  // sent and not released, from `head` on
   size_t head = 0;
-  size_t arrived = 0;  // how many of these may be seen
-  std::deque<Segment> under_way;
+  size_t arrived = 0;              // how many of these may be seen
+  std::vector<Segment> under_way;  // from `next` on
+  size_t next = 0;
   Time last_at = 0;         // when the last of them arrives
   bool closed = false;      // its writer is gone: ends with what is under way
   Time closes_at = 0;       // when the reader can know
@@ -37,6 +37,9 @@ struct Way {
   size_t readers_want = 1;  // of the last peek
 
   size_t sent() const { return bytes.size() - head; }
+  bool quiet() const { return next == under_way.size(); }
+  // What is under way never arrives.
+  void lose_segments();
   bool ended() const { return dry; }
 };
 

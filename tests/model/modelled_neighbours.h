@@ -1,0 +1,47 @@
+#pragma once
+// Ranks of one host that know each other without a connection: by the memory that each shows, and by bells.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/mapping.h"
+#include "transport/bell.h"
+#include "transport/commons.h"
+#include "transport/link.h"
+#include "transport/poller.h"
+
+namespace hccl_like::model {
+
+// What they show is made once, and for each execution begins anew.
+class ModelledNeighbours {
+ public:
+  // In an execution, what lies in the memory that they show: room for so many words of each reason.
+  static constexpr size_t kReasonBytes = 16;
+
+  explicit ModelledNeighbours(size_t ranks);
+  // To be called in the scenario: nobody has met anybody.
+  void begin_execution();
+  // After that; null for itself.
+  std::unique_ptr<Link> meet(size_t self, size_t peer);
+
+  Commons& commons(size_t rank) { return people_[rank]->commons; }
+  Poller& poller(size_t rank) { return people_[rank]->poller; }
+  // As the kernel does when the process dies: marks what it held, and wakes those who watch it.
+  void die(size_t rank);
+
+ private:
+  struct Person {
+    explicit Person(size_t rank);
+
+    const std::string name;
+    Poller poller;
+    Bell bell;
+    Commons commons;
+    Mapping memory;  // of commons
+    LifeWord* life = nullptr;
+  };
+
+  std::vector<std::unique_ptr<Person>> people_;
+};
+
+}  // namespace hccl_like::model
