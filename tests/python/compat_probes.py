@@ -21,6 +21,7 @@ from torch.distributed import distributed_c10d as c10d
 from torch.distributed._state_dict_utils import _create_cpu_state_dict
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook, bf16_compress_hook, bf16_compress_wrapper
 from torch.distributed.collective_utils import _check_rng_sync_internal
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
 
 from ranks import make_store, run_ranks
@@ -202,9 +203,7 @@ def pinned_and_shared():
 
 
 class Bare:
-    """A device's module as far as torch needs one: no streams."""
-
-    is_available = staticmethod(lambda: True)
+    """A device's module as bare as they come."""
 
 
 def saved_without_streams():
@@ -219,6 +218,29 @@ def saved_without_streams():
         raise RuntimeError("not saved") from error
     finally:
         torch.sim = module
+
+
+def mesh_of_a_bare_module():
+    module, torch.sim = torch.sim, Bare
+    try:
+        return init_device_mesh("sim", (dist.get_world_size(),)).size()
+    finally:
+        torch.sim = module
+
+
+def met_untold():
+    """A barrier while torch cannot name the accelerator; how many ranks have come."""
+
+    def untold():
+        raise NotImplementedError("no isAvailable")
+
+    told, torch._C._get_accelerator = torch._C._get_accelerator, untold
+    try:
+        dist.barrier()
+        dist.barrier(async_op=True).wait()
+        return dist.get_world_size()
+    finally:
+        torch._C._get_accelerator = told
 
 
 def second_api():
@@ -241,10 +263,10 @@ def second_api_with_a_wrong_option():
 
 
 PROBES = (
-    default_type, host_tensor, part_of_the_devices, part_of_its_name, gloo_beside_it, shrunk, subgroups, sequence_number,
-    monitored, monitored_by_a_group, timeouts, compressed, compressed_twice, no_hook, logged_backend, gathered_base_gradient,
-    gathered_gradient, reduce_scatters_of_a_gradient, scaler, generators, pinned_and_shared, saved_without_streams, second_api,
-    second_api_with_a_wrong_option,
+    mesh_of_a_bare_module, default_type, host_tensor, part_of_the_devices, part_of_its_name, gloo_beside_it, shrunk,
+    subgroups, sequence_number, monitored, monitored_by_a_group, timeouts, compressed, compressed_twice, no_hook,
+    logged_backend, gathered_base_gradient, gathered_gradient, reduce_scatters_of_a_gradient, scaler, generators,
+    pinned_and_shared, saved_without_streams, met_untold, second_api, second_api_with_a_wrong_option,
 )  # fmt: skip
 
 

@@ -1,40 +1,12 @@
 import contextlib
-import os
-import tempfile
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 import torch
 
 import hosts as several
-
-
-def pytest_report_header():
-    return f"TORCH_SIM_STRICT={os.environ.get('TORCH_SIM_STRICT', 0)}"
-
-
-def pytest_configure(config):
-    if os.environ.get("TORCH_SIM_STRICT", "0") != "0":
-        os.environ.setdefault("TORCH_SIM_STRICT_REPORT", str(Path(tempfile.mkdtemp(prefix="sim-strict-")) / "accesses"))
-
-
-def strict_accesses():
-    """What the simulator told of accesses to device memory outside of the device's operations, by whatever process."""
-    report = os.environ.get("TORCH_SIM_STRICT_REPORT")
-    return Path(report).read_text().splitlines() if report and Path(report).exists() else []
-
-
-def pytest_sessionfinish(session):
-    if strict_accesses():
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
-
-
-def pytest_terminal_summary(terminalreporter):
-    if "TORCH_SIM_STRICT_REPORT" in os.environ:
-        told = strict_accesses()
-        terminalreporter.write_line(f"accesses to device memory outside of the device's operations: {len(told)}")
-        for line in told:
-            terminalreporter.write_line(line)
 
 
 def has_simulator():
@@ -60,6 +32,17 @@ def sim():
     if not has_simulator():
         pytest.skip("the simulated accelerator is not installed: pip install ./simulator")
     return "sim"
+
+
+@pytest.fixture(scope="session")
+def stripped(tmp_path_factory):
+    """The plugin of stripped_plugin.c, for plugins.run(); or skips."""
+    compiler = shutil.which("cc") or shutil.which("gcc") or pytest.skip("needs a C compiler")
+    library = tmp_path_factory.mktemp("plugin") / "stripped.so"
+    here = Path(__file__).resolve()
+    source, root = here.with_name("stripped_plugin.c"), here.parents[2]
+    subprocess.run([compiler, "-shared", "-fPIC", "-I", root, source, "-o", library, "-ldl"], check=True)
+    return str(library)
 
 
 @pytest.fixture

@@ -160,6 +160,10 @@ class Hosts:
     def __iter__(self):
         return iter(self._hosts)
 
+    def cable(self, number, state, rail=0):
+        """Pulls the host's cable out at the switch ("down"), or puts it in again ("up")."""
+        _ip(f"-n {self._switch} link set h{number}r{rail} {state}")
+
     def close(self):
         for name in [*(host.name for host in self._hosts), self._switch]:
             subprocess.run(["ip", "netns", "del", name], capture_output=True)

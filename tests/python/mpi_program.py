@@ -2,7 +2,9 @@
 
 import ctypes
 import os
+import signal
 import sys
+import time
 from datetime import timedelta
 
 import torch
@@ -32,6 +34,21 @@ def again(rank, size):
         tensor = torch.ones(5)
         dist.all_reduce(tensor)
         assert tensor.tolist() == [size] * 5
+
+
+def one_is_killed(rank, size):
+    """The other waits for a message of it. MPI can't be ended in order after that."""
+    tensor = torch.ones(3)
+    dist.all_reduce(tensor)
+    dist.barrier()
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    begin = time.monotonic()
+    try:
+        dist.recv(tensor, src=1)
+    except RuntimeError as error:
+        os.write(1, f"after {time.monotonic() - begin} s: {error}\n".encode())
+    os._exit(0)
 
 
 def nothing(rank, size):

@@ -34,5 +34,26 @@ const hcd_api* hcd_get_api(int major, int minor) {
     table.unmap = NULL;
   }
   if (without("host functions")) table.host_func = NULL;
+  if (without("torch streams")) table.stream_from_torch = NULL;
+  if (without("own streams")) {
+    table.stream_create = NULL;
+    table.stream_destroy = NULL;
+  }
+  if (without("events")) {
+    table.event_record = NULL;
+    table.stream_wait_event = NULL;
+    table.event_query = NULL;
+    table.event_sync = NULL;
+    table.event_destroy = NULL;
+  }
+  if (without("registration")) {
+    table.host_register = NULL;
+    table.host_unregister = NULL;
+  }
+  if (without("host memory")) {
+    table.host_alloc = NULL;
+    table.host_free = NULL;
+  }
+  if (without("kernels")) table.reduce = NULL;
   return &table;
 }

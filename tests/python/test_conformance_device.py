@@ -107,6 +107,13 @@ def test_flaws_are_told(kind, sim, tmp_path):
         assert id in process.stdout
 
 
+def test_opaque_storage_is_reached_by_copies(sim, tmp_path):
+    rows, _, process = report(tmp_path, *only("copies.address", "copies.views"), TORCH_SIM_OPAQUE="1")
+    assert process.returncode == 0, process.stdout + process.stderr
+    assert rows["copies.address"]["state"] == "no" and "the memory may be protected or opaque" in rows["copies.address"]["meaning"]
+    assert rows["copies.views"]["state"] == "yes"
+
+
 def test_a_device_that_reads_too_early_is_told_nothing_more(sim, tmp_path):
     rows, works, process = report(tmp_path, TORCH_SIM_FLAWS="hasty-reads")
     assert process.returncode == 1

@@ -6,7 +6,9 @@ import importlib.util
 import os
 import re
 import shutil
+import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -179,6 +181,29 @@ def test_a_crash_at_load_names_the_plugin_and_ends_the_others_calls(sim, faulty,
         run(hears_of_a_death, 2, with_fault(fault, faulty))
     assert f"the device plugin {faulty} crashed this process in {said}; ask its vendor" in capfd.readouterr().err
     assert "--- rank 0" not in str(failure.value)
+
+
+# Loading the plugin begins the device, which installs a handler of its own meanwhile.
+LOADS_THEN_TOUCHES = """
+import ctypes, torch
+from hccl_like import _extension, _plugins
+extension = _extension.load()
+_plugins.register(extension)
+extension.describe_device(torch.device("sim", 0))
+tensor = torch.ones(9, device="sim")
+torch.sim.synchronize()
+ctypes.string_at(tensor.data_ptr(), 4)
+"""
+
+
+def test_a_handler_of_faults_that_a_plugin_installs_outlives_its_loading(sim, tmp_path):
+    report = tmp_path / "report"
+    environment = {"TORCH_SIM_STRICT": "5", "TORCH_SIM_STRICT_REPORT": str(report)}
+    done = subprocess.run(
+        [sys.executable, "-c", LOADS_THEN_TOUCHES], env=os.environ | environment, capture_output=True, text=True, timeout=170
+    )
+    assert done.returncode == -signal.SIGSEGV, done.stderr
+    assert report.read_text().count("the host touched memory of sim:0") == 1
 
 
 def hears_of_a_death(rank, size):

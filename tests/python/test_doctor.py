@@ -5,11 +5,14 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from hccl_like import _plugins
 from hccl_like.doctor import _command, _device, _host, _self_test
 from hccl_like.doctor._findings import Findings
+from test_device_plugins import build
 
 
 def run(*arguments, **environment):
@@ -39,15 +42,95 @@ def test_all_is_in_order_on_the_simulator(sim, tmp_path):
     assert {"addresses, best first", "open files", "locked memory"} <= set(host)
 
 
-def test_what_a_device_lacks_is_told_with_what_follows(sim, monkeypatch):
-    monkeypatch.setenv("TORCH_SIM_FLAWS", "no-pinned-memory,no-events")
+# (what the device is, how its plugin goes, which features are missing with words of the reason)
+LACKING = {
+    "one stream, no events": (
+        {"TORCH_SIM_FLAWS": "no-streams,no-events,no-native-handles"},
+        {
+            "streams": "it has one stream",
+            "events": "Backend doesn't support events",
+            "native_streams": "Backend doesn't support native stream handles",
+        },
+    ),
+    "no pinned memory, copies of whole storages": (
+        {"TORCH_SIM_FLAWS": "no-pinned-memory,no-offsets,blocking-copies"},
+        {
+            "pinned_memory": "sim: there is no pinned memory",
+            "non_blocking_copies": "sim: there is no pinned memory",
+            "offset_copies": "a view was read at the wrong place",
+        },
+    ),
+    "opaque storage": ({"TORCH_SIM_OPAQUE": "1"}, {}),
+}
+
+
+@pytest.mark.parametrize("kind", LACKING)
+def test_what_a_device_without_a_plugin_lacks_is_told_with_what_follows(sim, monkeypatch, kind):
+    environment, lacking = LACKING[kind]
+    for name, value in environment.items() | {("HCCL_LIKE_DEVICE_PLUGINS", "sim=none")}:
+        monkeypatch.setenv(name, value)
     findings = Findings()
     assert _device.examine("sim", findings)
-    offered = {row[0]: row[1:] for row in findings.sections[-1].rows}
-    for feature, words in (("pinned_memory", "sim: there is no pinned memory"), ("events", "Backend doesn't support events")):
-        present, consequence, reason = offered[feature]
-        assert present == "no" and words in reason and consequence
     assert not findings.problems
+    sections = {section.title: {row[0]: row[1:] for row in section.rows} for section in findings.sections}
+    assert sections["device sim"]["plugin"] == ("none: HCCL_LIKE_DEVICE_PLUGINS says so",)
+    assert sections["device sim"]["reached by"] == ("memory copied to and from the host, calls wait on the host",)
+    assert len(findings.hints) == 1 and "there is no plugin for 'sim'" in findings.hints[0]
+    offered = sections["what torch's interfaces offer of sim"]
+    assert {feature for feature, row in offered.items() if row[0] == "no"} == set(lacking)
+    for feature, words in lacking.items():
+        _, consequence, reason = offered[feature]
+        assert words in reason and consequence
+
+
+ENTRIES = {
+    "map": "map, unmap",
+    "host functions": "host_func",
+    "export": "ipc_export, ipc_open, ipc_close",
+    "peers": "peer_open, peer_close",
+}
+
+
+# Mandatory; called by nobody but the contract's tests (docs/plugin-guide.md).
+UNLISTED = {"init", "fini", "last_error", "stream_sync", "copy_d2h", "copy_h2d"}
+UNUSED = {"stream_wait_value", "stream_write_value", "mem_alloc", "mem_free"}
+
+
+def test_every_optional_entry_of_the_table_that_is_used_is_listed(sim):
+    header = Path(__file__).parents[2].joinpath("device", "plugin.h").read_text()
+    table_of_entries = header[header.index("typedef struct hcd_api {") :]
+    entries = set(re.findall(r"^  [a-z* ]+\(\*(\w+)\)\(", table_of_entries, re.MULTILINE))
+    assert UNLISTED | UNUSED < entries
+    findings = Findings()
+    assert _device.examine("sim", findings)
+    sections = {section.title: section.rows for section in findings.sections}
+    rows = sections["what the plugin of sim offers"]
+    listed = [entry for row in rows for entry in row[0].split(", ")]
+    assert len(listed) == len(set(listed))
+    assert set(listed) == entries - UNLISTED - UNUSED
+    assert all(row[1] == "yes" for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("without", "missing", "reached"),
+    [
+        ("", [], "memory mapped by its plugin, calls in stream order"),
+        ("map", ["map"], "memory copied to and from the host, calls in stream order"),
+        ("host functions,export", ["host functions", "export", "peers"], "memory mapped by its plugin, calls wait on the host"),
+    ],
+)
+def test_what_a_plugin_lacks_is_told_with_what_follows(sim, monkeypatch, tmp_path, without, missing, reached):
+    source = Path(__file__).with_name("stripped_plugin.c")
+    monkeypatch.setenv("PLUGIN", _plugins.found()["sim"])
+    monkeypatch.setenv("WITHOUT", without)
+    monkeypatch.setenv("HCCL_LIKE_DEVICE_PLUGINS", f"sim={build(source, tmp_path / 'libstripped.so', '-ldl')}")
+    findings = Findings()
+    assert _device.examine("sim", findings)
+    sections = {section.title: {row[0]: row[1:] for row in section.rows} for section in findings.sections}
+    assert sections["device sim"]["reached by"] == (reached,)
+    offered = sections["what the plugin of sim offers"]
+    assert {entries for entries, row in offered.items() if row[0] == "no"} == {ENTRIES[one] for one in missing}
+    assert all(row[1] for row in offered.values()) and not findings.hints
 
 
 def test_a_device_that_is_not_there_is_a_problem():

@@ -130,7 +130,7 @@ def test_torchrun_s_summary_tells_why_a_call_failed_without_record(tmp_path):
 def test_ray_train(tmp_path):
     pytest.importorskip("ray.train", reason='Ray Train is not installed: pip install "ray[train]"')
     done = subprocess.run(
-        [sys.executable, LAUNCH / "ray_fit.py", "--storage", tmp_path], capture_output=True, text=True, timeout=200,
+        [sys.executable, LAUNCH / "ray_fit.py", "--storage", tmp_path], capture_output=True, text=True, timeout=600,
         env={**os.environ, "RAY_USAGE_STATS_ENABLED": "0"},
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

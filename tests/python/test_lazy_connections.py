@@ -138,5 +138,6 @@ def test_a_rank_that_dies_before_anybody_is_connected_to_it_is_missed_at_once(vi
 def test_sixty_four_ranks_start_with_little():
     command = [sys.executable, STARTUP, "--ranks", "64", "--rounds", "1", "--json"]
     ours, gloo = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    assert (ours["descriptors"], ours["threads"]) == (12, 2)
-    assert ours["descriptors"] < gloo["descriptors"] and ours["threads"] < gloo["threads"]
+    assert ours["threads"] == 2 < gloo["threads"]
+    # One of them for each address of this host.
+    assert ours["descriptors"] <= 16 and ours["descriptors"] < gloo["descriptors"]

@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
+import hccl_like
 from ranks import make_store, run_ranks
 
 
@@ -155,9 +156,10 @@ def disagreements(rank, size):
             (other if rank == size - 1 else usual)(groups[name])
             # A rank that has sent its part and got all of its own hears of it in its next call.
             dist.barrier(group=groups[name])
-        assert time.monotonic() - begin < 2, name
+        assert time.monotonic() - begin < 20, f"{name}: the error must not wait for the time-out"
         for word in words:
             assert word in str(caught.value), name
+        assert hccl_like.failure(str(caught.value)).number in (501, 502), name
         dist.barrier()  # other groups go on
 
 
@@ -167,11 +169,11 @@ def test_every_disagreement_is_an_error_on_all_ranks_with_the_words_of_both_side
 
 def two_roots(rank, size):
     dist.broadcast(torch.ones(7), src=rank)
-    with pytest.raises(dist.DistBackendError, match="different roots"):
+    with pytest.raises(dist.DistBackendError, match="with root [01].*with root [01]"):
         dist.all_reduce(torch.ones(7))
 
 
-def test_two_roots_that_expect_nothing_of_each_other_are_told_by_the_next_call():
+def test_two_roots_that_expect_nothing_of_each_other_are_told_in_the_next_call():
     run_ranks(two_roots, 2, environment={"HCCL_LIKE_BOARD": "0"})
 
 

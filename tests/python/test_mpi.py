@@ -1,5 +1,7 @@
 """mpirun: init_method="mpi://", and the transport that goes over MPI, with each MPI there is."""
 
+import re
+
 import pytest
 
 import mpis
@@ -55,6 +57,21 @@ def test_a_library_that_is_no_mpi_is_named(mpi):
     assert "libz.so.1 is not an MPI that is known" in done.stderr
 
 
+# Without this flag mpiexec kills the ranks that are left.
+LEFT_ALONE = "-disable-auto-cleanup"
+
+
+# MPICH's mpiexec ends all ranks of a host with the first, whatever it is told; between hosts it is tried below.
+@pytest.mark.parametrize("mpi", mpis.ALL[1:], ids=lambda mpi: mpi.name)
+def test_a_rank_that_is_killed_is_named_to_all_that_are_left(mpi):
+    done = mpi.run(3, "mpi_program.py", "one_is_killed", more=("--enable-recovery",), check=False, HCCL_LIKE_TRANSPORTS="mpi")
+    told = re.findall(r"after (\S+) s: (.*)", done.stdout)
+    assert len(told) == 2, done.stdout + done.stderr
+    for late, error in told:
+        assert "lost rank 1 (" in error and "the mpi connection to " in error and "its process has ended" in error, error
+        assert float(late) < 5, error
+
+
 # The hosts are one machine, so MPICH finds shared memory between them.
 NETWORK_ONLY = {"MPIR_CVAR_NOLOCAL": "1", "UCX_TLS": "tcp,self", "FI_PROVIDER": "tcp"}
 
@@ -83,3 +100,14 @@ def test_every_collective_is_exact_between_two_hosts(transports, make_hosts, tmp
     assert hosts[1].counters()["tx_bytes"] > 1 << 20, "MPI has found a way past the network"
     routes = (tmp_path / "log").read_text()
     assert routes.count(": mpi by ") == (12 if transports == "mpi" else 8)
+
+
+@pytest.mark.slow
+def test_a_rank_that_is_killed_on_another_host_is_noticed_within_a_second(make_hosts, tmp_path):
+    hosts = make_hosts(2)
+    there = ",".join(f"{host.address()}:1" for host in hosts)
+    mpi = mpis.Mpi("MPICH", "mpich", "libmpi_abi.so.1", ("-launcher", "ssh", "-launcher-exec", str(launcher(tmp_path, hosts))))
+    done = mpi.run(2, "mpi_program.py", "one_is_killed", more=(LEFT_ALONE, "-hosts", there, "-iface", "eth0"),
+                   command=hosts[0].command, check=False, HCCL_LIKE_TRANSPORTS="mpi", **NETWORK_ONLY)  # fmt: skip
+    assert "the mpi connection to " in done.stdout and "lost rank 1 (" in done.stdout, done.stdout + done.stderr
+    assert float(re.search(r"after (\S+) s:", done.stdout).group(1)) < 1, done.stdout

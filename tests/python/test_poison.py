@@ -67,7 +67,7 @@ FAILURES = {
     a_rank_dies: r"rank 1\b.*(closed|gone|lost|died|ended)",
     sizes_differ: "Every rank must make the same calls",
     a_rank_stays_away: r"ran into its timeout after .* rank(s)? 1\b",
-    a_rank_aborts: "rank 1 gave up group .*abort",
+    a_rank_aborts: "(rank 1 gave up group .*|was aborted on rank 1: )abort",
 }
 
 

@@ -50,6 +50,40 @@ def test_ranks_of_a_step_meet(size):
     assert run_ranks(join, size, "slurm://", group=False) == [[size * (size + 1) // 2] * 3] * size
 
 
+@pytest.mark.parametrize(
+    ("host", "nodes", "own"),
+    [
+        ("localhost", "here", ["127.0.0.1"]),
+        ("127.0.0.2", "here", ["127.0.0.2"]),
+        ("::1", "here", ["::1"]),
+        (None, "here", ["127.0.0.1"]),
+        (None, "here,there", []),  # who knows at which of them the others arrive
+        (None, "there", []),
+        ("192.0.2.1", "here", []),  # another host's
+        ("no.such.host.invalid", "here", []),
+    ],
+)
+def test_the_store_listens_where_the_others_look_for_it(monkeypatch, host, nodes, own):
+    monkeypatch.setenv("SLURM_STEP_NODELIST", nodes)
+    monkeypatch.setenv("SLURMD_NODENAME", "here")
+    assert _rendezvous._own_addresses(host) == own
+    with _rendezvous._listen(own, 0) as listener:
+        assert listener.getsockname()[0] in (own or ("::", "0.0.0.0"))
+
+
+def test_a_store_at_one_address_is_not_reached_at_another():
+    store = _rendezvous._serve(["127.0.0.1"], 0, "a token", timedelta(seconds=20))
+    assert _rendezvous._join(["127.0.0.1"], store.port, "a token", timedelta(seconds=20)).get("hccl_like/rendezvous") == b"a token"
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.2", store.port), timeout=20)
+
+
+@pytest.mark.parametrize("reached_at", ["127.0.0.1", "127.0.0.2", "::1"])
+def test_a_store_at_all_addresses_is_reached_at_each(reached_at):
+    store = _rendezvous._serve([], 0, "a token", timedelta(seconds=20))
+    assert _rendezvous._join([reached_at], store.port, "a token", timedelta(seconds=20)).port == store.port
+
+
 ENDS_AT_ONCE = """
 import sys, time
 import torch.distributed as dist

@@ -1,52 +1,16 @@
 """Symmetric memory with plugins that can do less: what they lack is said, or done in another way with the same result."""
 
-import shutil
-import subprocess
-from pathlib import Path
-
 import pytest
 import torch
 import torch.distributed as dist
 import torch.distributed._symmetric_memory as symm_mem
 
 import values
-from ranks import make_store, run_ranks
+from plugins import run
 from symmetric import shared, world
 from test_symmetric_memory import buffers_of_all_ranks
 from test_symmetric_operators import expected, operand, scatters_and_gathers
 from test_symmetric_signals import hands_a_value_on
-
-ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture(scope="session")
-def stripped(tmp_path_factory):
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiler is None:
-        pytest.skip("needs a C compiler")
-    library = tmp_path_factory.mktemp("plugin") / "stripped.so"
-    source = Path(__file__).with_name("stripped_plugin.c")
-    subprocess.run([compiler, "-shared", "-fPIC", "-I", ROOT, source, "-o", library, "-ldl"], check=True)
-    return str(library)
-
-
-def with_plugin(rank, size, listener, library, case, *arguments):
-    from hccl_like import _plugins
-
-    _plugins.found = lambda: {"sim": library} if library else {}
-    dist.init_process_group("hccl-like", store=make_store(rank, listener), rank=rank, world_size=size)
-    result = case(rank, size, *arguments)
-    dist.destroy_process_group()
-    return result
-
-
-def run(case, size, library, without, *arguments, timeout=60):
-    from hccl_like import _plugins
-
-    environment = {"PLUGIN": _plugins.found()["sim"], "WITHOUT": without}
-    return run_ranks(
-        with_plugin, size, library, case, *arguments, group=False, environment=environment, timeout=timeout
-    )
 
 
 def refuses(rank, size, reason):
@@ -70,9 +34,10 @@ def test_a_device_without_a_plugin_is_refused(sim):
     run(refuses, 2, None, "", "no device plugin is installed for 'sim'")
 
 
-@pytest.mark.parametrize("without", ["map", "host functions", "map, host functions"])
+@pytest.mark.parametrize("without", ["map", "map, kernels", "host functions", "map, host functions"])
 def test_other_ways_give_the_same_results(sim, stripped, without):
-    """Without maps the device's own operators reduce; without host functions calls wait on the host."""
+    """Without maps the plugin's kernels reduce, without those the device's own operators; without host functions calls wait on
+    the host."""
     run(everything, 2, stripped, without)
 
 

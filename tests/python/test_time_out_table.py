@@ -1,5 +1,6 @@
 """Who is where when a call runs into its time-out, and what a rank says when it is asked by a signal."""
 
+import inspect
 import os
 import pickle
 import re
@@ -13,15 +14,26 @@ import torch.distributed as dist
 from ranks import run_ranks
 
 TABLE = "ran into its time-out; where its"
+HERE = "python/test_time_out_table.py"
+
+
+def by_default(folder):
+    return {"HCCL_LIKE_DEBUG_FILE": f"{folder}/log", "TORCH_FR_DUMP_TEMP_FILE": f"{folder}/trace_"}
 
 
 def log_of(folder):
-    return {"HCCL_LIKE_DEBUG_FILE": f"{folder}/log", "TORCH_FR_DUMP_TEMP_FILE": f"{folder}/trace_", "HCCL_LIKE_REPORT_MS": "4000"}
+    return by_default(folder) | {"HCCL_LIKE_REPORT_MS": "4000"}  # a busy machine
 
 
 def wait_for(path):
     while not os.path.exists(path):
         time.sleep(0.02)
+
+
+def lines_of(function):
+    """Where a program that is in `function` may be."""
+    lines, first = inspect.getsourcelines(function)
+    return "|".join(f"{HERE}:{first + number}" for number in range(len(lines)))
 
 
 def one_rank_loads_data(rank, size, folder):
@@ -58,8 +70,29 @@ def test_a_time_out_ends_with_one_table_of_who_is_where(tmp_path):
     assert all("in it" in table[rank] for rank in "01")
     # One of them may have been told by the other before its own time was over.
     assert any("rank 2" in table[rank] for rank in "01")
+    assert re.search(rf"({lines_of(wait_for)})$", table["2"])
+    assert all(re.search(rf"({lines_of(one_rank_loads_data)})$", table[rank]) for rank in "01")
     assert re.search(r"rank 2: call 2 \(broadcast\) done; call 1 \(all_reduce\) done", log)
-    assert re.search(r"rank 0: call 3 \(all_reduce\) failed; call 2 \(broadcast\) done", log)
+    assert re.search(r"rank 0: call 3 \(all_reduce\) failed at \S+; call 2 \(broadcast\) done", log)
+
+
+def test_there_is_one_by_default(tmp_path):
+    run_ranks(one_rank_loads_data, 3, str(tmp_path), environment=by_default(tmp_path), group_timeout=1)
+    assert (tmp_path / "log").read_text().count(TABLE) == 1
+
+
+def test_there_is_none_if_nobody_wants_it(tmp_path):
+    run_ranks(one_rank_loads_data, 3, str(tmp_path), environment=by_default(tmp_path) | {"HCCL_LIKE_REPORT_MS": "0"}, group_timeout=1)
+    log = tmp_path / "log"
+    assert not log.exists() or TABLE not in log.read_text()
+
+
+def test_with_call_sites_past_calls_have_their_lines(tmp_path):
+    environment = log_of(tmp_path) | {"HCCL_LIKE_CALL_SITES": "1"}
+    run_ranks(one_rank_loads_data, 3, str(tmp_path), environment=environment, group_timeout=1)
+    log = (tmp_path / "log").read_text()
+    begin = inspect.getsourcelines(one_rank_loads_data)[1]
+    assert f"rank 2: call 2 (broadcast) done at {HERE}:{begin + 2}; call 1 (all_reduce) done at {HERE}:{begin + 1}" in log
 
 
 def one_rank_is_stopped(rank, size, folder):

@@ -61,6 +61,9 @@ MENDED = [
     ("rng-sync", "ours", "generators", "NotImplementedError: Unsupported generator device: sim", [(1, 2), (1, 2)]),
     ("shared-pinning", "ours", "pinned_and_shared", "AssertionError: Torch not compiled with CUDA enabled", (True, "cpu", 3)),
     ("checkpoint-copies", "ours", "saved_without_streams", "RuntimeError: not saved", [1.0] * 3),
+    ("device-handle", "ours", "mesh_of_a_bare_module", "AttributeError: type object 'Bare' has no attribute 'is_initialized'", 2),
+    ("barrier-device", "ours", "met_untold", "NotImplementedError: no isAvailable", 2),
+    ("barrier-device", "ours in detail", "met_untold", "NotImplementedError: no isAvailable", 2),
     ("dist2", "ours", "second_api", "ValueError: Backend hccl-like not registered", [[1.0] * 3] * 4),
     ("dist2", "ours", "second_api_with_a_wrong_option", "KeyError: 'hccl-like'",
      "KeyError: 'hccl_like.Options has no attribute colour'"),
@@ -113,7 +116,7 @@ def test_every_patch_is_proved():
 
 
 # What asks no group, and so is mended for the process.
-OF_NO_GROUP = {"pinned_and_shared", "saved_without_streams", "second_api", "second_api_with_a_wrong_option"}
+OF_NO_GROUP = {"pinned_and_shared", "saved_without_streams", "mesh_of_a_bare_module", "second_api", "second_api_with_a_wrong_option"}
 
 
 @pytest.mark.slow
