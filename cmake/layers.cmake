@@ -2,7 +2,10 @@
 
 # -Wrestrict is off because g++ 12 reports it inside std::string (GCC bug 105651).
 set(HCCL_LIKE_WARNINGS -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Wold-style-cast
-                       -Wno-missing-field-initializers -Wno-restrict)
+                       -Wno-missing-field-initializers)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  list(APPEND HCCL_LIKE_WARNINGS -Wno-restrict)
+endif()
 
 # A macro, because find_package sets variables for its caller.
 macro(hccl_like_find_packages)
@@ -95,6 +98,9 @@ endfunction()
 # hccl_like_layer_tests(name): one GoogleTest executable from every *_test.cc below name/.
 function(hccl_like_layer_tests layer)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${layer}/*_test.cc)
+  if(NOT HCCL_LIKE_FABRIC_INCLUDE)
+    list(FILTER sources EXCLUDE REGEX "/transport/fabric/")
+  endif()
   if(NOT sources)
     return()
   endif()
@@ -110,6 +116,17 @@ function(hccl_like_layer_tests layer)
   endif()
   gtest_discover_tests(${layer}_test DISCOVERY_TIMEOUT 120 NO_PRETTY_VALUES
                        PROPERTIES TIMEOUT ${limit_s} LABELS ${layer})
+endfunction()
+
+# hccl_like_test_program(name): a GoogleTest executable of its own, name_test, from every .cc of the folder, over all layers.
+function(hccl_like_test_program name)
+  find_package(GTest REQUIRED)
+  include(GoogleTest)
+  file(GLOB sources CONFIGURE_DEPENDS *.cc)
+  add_executable(${name}_test ${sources})
+  target_link_libraries(${name}_test PRIVATE hccl_like_collectives GTest::gtest GTest::gtest_main)
+  hccl_like_target_options(${name}_test)
+  gtest_discover_tests(${name}_test DISCOVERY_TIMEOUT 120 NO_PRETTY_VALUES PROPERTIES TIMEOUT 900 LABELS ${name})
 endfunction()
 
 # The rules about the tree itself, as plain Python scripts; sanitizers have nothing to add to them.
@@ -131,7 +148,7 @@ function(hccl_like_check_headers)
     file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/${layer}/*.h)
     list(FILTER headers EXCLUDE REGEX "^device/cuda/")
     if(NOT HCCL_LIKE_FABRIC_INCLUDE)
-      list(FILTER headers EXCLUDE REGEX "^transport/fabric/fabric_(end|library|port)\\.h$")
+      list(FILTER headers EXCLUDE REGEX "^transport/fabric/fabric_(end|library|memory|port)\\.h$")
     endif()
     foreach(header ${headers})
       if(NOT header MATCHES "-inl\\.h$")  # included several times on purpose, by its one .cc

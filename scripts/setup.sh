@@ -2,16 +2,18 @@
 # Sets up what hccl-like needs on Debian or Ubuntu: system packages, a virtual environment in .venv, and the two packages
 # of this repository built into it. Does only what is not done yet.
 #
-#   scripts/setup.sh           to use it
-#   scripts/setup.sh --tests   to test it as well
+#   scripts/setup.sh             to use it
+#   scripts/setup.sh --tests     to test it as well
+#   scripts/setup.sh --nightly   to test it with the launchers and frameworks of others too
 #
 # As root it installs missing system packages; as a user it names them. PYTHON=/path/to/python3 picks another Python.
 set -euo pipefail
 TESTS=no
 case "${1:-}" in
   --tests) TESTS=yes ;;
+  --nightly) TESTS=nightly ;;
   '') ;;
-  *) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 2 ;;
+  *) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2 ;;
 esac
 STEPS=5
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -42,7 +44,7 @@ missing_packages() {
   has_header nlohmann/json.hpp || echo nlohmann-json3-dev
   has_header hwloc.h || echo libhwloc-dev
   has_header openssl/evp.h || echo libssl-dev
-  if [ $TESTS = yes ]; then
+  if [ $TESTS != no ]; then
     has_header gtest/gtest.h || echo libgtest-dev
     has_header rdma/fabric.h || echo libfabric-dev
     has_header CLI/CLI.hpp || echo libcli11-dev
@@ -52,6 +54,11 @@ missing_packages() {
       command -v ip >/dev/null || echo iproute2
       command -v nft >/dev/null || echo nftables
     fi
+  fi
+  if [ $TESTS = nightly ]; then
+    command -v mpiexec.openmpi >/dev/null || echo openmpi-bin
+    command -v slurmctld >/dev/null || echo slurm-wlm
+    command -v munged >/dev/null || echo munge
   fi
   if [ -z "$python" ]; then
     echo python3 python3-dev python3-venv
@@ -111,12 +118,11 @@ pip_install() { try_again "$VENV/bin/python" -m pip install --quiet --timeout 60
 python_packages() {
   local files=(requirements/run.txt requirements/examples.txt)
   [ $TESTS = no ] || files+=(requirements/test.txt)
-  # What a test run needs includes what a plain one needs, so either stamp will do for the latter.
-  local all=(requirements/*.txt)
-  is_done packages-tests "$(fingerprint "${all[@]}")" && return
-  local mark=packages
-  [ $TESTS = no ] || mark=packages-tests
-  is_done "$mark" "$(fingerprint "${all[@]}")" && return
+  [ $TESTS != nightly ] || files+=(requirements/nightly.txt)
+  # Each set of packages includes those before it, so the stamp of a later one will do for an earlier one.
+  local all=(requirements/*.txt) marks=(packages-nightly packages-tests packages) mark
+  case $TESTS in nightly) marks=("${marks[0]}") ;; yes) marks=("${marks[@]:0:2}") ;; esac
+  for mark in "${marks[@]}"; do ! is_done "$mark" "$(fingerprint "${all[@]}")" || return 0; done
   "$VENV/bin/python" -c 'import pip, sys; sys.exit(int(pip.__version__.split(".")[0]) < 22)' ||
     pip_install --upgrade 'pip>=22' || return 1
   # torch first and alone: asked for together with others, an older resolver may try every build of it there is.
