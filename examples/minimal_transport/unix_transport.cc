@@ -255,6 +255,19 @@ int prepare_sleep(hct_wire* wire, int for_space) {
   return watch(wire, EPOLLIN | (for_space ? static_cast<uint32_t>(EPOLLOUT) : 0u)) ? 1 : 0;
 }
 
+// A socket that nobody reads tells by itself that its peer has sent its last byte.
+int prepare_sleep_unread(hct_wire* wire, int for_space) {
+  if (!wire->ended.empty()) return 0;
+  if (!connected(wire)) return 1;
+  const uint32_t events = EPOLLRDHUP | (for_space ? static_cast<uint32_t>(EPOLLOUT) : 0u);
+  pollfd now{wire->fd, static_cast<short>(events), 0};
+  if (::poll(&now, 1, 0) > 0) {
+    wire->readable |= (now.revents & ~POLLOUT) != 0;
+    return 0;
+  }
+  return watch(wire, events) ? 1 : 0;
+}
+
 void end_sleep(hct_wire* wire) {
   if (wire->fd >= 0 && wire->ended.empty()) watch(wire, EPOLLIN);
 }
@@ -280,6 +293,7 @@ constexpr hct_api kApi{
     .prepare_sleep = prepare_sleep,
     .end_sleep = end_sleep,
     .route = route_of,
+    .prepare_sleep_unread = prepare_sleep_unread,
 };
 
 }  // namespace
