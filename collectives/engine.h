@@ -183,8 +183,8 @@ class Engine {
   std::atomic<bool> sleeping_{false};    // the driver is about to sleep: ring after submitting
   std::atomic<bool> background_drives_{false};
   std::atomic<size_t> running_{0};  // submitted or active
-  std::atomic<bool> owing_{
-      false};  // peers may wait for what was said to them and has not left this process
+  // Peers may wait for what was said to them and has not left this process.
+  std::atomic<bool> owing_{false};
   std::atomic<size_t> large_{0};  // of these
   std::atomic<bool> crowded_{false};  // the ranks of some group outnumber this machine's cores
 

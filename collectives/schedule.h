@@ -36,8 +36,8 @@ struct Step {
   };
   Kind kind;
   int32_t peer = -1;  // group rank; -1 for local steps
-  uint32_t count =
-      1;  // consecutive chunks, from a and dst upwards: one message, whatever the layout
+  // Consecutive chunks, from a and dst upwards: one message, whatever the layout.
+  uint32_t count = 1;
   Slot a{};
   Slot dst{};
   // kReduce only: where its sources begin in the schedule's list, and how many.

@@ -7,8 +7,8 @@
 namespace hccl_like {
 namespace {
 
-constexpr uint32_t kTrials =
-    2;  // of each way, before they are compared: the first one touches new memory
+// Of each way, before they are compared: the first one touches new memory.
+constexpr uint32_t kTrials = 2;
 constexpr uint32_t kRetry = 128;  // so often the slower way is tried again
 constexpr int64_t kForgetting = 16;
 

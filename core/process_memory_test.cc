@@ -2,12 +2,13 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <numeric>
 #include <vector>
+
+#include "core/testing/idle_child.h"
 
 namespace hccl_like {
 namespace {
@@ -18,26 +19,14 @@ TEST(ReadProcess, CopiesWhatLiesInAnother) {
   std::vector<uint32_t> numbers(100'003), copy(numbers.size());
   std::iota(numbers.begin(), numbers.end(), 7u);
   const std::vector<uint32_t> expected = numbers;
-  // The child keeps what there was when it was made.
-  int ends[2];
-  ASSERT_EQ(::pipe(ends), 0);
-  const pid_t child = ::fork();
-  if (child == 0) {
-    char byte;
-    ::close(ends[1]);
-    ::_exit(::read(ends[0], &byte, 1) == 0 ? 0 : 1);
-  }
+  IdleChild child;  // keeps what there was when it was made
   std::fill(numbers.begin(), numbers.end(), 0u);
-  EXPECT_TRUE(read_process(child, reinterpret_cast<std::byte*>(copy.data()),
+  EXPECT_TRUE(read_process(child.pid(), reinterpret_cast<std::byte*>(copy.data()),
                            address_of(numbers.data()), numbers.size() * sizeof(uint32_t)));
-  ::close(ends[0]);
-  ::close(ends[1]);
-  int status = -1;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0);
+  EXPECT_EQ(child.end(), 0);
   EXPECT_EQ(copy, expected);
   std::byte one{};
-  EXPECT_FALSE(read_process(child, &one, address_of(&one), 1)) << "it is gone";
+  EXPECT_FALSE(read_process(child.pid(), &one, address_of(&one), 1)) << "it is gone";
   EXPECT_EQ(errno, ESRCH);
 }
 

@@ -3,6 +3,8 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <initializer_list>
+
 namespace hccl_like {
 
 // Threads made while it lives take no signals but those that their own faults raise: what handles a crash is to hear of them.

@@ -79,18 +79,6 @@ bool runs_in_place(const Request& request, const Call& call, int rank) {
   return true;
 }
 
-// The request without its memory.
-Call bare_call(const Request& request) {
-  return {.collective = request.collective,
-          .type = request.type,
-          .op = request.op,
-          .factor = request.factor,
-          .root = request.root,
-          .tag = request.tag,
-          .site = request.site,
-          .uneven = request.uneven};
-}
-
 // The memory of a side that has one plain host tensor, or none.
 struct PlainSide {
   Region region;
@@ -109,6 +97,17 @@ PlainSide plain_side(const Side& side) {
 }
 
 }  // namespace
+
+Call bare_call(const Request& request) {
+  return {.collective = request.collective,
+          .type = request.type,
+          .op = request.op,
+          .factor = request.factor,
+          .root = request.root,
+          .tag = request.tag,
+          .site = request.site,
+          .uneven = request.uneven};
+}
 
 std::optional<Call> plain_call(const Request& request, int rank, int ranks) {
   const PlainSide input = plain_side(request.input);

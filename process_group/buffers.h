@@ -72,6 +72,9 @@ class Buffers {
   std::vector<Alias> aliases_;
 };
 
+// The call for a request, all but its memory and its time-out.
+Call bare_call(const Request& request);
+
 // The call for a request, all but its time-out, if its tensors are on the host and are used as they are: one or none a
 // side, plain, apart from each other or in place. Nothing for any other request, which takes a Buffers.
 std::optional<Call> plain_call(const Request& request, int rank, int ranks);

@@ -144,8 +144,8 @@ class Pending {
 
   std::mutex joined_mutex_;
   std::condition_variable joined_changed_;
-  bool joined_ =
-      false;  // kStream: the device's thread is done with this object; kStaged: all laps are over
+  // kStream: the device's thread is done with this object; kStaged: all laps are over.
+  bool joined_ = false;
   size_t calls_in_laps_ = 0;  // that are not over
 
   mutable std::mutex finish_mutex_;

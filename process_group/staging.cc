@@ -10,6 +10,7 @@
 #include "collectives/engine.h"
 #include "core/log.h"
 #include "core/own_thread.h"
+#include "process_group/buffers.h"
 #include "process_group/copy_queue.h"
 #include "process_group/device_capabilities.h"
 #include "process_group/sharing.h"
@@ -211,15 +212,8 @@ std::shared_ptr<Staging::Call> Staging::prepare(const Request& request, const La
 std::shared_ptr<Operation> Staging::call_of(const Request& request,
                                             std::chrono::milliseconds timeout, const Call& call,
                                             const Lap& lap) {
-  hccl_like::Call one{.collective = request.collective,
-                      .type = request.type,
-                      .op = request.op,
-                      .factor = request.factor,
-                      .root = request.root,
-                      .tag = request.tag,
-                      .site = request.site,
-                      .uneven = request.uneven,
-                      .timeout = timeout};
+  hccl_like::Call one = bare_call(request);
+  one.timeout = timeout;
   const size_t element = size_of(request.type);
   const at::Tensor in = slice(lap.slot->input.tensor, 0, call.input.bytes(lap.part));
   const at::Tensor out = slice(call.staged_output(*lap.slot), 0, call.output.bytes(lap.part));

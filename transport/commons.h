@@ -25,8 +25,8 @@ struct CommonsNotes {
   static constexpr uint32_t kReasons = 16;
 
   char owner[64];  // the id of the process, from its record
-  uint64_t process =
-      0;  // its number, and where it finds these notes: whoever reads them there can read all its memory
+  // Its number, and where it finds these notes: whoever reads them there can read all its memory.
+  uint64_t process = 0;
   uint64_t address = 0;
   std::atomic<uint32_t> asleep{0};                // it sleeps, or is about to: ring its bell
   std::atomic<uint32_t> leaving{0};               // it ended in order

@@ -3,13 +3,13 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstring>
 #include <vector>
 
 #include "core/error.h"
+#include "core/testing/idle_child.h"
 #include "transport/shm/memory.h"
 
 namespace hccl_like {
@@ -36,25 +36,15 @@ TEST(Commons, TellsWhoseMemoryCanBeRead) {
   const Commons mine("me");
   EXPECT_EQ(seen_by_a_peer(mine).readable_process(), ::getpid());
   // As if it were in a PID namespace in which its number means another process.
-  int ends[2];
-  ASSERT_EQ(::pipe(ends), 0);
-  const pid_t child = ::fork();
-  if (child == 0) {
-    char byte;
-    ::close(ends[1]);
-    ::_exit(::read(ends[0], &byte, 1) == 0 ? 0 : 1);
-  }
+  const IdleChild child;
   auto* notes =
       reinterpret_cast<CommonsNotes*>(::mmap(nullptr, sizeof(CommonsNotes), PROT_READ | PROT_WRITE,
                                              MAP_SHARED, mine.fd(), Commons::kNotesBegin));
   ASSERT_NE(static_cast<void*>(notes), MAP_FAILED);
-  notes->process = static_cast<uint64_t>(child);
+  notes->process = static_cast<uint64_t>(child.pid());
   EXPECT_EQ(seen_by_a_peer(mine).readable_process(), std::nullopt)
       << "a forked child does not have its parent's notes";
   ::munmap(notes, sizeof(CommonsNotes));
-  ::close(ends[0]);
-  ::close(ends[1]);
-  EXPECT_EQ(::waitpid(child, nullptr, 0), child);
 }
 
 TEST(Commons, UsesAnAreaAgainWhenNobodyReadsIt) {

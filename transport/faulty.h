@@ -8,7 +8,7 @@
 #include <random>
 #include <utility>
 
-#include "transport/wire.h"
+#include "transport/passing_wire.h"
 
 namespace hccl_like {
 
@@ -22,10 +22,10 @@ struct Faults {
   uint64_t cut_after_bytes = ~uint64_t{0};
 };
 
-class FaultyWire final : public Wire {
+class FaultyWire final : public PassingWire {
  public:
   FaultyWire(std::unique_ptr<Wire> inner, Faults faults)
-      : inner_(std::move(inner)), faults_(faults), random_(faults.seed) {}
+      : PassingWire(std::move(inner)), faults_(faults), random_(faults.seed) {}
 
   size_t write(std::span<const ConstRegion> pieces) override {
     size_t left = allowed();
@@ -36,30 +36,25 @@ class FaultyWire final : public Wire {
       fewer[count++] = {piece.data, std::min(piece.bytes, left)};
       left -= fewer[count - 1].bytes;
     }
-    return count == 0 ? 0 : moved(inner_->write({fewer.data(), count}));
+    return count == 0 ? 0 : moved(wire().write({fewer.data(), count}));
   }
   // A short view would break the promise about `want`, so a peek shows less only by showing nothing.
   std::span<const std::byte> peek(size_t want) override {
     if (cut_ || hidden()) return {};
-    return inner_->peek(want);
+    return wire().peek(want);
   }
-  void release(size_t bytes) override { inner_->release(moved(bytes)); }
+  void release(size_t bytes) override { wire().release(moved(bytes)); }
   size_t read(std::span<std::byte> into) override {
     const size_t most = std::min(into.size(), allowed());
-    return most == 0 ? 0 : moved(inner_->read(into.first(most)));
+    return most == 0 ? 0 : moved(wire().read(into.first(most)));
   }
-  const Error* failure() const override { return cut_ ? &*cut_ : inner_->failure(); }
-  bool flush() override { return cut_ || inner_->flush(); }
-  bool owes() override { return !cut_ && inner_->owes(); }
+  const Error* failure() const override { return cut_ ? &*cut_ : wire().failure(); }
+  bool flush() override { return cut_ || wire().flush(); }
+  bool owes() override { return !cut_ && wire().owes(); }
   // Bytes that were hidden a moment ago may be there, so a sleep could be one too many.
   bool prepare_sleep(WakeFor wake) override {
-    return inner_->prepare_sleep(wake) && !std::exchange(hid_, false) && !cut_;
+    return wire().prepare_sleep(wake) && !std::exchange(hid_, false) && !cut_;
   }
-  void end_sleep() override { inner_->end_sleep(); }
-  Workspace workspace() override { return inner_->workspace(); }
-  const PeerCommons* commons() const override { return inner_->commons(); }
-  void nudge() override { inner_->nudge(); }
-  std::string_view transport() const override { return inner_->transport(); }
 
  private:
   unsigned percent() { return static_cast<unsigned>(random_() % 100); }
@@ -79,7 +74,6 @@ class FaultyWire final : public Wire {
     return bytes;
   }
 
-  const std::unique_ptr<Wire> inner_;
   const Faults faults_;
   std::mt19937_64 random_;
   uint64_t bytes_ = 0;

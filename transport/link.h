@@ -54,8 +54,8 @@ struct Message {
   uint32_t* pending = nullptr;  // decremented once when the message is done
   SharedPlace place;  // of the whole message; the memory is its owner's again when it is done
   size_t moved = 0;   // bytes so far; owned by the link
-  bool done =
-      false;  // set by the link with `pending`; tells a finished message without bytes from one that is not
+  // Set by the link with `pending`; tells a finished message without bytes from one that is not.
+  bool done = false;
   uint8_t state = 0;  // owned by the link
 };
 

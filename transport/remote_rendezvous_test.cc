@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "transport/link_contract.h"
+#include "transport/passing_wire.h"
 #include "transport/sim/sim_wire.h"
 
 namespace hccl_like {
@@ -109,23 +110,13 @@ class FakeMemory final : public RemoteMemory {
   std::deque<Note> heard_;
 };
 
-class ReadableWire final : public Wire {
+class ReadableWire final : public PassingWire {
  public:
   ReadableWire(std::unique_ptr<Wire> wire, std::unique_ptr<FakeMemory> memory)
-      : wire_(std::move(wire)), memory_(std::move(memory)) {}
-  size_t write(std::span<const ConstRegion> pieces) override { return wire_->write(pieces); }
-  std::span<const std::byte> peek(size_t want) override { return wire_->peek(want); }
-  void release(size_t bytes) override { wire_->release(bytes); }
-  size_t read(std::span<std::byte> into) override { return wire_->read(into); }
-  const Error* failure() const override { return wire_->failure(); }
-  bool flush() override { return wire_->flush(); }
-  bool prepare_sleep(WakeFor wake) override { return wire_->prepare_sleep(wake); }
-  void end_sleep() override { wire_->end_sleep(); }
+      : PassingWire(std::move(wire)), memory_(std::move(memory)) {}
   RemoteMemory* remote_memory() const override { return memory_.get(); }
-  std::string_view transport() const override { return wire_->transport(); }
 
  private:
-  const std::unique_ptr<Wire> wire_;
   const std::unique_ptr<FakeMemory> memory_;
 };
 

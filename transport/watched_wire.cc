@@ -24,13 +24,13 @@ void set_option(int fd, int level, int option, int value) {
 }  // namespace
 
 WatchedWire::WatchedWire(std::unique_ptr<Wire> wire, Poller& poller, std::string peer)
-    : wire_(std::move(wire)), poller_(poller), peer_(std::move(peer)) {}
+    : PassingWire(std::move(wire)), poller_(poller), peer_(std::move(peer)) {}
 
 WatchedWire::~WatchedWire() {
   if (lifeline_.valid()) poller_.forget(lifeline_.get());
 }
 
-bool WatchedWire::misses_lifeline() const { return !attached_ && wire_->failure() == nullptr; }
+bool WatchedWire::misses_lifeline() const { return !attached_ && wire().failure() == nullptr; }
 
 void WatchedWire::attach(Fd socket) {
   attached_ = true;
@@ -58,20 +58,20 @@ void WatchedWire::ready(unsigned) {
 }
 
 std::span<const std::byte> WatchedWire::peek(size_t want) {
-  const auto view = wire_->peek(want);
+  const auto view = wire().peek(want);
   has_bytes_ = view.size() >= want;
   return view;
 }
 
 size_t WatchedWire::read(std::span<std::byte> into) {
-  const size_t done = wire_->read(into);
+  const size_t done = wire().read(into);
   has_bytes_ = done > 0;
   if (done > 0) wait_for_more();
   return done;
 }
 
 void WatchedWire::release(size_t bytes) {
-  wire_->release(bytes);
+  wire().release(bytes);
   wait_for_more();
 }
 
@@ -81,14 +81,14 @@ void WatchedWire::wait_for_more() {
 
 // What has arrived comes first.
 const Error* WatchedWire::failure() const {
-  if (const Error* const lost = wire_->failure()) return lost;
+  if (const Error* const lost = wire().failure()) return lost;
   return ended_ && !has_bytes_ && patience_.expired() ? &*ended_ : nullptr;
 }
 
 bool WatchedWire::prepare_sleep(WakeFor wake) {
   if (!wake.bytes && ended_) return false;
   if (failure() != nullptr && !std::exchange(told_, true)) return false;
-  return wire_->prepare_sleep(wake);
+  return wire().prepare_sleep(wake);
 }
 
 }  // namespace hccl_like

@@ -10,8 +10,8 @@
 #include "core/deadline.h"
 #include "core/error.h"
 #include "core/fd.h"
+#include "transport/passing_wire.h"
 #include "transport/poller.h"
-#include "transport/wire.h"
 
 namespace hccl_like {
 
@@ -21,7 +21,7 @@ namespace hccl_like {
 //
 // What the peer wrote last may still be on its way when the lifeline ends. The wire has failed once nothing came for a
 // moment after that.
-class WatchedWire final : public Wire, private Pollable {
+class WatchedWire final : public PassingWire, private Pollable {
  public:
   // `peer` is for people. The poller must outlive it.
   WatchedWire(std::unique_ptr<Wire> wire, Poller& poller, std::string peer);
@@ -33,26 +33,18 @@ class WatchedWire final : public Wire, private Pollable {
   // Only if it misses it. Takes over a connected socket over which nobody speaks.
   void attach(Fd socket);
 
-  size_t write(std::span<const ConstRegion> pieces) override { return wire_->write(pieces); }
   std::span<const std::byte> peek(size_t want = 1) override;
   void release(size_t bytes) override;
   size_t read(std::span<std::byte> into) override;
   const Error* failure() const override;
-  bool flush() override { return failure() != nullptr || wire_->flush(); }
-  bool owes() override { return failure() == nullptr && wire_->owes(); }
+  bool flush() override { return failure() != nullptr || wire().flush(); }
+  bool owes() override { return failure() == nullptr && wire().owes(); }
   bool prepare_sleep(WakeFor wake) override;
-  void end_sleep() override { wire_->end_sleep(); }
-  RemoteMemory* remote_memory() const override { return wire_->remote_memory(); }
-  Workspace workspace() override { return wire_->workspace(); }
-  const PeerCommons* commons() const override { return wire_->commons(); }
-  void nudge() override { wire_->nudge(); }
-  std::string_view transport() const override { return wire_->transport(); }
 
  private:
   void ready(unsigned events) override;
   void wait_for_more();
 
-  const std::unique_ptr<Wire> wire_;
   Poller& poller_;
   const std::string peer_;
   Fd lifeline_;

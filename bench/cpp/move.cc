@@ -39,8 +39,8 @@ HCCL_LIKE_WIDE void add_to_both(float* to, float* also, const float* a, const fl
 }
 
 HCCL_LIKE_WIDE float sum(const float* from, size_t count) {
-  constexpr size_t kLanes =
-      64;  // independent sums, or the latency of an addition would be measured
+  // Independent sums, or the latency of an addition would be measured.
+  constexpr size_t kLanes = 64;
   std::array<float, kLanes> lanes{};
   size_t i = 0;
   for (; i + kLanes <= count; i += kLanes)

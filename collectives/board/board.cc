@@ -40,6 +40,8 @@ Board::Board(std::shared_ptr<Commons> commons, uint32_t area, uint64_t communica
       rank_(rank),
       peers_(size) {
   peers_[static_cast<size_t>(rank)].area = own_;
+  // Of this board from the first moment: whoever was a reader of the area's last one can tell that it is over.
+  own_->done.store(stamp(UINT32_MAX), std::memory_order_release);
 }
 
 const BoardArea* Board::seen(const Link& link, uint32_t area) {
@@ -113,8 +115,8 @@ std::function<bool()> Board::done_with(uint32_t call) const {
 bool Board::Readers::done_with(uint32_t call) const {
   return std::ranges::all_of(areas, [&](const BoardArea* area) {
     const uint64_t done = area->done.load(std::memory_order_acquire);
-    // Another seal: that rank's area is another board's by now.
-    if ((done & ~uint64_t{UINT32_MAX}) != seal) return done != 0;
+    // Another seal, or none yet: that rank's area is another board's by now.
+    if ((done & ~uint64_t{UINT32_MAX}) != seal) return true;
     return static_cast<int32_t>(static_cast<uint32_t>(done) - call) >= 0;
   });
 }

@@ -29,10 +29,10 @@ struct Lane {
 
   alignas(kBoardLine) Counter put{0};     // laps whose input is in the slots
   alignas(kBoardLine) Counter worked{0};  // laps of which this rank has made its part
-  alignas(kBoardLine) Counter finished{
-      0};  // laps of which it needs nobody's slot and nobody's memory any more
-  alignas(kBoardLine) Counter accepted{
-      0};  // whose memory it could map: base << 8 | 0x80 | kInputs | kOutputs
+  // Laps of which it needs nobody's slot and nobody's memory any more.
+  alignas(kBoardLine) Counter finished{0};
+  // Whose memory it could map: base << 8 | 0x80 | kInputs | kOutputs.
+  alignas(kBoardLine) Counter accepted{0};
   alignas(kBoardLine) Counter writing{0};  // base + 1 while it writes into a peer's memory
   uint64_t next_base = 0;                  // these two for the owner alone
   uint32_t next_slot = 0;
@@ -53,8 +53,8 @@ struct Offer {
   uint64_t base = 0;
   MemoryOffer memory;
   uint64_t input_offset = 0, output_offset = 0;  // in what the handles name
-  uint64_t input_address =
-      0;  // in its process, if it wishes that all read each other's memory through the kernel
+  // In its process, if it wishes that all read each other's memory through the kernel.
+  uint64_t input_address = 0;
   uint64_t largest = 0;  // of the chunks that this rank knows
 };
 static_assert(sizeof(Offer) <= BoardArea::kInlineBytes);

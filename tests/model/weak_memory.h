@@ -90,8 +90,8 @@ class WeakMemory {
   struct Value {
     uint64_t value = 0;
     View view;  // what a thread that acquires it has seen
-    bool taken =
-        false;  // the next in order was made from it by an exchange: nothing fits in between
+    // The next in order was made from it by an exchange: nothing fits in between.
+    bool taken = false;
   };
   struct Thread {
     View seen;

@@ -70,11 +70,11 @@ class TcpWire final : public Wire, private Pollable {
   const size_t capacity_;
   size_t head_ = 0;
   size_t tail_ = 0;
-  size_t want_ =
-      1;  // of the last peek: fewer bytes than that are no reason to wake, and end with the peer
+  // Of the last peek: fewer bytes than that are no reason to wake, and end with the peer.
+  size_t want_ = 1;
 
-  bool readable_ =
-      true;  // the kernel may hold bytes: set by the poller, cleared when a receive ran dry
+  // The kernel may hold bytes: set by the poller, cleared when a receive ran dry.
+  bool readable_ = true;
   bool just_dry_ = false;  // the last receive took all there was: not asked again at once
   unsigned interest_ = 0;
   Deadline next_look_;          // at what the kernel knows of the peer's host

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "transport/passing_wire.h"
 #include "transport/transport.h"
 #include "transport/wire_contract.h"
 #include "transport/wire_greeting.h"
@@ -17,25 +18,14 @@ namespace hccl_like {
 using OpenEnd =
     std::function<std::unique_ptr<Transport>(const std::string& self_id, Poller& poller)>;
 
-// A wire and the transports that it needs, which end with it.
-class OwnedWire final : public Wire {
+// A wire and the transports that it needs, which end after it: a base in front of it is destroyed behind it.
+struct BothEnds {
+  std::array<std::shared_ptr<Transport>, 2> transports;
+};
+class OwnedWire final : BothEnds, public PassingWire {
  public:
-  OwnedWire(std::array<std::shared_ptr<Transport>, 2> transports, std::unique_ptr<Wire> wire)
-      : transports_(std::move(transports)), wire_(std::move(wire)) {}
-  size_t write(std::span<const ConstRegion> pieces) override { return wire_->write(pieces); }
-  std::span<const std::byte> peek(size_t want) override { return wire_->peek(want); }
-  void release(size_t bytes) override { wire_->release(bytes); }
-  size_t read(std::span<std::byte> into) override { return wire_->read(into); }
-  const Error* failure() const override { return wire_->failure(); }
-  bool flush() override { return wire_->flush(); }
-  bool owes() override { return wire_->owes(); }
-  bool prepare_sleep(WakeFor wake) override { return wire_->prepare_sleep(wake); }
-  void end_sleep() override { wire_->end_sleep(); }
-  std::string_view transport() const override { return wire_->transport(); }
-
- private:
-  std::array<std::shared_ptr<Transport>, 2> transports_;
-  std::unique_ptr<Wire> wire_;
+  OwnedWire(std::array<std::shared_ptr<Transport>, 2> both, std::unique_ptr<Wire> wire)
+      : BothEnds{std::move(both)}, PassingWire(std::move(wire)) {}
 };
 
 // Opens two ends and lets them greet each other. Throws if they don't find each other within 20 seconds. `together`: the ends
