@@ -23,6 +23,7 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_
 from torch.distributed.collective_utils import _check_rng_sync_internal
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
+from torch.distributed.tensor import DTensor, Shard
 
 from ranks import make_store, run_ranks
 
@@ -228,6 +229,17 @@ def mesh_of_a_bare_module():
         torch.sim = module
 
 
+def sharded_on_a_bare_module():
+    """A DTensor of a mesh that was made while the module could be asked."""
+    mesh = init_device_mesh("sim", (dist.get_world_size(),))
+    module, torch.sim = torch.sim, Bare
+    try:
+        ones = DTensor.from_local(torch.ones(3, device="sim"), mesh, [Shard(0)])
+        return (ones + 1).full_tensor().tolist()
+    finally:
+        torch.sim = module
+
+
 def met_untold():
     """A barrier while torch cannot name the accelerator; how many ranks have come."""
 
@@ -263,8 +275,9 @@ def second_api_with_a_wrong_option():
 
 
 PROBES = (
-    mesh_of_a_bare_module, default_type, host_tensor, part_of_the_devices, part_of_its_name, gloo_beside_it, shrunk,
-    subgroups, sequence_number, monitored, monitored_by_a_group, timeouts, compressed, compressed_twice, no_hook,
+    mesh_of_a_bare_module, sharded_on_a_bare_module, default_type, host_tensor, part_of_the_devices, part_of_its_name,
+    gloo_beside_it, shrunk, subgroups, sequence_number, monitored, monitored_by_a_group, timeouts, compressed,
+    compressed_twice, no_hook,
     logged_backend, gathered_base_gradient, gathered_gradient, reduce_scatters_of_a_gradient, scaler, generators,
     pinned_and_shared, saved_without_streams, met_untold, second_api, second_api_with_a_wrong_option,
 )  # fmt: skip

@@ -62,6 +62,8 @@ MENDED = [
     ("shared-pinning", "ours", "pinned_and_shared", "AssertionError: Torch not compiled with CUDA enabled", (True, "cpu", 3)),
     ("checkpoint-copies", "ours", "saved_without_streams", "RuntimeError: not saved", [1.0] * 3),
     ("device-handle", "ours", "mesh_of_a_bare_module", "AttributeError: type object 'Bare' has no attribute 'is_initialized'", 2),
+    ("fake-device", "ours", "sharded_on_a_bare_module", "RuntimeError: type object 'Bare' has no attribute 'is_initialized'",
+     [2.0] * 6),
     ("barrier-device", "ours", "met_untold", "NotImplementedError: no isAvailable", 2),
     ("barrier-device", "ours in detail", "met_untold", "NotImplementedError: no isAvailable", 2),
     ("dist2", "ours", "second_api", "ValueError: Backend hccl-like not registered", [[1.0] * 3] * 4),
@@ -116,7 +118,10 @@ def test_every_patch_is_proved():
 
 
 # What asks no group, and so is mended for the process.
-OF_NO_GROUP = {"pinned_and_shared", "saved_without_streams", "mesh_of_a_bare_module", "second_api", "second_api_with_a_wrong_option"}
+OF_NO_GROUP = {
+    "pinned_and_shared", "saved_without_streams", "mesh_of_a_bare_module", "sharded_on_a_bare_module", "second_api",
+    "second_api_with_a_wrong_option",
+}  # fmt: skip
 
 
 @pytest.mark.slow

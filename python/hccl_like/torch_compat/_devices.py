@@ -102,10 +102,49 @@ def device_handle(module) -> None:
 
     @functools.wraps(original)
     def _get_device_handle(device_type="cuda"):
-        ours = device_type == accelerator_name()
-        return None if ours and _module_lacks("is_initialized") else original(device_type)
+        handle = original(device_type)
+        return _Initialized(handle) if device_type == accelerator_name() and _module_lacks("is_initialized") else handle
 
     module._get_device_handle = _get_device_handle
+
+
+class _Initialized:
+    """A device's module that says of itself that it is initialised and, if it cannot, how many devices there are; otherwise as
+    it is."""
+
+    def __init__(self, module):
+        self._module = module
+
+    def is_initialized(self) -> bool:
+        return True
+
+    def device_count(self) -> int:
+        if not _module_lacks("device_count"):
+            return self._module.device_count()
+        try:
+            return torch._C._accelerator_hooks_device_count()
+        except Exception:  # its hooks may refuse with any error
+            return 1
+
+    def __getattr__(self, name):
+        return getattr(self._module, name)
+
+
+def fake_device(module) -> None:
+    """Fake tensors, by which DTensor finds out shapes, are of the current device where the module does not say whether it is
+    initialised."""
+    fake = module.FakeTensor
+    original = fake._normalize_fake_device
+
+    @functools.wraps(original)
+    def _normalize_fake_device(device):
+        ours = device.type == accelerator_name() and device.index is None
+        if not ours or not _module_lacks("is_initialized"):
+            return original(device)
+        current = getattr(getattr(torch, device.type), "current_device", lambda: 0)
+        return torch.device(device.type, current())
+
+    fake._normalize_fake_device = staticmethod(_normalize_fake_device)
 
 
 def barrier(c10d) -> None:

@@ -86,6 +86,10 @@ PATCHES = (
         "(distributed/device_mesh.py:460)",
     ),
     Patch(
+        "fake-device", "torch._subclasses.fake_tensor", "_devices:fake_device",
+        "DTensor asks the device's module for is_initialized(), which not every one has (_subclasses/fake_tensor.py:848)",
+    ),
+    Patch(
         "barrier-device", _C10D, "_devices:barrier",
         "dist.barrier() fails on a device that has not told torch that it is available (distributed_c10d.py:5327)",
     ),
