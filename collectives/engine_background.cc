@@ -1,10 +1,8 @@
 // When the thread that sees to operations for which nobody waits is needed.
-#include <string>
-#include <system_error>
-#include <thread>
-
 #include "collectives/engine.h"
+#include "core/error.h"
 #include "core/log.h"
+#include "core/own_thread.h"
 
 namespace hccl_like {
 namespace {
@@ -35,10 +33,10 @@ void Engine::wake_background() {
       // Nothing may be thrown here: the operations that need the thread are on their way already. Needed it stays, so that
       // this is neither tried nor told again.
       try {
-        background_ = std::thread([this] { background(); });
-      } catch (const std::system_error& error) {
-        log_warn(std::string("the system gives no thread (") + error.what() +
-                 "): calls go on only while the program waits for one");
+        background_ =
+            own_thread("goes on with calls that nobody waits for", [this] { background(); });
+      } catch (const Exception& problem) {
+        log_warn("calls go on only while the program waits for one: " + problem.error().message);
       }
       return;
     }

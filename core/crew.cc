@@ -5,10 +5,9 @@
 
 #include <algorithm>
 #include <memory>
-#include <system_error>
 #include <utility>
 
-#include "core/signals.h"
+#include "core/own_thread.h"
 
 namespace hccl_like {
 namespace {
@@ -128,9 +127,8 @@ bool Crew::Team::wake(size_t helper) {
   Helper& one = helpers[helper];
   if (helper == started) {
     try {
-      const SignalsBlocked blocked;
-      one.thread = std::thread([this, &one] { help(one); });
-    } catch (const std::system_error&) {
+      one.thread = own_thread("helps with large passes over memory", [this, &one] { help(one); });
+    } catch (const Exception&) {
       return false;
     }
     ::pthread_setname_np(one.thread.native_handle(), "hccl-like crew");

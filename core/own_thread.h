@@ -16,7 +16,7 @@
 namespace hccl_like {
 
 // `purpose` completes "the thread that ...". `work` is to handle what it can; what it lets go ends the thread, and is logged.
-// Throws kSystem if the system gives no thread.
+// Throws kSystem, with what to do, if the system gives no thread.
 template <class Work>
 std::thread own_thread(const char* purpose, Work work) {
   const SignalsBlocked blocked;
@@ -29,8 +29,10 @@ std::thread own_thread(const char* purpose, Work work) {
       }
     });
   } catch (const std::system_error& error) {
-    throw_error(ErrorCode::kSystem, std::string("cannot start the thread that ") + purpose + ": " +
-                                        error.what() + "; are there limits on processes or memory");
+    throw_error(ErrorCode::kSystem,
+                std::string("cannot start the thread that ") + purpose + ": " + error.what() +
+                    "; allow more threads (ulimit -u, the container's or control "
+                    "group's pids limit), or start fewer processes");
   }
 }
 

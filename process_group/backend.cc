@@ -44,20 +44,19 @@ Backend::Backend(const std::shared_ptr<Session>& session,
       options_(std::move(options)),
       diagnosis_(
           *this, *options_, session->recorder(),
-          std::make_shared<Aftermath>(
-              session->recorder(), session->runtime().config(), store_,
-              Aftermath::Group{.id = communicator->id(),
-                               .rank = communicator->rank(),
-                               .size = communicator->size(),
-                               .timeout = options_->timeout})),
+          std::make_shared<Aftermath>(session->recorder(), session->runtime().config(), store_,
+                                      Aftermath::Group{.id = communicator->id(),
+                                                       .rank = communicator->rank(),
+                                                       .size = communicator->size(),
+                                                       .timeout = options_->timeout})),
       issuer_(session, communicator, diagnosis_),
       store_prefix_("hccl-like/" + std::to_string(communicator->id()) + "/") {
   init();
   if (!options_->algorithms.empty())
     issuer_.communicators()->force(ForcedAlgorithms::parse(options_->algorithms));
-  session->add(*this);
   session->lookout().add(diagnosis_.aftermath());
   withdraw_error_file();
+  session->add(*this);
 }
 
 Backend::~Backend() {
@@ -256,7 +255,12 @@ void Backend::abort() {
 }
 
 void Backend::registerOnCompletionHook(CompletionHooks::Hook&& hook) {
-  translated("hccl-like", [&] { diagnosis_.set_hook(std::move(hook)); });
+  translated("hccl-like completion hook", [&] {
+    naming_rank(rank_, [&] {
+      if (const auto session = issuer_.session()) session->completer().start();
+      diagnosis_.set_hook(std::move(hook));
+    });
+  });
   onCompletionHook_ = [](const auto&) {};  // torch only asks whether there is one
 }
 

@@ -82,12 +82,21 @@ Completer::~Completer() {
   }
 }
 
+void Completer::start() {
+  std::lock_guard lock(state_->mutex);
+  start_locked();
+}
+
+void Completer::start_locked() {
+  if (!thread_.joinable())
+    thread_ = own_thread("completes Futures", [state = state_] { state->work(); });
+}
+
 void Completer::when_over(std::shared_ptr<Pending> pending, std::function<void()> complete) {
   {
     std::lock_guard lock(state_->mutex);
     if (thread_.get_id() != std::this_thread::get_id()) {
-      if (!thread_.joinable())
-        thread_ = own_thread("completes Futures", [state = state_] { state->work(); });
+      start_locked();
       state_->added.push_back({std::move(pending), std::move(complete)});
       state_->changed.notify_one();
       return;

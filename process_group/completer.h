@@ -17,13 +17,17 @@ class Completer {
   // Completes what is over, leaves the rest incomplete, and joins the thread.
   ~Completer();
 
+  // Any thread. Starts the thread now, for one who could not bear its absence later. Throws kSystem if there is none to be had.
+  void start();
   // Any thread. Calls `complete` once the call is over, in the order in which calls get there. On the completer's own
-  // thread (a callback asks for a Future, and will wait for it) it waits here and now instead. Throws kSystem if there is no
-  // thread to be had.
+  // thread (a callback asks for a Future, and will wait for it) it waits here and now instead. Throws as start() does, and has
+  // done nothing then.
   void when_over(std::shared_ptr<Pending> pending, std::function<void()> complete);
 
  private:
   struct State;
+  void start_locked();
+
   std::shared_ptr<State>
       state_;  // the thread's too: a callback may let the last group go, and this object with it
   std::thread thread_;

@@ -39,4 +39,17 @@ decltype(auto) translated(const Where& where, Body&& body) {
   }
 }
 
+// Runs `body`; where the system refuses it something, the error names this rank, whose limits are to be looked at.
+template <class Body>
+decltype(auto) naming_rank(int rank, Body&& body) {
+  try {
+    return std::forward<Body>(body)();
+  } catch (const Exception& exception) {
+    if (exception.code() != ErrorCode::kSystem || exception.error().peer >= 0) throw;
+    Error named = exception.error();
+    named.peer = rank;
+    throw Exception(std::move(named));
+  }
+}
+
 }  // namespace hccl_like

@@ -29,17 +29,29 @@ void order(const c10::Stream& first, const c10::Stream& then) {
   event.block(then);
 }
 
-// A device that fails here fails the group: the other ranks count on a call that has its number. A group that fails while
-// a call is made in it is told as one that had failed before.
+// A device or a system that fails here fails the group: the other ranks count on a call that has its number. A group that
+// fails while a call is made in it is told as one that had failed before.
 template <class Run>
 void or_all_fail(const Communicators& communicators, Diagnosis& diagnosis, const Run& run) {
   try {
-    run();
+    naming_rank(communicators.host()->rank(), run);
   } catch (const Exception& error) {
-    if (error.code() == ErrorCode::kDevice)
+    if (error.code() == ErrorCode::kDevice || error.code() == ErrorCode::kSystem)
       communicators.abort(error.error().message);
     else if (communicators.failure())
       throw Exception(diagnosis.refused(error.error()));
+    throw;
+  }
+}
+
+// A plugin that is refused is so on all ranks, and the group is well on the host; a system's limit may be this rank's alone.
+const DeviceAccess& access_or_all_fail(const Communicators& communicators, Devices& devices,
+                                       c10::Device device) {
+  try {
+    return naming_rank(communicators.host()->rank(),
+                       [&]() -> const DeviceAccess& { return devices.access(device); });
+  } catch (const Exception& error) {
+    if (error.code() == ErrorCode::kSystem) communicators.abort(error.error().message);
     throw;
   }
 }
@@ -123,7 +135,8 @@ c10::intrusive_ptr<Work> Issuer::start(Issue& issue, const Group& group,
   }
   if (group.unfinished) reap();
   issue.device = with_index(issue.device);
-  const DeviceAccess& access = group.session->devices().access(issue.device);
+  const DeviceAccess& access =
+      access_or_all_fail(*group.communicators, group.session->devices(), issue.device);
   if (!access.is_host()) {
     std::lock_guard lock(mutex_);
     accelerator_ = issue.device;

@@ -51,7 +51,7 @@ void listen_to(int number) {
   static int listening = 0;
   std::lock_guard lock(mutex);
   if (listening == number) return;
-  struct sigaction action{};
+  struct sigaction action {};
   action.sa_sigaction = &on_signal;
   action.sa_flags = SA_SIGINFO | SA_RESTART;
   if (::sigaction(number, &action, &before) != 0)
@@ -137,7 +137,12 @@ void Lookout::add(const std::shared_ptr<Aftermath>& group) {
     state_->seen.emplace(store.get(), asked);
     state_->groups.push_back({.group = group});
   }
-  start();
+  try {
+    start();
+  } catch (const Exception&
+               problem) {  // of others' time-outs, which go without what this rank could say
+    log_warn(problem.error().message);
+  }
 }
 
 // The groups in which this rank has made no call for so long that others may have run into their time-out. Forgets those that

@@ -110,9 +110,19 @@ Staging::Staging(Devices& devices, const DeviceAccess& access, size_t most)
       access_(access),
       host_(devices.access(c10::kCPU)),
       streams_(access.device(), access.plugin()),
-      most_(most) {}
+      most_(most) {
+  try {
+    for (const Stage stage : {kCopyIn, kNetwork, kCopyOut})
+      threads_[stage] = own_thread("stages calls on a device", [this, stage] { run(stage); });
+  } catch (...) {
+    stop();
+    throw;
+  }
+}
 
-Staging::~Staging() {
+Staging::~Staging() { stop(); }
+
+void Staging::stop() {
   {
     std::lock_guard lock(mutex_);
     stopping_ = true;
@@ -259,9 +269,6 @@ bool Staging::busy() {
 void Staging::launch(std::shared_ptr<Call> call) {
   {
     std::lock_guard lock(mutex_);
-    for (const Stage stage : {kCopyIn, kNetwork, kCopyOut})
-      if (!threads_[stage].joinable())
-        threads_[stage] = own_thread("stages calls on a device", [this, stage] { run(stage); });
     for (auto& calls : calls_) calls.push_back(call);
   }
   changed_.notify_all();

@@ -18,7 +18,7 @@
 
 namespace hccl_like {
 
-// Of one group and one device. Three threads, started with the first call, each with one stage: copy a lap to staging
+// Of one group and one device. Three threads, each with one stage: copy a lap to staging
 // memory; launch its operation and wait for it, which is to drive the engine; copy it back. All go through the calls in the
 // order in which they were launched. A copy blocks its thread until it is done, so nothing is asked of the device but
 // copies; each copying thread has a CopyQueue.
@@ -26,7 +26,7 @@ namespace hccl_like {
 // Staging memory is a ring of a few laps, the best that the device can have, allocated once for all calls of the group.
 class Staging {
  public:
-  // The first two outlive this. `most`: bytes of a lap, on each side.
+  // The first two outlive this. `most`: bytes of a lap, on each side. Throws kSystem if there are no threads to be had.
   Staging(Devices& devices, const DeviceAccess& access, size_t most);
   // All calls that were issued must be over. Joins the threads.
   ~Staging();
@@ -62,6 +62,7 @@ class Staging {
   enum Stage : size_t { kCopyIn, kNetwork, kCopyOut, kStages };
 
   void run(Stage stage);
+  void stop();
   std::shared_ptr<Call> next(Stage stage);
   // Until the stage before it is done with the next lap or, for the first, until there is a free slot.
   void await_lap(Stage stage);

@@ -6,6 +6,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "collectives/engine.h"
+#include "core/log.h"
 #include "process_group/errors.h"
 #include "process_group/profiling.h"
 #include "process_group/session.h"
@@ -62,7 +63,12 @@ void Work::set_watched(std::shared_ptr<const GroupView> group, const CallNumber&
 
 void Work::record_end_in_time(Completer& completer) {
   auto self = c10::intrusive_ptr<Work>::reclaim_copy(this);
-  completer.when_over(pending_, [self] { self->isCompleted(); });
+  try {
+    completer.when_over(pending_, [self] { self->isCompleted(); });
+  } catch (const Exception& problem) {  // the call itself is on its way
+    log_warn("the profiler learns of the end of a call only from whoever waits for it: " +
+             problem.error().message);
+  }
 }
 
 void Work::end_record() {
@@ -173,8 +179,18 @@ void Work::abort() {
   pending_->abort("abort() was called on the work of one of its calls");
 }
 
+// The session, if somebody else has to complete this work's Future; its completer is ready for that then.
+std::shared_ptr<Session> Work::session_that_completes() const {
+  auto session = session_.lock();
+  if (!session || pending_->over()) return nullptr;
+  translated([this] { return where(); },
+             [&] { naming_rank(rank_, [&] { session->completer().start(); }); });
+  return session;
+}
+
 c10::intrusive_ptr<Future> Work::getFuture() {
   require_issued();
+  const auto session = waits_on_host() ? session_that_completes() : nullptr;
   c10::intrusive_ptr<Future> future;
   {
     std::lock_guard lock(future_mutex_);
@@ -192,8 +208,7 @@ c10::intrusive_ptr<Future> Work::getFuture() {
     future->markCompleted(c10::IValue(outputs_), std::move(storages));
     return future;
   }
-  const auto session = session_.lock();
-  if (!session || pending_->over()) {
+  if (!session) {
     isCompleted();
     return future;
   }
@@ -225,11 +240,10 @@ c10::intrusive_ptr<Future> Work::getFutureResult() {
     pending->finish();
     future->markCompleted(c10::IValue(static_cast<int64_t>(result_of(pending->failure()))));
   };
-  const auto session = session_.lock();
-  if (!session || pending_->over()) {
-    complete();
-  } else {
+  if (const auto session = session_that_completes()) {
     session->completer().when_over(pending_, complete);
+  } else {
+    complete();
   }
   return future;
 }

@@ -77,6 +77,7 @@ class Work final : public c10d::Work {
   std::string where() const { return place_of(title_); }
   bool waits_on_host() const { return !in_stream() || blocking_; }
   void require_issued() const;
+  std::shared_ptr<Session> session_that_completes() const;
   void wait_unseen(std::chrono::milliseconds timeout);
   void wait_on_host(std::chrono::milliseconds timeout);
   void throw_if_failed() const;

@@ -5,10 +5,8 @@
 #include <unistd.h>
 
 #include <cstddef>
-#include <system_error>
 
-#include "core/error.h"
-#include "core/signals.h"
+#include "core/own_thread.h"
 
 namespace hccl_like {
 
@@ -16,12 +14,7 @@ Life::Life(LifeWord& word) : word_(word) {
   head_.list.next = &word_.entry;
   head_.futex_offset = offsetof(LifeWord, futex) - offsetof(LifeWord, entry);
   word_.entry.next = &head_.list;
-  try {
-    const SignalsBlocked blocked;
-    thread_ = std::thread([this] { hold(); });
-  } catch (const std::system_error&) {
-    throw_system("cannot start the thread that shows peers that this process lives");
-  }
+  thread_ = own_thread("shows peers that this process lives", [this] { hold(); });
   ::pthread_setname_np(thread_.native_handle(), "hccl-like life");
   held_.wait(false);
 }

@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -21,14 +22,34 @@ struct Task {
 // As many threads as functions are blocked at once; they stay for the next ones.
 class Workers {
  public:
+  // Where the system gives no thread the function runs here, and other streams wait for it.
   void run(Task task) {
-    const std::lock_guard lock(mutex_);
-    tasks_.push_back(task);
-    if (tasks_.size() > idle_) std::thread([this] { work(); }).detach();
-    changed_.notify_one();
+    {
+      const std::lock_guard lock(mutex_);
+      if (tasks_.size() < idle_ || start()) {
+        tasks_.push_back(task);
+        changed_.notify_one();
+        return;
+      }
+    }
+    perform(task);
   }
 
  private:
+  bool start() {
+    try {
+      std::thread([this] { work(); }).detach();
+      return true;
+    } catch (const std::system_error&) {
+      return false;
+    }
+  }
+
+  static void perform(const Task& task) {
+    task.fn(task.arg);
+    __atomic_store_n(task.returned, uint64_t{1}, __ATOMIC_RELEASE);
+  }
+
   void work() {
     std::unique_lock lock(mutex_);
     for (;;) {
@@ -38,8 +59,7 @@ class Workers {
       const Task task = tasks_.front();
       tasks_.pop_front();
       lock.unlock();
-      task.fn(task.arg);
-      __atomic_store_n(task.returned, uint64_t{1}, __ATOMIC_RELEASE);
+      perform(task);
       lock.lock();
     }
   }

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -23,12 +24,13 @@ using std::literals::operator""sv;
 
 namespace {
 
-constexpr std::array kNames{
-    "socket"sv,      "accept4"sv,    "connect"sv,      "bind"sv,       "listen"sv,
-    "getsockname"sv, "send"sv,       "recv"sv,         "sendmsg"sv,    "recvmsg"sv,
-    "read"sv,        "write"sv,      "pread"sv,        "poll"sv,       "mmap"sv,
-    "fallocate"sv,   "ftruncate"sv,  "memfd_create"sv, "eventfd"sv,    "epoll_create1"sv,
-    "epoll_ctl"sv,   "epoll_wait"sv, "futex"sv,        "pidfd_open"sv, "set_robust_list"sv};
+constexpr std::array kNames{"socket"sv,          "accept4"sv,       "connect"sv, "bind"sv,
+                            "listen"sv,          "getsockname"sv,   "send"sv,    "recv"sv,
+                            "sendmsg"sv,         "recvmsg"sv,       "read"sv,    "write"sv,
+                            "pread"sv,           "poll"sv,          "mmap"sv,    "fallocate"sv,
+                            "ftruncate"sv,       "memfd_create"sv,  "eventfd"sv, "epoll_create1"sv,
+                            "epoll_ctl"sv,       "epoll_wait"sv,    "futex"sv,   "pidfd_open"sv,
+                            "set_robust_list"sv, "pthread_create"sv};
 
 std::array<std::atomic<int>, kNames.size()> counts;
 std::atomic<bool> armed{false};
@@ -46,9 +48,10 @@ enum class Now { kAsAlways, kFails, kShort };
 Now next(size_t which) {
   if (!armed) return Now::kAsAlways;
   const int index = counts[which].fetch_add(1);
-  if (which != failing || index != failing_index) return Now::kAsAlways;
+  if (which != failing || failing_index < 0 || index < failing_index) return Now::kAsAlways;
+  if (index > failing_index && failing_error != kNoMore) return Now::kAsAlways;
   if (failing_error == kShort) return Now::kShort;
-  errno = failing_error;
+  errno = failing_error == kNoMore ? EAGAIN : failing_error.load();
   return Now::kFails;
 }
 
@@ -74,10 +77,12 @@ struct Half {
 std::span<const int> errors(std::string_view name) {
   static constexpr std::array kAll{EINTR, EMFILE, ENOMEM, EAGAIN, ECONNABORTED, kShort};
   static constexpr std::array kOfFutex{EINTR, EAGAIN};
+  static constexpr std::array kOfThreads{EAGAIN, kNoMore};
   // Those that move bytes come last, and may move fewer of them.
   static constexpr std::array kBytes{"send"sv,    "recv"sv, "sendmsg"sv,
                                      "recvmsg"sv, "read"sv, "pread"sv};
   if (name == "futex") return kOfFutex;
+  if (name == "pthread_create") return kOfThreads;
   // To eventfds, which fail in no other way.
   if (name == "write") return std::span(kAll).first(1);
   const bool moves = std::ranges::find(kBytes, name) != kBytes.end();
@@ -161,6 +166,17 @@ FAILING(int, epoll_create1, (int a) noexcept, (a))
 FAILING(int, epoll_ctl, (int a, int b, int c, epoll_event* d) noexcept, (a, b, c, d))
 FAILING(int, epoll_wait, (int a, epoll_event* b, int c, int d), (a, b, c, d))
 #pragma GCC diagnostic pop
+
+// This one returns its error.
+extern "C" __attribute__((visibility("default"))) int pthread_create(pthread_t* a,
+                                                                     const pthread_attr_t* b,
+                                                                     void* (*c)(void*),
+                                                                     void* d) noexcept {
+  static const auto real =
+      reinterpret_cast<decltype(&::pthread_create)>(::dlsym(RTLD_NEXT, "pthread_create"));
+  static const size_t which = number("pthread_create");
+  return fails(which) ? errno : real(a, b, c, d);
+}
 
 // Those that the C library has no function for, or is asked past it: std::atomic's waits. Its own locks are not among them.
 extern "C" __attribute__((visibility("default"))) long syscall(long what, ...) noexcept {

@@ -54,6 +54,9 @@ class Calls:
     def more_for_others(self):
         return {rank: FEW + 1 for rank in range(self.size) if rank != self.rank}
 
+    def nothing(self):
+        return dict.fromkeys(range(self.size), 0)
+
     def all_to_all(self, given=None, taken=None):
         """Rows for and from each rank; FEW unless said otherwise: a dict by rank."""
         given = [(given or {}).get(rank, FEW) for rank in range(self.size)]
@@ -122,6 +125,30 @@ CASES = {
         lambda c: c.barrier(),
         "alltoall of float32",
         "barrier",
+    ),
+    "elements and none": (
+        lambda c: c.all_reduce(),
+        lambda c: c.all_reduce(0),
+        "48 bytes of allreduce of float32 (sum)",
+        "0 bytes of allreduce of float32 (sum)",
+    ),
+    "many elements and none": (
+        lambda c: c.all_gather(MANY),
+        lambda c: c.all_gather(0),
+        "allgather of float32",
+        "0 bytes",
+    ),
+    "rows and none": (
+        lambda c: c.all_to_all(),
+        lambda c: c.all_to_all(c.nothing(), c.nothing()),
+        "alltoall of float32",
+        "0 bytes",
+    ),
+    "an operation and one without elements": (
+        lambda c: c.all_reduce(),
+        lambda c: c.all_to_all(c.nothing(), c.nothing()),
+        "allreduce of float32 (sum)",
+        "alltoall of float32",
     ),
     "order": (
         lambda c: (c.all_reduce(), c.broadcast(1)),

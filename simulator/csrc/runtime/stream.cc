@@ -6,7 +6,9 @@
 #include <signal.h>
 
 #include <chrono>
+#include <stdexcept>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "runtime/blocking.h"
@@ -126,9 +128,17 @@ void Stream::start_worker() {
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread([this] { work_until_idle(); }).detach();
+  std::string refusal;
+  try {
+    std::thread([this] { work_until_idle(); }).detach();
+    has_worker_ = true;
+  } catch (const std::system_error& error) {
+    refusal = error.what();
+  }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  has_worker_ = true;
+  if (!refusal.empty())
+    throw std::runtime_error("cannot start the thread of a stream of sim:" + std::to_string(device_) + ": " + refusal +
+                             "; allow more threads (ulimit -u, or the pids limit of the container)");
 }
 
 void Stream::work_until_idle() {
