@@ -309,6 +309,16 @@ CASES = [
 ]  # fmt: skip
 
 
+def every_collective(rank, size, device="cpu"):
+    """For other suites: all of them in one group, one after the other."""
+    for case in CASES:
+        try:
+            case(rank, size, device)
+        except Exception as error:
+            raise AssertionError(f"{case.__name__}: {error}") from error
+        dist.barrier()  # a receive from anybody must not meet the next case's messages
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_gives_exact_results(case, device, transport, size):
     run_ranks(case, size, device, environment=transport)

@@ -11,8 +11,8 @@ import torch
 import torch.distributed as dist
 
 import mpis
-import test_collectives
 from ranks import RankFailed, run_ranks
+from test_collectives import every_collective
 
 PROVIDERS = ("tcp", "shm", "udp;ofi_rxd")
 BETWEEN_HOSTS = ("tcp", "udp;ofi_rxd")
@@ -29,15 +29,6 @@ def library(request):
 
 def settings(library, provider, transports="fabric"):
     return {**library, "HCCL_LIKE_TRANSPORTS": transports, "HCCL_LIKE_FABRIC_PROVIDER": provider}
-
-
-def every_collective(rank, size, device):
-    for case in test_collectives.CASES:
-        try:
-            case(rank, size, device)
-        except Exception as error:
-            raise AssertionError(f"{case.__name__}: {error}") from error
-        dist.barrier()  # a receive from anybody must not meet the next case's messages
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)

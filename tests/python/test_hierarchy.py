@@ -4,8 +4,8 @@ import pytest
 import torch
 import torch.distributed as dist
 
-import test_collectives
 from ranks import run_ranks
+from test_collectives import every_collective
 
 CASES = {
     "allreduce": "all_reduce",
@@ -29,15 +29,6 @@ ROUNDS = [
     ";".join(f"{collective}:{names[min(n, len(names) - 1)]}" for collective, names in ALGORITHMS.items())
     for n in range(max(map(len, ALGORITHMS.values())))
 ]
-
-
-def every_collective(rank, size):
-    for case in test_collectives.CASES:
-        try:
-            case(rank, size, "cpu")
-        except Exception as error:
-            raise AssertionError(f"{case.__name__}: {error}") from error
-        dist.barrier()  # a receive from anybody must not meet the next case's messages
 
 
 @pytest.mark.slow

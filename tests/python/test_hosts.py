@@ -6,9 +6,9 @@ import pytest
 import torch
 import torch.distributed as dist
 
-import test_collectives
 from hosts import Hosts
 from ranks import run_ranks
+from test_collectives import every_collective
 
 LAYOUTS = {
     "even": [0, 0, 1, 1],
@@ -16,15 +16,6 @@ LAYOUTS = {
     "uneven": [0, 0, 0, 1],
     "one each": [0, 1, 2],
 }
-
-
-def every_collective(rank, size, device):
-    for case in test_collectives.CASES:
-        try:
-            case(rank, size, device)
-        except Exception as error:
-            raise AssertionError(f"{case.__name__}: {error}") from error
-        dist.barrier()  # a receive from anybody must not meet the next case's messages
 
 
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())

@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 
 from ranks import RankFailed, run_ranks
-from test_hosts import every_collective
+from test_collectives import every_collective
 from test_network_errors import needs_nft
 
 MANY = (32 << 20) // 4

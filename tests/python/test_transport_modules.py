@@ -12,8 +12,8 @@ import torch
 import torch.distributed as dist
 
 import hccl_like
-import test_collectives
 from ranks import RankFailed, make_store, run_ranks
+from test_collectives import every_collective
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "minimal_transport" / "unix_transport.cc"
@@ -30,11 +30,6 @@ def build(source, target, *flags):
 @pytest.fixture(scope="module")
 def unix_module(tmp_path_factory):
     return build(EXAMPLE, tmp_path_factory.mktemp("module") / "libunix.so", "-O1")
-
-
-def every_collective(rank, size, device):
-    for case in test_collectives.CASES:
-        case(rank, size, device)
 
 
 def settings(module, transports="unix", name="unix"):
