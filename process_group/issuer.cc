@@ -13,8 +13,6 @@
 namespace hccl_like {
 namespace {
 
-constexpr const char* kBlockTitle = "hccl-like:coalesced";
-
 // A device without an index means the current one.
 c10::Device with_index(c10::Device device) {
   if (device.is_cpu() || device.has_index()) return device;
@@ -256,64 +254,6 @@ Issuer::Route Issuer::route(const Issue& issue, const Group& group, const Device
                .first;
   }
   return {*streams.messages, lane->second};
-}
-
-void Issuer::begin_block() {
-  translated("hccl-like coalescing", [&] {
-    group();
-    std::lock_guard lock(mutex_);
-    if (block_)
-      throw_misuse("a coalescing block is open already; end it first, blocks do not nest");
-    block_.emplace();
-    diagnosis_.begin_block();
-  });
-}
-
-bool Issuer::in_block() const {
-  std::lock_guard lock(mutex_);
-  return block_.has_value();
-}
-
-// Under the lock, with a block open. The caller's lists end with the call, so the block keeps copies.
-void Issuer::collect(Issue& issue, c10::intrusive_ptr<Work>& work) {
-  if (!block_->issue) {
-    block_->issue = Issue{.description = {.title = kBlockTitle, .type = c10d::OpType::COALESCED},
-                          .device = issue.device,
-                          .timeout = issue.timeout,
-                          .profiled = issue.profiled};
-    block_->work = c10::make_intrusive<Work>(block_->issue->description, session_,
-                                             communicators_->host()->rank());
-  }
-  Issue& all = *block_->issue;
-  if (all.device != issue.device) {
-    throw_misuse("the calls of a coalescing block must be on one device, got " + all.device.str() +
-                 " and " + issue.device.str());
-  }
-  diagnosis_.collected(issue);
-  for (Request& request : issue.requests) {
-    for (Side* side : {&request.input, &request.output})
-      side->tensors = all.keep(side->tensors.vec());
-    all.requests.push_back(std::move(request));
-  }
-  block_->work->add_outputs(issue.description.outputs);
-  all.timeout = std::max(all.timeout, issue.timeout);
-  all.blocking = all.blocking || issue.blocking;
-  if (issue.async) work = block_->work;
-}
-
-c10::intrusive_ptr<Work> Issuer::end_block() {
-  return translated("hccl-like coalescing", [&] {
-    std::optional<Block> block;
-    {
-      std::lock_guard lock(mutex_);
-      block.swap(block_);
-    }
-    if (!block) throw_misuse("no coalescing block is open; begin one first");
-    if (!block->issue)
-      block->issue = Issue{.description = {.title = kBlockTitle, .type = c10d::OpType::COALESCED}};
-    block->issue->number = diagnosis_.end_block();
-    return start(*block->issue, group(), std::move(block->work));
-  });
 }
 
 // Lets go of what finished calls held. Outside the lock: freeing memory may take a while.

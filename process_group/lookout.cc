@@ -139,8 +139,8 @@ void Lookout::add(const std::shared_ptr<Aftermath>& group) {
   }
   try {
     start();
-  } catch (const Exception&
-               problem) {  // of others' time-outs, which go without what this rank could say
+  } catch (const Exception& problem) {
+    // Others' time-outs go without what this rank could say.
     log_warn(problem.error().message);
   }
 }
