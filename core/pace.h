@@ -25,9 +25,9 @@ class Pace {
   // Shorter copies are made through shared memory.
   static constexpr size_t kLeast = 128 << 10;
 
-  // What to take for a copy of this size, the `number`-th of its kind. Those who copy together give the same numbers, so that
-  // they try what is slower at the same time.
-  CopyWay choose(size_t bytes, uint32_t number) const;
+  // What to take for a copy of this size. Those who copy together, and learn of the same copies, try what is slower at the
+  // same time.
+  CopyWay choose(size_t bytes) const;
   void learn(size_t bytes, CopyWay way, std::chrono::nanoseconds took);
 
  private:

@@ -19,7 +19,7 @@ bool DirectRun::could_read() const {
 
 // Where the others shall read this rank's input; 0 if it does not wish that.
 uint64_t DirectRun::readable_input() const {
-  if (!could_read() || call_->pace->choose(shape_.payload, call_->number) == CopyWay::kShared)
+  if (!could_read() || call_->pace->choose(shape_.payload) == CopyWay::kShared)
     return 0;
   for (int rank = 0; rank < ranks_; ++rank)
     if (rank != rank_ && !call_->board->readable_process(rank)) return 0;
