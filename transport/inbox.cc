@@ -32,6 +32,8 @@ void Inbox::post(Recv& recv) {
   recv.moved = 0;
   recv.into_at = {};
   recv.operand_at = {};
+  recv.beside = false;
+  recv.met_at = {};
   Incoming* found = incoming_.find(recv.tag);
   if (found == nullptr) {
     const bool asked = recv.bytes > eager_bytes_ && !recv.passing;
@@ -321,6 +323,10 @@ void Inbox::deliver(Tag tag) {
 }
 
 void Inbox::done(Recv& recv) {
+  using Clock = std::chrono::steady_clock;
+  if (recv.met_at != Clock::time_point{})
+    pace_.learn(recv.bytes, recv.beside ? CopyWay::kKernel : CopyWay::kShared,
+                Clock::now() - recv.met_at);
   incoming_.erase(recv.tag);
   recv.done = true;
   --*recv.pending;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/pace.h"
 #include "transport/fifo.h"
 #include "transport/frame.h"
 #include "transport/link.h"
@@ -90,7 +91,7 @@ class Inbox {
   void end_frame();
   void deliver(Tag tag);
 
-  void ask_for(const Recv& recv);
+  void ask_for(Recv& recv);
   bool matches(const Recv& recv, const FrameHeader& header);
   bool is_cancelled(uint64_t communicator) const;
   EarlyMessage* new_early(const FrameHeader& header);
@@ -111,6 +112,7 @@ class Inbox {
   Fifo<AbortNotice> aborts_;
   Fifo<CallNotice> calls_;
   Pool<EarlyMessage> early_pool_;
+  Pace pace_;  // of messages that may go either way
   size_t early_bytes_ = 0;
   bool stalled_ = false;
   bool one_more_ = false;

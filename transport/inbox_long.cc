@@ -6,21 +6,26 @@
 
 namespace hccl_like {
 
-void Inbox::ask_for(const Recv& recv) {
+void Inbox::ask_for(Recv& recv) {
   const FrameHeader ready{.kind = FrameKind::kReady,
                           .tag = recv.tag,
                           .fingerprint = recv.fingerprint,
                           .bytes = recv.bytes};
-  if (rendezvous_.takes(recv))
+  recv.beside = rendezvous_.takes(recv) && (!rendezvous_.is_a_matter_of_pace(recv) ||
+                                            pace_.choose(recv.bytes) == CopyWay::kKernel);
+  if (recv.beside)
     outbox_.push(ready, {.range = rendezvous_.place(recv)});
   else
     outbox_.push(ready);
 }
 
-// A message whose sender has told where it lies meets a receive that asks for it.
+// A message whose sender has told where it lies meets a receive that asks for it. From here on both ends are there, and it takes
+// what its way takes.
 void Inbox::meet(Recv& recv, const Descriptor& from) {
   const auto slot = static_cast<uint32_t>(from.slot);
-  if (rendezvous_.takes(recv))
+  if (rendezvous_.takes(recv) && rendezvous_.is_a_matter_of_pace(recv))
+    recv.met_at = std::chrono::steady_clock::now();
+  if (recv.beside)
     rendezvous_.begin(recv, slot, from.range);
   else
     rendezvous_.leave(slot);

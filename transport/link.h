@@ -1,6 +1,7 @@
 #pragma once
 // Messages over a Wire: tags, matching, and flow control. One Link per peer process, shared by all
 // communicators.
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -73,8 +74,11 @@ struct Recv : Message {
   size_t element_bytes = 1;  // with combine: a power of two up to 4096; pieces hold whole elements
   // Takes only what comes unasked: until it is withdrawn, nothing is announced to the peer.
   bool passing = false;
-  PieceCursor into_at;     // owned by the link
-  PieceCursor operand_at;  // owned by the link
+  bool beside =
+      false;  // it asked for its message beside the wire; owned by the link, as what follows
+  std::chrono::steady_clock::time_point met_at{};  // where what that takes is of interest
+  PieceCursor into_at;
+  PieceCursor operand_at;
 };
 
 struct LinkOptions {

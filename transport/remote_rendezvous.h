@@ -30,6 +30,7 @@ class RemoteRendezvous final : public Rendezvous {
     return usable_ && send.bytes >= kLeastRendezvous && send.from.size() == 1;
   }
   bool takes(const Recv& recv) const override { return usable_ && recv.bytes >= kLeastRendezvous; }
+  bool is_a_matter_of_pace(const Recv&) const override { return false; }
   ExportedRange place(const Recv&) const override { return {}; }
   std::optional<uint32_t> offer(Send& send) override;
   ExportedRange place(uint32_t message) const override;

@@ -27,6 +27,8 @@ class Rendezvous {
   // Whether a message may go this way as far as this end is concerned.
   virtual bool takes(const Send& send) const = 0;
   virtual bool takes(const Recv& recv) const = 0;
+  // Whether what it takes so may be faster through the wire. Told of a Recv that it takes.
+  virtual bool is_a_matter_of_pace(const Recv& recv) const = 0;
   // Where the memory of a receive that it takes lies, for its sender.
   virtual ExportedRange place(const Recv& recv) const = 0;
 

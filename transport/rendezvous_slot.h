@@ -80,6 +80,11 @@ class Claims {
     std::atomic<uint32_t>& done = this->done(end_);
     done.store(done.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   }
+  // It could not be copied, or the message was given up meanwhile, and it is free again.
+  void put_back() {
+    slot_->claims.fetch_sub(uint64_t{1} << shift(end_), std::memory_order_acq_rel);
+  }
+  bool closed() const { return (slot_->claims.load(std::memory_order_acquire) & kClosed) != 0; }
   bool complete(uint32_t blocks) const {
     return done(end_).load(std::memory_order_relaxed) +
                done(other()).load(std::memory_order_acquire) ==

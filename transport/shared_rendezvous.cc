@@ -1,6 +1,7 @@
 #include "transport/shared_rendezvous.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <thread>
 #include <utility>
@@ -9,6 +10,10 @@
 #include "core/deadline.h"
 #include "core/fence.h"
 #include "core/log.h"
+#include "core/pace.h"
+#include "core/process_memory.h"
+#include "transport/commons.h"
+#include "transport/process_place.h"
 
 namespace hccl_like {
 namespace {
@@ -24,13 +29,28 @@ SharedRendezvous::SharedRendezvous(Wire& wire) : wire_(wire) {
                      space.peers.size() / sizeof(RendezvousSlot), kSlots});
   own_ = reinterpret_cast<RendezvousSlot*>(space.own.data());
   peers_ = reinterpret_cast<RendezvousSlot*>(space.peers.data());
+  if (wire.commons() != nullptr) process_ = wire.commons()->readable_process();
 }
 
 SharedRendezvous::~SharedRendezvous() { cancel(std::nullopt, wire_.failure() == nullptr); }
 
 bool SharedRendezvous::takes(const Message& message, const Pieces& pieces) const {
-  return slots_ > 0 && message.place.range != nullptr && message.bytes >= kLeastRendezvous &&
-         pieces.size() == 1 && Blocks(message.bytes).count() <= Blocks::kMost;
+  // A sender does not know whether its memory can be read: that the peer's can be is a good sign.
+  const bool reachable = message.place.range != nullptr ? message.bytes >= kLeastRendezvous
+                                                        : process_ && message.bytes >= Pace::kLeast;
+  return slots_ > 0 && reachable && pieces.size() == 1 &&
+         Blocks(message.bytes).count() <= Blocks::kMost;
+}
+
+ExportedRange SharedRendezvous::place(const Recv& recv) const {
+  // Nobody writes into private memory.
+  return recv.place.range != nullptr ? *recv.place.range : process_place(0);
+}
+
+ExportedRange SharedRendezvous::place(uint32_t slot) const {
+  const Send& send = *sends_[slot].message;
+  if (send.place.range != nullptr) return *send.place.range;
+  return process_place(reinterpret_cast<uint64_t>(send.from[0].data));
 }
 
 // ----------------------------------------------------------------------------------------------------------- sends
@@ -83,15 +103,35 @@ void SharedRendezvous::begin(Recv& recv, uint32_t slot, const ExportedRange& fro
 
 template <class OneEnd>
 void SharedRendezvous::begin(Active<OneEnd>& active, std::byte* own, const ExportedRange& range) {
-  const SharedPlace& place = active.message->place;
   active.begun = true;
   active.own = own;
+  if (!open(active, range)) cannot_reach(active);
+}
+
+bool SharedRendezvous::open(Active<Send>& active, const ExportedRange& range) {
+  return map(active, range);
+}
+
+bool SharedRendezvous::open(Active<Recv>& active, const ExportedRange& range) {
+  if (process_) active.address = address_in_process(range);
+  return active.address || map(active, range);
+}
+
+template <class OneEnd>
+bool SharedRendezvous::map(Active<OneEnd>& active, const ExportedRange& range) {
+  const SharedPlace& place = active.message->place;
+  if (place.range == nullptr || address_in_process(range)) return false;
   auto opened = place.memory->open(*place.device, place.index, range, active.message->bytes);
-  if (opened.ok()) {
+  if (opened.ok())
     active.other = std::move(opened).value();
-    return;
-  }
-  log_info([&] { return "a peer's memory cannot be reached: " + to_string(opened.error()); });
+  else
+    log_info([&] { return "a peer's memory cannot be reached: " + to_string(opened.error()); });
+  return opened.ok();
+}
+
+template <class OneEnd>
+void SharedRendezvous::cannot_reach(Active<OneEnd>& active) {
+  active.address.reset();
   claims(active).refuse();
   tell_peer();
 }
@@ -134,18 +174,53 @@ void copy(std::byte* to, const std::byte* from, size_t bytes, size_t all) {
     std::memcpy(to, from, bytes);
 }
 
-// The sender pushes into the other's memory, the receiver pulls out of it.
-void copy(const Send& send, std::byte* own, std::byte* other, Block block) {
-  copy(other + block.begin, own + block.begin, block.bytes, send.bytes);
-}
-void copy(const Recv& recv, std::byte* own, std::byte* other, Block block) {
-  copy(own + block.begin, other + block.begin, block.bytes, recv.bytes);
-}
-
 End end_of(const Send&) { return End::kSender; }
 End end_of(const Recv&) { return End::kReceiver; }
 
 }  // namespace
+
+// The sender pushes into the other's memory, the receiver pulls out of it.
+bool SharedRendezvous::copy(const Active<Send>& active, Block block) {
+  hccl_like::copy(active.other.data + block.begin, active.own + block.begin, block.bytes,
+                  active.message->bytes);
+  return true;
+}
+
+bool SharedRendezvous::copy(const Active<Recv>& active, Block block) {
+  std::byte* const to = active.own + block.begin;
+  if (!active.address) {
+    hccl_like::copy(to, active.other.data + block.begin, block.bytes, active.message->bytes);
+    return true;
+  }
+  if (process_ && read_process(*process_, to, *active.address + block.begin, block.bytes))
+    // What was read of another process that has the number of one that is gone is not the message.
+    return !wire_.commons()->owner_died();
+  // One that is gone fails with its wire.
+  if (process_ && errno != ESRCH) {
+    log_info([] {
+      return std::string("a peer's private memory cannot be read by process_vm_readv (") +
+             std::strerror(errno) + "): messages between these two go through shared memory";
+    });
+    process_.reset();
+  }
+  return false;
+}
+
+// False if it was not copied.
+template <class OneEnd>
+bool SharedRendezvous::copy_block(Active<OneEnd>& active, uint32_t number) {
+  Claims claims = this->claims(active);
+  const bool copied =
+      copy(active, Blocks(active.message->bytes).from(end_of(*active.message), number));
+  // Of a message that was given up while it was copied from its memory, which may have been somebody else's in the end.
+  if (copied && !claims.closed()) {
+    claims.count();
+    return true;
+  }
+  claims.put_back();
+  if (!copied) cannot_reach(active);
+  return false;
+}
 
 bool SharedRendezvous::progress(bool copy) {
   if (active_ == 0) return false;
@@ -162,24 +237,17 @@ template <class OneEnd>
 bool SharedRendezvous::advance(Active<OneEnd>& active, bool may_copy) {
   OneEnd& message = *active.message;
   Claims claims = this->claims(active);
-  const Blocks blocks(message.bytes);
-  const uint32_t count = blocks.count();
+  const uint32_t count = Blocks(message.bytes).count();
   bool copied = false;
-  if (may_copy && active.other.data != nullptr) {
-    if (const auto number = claims.take(count)) {
-      const Block block = blocks.from(end_of(message), *number);
-      copy(message, active.own, active.other.data, block);
-      claims.count();
-      copied = true;
-    }
-  }
+  if (may_copy && active.reaches())
+    if (const auto number = claims.take(count)) copied = copy_block(active, *number);
   if (claims.complete(count)) {
     if (copied) tell_peer();
     done(message);
     end(active);
     return true;
   }
-  if (active.other.data == nullptr && claims.other_refuses()) {
+  if (!active.reaches() && claims.other_refuses()) {
     refused(message);
     end(active);
     return true;
@@ -187,8 +255,14 @@ bool SharedRendezvous::advance(Active<OneEnd>& active, bool may_copy) {
   return copied;
 }
 
-void SharedRendezvous::done(Send& send) { sent_.push(&send); }
-void SharedRendezvous::done(Recv& recv) { received_.push(&recv); }
+void SharedRendezvous::done(Send& send) {
+  send.moved = send.bytes;
+  sent_.push(&send);
+}
+void SharedRendezvous::done(Recv& recv) {
+  recv.moved = recv.bytes;
+  received_.push(&recv);
+}
 void SharedRendezvous::refused(Send& send) { refused_.push(&send); }
 void SharedRendezvous::refused(Recv&) {}  // its data will come
 
@@ -198,7 +272,7 @@ bool SharedRendezvous::could_advance(const Active<OneEnd>& active) const {
   const Claims claims = this->claims(active);
   const uint32_t count = Blocks(active.message->bytes).count();
   return claims.complete(count) ||
-         (active.other.data != nullptr ? claims.may_take(count) : claims.other_refuses());
+         (active.reaches() ? claims.may_take(count) : claims.other_refuses());
 }
 
 bool SharedRendezvous::sends() const {

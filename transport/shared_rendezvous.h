@@ -1,5 +1,6 @@
 #pragma once
-// A rendezvous of two ends that map each other's memory.
+// A rendezvous of two ends on one host that reach each other's memory: they map it, or, if it is private, the receiver has the
+// kernel read it, which is one copy where the wire takes two.
 //
 // From when the receiver has answered each end copies blocks when it is driven (rendezvous_slot.h), and both are done when
 // all blocks are. An end that gives up closes the slot and waits until the other has finished the block it was at.
@@ -24,9 +25,11 @@ class SharedRendezvous final : public Rendezvous {
   bool takes(const Recv& recv) const override {
     return recv.combine == nullptr && takes(recv, recv.into);
   }
-  ExportedRange place(const Recv& recv) const override { return *recv.place.range; }
+  // A copy by the kernel.
+  bool is_a_matter_of_pace(const Recv& recv) const override { return !recv.place.range; }
+  ExportedRange place(const Recv& recv) const override;
   std::optional<uint32_t> offer(Send& send) override;
-  ExportedRange place(uint32_t slot) const override { return *sends_[slot].message->place.range; }
+  ExportedRange place(uint32_t slot) const override;
   void begin(uint32_t slot, const ExportedRange& into) override;
   void retract(uint32_t slot) override;
   bool may_begin(uint64_t slot) const override;
@@ -47,7 +50,9 @@ class SharedRendezvous final : public Rendezvous {
     bool used = false;          // the slot was, so the receiver must have left it
     bool begun = false;         // the other end has told where its memory lies
     std::byte* own = nullptr;
-    PeerMemory::View other;  // null data: cannot be reached
+    PeerMemory::View other;           // null data: cannot be mapped
+    std::optional<uint64_t> address;  // of the sender's private memory, in its process
+    bool reaches() const { return other.data != nullptr || address; }
   };
   template <class OneEnd>
   using Table = std::array<Active<OneEnd>, kSlots>;
@@ -57,6 +62,17 @@ class SharedRendezvous final : public Rendezvous {
   Claims claims(const Active<Recv>& active) const;
   template <class OneEnd>
   void begin(Active<OneEnd>& active, std::byte* own, const ExportedRange& range);
+  bool open(Active<Send>& active, const ExportedRange& range);
+  bool open(Active<Recv>& active, const ExportedRange& range);
+  template <class OneEnd>
+  bool map(Active<OneEnd>& active, const ExportedRange& range);
+  bool copy(const Active<Send>& active, Block block);
+  // False if the kernel cannot.
+  bool copy(const Active<Recv>& active, Block block);
+  template <class OneEnd>
+  bool copy_block(Active<OneEnd>& active, uint32_t number);
+  template <class OneEnd>
+  void cannot_reach(Active<OneEnd>& active);
   template <class OneEnd>
   bool advance(Active<OneEnd>& active, bool copy);
   template <class OneEnd>
@@ -72,6 +88,7 @@ class SharedRendezvous final : public Rendezvous {
   void end(Active<Recv>& active);
 
   Wire& wire_;
+  std::optional<int> process_;       // the peer's, if the kernel reads its memory for this one
   RendezvousSlot* own_ = nullptr;    // of sends
   RendezvousSlot* peers_ = nullptr;  // of receives
   size_t slots_ = 0;

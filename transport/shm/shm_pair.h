@@ -18,12 +18,14 @@ inline std::array<Fd, 2> make_socket_pair() {
   return {Fd(fds[0]), Fd(fds[1])};
 }
 
-inline WirePair make_shm_pair(size_t ring_bytes) {
+// `commons`: what both ends show to each other, or null; must outlive them.
+inline WirePair make_shm_pair(size_t ring_bytes, const Commons* commons = nullptr) {
   WirePair pair;
   auto sockets = make_socket_pair();
   ShmHandshake connector(std::move(sockets[0]), ShmHandshake::Side::kConnector, ring_bytes,
-                         *pair.pollers[0]);
-  ShmHandshake acceptor(std::move(sockets[1]), ShmHandshake::Side::kAcceptor, 0, *pair.pollers[1]);
+                         *pair.pollers[0], commons);
+  ShmHandshake acceptor(std::move(sockets[1]), ShmHandshake::Side::kAcceptor, 0, *pair.pollers[1],
+                        commons);
   EXPECT_FALSE(acceptor.step());
   EXPECT_FALSE(connector.step());
   EXPECT_TRUE(acceptor.step()) << acceptor.cause();
@@ -35,10 +37,10 @@ inline WirePair make_shm_pair(size_t ring_bytes) {
 // One end, made by the process that calls it; the other process does the same with the other
 // socket.
 inline std::unique_ptr<Wire> make_shm_end(Fd socket, bool connector, size_t ring_bytes,
-                                          Poller& poller) {
+                                          Poller& poller, const Commons* commons = nullptr) {
   ShmHandshake handshake(std::move(socket),
                          connector ? ShmHandshake::Side::kConnector : ShmHandshake::Side::kAcceptor,
-                         ring_bytes, poller);
+                         ring_bytes, poller, commons);
   while (!handshake.step()) poller.sleep(Deadline::never());
   return handshake.take();
 }
