@@ -48,9 +48,14 @@ Device::Device(const hcd_api& api, std::string origin)
                                         (origin.empty() ? "" : " (" + origin + ")") +
                                         " cannot start, says its init: " + reason(api_, status));
   }
+  if (!has_host_func() && can_wait_on_words())
+    word_functions_ = std::make_unique<WordFunctions>(api_);
 }
 
-Device::~Device() { api_.fini(); }
+Device::~Device() {
+  word_functions_.reset();
+  api_.fini();
+}
 
 Result<DeviceInfo> Device::info(int index) const {
   if (api_.device_info == nullptr) return DeviceInfo{};
@@ -102,8 +107,10 @@ Result<MappedRange> Device::map(int index, hcd_ref ref, size_t bytes) const {
 std::optional<Error> Device::host_function(int index, hcd_stream stream, void (*fn)(void*),
                                            void* arg) const {
   constexpr Attempt kAttempt{"queue a host function", "host_func"};
-  if (!can_queue_functions()) return unsupported(index, kAttempt);
-  return check(api_.host_func(index, stream, fn, arg), index, kAttempt);
+  if (has_host_func()) return check(api_.host_func(index, stream, fn, arg), index, kAttempt);
+  if (!word_functions_) return unsupported(index, kAttempt);
+  const auto [status, entry] = word_functions_->queue(index, stream, fn, arg);
+  return check(status, index, {kAttempt.what, entry});
 }
 
 std::optional<Error> Device::wait_for_word(int index, hcd_stream stream,

@@ -11,6 +11,7 @@
 #include "core/types.h"
 #include "device/owned.h"
 #include "device/plugin.h"
+#include "device/word_functions.h"
 
 namespace hccl_like {
 
@@ -62,7 +63,9 @@ class Device {
   bool can_describe_itself() const noexcept { return api_.device_info != nullptr; }
   bool can_translate_streams() const noexcept { return api_.stream_from_torch != nullptr; }
   bool can_map() const noexcept { return api_.map != nullptr; }
-  bool can_queue_functions() const noexcept { return api_.host_func != nullptr; }
+  // By host_func or, without it, by words.
+  bool can_queue_functions() const noexcept { return has_host_func() || can_wait_on_words(); }
+  bool has_host_func() const noexcept { return api_.host_func != nullptr; }
   bool can_wait_on_words() const noexcept { return api_.stream_wait_value != nullptr; }
   bool can_export() const noexcept { return api_.ipc_export != nullptr; }
   bool can_open_peers() const noexcept { return can_export() && api_.peer_open != nullptr; }
@@ -144,7 +147,8 @@ class Device {
 
   hcd_api api_;  // complete: null where the plugin has no entry
   std::string name_;
-  const hcd_dmabuf* dmabuf_;  // null: none
+  const hcd_dmabuf* dmabuf_;                       // null: none
+  std::unique_ptr<WordFunctions> word_functions_;  // null: not needed, or no words
 };
 
 }  // namespace hccl_like

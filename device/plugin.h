@@ -169,11 +169,11 @@ typedef struct hcd_api {
    * stream; later work waits until it returned. `fn` may block, and must not call this table. */
   int (*host_func)(int device, hcd_stream stream, void (*fn)(void*), void* arg);
 
-  /* Optional, both or none. Queues a wait until `*word >= value` (a 64-bit host word that any thread or process may
-   * store to), and a store of `value` to `*word` when the stream gets there. The word outlives the queued work. Meant
-   * for kernels and schedules that run on the device itself and are told by words how far their peers are. What the host
-   * completes is waited for by `host_func`: that can run into a timeout and be given up, which a queued wait cannot. So only
-   * the contract's tests call these two in this version. */
+  /* Optional, both or none. Queues a wait until `*word >= value` (a 64-bit host word that any thread or process may store
+   * to), and a store of `value` to `*word` when the stream gets there. The word outlives the queued work. Who sees the store
+   * sees what the stream did before it; behind the wait the stream sees what was written before that store. Used where
+   * `host_func` is null: the stream stores to one word and waits for another, and a thread of hccl-like runs the function
+   * in between. Not called where there is `host_func`, which needs no thread that looks at words. */
   int (*stream_wait_value)(int device, hcd_stream stream, const volatile uint64_t* word,
                            uint64_t value);
   int (*stream_write_value)(int device, hcd_stream stream, volatile uint64_t* word, uint64_t value);

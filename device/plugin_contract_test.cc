@@ -35,5 +35,30 @@ INSTANTIATE_TEST_SUITE_P(Fake, PluginContract,
                                                            .streams = {0, fake_device::kStream}}),
                          plugin_name);
 
+// Without host_func: functions are queued by words, which lie in the plugin's host memory or, without that, in ours.
+const hcd_api& by_words(bool own_memory) {
+  static const auto make = [](bool own) {
+    hcd_api api = fake_device::make_api();
+    api.host_func = nullptr;
+    if (!own) api.host_alloc = nullptr, api.host_free = nullptr;
+    return api;
+  };
+  static const hcd_api tables[] = {make(false), make(true)};
+  return tables[own_memory ? 1 : 0];
+}
+
+PluginUnderTest under_test(std::string name, const hcd_api& api) {
+  return {.name = std::move(name),
+          .api = &api,
+          .allocate = fake_device::allocate,
+          .free = fake_device::free,
+          .streams = {0, fake_device::kStream}};
+}
+
+INSTANTIATE_TEST_SUITE_P(FakeByWords, PluginContract,
+                         ::testing::Values(under_test("InItsMemory", by_words(true)),
+                                           under_test("InOurMemory", by_words(false))),
+                         plugin_name);
+
 }  // namespace
 }  // namespace hccl_like

@@ -20,10 +20,15 @@ constexpr Question kQuestions[] = {
      "data is copied to and from the host"},
     {"stream_from_torch", [](const Device& plugin) { return plugin.can_translate_streams(); },
      "the plugin can be told which stream is meant", "calls and wait() block the host"},
-    {"host_func", [](const Device& plugin) { return plugin.can_queue_functions(); },
+    {"host_func", [](const Device& plugin) { return plugin.has_host_func(); },
      "the network step is part of a stream, if the plugin knows torch's streams and they have "
      "events",
-     "calls and wait() block the host"},
+     "the words below stand in for it, else calls and wait() block the host"},
+    {"stream_wait_value, stream_write_value",
+     [](const Device& plugin) { return plugin.can_wait_on_words(); },
+     "host functions are made of them where host_func is missing: a thread runs what the stream "
+     "waits for",
+     "nothing stands in for host_func"},
     {"ipc_export, ipc_open, ipc_close", [](const Device& plugin) { return plugin.can_export(); },
      "peers on this host map memory that is worked on in place, and copy nothing",
      "peers on this host are sent copies"},

@@ -34,6 +34,10 @@ const hcd_api* hcd_get_api(int major, int minor) {
     table.unmap = NULL;
   }
   if (without("host functions")) table.host_func = NULL;
+  if (without("words")) {
+    table.stream_wait_value = NULL;
+    table.stream_write_value = NULL;
+  }
   if (without("torch streams")) table.stream_from_torch = NULL;
   if (without("own streams")) {
     table.stream_create = NULL;

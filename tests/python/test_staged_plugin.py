@@ -10,7 +10,7 @@ from streams import Gate
 from test_staged_calls import COUNT, IN_LAPS, STAGED, mine
 
 # Neither mapped nor in stream order, so that large calls are staged.
-STAGING = "map, host functions"
+STAGING = "map, host functions, words"
 UNPINNED = {"TORCH_SIM_FLAWS": "no-pinned-memory"}
 
 # (what the plugin lacks beside that, what the device does, how the copies are made)

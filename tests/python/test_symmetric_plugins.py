@@ -34,10 +34,10 @@ def test_a_device_without_a_plugin_is_refused(sim):
     run(refuses, 2, None, "", "no device plugin is installed for 'sim'")
 
 
-@pytest.mark.parametrize("without", ["map", "map, kernels", "host functions", "map, host functions"])
+@pytest.mark.parametrize("without", ["map", "map, kernels", "host functions", "host functions, words", "map, host functions, words"])
 def test_other_ways_give_the_same_results(sim, stripped, without):
-    """Without maps the plugin's kernels reduce, without those the device's own operators; without host functions calls wait on
-    the host."""
+    """Without maps the plugin's kernels reduce, without those the device's own operators; words stand in for
+    host functions; without either calls wait on the host."""
     run(everything, 2, stripped, without)
 
 
@@ -73,4 +73,4 @@ def issues_wait(rank, size):
 
 
 def test_calls_that_wait_raise_themselves(sim, stripped):
-    run(issues_wait, 2, stripped, "host functions")
+    run(issues_wait, 2, stripped, "host functions, words")
