@@ -85,9 +85,15 @@ void Pending::expect_laps(size_t calls) {
   joined_ = calls == 0;
 }
 
+void Pending::begin() {
+  std::lock_guard lock(joined_mutex_);
+  if (!begun_.exchange(true, std::memory_order_relaxed)) begun_at_ = Clock::now();
+}
+
 void Pending::end_laps() {
   std::lock_guard lock(joined_mutex_);
   if (--calls_in_laps_ > 0) return;
+  laps_over_ = Clock::now();
   joined_ = true;
   joined_changed_.notify_all();
 }
@@ -184,6 +190,11 @@ void Pending::settle() {
     source_ = operation->source();
   }
   std::tie(started_, duration_) = time_of(operations_);
+  if (kind_ == Kind::kStaged && begun()) {
+    std::lock_guard lock(joined_mutex_);
+    duration_ = std::max(started_ + duration_, laps_over_) - begun_at_;
+    started_ = begun_at_;
+  }
   if (kind_ != Kind::kStream && !error_) copy_all(copies_back_, /*non_blocking=*/false);
   aliases_.clear();
   held_.clear();

@@ -74,8 +74,8 @@ class Pending {
   // they are done.
   void expect_laps(size_t calls);
   // --- kStaged: by the threads that copy ---
-  // The operations are launched from now on.
-  void begin() { begun_.store(true, std::memory_order_relaxed); }
+  // The operations are launched from now on. What the call takes counts from the first time.
+  void begin();
   // The call fails, whatever its operations come to. The first error counts.
   void fail(Error error);
   bool failing() const;
@@ -116,7 +116,7 @@ class Pending {
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> storages() const;
   // The rank that a recv heard from, once finished.
   int source() const { return source_; }
-  // When the first operation began, and how long they took all together, once finished.
+  // When the first operation began, and how long they took all together, once finished; kStaged: the copies too.
   std::chrono::steady_clock::time_point started() const { return started_; }
   std::chrono::steady_clock::duration duration() const { return duration_; }
 
@@ -146,7 +146,8 @@ class Pending {
   std::condition_variable joined_changed_;
   // kStream: the device's thread is done with this object; kStaged: all laps are over.
   bool joined_ = false;
-  size_t calls_in_laps_ = 0;  // that are not over
+  size_t calls_in_laps_ = 0;                                        // that are not over
+  std::chrono::steady_clock::time_point begun_at_{}, laps_over_{};  // kStaged
 
   mutable std::mutex finish_mutex_;
   std::atomic<bool> finished_{false};
