@@ -43,7 +43,7 @@ def test_the_simulator_has_everything_but_memory_that_the_host_may_touch(sim, tm
     assert process.returncode == 0, process.stdout + process.stderr
     assert {id: row["seen"] for id, row in rows.items() if row["state"] != "yes"} == {"copies.address": "it faults"}
     assert len(rows) == 48 and "47 yes, 1 no, 0 broken" in process.stdout
-    assert len(works) == 8 and all(works.values())
+    assert len(works) == 9 and all(works.values())
     assert rows["device.count"]["seen"] == "8 devices"
     assert REFUSED in rows["processes.fork_after"]["seen"]
 
@@ -105,6 +105,24 @@ def test_flaws_are_told(kind, sim, tmp_path):
     for id, (state, seen) in expected.items():
         assert rows[id]["state"] == state and rows[id]["seen"].startswith(seen), told
         assert id in process.stdout
+
+
+def test_a_plugin_that_is_switched_off_is_no_fault(sim, tmp_path):
+    rows, _, process = report(tmp_path, *only("backend.plugin"), HCCL_LIKE_DEVICE_PLUGINS="sim=none")
+    assert process.returncode == 0, process.stdout + process.stderr
+    assert (rows["backend.plugin"]["state"], rows["backend.plugin"]["seen"]) == ("no", "HCCL_LIKE_DEVICE_PLUGINS says that there is none")
+
+
+def test_without_pinned_memory_training_works_and_copies_hold_up_the_program(sim, tmp_path):
+    needed = ("device.tensors", "order.read", "copies", "hooks.pinned", "memory.freed_source", "threads.two", "torch.autograd")
+    _, works, process = report(tmp_path, *only(*needed), TORCH_SIM_FLAWS="no-pinned-memory")
+    assert process.returncode == 0, process.stdout + process.stderr
+    assert works == {
+        "collectives, large ones copied beside the network": True,
+        "copies that run behind the program": False,
+        "DistributedDataParallel, tensor parallelism": True,
+        "DistributedDataParallel(find_unused_parameters=True)": False,
+    }
 
 
 def test_opaque_storage_is_reached_by_copies(sim, tmp_path):

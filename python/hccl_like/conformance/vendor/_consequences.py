@@ -8,15 +8,16 @@ from hccl_like.conformance.vendor._check import YES, Row
 
 _COLLECTIVES = ("device.tensors", "order.read", "copies.views", "threads.two")
 _TRAINING = (*_COLLECTIVES, "torch.autograd")
-_OVERLAP = ("hooks.pinned", "copies.to_host", "copies.to_device", "copies.non_blocking", "memory.freed_source")
+_ASYNCHRONOUS = ("hooks.pinned", "copies.to_host", "copies.to_device", "copies.non_blocking", "memory.freed_source")
 _SHARDED = (*_TRAINING, "module.streams", "streams.switch", "events.wait", "hooks.resize")
 
 NEEDS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("collectives", _COLLECTIVES),
-    ("copies that overlap with the network", _OVERLAP),
+    ("collectives, large ones copied beside the network", _COLLECTIVES),
+    ("copies that run behind the program", _ASYNCHRONOUS),
     ("calls in stream order, without waiting on the host",
      ("backend.plugin", "streams.switch", "events.wait", "events.synchronize")),
     ("DistributedDataParallel, tensor parallelism", _TRAINING),
+    ("DistributedDataParallel(find_unused_parameters=True)", (*_TRAINING, "hooks.pinned")),
     ("FSDP1, FSDP2", _SHARDED),
     ("activation checkpoints", ("torch.autograd", "module.random", "hooks.generator")),
     ("mixed precision", ("torch.autocast", "module.amp")),

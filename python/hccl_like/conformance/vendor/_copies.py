@@ -89,8 +89,8 @@ def _read_in_a_fork(address: int) -> float | None:
 @check(
     "copies.to_host",
     "copies to pinned memory return before they are done",
-    gives="laps of a call overlap: device, network and reduction at the same time",
-    without="every copy to the host holds up the thread that asks for it",
+    gives="a program's copies run behind it",
+    without="every copy to the host holds up the thread that asks for it; laps of large calls overlap all the same, on threads",
     needs=("hooks.pinned",),
 )
 def async_to_host(device: Device) -> None:
@@ -100,8 +100,8 @@ def async_to_host(device: Device) -> None:
 @check(
     "copies.to_device",
     "copies from pinned memory return before they are done",
-    gives="laps of a call overlap: device, network and reduction at the same time",
-    without="every copy to the device holds up the thread that asks for it",
+    gives="a program's copies run behind it",
+    without="every copy to the device holds up the thread that asks for it; laps of large calls overlap all the same, on threads",
     needs=("hooks.pinned",),
 )
 def async_to_device(device: Device) -> None:

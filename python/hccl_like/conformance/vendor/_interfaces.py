@@ -88,8 +88,9 @@ _names("amp", "mixed precision", "get_amp_supported_dtype", "torch.autocast refu
 @check(
     "hooks.pinned",
     "pinned host memory",
-    gives="copies can overlap with the network",
-    without="calls are staged through ordinary memory, whose copies may block the host",
+    gives="copies to and from it are fast, and can run behind the program",
+    without="calls are staged through ordinary memory, whose copies may block the host; "
+    "DistributedDataParallel(find_unused_parameters=True) fails in torch itself",
 )
 def pinned(device: Device) -> None:
     with offered():
@@ -156,12 +157,14 @@ def backend(device: Device) -> str:
     without="served by torch's own interfaces alone: right, but staged by copies; see docs/plugin-guide.md",
 )
 def plugin(device: Device) -> str:
-    found = [entry for entry in importlib.metadata.entry_points(group="hccl_like.devices") if entry.name == device.name]
-    if not found:
-        raise Missing(f"no package has an entry point '{device.name}' in the group hccl_like.devices")
-    expect(len(found) == 1, f"{len(found)} plugins claim '{device.name}'")
     from hccl_like import _plugins
 
-    path = _plugins.found()[device.name]
+    packages = [entry for entry in importlib.metadata.entry_points(group=_plugins.GROUP) if entry.name == device.name]
+    expect(len(packages) < 2, f"{len(packages)} plugins claim '{device.name}'")
+    path = _plugins.found().get(device.name)
+    if path is None and packages:
+        raise Missing(f"{_plugins.SETTING} says that there is none")
+    if path is None:
+        raise Missing(f"no package has an entry point '{device.name}' in the group {_plugins.GROUP}")
     expect(isinstance(path, str), f"it cannot be found: {path}")
     return path
