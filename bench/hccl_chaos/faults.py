@@ -43,9 +43,9 @@ def all_reduces(rank: Rank, elements: int) -> None:
 
 def _killed(elements: int, touched_gib: int = 0):
     def function(rank: Rank) -> Outcome:
-        rank.begin()
         if rank.rank == 1:
-            rank.ballast = torch.ones(touched_gib << 28)
+            rank.ballast = torch.ones(touched_gib << 28)  # seconds on a busy machine, which no call's time-out is to pay
+        rank.begin()
         dist.all_reduce(rank.ones(elements))
         rank.synchronize()
         dist.barrier()
