@@ -27,6 +27,10 @@ def parse(argv):
     add("--layers", type=int, default=8)
     add("--width", type=int, default=512)
     add("--tokens", type=int, default=128, help="of one rank in one step")
+    add("--allocate", action="store_true",
+        help="FSDP2 takes its buffers from hccl-like, so that peers map them (set_allocate_memory_from_process_group_for_comm)")
+    add("--fake", action="store_true",
+        help="also torch's backend that does nothing: what DDP and FSDP2 take themselves")
     add("-J", "--json", metavar="FILE", help="write everything to a JSON file")
     return parser.parse_args(argv)
 
@@ -86,13 +90,28 @@ class Way:
         self.times.append((time.perf_counter_ns() - begin) / 1e6)
 
 
-def ddp(group, device):
+def ddp(group):
+    import torch.distributed as dist
     from torch.nn.parallel import DistributedDataParallel
 
-    return lambda model: DistributedDataParallel(model, process_group=group)
+    def wrap(model):
+        wrapped = DistributedDataParallel(model, process_group=group)
+        if dist.get_backend(group) == "fake":  # its futures have no value
+            wrapped.register_comm_hook(None, _at_once)
+        return wrapped
+
+    return wrap
 
 
-def fsdp2(group, device):
+def _at_once(_, bucket):
+    import torch
+
+    future = torch.futures.Future()
+    future.set_result(bucket.buffer())
+    return future
+
+
+def fsdp2(group, device, allocate: bool):
     from torch.distributed.device_mesh import DeviceMesh
     from torch.distributed.fsdp import fully_shard
 
@@ -101,7 +120,10 @@ def fsdp2(group, device):
     def wrap(model):
         for layer in model.layers:
             fully_shard(layer, mesh=mesh)
-        return fully_shard(model, mesh=mesh)
+        sharded = fully_shard(model, mesh=mesh)
+        for module in (sharded, *sharded.layers) if allocate else ():
+            module.set_allocate_memory_from_process_group_for_comm(True)
+        return sharded
 
     return wrap
 
@@ -112,12 +134,17 @@ def ways(args, device) -> list[Way]:
 
     host = torch.device("cpu")
     groups = {"gloo": (dist.new_group(backend="gloo"), host), "hccl-like": (dist.new_group(backend="hccl-like"), device)}
+    if args.fake:
+        import torch.testing._internal.distributed.fake_pg  # noqa: F401 - registers it
+
+        groups["fake"] = (dist.new_group(backend="fake"), host)
     found = [Way("alone", args, host, lambda model: model)]
     if device != host:
         found.append(Way(f"alone, {device.type}", args, device, lambda model: model))
-    for label, wrapper in (("DDP", ddp), ("FSDP2", fsdp2)):
+    for label in ("DDP", "FSDP2"):
         for backend, (group, where) in groups.items():
-            found.append(Way(f"{label} {backend}", args, where, wrapper(group, where)))
+            wrap = ddp(group) if label == "DDP" else fsdp2(group, where, args.allocate and backend == "hccl-like")
+            found.append(Way(f"{label} {backend}", args, where, wrap))
     return found
 
 
@@ -175,9 +202,9 @@ def table(result: dict) -> str:
         if name.startswith("alone"):
             lines.append(f"| {name} | {time_ms:.1f} | | |")
             continue
-        ours = name.endswith("hccl-like")
-        part = added(times, name) / added(times, name.replace("hccl-like", "gloo"))
-        lines.append(f"| {name} | {time_ms:.1f} | {added(times, name):.1f} | {f'{part:.2f}' if ours else ''} |")
+        gloo = name.endswith("gloo")
+        part = added(times, name) / added(times, f"{name.split()[0]} gloo")
+        lines.append(f"| {name} | {time_ms:.1f} | {added(times, name):.1f} | {'' if gloo else f'{part:.2f}'} |")
     return "\n".join(lines) + "\n"
 
 
