@@ -5,7 +5,7 @@
 #
 #   scripts/test.sh            what a change must pass
 #   scripts/test.sh quick      without the sanitizers
-#   scripts/test.sh nightly    the slow tests, and every suite of PyTorch's tests, besides
+#   scripts/test.sh nightly    the slow tests, every suite of PyTorch's tests, and the Python tests with a sanitized extension, besides
 #
 # What uses the simulator does so in strict mode; TORCH_SIM_STRICT=SEED repeats a run, whose seed is in its closing lines.
 set -euo pipefail
@@ -104,6 +104,20 @@ python_tests() {
     second_try "$(grep -c '": true' build/pytest-cache/v/cache/lastfailed)" "$VENV/bin/python" "${run[@]}" --last-failed "$1"
 }
 
+# The Python tests with an extension that the address and undefined-behaviour sanitizers watch, in a package of its own. Their
+# runtimes come before all else, libstdc++ with them, so that they see what is thrown. The simulator handles SIGSEGV itself.
+python_asan() {
+  local build=$ROOT/build/python-asan library preload=()
+  cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Dev -DHCCL_LIKE_PYTHON=ON -DHCCL_LIKE_TESTS=OFF -DHCCL_LIKE_BENCH=OFF \
+    -DHCCL_LIKE_SANITIZE=address,undefined -DPython3_EXECUTABLE="$VENV/bin/python" \
+    -DHCCL_LIKE_EXTENSION_DIR="$build/package/hccl_like" || return 1
+  cmake --build "$build" --target _C || return 1
+  tar -C python --exclude '_C.*.so' --exclude __pycache__ -cf - hccl_like | tar -C "$build/package" -xf - || return 1
+  for library in libasan.so libubsan.so libstdc++.so; do preload+=("$(realpath "$(g++ -print-file-name=$library)")"); done
+  python_tests tests/python env LD_PRELOAD="${preload[*]}" PYTHONPATH="$build/package" RANKS_PATIENCE=5 \
+    UBSAN_OPTIONS=print_stacktrace=1 ASAN_OPTIONS=detect_leaks=0:handle_segv=0:allocator_may_return_null=1
+}
+
 # In strict mode, but for the few tests of what that changes.
 simulator_tests() {
   python_tests simulator/tests "${STRICTLY[@]}" || return 1
@@ -126,9 +140,10 @@ part conformance-cpu conformance cpu
 part conformance-sim conformance sim "${STRICTLY[@]}"
 wait "$ahead" || true
 for preset in ${SANITIZERS[@]+"${SANITIZERS[@]}"}; do part "$preset" cpp "$preset"; done
+[ -n "$MARKS" ] || part python-asan python_asan
 
 say ""
-for log in structure cpp asan tsan simulator python conformance-cpu conformance-sim; do
+for log in structure cpp asan tsan simulator python python-asan conformance-cpu conformance-sim; do
   [ -f "$LOGS/$log.log" ] || continue
   say "-- $log"
   grep -E '^[0-9]+% tests passed|^Total Test time|^The following tests FAILED|^\s+[0-9]+ - |^(FAILED|ERROR) |^(=+ )?[0-9]+ (passed|failed|errors?)\b.* in |^[0-9]+ pass, [0-9]+ fail|^strict mode, .*: |^SECOND TRY' \

@@ -21,6 +21,8 @@ import torch.distributed as dist
 
 from hosts import place
 
+PATIENCE = float(os.environ.get("RANKS_PATIENCE", 1))  # by which ranks that a sanitizer slows down may take longer
+
 _CRASHES = {signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE}
 
 
@@ -45,7 +47,7 @@ def run_ranks(
         for rank in range(size)
     ]
     listener.close()
-    _collect(ranks, time.monotonic() + timeout)
+    _collect(ranks, time.monotonic() + timeout * PATIENCE)
     bad = [rank for rank in ranks if rank.problem]
     if bad:
         raise RankFailed("\n".join(f"--- rank {rank.number} of {size}: {rank.problem}" for rank in bad))
