@@ -25,7 +25,7 @@ def said(library):
     """What both ranks of a case of few_threads.py said, and the log."""
 
     def run(case):
-        preload = f"{library}:{os.environ['LD_PRELOAD']}" if os.environ.get("LD_PRELOAD") else str(library)
+        preload = f"{os.environ.get('LD_PRELOAD', '')} {library}".lstrip()  # a sanitizer's runtime comes first
         done = subprocess.run(
             [sys.executable, HERE / "few_threads.py", case],
             env={**os.environ, "LD_PRELOAD": preload, "OMP_NUM_THREADS": "1"},
