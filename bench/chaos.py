@@ -6,6 +6,7 @@ anything hangs, dies, stays silent, is wrong or comes too late. See README.md.""
 import argparse
 import contextlib
 import json
+import os
 import random
 import sys
 import time
@@ -45,6 +46,8 @@ def main(argv: list[str]) -> int:
     if unknown := [name for name in args.cases if name not in CASES]:
         print(f"no such case: {', '.join(unknown)}; --list names them", file=sys.stderr)
         return 2
+    # torch's TCPStore asks the name server who its peer is, and would wait five seconds for an answer that got lost.
+    os.environ.setdefault("RES_OPTIONS", "timeout:1 attempts:1")
     names = args.cases or [name for name in CASES if CASES[name].quick or not args.quick]
     results = _all(names, args)
     with contextlib.suppress(BrokenPipeError):

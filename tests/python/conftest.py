@@ -1,4 +1,5 @@
 import contextlib
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -7,6 +8,9 @@ import pytest
 import torch
 
 import hosts as several
+
+# torch's TCPStore asks the name server who its peer is, and would wait five seconds for an answer that got lost.
+os.environ.setdefault("RES_OPTIONS", "timeout:1 attempts:1")
 
 
 def has_simulator():
