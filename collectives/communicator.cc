@@ -107,7 +107,7 @@ uint64_t Communicator::fingerprint(const Call& call, uint64_t detail) const {
       .op = call.op,
       .reduces = reduces(call.collective),
       .root = has_root(call.collective) ? call.root : -1,
-      .detail = p2p ? detail : mix(detail, std::bit_cast<uint64_t>(call.factor)),
+      .detail = p2p ? detail : with_factor(detail, call.factor),
       .site = engine_.config().call_sites && !p2p ? std::optional(call.site) : std::nullopt}
       .encode();
 }

@@ -13,14 +13,6 @@ static_assert(Fingerprint::kSites == 1u << kSiteBits);
 
 }  // namespace
 
-// The finaliser of splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
-uint64_t mix(uint64_t a, uint64_t b) {
-  uint64_t x = a + 0x9e3779b97f4a7c15u * (b + 1);
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
-
 uint64_t Fingerprint::encode() const {
   return static_cast<uint64_t>(collective) | static_cast<uint64_t>(type) << kTypeAt |
          static_cast<uint64_t>(op) << kOpAt | static_cast<uint64_t>(reduces) << kReducesAt |

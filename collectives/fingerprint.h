@@ -1,5 +1,6 @@
 #pragma once
 // The call check: 64 bits that say what a rank calls, sent with every message and compared before a buffer is touched.
+#include <bit>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -30,7 +31,18 @@ struct Fingerprint {
 // [call site 1a2b3]".
 std::string describe_fingerprint(uint64_t encoded, bool with_site = false);
 
-// A good 64-bit mixture of two values.
-uint64_t mix(uint64_t a, uint64_t b);
+// A good 64-bit mixture of two values: the finaliser of splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number
+// generators, 2014).
+inline uint64_t mix(uint64_t a, uint64_t b) {
+  uint64_t x = a + 0x9e3779b97f4a7c15u * (b + 1);
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+// A detail of which the call's factor is a part; few calls have one that is not 1.
+inline uint64_t with_factor(uint64_t detail, double factor) {
+  return factor == 1 ? detail : mix(detail, std::bit_cast<uint64_t>(factor));
+}
 
 }  // namespace hccl_like

@@ -46,6 +46,8 @@ T unknown(T value) {
   return value;
 }
 
+double unknown_factor() { return std::bit_cast<double>(unknown(std::bit_cast<uint64_t>(1.0))); }
+
 double check(int ranks) {
   std::vector<uint64_t> lines(static_cast<size_t>(ranks) * 16);  // a line of 128 bytes each
   bool agree = true;
@@ -54,8 +56,7 @@ double check(int ranks) {
         .collective = unknown(Collective::kAllReduce),
         .type = unknown(DataType::kFloat32),
         .reduces = true,
-        .detail = mix(mix(unknown(uint64_t{8}), unknown(uint64_t{1})),
-                      std::bit_cast<uint64_t>(unknown(1.0))),
+        .detail = with_factor(mix(unknown(uint64_t{8}), unknown(uint64_t{1})), unknown_factor()),
     };
     const uint64_t own = call.encode();
     for (int rank = 0; rank < ranks; ++rank) lines[static_cast<size_t>(rank) * 16] = own;
