@@ -13,7 +13,7 @@
 
 #include "core/mapping.h"
 #include "core/pace.h"
-#include "core/process_memory.h"
+#include "core/testing/kernel_reads.h"
 #include "transport/link_contract.h"
 #include "transport/link_endings_contract.h"
 #include "transport/process_place.h"
@@ -22,14 +22,6 @@
 
 namespace hccl_like {
 namespace {
-
-bool kernel_reads() {
-  const uint64_t there = 42;
-  uint64_t here = 0;
-  return read_process(::getpid(), reinterpret_cast<std::byte*>(&here),
-                      reinterpret_cast<uint64_t>(&there), sizeof here) &&
-         here == there;
-}
 
 struct PrivateWires {
   static constexpr bool kThreads = true;

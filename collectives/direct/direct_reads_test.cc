@@ -10,20 +10,12 @@
 #include "collectives/direct/direct_testing.h"
 #include "collectives/testing.h"
 #include "core/pace.h"
-#include "core/process_memory.h"
+#include "core/testing/kernel_reads.h"
 
 namespace hccl_like {
 namespace {
 
 using namespace testing;
-
-bool kernel_reads() {
-  const uint64_t there = 42;
-  uint64_t here = 0;
-  return read_process(::getpid(), reinterpret_cast<std::byte*>(&here),
-                      reinterpret_cast<uint64_t>(&there), sizeof here) &&
-         here == there;
-}
 
 class DirectReads : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(, DirectReads, ::testing::Values(2, 3, 5));
