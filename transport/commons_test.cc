@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -11,6 +12,10 @@
 #include "core/error.h"
 #include "core/testing/idle_child.h"
 #include "transport/shm/memory.h"
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
 
 namespace hccl_like {
 namespace {
@@ -30,6 +35,23 @@ TEST(Commons, ShowsWhatItsOwnerWrites) {
   EXPECT_EQ(peer.area(*a)[0], std::byte{1});
   EXPECT_EQ(peer.area(*a)[Commons::kAreaBytes - 1], std::byte{1});
   EXPECT_EQ(peer.area(*b)[0], std::byte{2});
+}
+
+TEST(Commons, MakesThePagesOfALaneBeforeTheyAreTouched) {
+  Commons commons;
+  const auto lane = commons.lanes().take();
+  ASSERT_TRUE(lane);
+  std::byte* const data = commons.lanes().data(*lane);
+  constexpr size_t kPage = 4096, kPages = Commons::kLaneBytes / kPage;
+  if (::madvise(data, kPage, MADV_POPULATE_WRITE) != 0) GTEST_SKIP() << "a kernel before 5.14";
+  const auto faults = [] {
+    rusage usage{};
+    EXPECT_EQ(::getrusage(RUSAGE_THREAD, &usage), 0);
+    return usage.ru_minflt;
+  };
+  const long before = faults();
+  for (size_t page = 0; page < kPages; ++page) data[page * kPage] = std::byte{1};
+  EXPECT_LT(faults() - before, 16) << "of " << kPages << " pages";
 }
 
 TEST(Commons, TellsWhoseMemoryCanBeRead) {

@@ -16,7 +16,8 @@ std::optional<uint32_t> Shelf::take() {
     free_.pop_back();
     return piece;
   }
-  if (fresh_ == count_ || !reserve(fd_, offset_ + size_t{fresh_} * bytes_, reserved_))
+  if (fresh_ == count_ || !reserve(fd_, offset_ + size_t{fresh_} * bytes_, reserved_) ||
+      !populate({data(fresh_), reserved_}))
     return std::nullopt;
   return fresh_++;
 }

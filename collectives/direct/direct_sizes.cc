@@ -42,9 +42,9 @@ size_t room_of(const BoardCall& call) {
   }
 }
 
-// Lines that a peer has just read lie in its first cache still: to write them takes half as long again as to write others.
-// So calls take turns at this much of a lane, if they need less.
-constexpr size_t kTurnBytes = 256 << 10;
+// What a peer has read lies in its caches still: to write that again takes two to four times as long as to write what has left
+// them since. So calls go round all of a lane, but for the smallest, which the first cache holds.
+constexpr size_t kMostSlots = 128;
 
 // Where chunk `chunk` begins, if the chunks of a layout lie side by side.
 uint64_t begin_of(const Layout& layout, int chunk) {
@@ -67,7 +67,7 @@ void DirectRun::measure() {
   // Of pairs nobody knows how little it is.
   if (call_->chunks != Chunks::kPairs)
     slot_bytes_ = std::min(slot_bytes_, Shape::room(call_->collective, ranks_, payload));
-  slots_ = std::max(Lane::kSlots, static_cast<uint32_t>(kTurnBytes / slot_bytes_));
+  slots_ = static_cast<uint32_t>(std::min(kMostSlots, Lane::kPayloadBytes / slot_bytes_));
   first_slot_ = lane_->next_slot % slots_;
   shape_ = Shape::of(call_->collective, ranks_, payload, slot_bytes_);
   most_laps_ = shape_.laps;

@@ -10,6 +10,9 @@
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008U
 #endif
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
 
 namespace hccl_like {
 namespace {
@@ -42,6 +45,14 @@ bool reserve(int memory, size_t offset, size_t bytes) {
     result = ::fallocate(memory, 0, static_cast<off_t>(offset), static_cast<off_t>(bytes));
   } while (result != 0 && errno == EINTR);
   return result == 0;
+}
+
+bool populate(std::span<std::byte> pages) {
+  int result;
+  do {
+    result = ::madvise(pages.data(), pages.size(), MADV_POPULATE_WRITE);
+  } while (result != 0 && (errno == EINTR || errno == EAGAIN));
+  return result == 0 || errno == EINVAL;
 }
 
 }  // namespace hccl_like

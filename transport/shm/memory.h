@@ -1,6 +1,7 @@
 #pragma once
 // Nameless shared memory: nothing is left behind whoever dies when.
 #include <cstddef>
+#include <span>
 
 #include "core/fd.h"
 
@@ -13,5 +14,8 @@ void seal_size(int memory);
 bool has_sealed_size(int memory);
 // Allocates the pages of a range; false, with errno, if they cannot be had.
 bool reserve(int memory, size_t offset, size_t bytes);
+// The same of mapped pages, which are then mapped, too: the first touch costs nothing. A kernel before 5.14 leaves them as they
+// are.
+bool populate(std::span<std::byte> pages);
 
 }  // namespace hccl_like
