@@ -52,6 +52,15 @@ GreetingSocket::Received GreetingSocket::receive(size_t bytes) {
   return Received::kAll;
 }
 
+GreetingSocket::Received GreetingSocket::peek() {
+  char byte;
+  ssize_t got;
+  do got = ::recv(socket_.get(), &byte, sizeof byte, MSG_DONTWAIT | MSG_PEEK);
+  while (got < 0 && errno == EINTR);
+  if (got > 0) return Received::kAll;
+  return got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK) ? Received::kNotYet : Received::kGone;
+}
+
 Fd GreetingSocket::release() {
   poller_.forget(socket_.get());
   return std::move(socket_);
@@ -125,8 +134,17 @@ IncomingGreeting::IncomingGreeting(Fd socket, const Identity& self, HeardHellos&
     : socket_(std::move(socket), EPOLLIN, poller), hosting_(self), heard_(heard) {}
 
 IncomingGreeting::State IncomingGreeting::step() {
-  if ((state_ == State::kWaiting || state_ == State::kVerified) && socket_.take_ready())
-    state_ == State::kWaiting ? on_hello() : on_commit();
+  if (state_ == State::kFailed || !socket_.take_ready()) return state_;
+  switch (state_) {
+    case State::kWaiting:
+      on_hello();
+      break;
+    case State::kVerified:
+      on_commit();
+      break;
+    default:
+      on_more();
+  }
   return state_;
 }
 
@@ -159,6 +177,14 @@ void IncomingGreeting::on_commit() {
   if (received == GreetingSocket::Received::kGone) return refuse(Refusal::kLeft);
   if (!hosting_.believes_commit(socket_.received())) return refuse(Refusal::kUnproved);
   state_ = State::kCommitted;
+}
+
+// It waits for its welcome, which is held back while another connection is on its way. If it has gone it must not be welcomed,
+// and what nobody reads would keep the poller awake.
+void IncomingGreeting::on_more() {
+  const auto more = socket_.peek();
+  if (more == GreetingSocket::Received::kGone) refuse(Refusal::kLeft);
+  if (more == GreetingSocket::Received::kAll) refuse(Refusal::kNotOurs);
 }
 
 void IncomingGreeting::refuse(Refusal refusal) {

@@ -29,6 +29,8 @@ class GreetingSocket : private Pollable {
   // False if the connection is gone.
   bool send(std::string_view message);
   enum class Received { kNotYet, kAll, kGone };
+  // Without reading it: whether anything is there, or the end.
+  Received peek();
   // Collects up to `bytes` in received(), never reading further, so that what follows belongs to the wire.
   Received receive(size_t bytes);
   const std::string& received() const { return received_; }
@@ -87,6 +89,7 @@ class IncomingGreeting {
   // `heard`: by this process, on all connections; it must outlive this.
   IncomingGreeting(Fd socket, const Identity& self, HeardHellos& heard, Poller& poller);
 
+  // In kCommitted it fails if the connector leaves, or says more than it may before it is welcome.
   State step();
   State state() const { return state_; }
   // In kFailed: why, and whether its hello was believed before.
@@ -105,6 +108,7 @@ class IncomingGreeting {
  private:
   void on_hello();
   void on_commit();
+  void on_more();
   void refuse(Refusal refusal);
 
   GreetingSocket socket_;

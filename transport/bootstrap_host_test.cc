@@ -14,5 +14,10 @@ TEST(Host, ContainersOfOneKernelAreDifferentHostsOfOneMachine) {
   EXPECT_LT(machine_of(here).size(), here.size());
 }
 
+TEST(HostId, IsTheSameForTheSameHost) {
+  EXPECT_EQ(host_id(), host_id());
+  EXPECT_FALSE(host_name().empty());
+}
+
 }  // namespace
 }  // namespace hccl_like

@@ -38,9 +38,7 @@ std::string hello(const Identity& from, const Identity& to) {
 
 class Door : public testing::Test {
  protected:
-  Door() {
-    port = acceptor.doors().add(Listener::tcp(kLoopback, {})).port();
-  }
+  Door() { port = acceptor.doors().add(Listener::tcp(kLoopback, {})).port(); }
 
   Way loopback() const { return way_to(kLoopback, port); }
   Fd stranger() const { return connect_to(loopback()); }
@@ -264,6 +262,29 @@ TEST_F(Door, TakesOnlyOneOfARacersConnections) {
   EXPECT_EQ(accepted[0].peer_id, peer.id);
 }
 
+// It would be welcomed when it is dead, and its socket, which nobody reads, keeps the poller awake until then.
+TEST_F(Door, LetsGoOfAPeerThatLeavesWhileItIsHeld) {
+  const auto always = [](const std::string&, size_t) { return true; };
+  std::optional<Connector> connector;
+  const Identity peer = new_identity(kJob);
+  connector.emplace(peer, self, std::vector{loopback()}, poller);
+  const Deadline deadline = Deadline::after(seconds(5));
+  const auto turn = [&] {
+    poller.poll();
+    EXPECT_TRUE(acceptor.step(always, always).empty());
+    return !deadline.expired();
+  };
+  while (turn() && !connector->is_committed()) connector->step();
+  for (int i = 0; i < 100; ++i) turn();
+  EXPECT_EQ(acceptor.guests(), 1u) << "it is at the door";
+  connector.reset();
+  while (turn() && acceptor.guests() > 0) {
+  }
+  EXPECT_EQ(acceptor.guests(), 0u);
+  EXPECT_FALSE(poller.poll());
+  EXPECT_EQ(acceptor.refusals().total(), 0u) << "it was no stranger";
+}
+
 TEST_F(Door, ClosesOnAPeerThatIsNotWanted) {
   const Identity peer = new_identity(kJob);
   refused.insert(peer.id);
@@ -319,8 +340,7 @@ TEST_F(Impostor, IsFoundOutByTheConnector) {
 TEST_F(Impostor, ThatEchoesTheHelloIsFoundOut) {
   Listener listener = Listener::tcp(kLoopback, {});
   const Identity connecting = new_identity(kJob);
-  Connector connector(connecting, promised, {way_to(kLoopback, listener.port())},
-                      poller);
+  Connector connector(connecting, promised, {way_to(kLoopback, listener.port())}, poller);
   Fd socket;
   std::string heard;
   EXPECT_TRUE(step_until([&] {
@@ -344,8 +364,7 @@ TEST_F(Door, ConnectorGoesAroundAnAddressThatNeverAnswers) {
   // Listens, but never takes a connection: as an address that another machine owns.
   const Listener dead = Listener::tcp(kLoopback, {});
   const Identity peer = new_identity(kJob);
-  Connector connector(peer, self, {way_to(kLoopback, dead.port()), loopback()},
-                      poller);
+  Connector connector(peer, self, {way_to(kLoopback, dead.port()), loopback()}, poller);
   const auto begin = Deadline::Clock::now();
   ASSERT_TRUE(step_until([&] { return connector.step(); }));
   EXPECT_LT(Deadline::Clock::now() - begin, milliseconds(500));
@@ -371,21 +390,6 @@ TEST(Connector, WaitsForAPeerThatComesLate) {
     poller.poll();
     acceptor.step([](const std::string&, size_t) { return true; });
   }
-}
-
-TEST(HostId, IsTheSameForTheSameHost) {
-  EXPECT_EQ(host_id(), host_id());
-  EXPECT_FALSE(host_name().empty());
-}
-
-TEST(Random, NeverRepeatsAndComparesWhole) {
-  std::set<std::string> texts;
-  for (int i = 0; i < 100; ++i) EXPECT_TRUE(texts.insert(random_hex(16)).second);
-  EXPECT_EQ(texts.begin()->size(), 32u);
-  EXPECT_TRUE(equal_in_constant_time("abc", "abc"));
-  EXPECT_FALSE(equal_in_constant_time("abc", "abd"));
-  EXPECT_FALSE(equal_in_constant_time("abc", "abcd"));
-  EXPECT_TRUE(equal_in_constant_time("", ""));
 }
 
 }  // namespace
