@@ -1,0 +1,114 @@
+// What a rank does: what Runtime and its user do, in one thread.
+#include <algorithm>
+#include <utility>
+
+#include "collectives/engine.h"
+#include "tests/storm/sockets/job.h"
+#include "transport/mesh.h"
+#include "transport/poller.h"
+
+namespace hccl_like::storm::sockets {
+
+void Job::enter(int rank, Phase phase) {
+  if (network_.current_is_dead()) return;
+  check_time(rank);
+  Report& report = reports_[static_cast<size_t>(rank)];
+  report.phase = phase;
+  report.since = now;
+}
+
+void Job::live(int rank) {
+  try {
+    take_part(rank);
+  } catch (const Exception& exception) {
+    fail(rank, exception.error());
+  }
+  if (network_.current_is_dead()) return;
+  enter(rank, Phase::kOver);
+  if (const size_t open = network_.descriptors(reports_[static_cast<size_t>(rank)].process);
+      open > 0)
+    blame(rank, "left " + std::to_string(open) + " descriptors open");
+}
+
+void Job::fail(int rank, const Error& error) {
+  if (network_.current_is_dead()) return;
+  Report& report = reports_[static_cast<size_t>(rank)];
+  report.error = error;
+  report.failed_in = report.phase;
+  report.failed_at = now;
+  enter(rank, Phase::kLeaving);
+}
+
+void Job::take_part(int rank) {
+  Poller poller;
+  Mesh mesh(config_, poller);
+  Engine engine(config_, poller, mesh);
+  const Engine::Turns turns(engine);
+  try {
+    enter(rank, Phase::kMeeting);
+    Roster roster =
+        mesh.exchange(store_, rank, ranks_, Deadline::after(meeting_), {}, config_.common());
+    enter(rank, Phase::kConnecting);
+    const Deadline reach = Deadline::after(config_.connect_timeout);
+    Communicator::Identity identity;
+    engine.with_mesh([&](Mesh&, const std::function<void()>& idle) {
+      identity.links = config_.connect == Connecting::kLazy
+                           ? mesh.introduce(roster.members, rank, reach, idle)
+                           : mesh.connect(roster.members, rank, reach, idle);
+    });
+    identity.id = roster.communicator;
+    identity.rank = rank;
+    identity.timeout = timeout_;
+    identity.members = std::move(roster.members);
+    const auto communicator = Communicator::create(engine, std::move(identity));
+    make_calls(rank, *communicator, engine);
+    enter(rank, Phase::kLeaving);
+    linger(rank, engine);
+  } catch (const Exception& exception) {
+    // Before the farewell.
+    fail(rank, exception.error());
+  }
+}
+
+void Job::make_calls(int rank, Communicator& communicator, Engine& engine) {
+  Engine::Turns turns(engine);
+  for (const CallSpec& spec : calls_) {
+    enter(rank, Phase::kCalling);
+    Prepared prepared = Prepared::of(spec, rank, ranks_);
+    std::vector<std::shared_ptr<Operation>> operations;
+    for (Call& call : prepared.calls) operations.push_back(communicator.prepare(std::move(call)));
+    communicator.launch(operations, /*waited_for=*/true);
+    const auto done = [&] {
+      return std::ranges::all_of(operations, [](const auto& one) { return one->done(); });
+    };
+    while (!done()) {
+      // An engine may not go while it runs anything.
+      if (network_.current_is_dead()) communicator.abort("killed");
+      if (!turns.take()) network_.block(now + kMicrosecond);
+    }
+    std::vector<int> sources;
+    for (const auto& operation : operations) {
+      if (operation->error() != nullptr) throw Exception(*operation->error());
+      sources.push_back(operation->source());
+    }
+    const std::string wrong = prepared.check(spec, rank, ranks_, sources);
+    if (!wrong.empty() && !network_.current_is_dead())
+      blame(rank, spec.describe() + " succeeded, but " + wrong);
+    ++reports_[static_cast<size_t>(rank)].calls;
+  }
+}
+
+// Some programs end together, for all the library knows; others do not.
+void Job::linger(int rank, Engine& engine) {
+  if (!lingers_) return;
+  Engine::Turns turns(engine);
+  const auto busy = [&](const Report& one) {
+    return one.phase < Phase::kLeaving && !network_.over(one.process) &&
+           !network_.stopped(one.process, now + 5 * kSecond);
+  };
+  while (!network_.current_is_dead() && std::ranges::any_of(reports_, busy))
+    if (!turns.take()) network_.block(now + kMicrosecond);
+  enter(rank, Phase::kLeaving);
+}
+
+}  // namespace hccl_like::storm::sockets
