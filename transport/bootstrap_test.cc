@@ -10,8 +10,6 @@
 #include "core/error.h"
 #include "transport/bootstrap_acceptor.h"
 #include "transport/bootstrap_connector.h"
-#include "transport/bootstrap_host.h"
-#include "transport/bootstrap_random.h"
 #include "transport/testing/descriptors.h"
 
 namespace hccl_like {

@@ -45,9 +45,9 @@ enum class Phase { kMeeting, kConnecting, kCalling, kLeaving, kOver };
 struct Report {
   int process = -1;
   Phase phase = Phase::kMeeting;
-  Time since = 0;  // when the phase began, or the call
-  Time connected = -1;
-  size_t calls = 0;  // that were right
+  Time since = 0;      // when the phase began, or the call
+  std::string record;  // that it wrote
+  size_t calls = 0;    // that were right
   std::optional<Error> error;
   Phase failed_in{};
   Time failed_at = -1;
@@ -88,6 +88,7 @@ class Job {
   void live(int rank);
   void take_part(int rank);
   void fail(int rank, const Error& error);
+  void check_roster(int rank, const Roster& roster);
   void make_calls(int rank, Communicator& communicator, Engine& engine);
   void enter(int rank, Phase phase);
   void linger(int rank, Engine& engine);

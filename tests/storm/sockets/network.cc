@@ -197,7 +197,7 @@ void Network::arrive(const std::shared_ptr<Socket>& from) {
         !segment.bytes.empty()) {
       const std::string beginning = to->in + segment.bytes;
       if (beginning.size() >= greeting::kHelloBytes)
-        hellos.push_back(beginning.substr(0, greeting::kHelloBytes));
+        hellos.emplace_back(from->remote, beginning.substr(0, greeting::kHelloBytes));
     }
     damage(*from, *to, segment.bytes);
     to->in += segment.bytes;

@@ -186,8 +186,8 @@ class Network {
   void corrupt(int a, int b, bool sealed);
   bool corrupted = false, corrupted_a_wire = false;
 
-  // What connectors have said first, as a third party hears it.
-  std::vector<std::string> hellos;
+  // What connectors have said first, and where, as a third party hears it.
+  std::vector<std::pair<Endpoint, std::string>> hellos;
   std::vector<Endpoint> doors() const;  // where anybody listens, by addresses that others reach
   bool second_network = false, second_network_works = true, bridges = false;
   uint32_t address(int host, int network) const;

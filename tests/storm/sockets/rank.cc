@@ -9,6 +9,15 @@
 
 namespace hccl_like::storm::sockets {
 
+namespace {
+
+std::string written(ProcessRecord record) {
+  record.settings.clear();
+  return record.serialize();
+}
+
+}  // namespace
+
 void Job::enter(int rank, Phase phase) {
   if (network_.current_is_dead()) return;
   check_time(rank);
@@ -39,15 +48,26 @@ void Job::fail(int rank, const Error& error) {
   enter(rank, Phase::kLeaving);
 }
 
+// Nobody believes of a rank what it has not written itself.
+void Job::check_roster(int rank, const Roster& roster) {
+  if (network_.current_is_dead()) return;
+  for (size_t member = 0; member < roster.members.size(); ++member)
+    if (written(roster.members[member]) != reports_[member].record)
+      blame(rank, "believes what rank " + std::to_string(member) + " has not written");
+}
+
 void Job::take_part(int rank) {
+  Report& report = reports_[static_cast<size_t>(rank)];
   Poller poller;
   Mesh mesh(config_, poller);
   Engine engine(config_, poller, mesh);
   const Engine::Turns turns(engine);
   try {
     enter(rank, Phase::kMeeting);
+    report.record = written(mesh.self());
     Roster roster =
         mesh.exchange(store_, rank, ranks_, Deadline::after(meeting_), {}, config_.common());
+    check_roster(rank, roster);
     enter(rank, Phase::kConnecting);
     const Deadline reach = Deadline::after(config_.connect_timeout);
     Communicator::Identity identity;

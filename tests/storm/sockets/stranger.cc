@@ -2,7 +2,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <algorithm>
+#include <tuple>
 #include <vector>
 
 #include "core/fd.h"
@@ -27,7 +27,6 @@ Fd knock(Endpoint at) {
 // Whatever it says, it is not told anything.
 void Job::intrude(uint64_t seed) {
   Random random(seed);
-  const JobKey other_job;
   const bool floods = random.chance(3);
   std::vector<Fd> held;
   for (uint64_t visits = floods ? 90 : 1 + random.below(6); visits > 0; --visits) {
@@ -36,9 +35,9 @@ void Job::intrude(uint64_t seed) {
     if (!floods || doors.empty())
       network_.block(now + random.between(10 * kMicrosecond, 20 * kMillisecond));
     if (doors.empty()) continue;
-    held.push_back(knock(doors[random.below(doors.size())]));
+    Endpoint door = doors[random.below(doors.size())];
     std::string says;
-    switch (floods ? 0 : random.below(5)) {
+    switch (floods ? 0 : random.below(6)) {
       case 0:
         break;
       case 1:
@@ -48,12 +47,17 @@ void Job::intrude(uint64_t seed) {
         says = std::string(greeting::kHelloMagic).substr(0, random.below(18));
         break;
       case 3:
-        if (!network_.hellos.empty()) says = network_.hellos[random.below(network_.hellos.size())];
-        break;
-      default:
         says = std::string(greeting::kHelloMagic);
         while (says.size() < greeting::kHelloBytes) says += static_cast<char>(random.below(256));
+        break;
+      default:
+        if (network_.hellos.empty()) break;
+        std::tie(door, says) = network_.hellos[random.below(network_.hellos.size())];
+        // As it was, or with a nonce of its own.
+        if (random.chance(50))
+          says[says.size() - kTagBytes - 1 - random.below(greeting::kFreshBytes)] ^= 1;
     }
+    held.push_back(knock(door));
     if (floods) continue;
     network_.block(now + random.between(0, kMillisecond));
     (void)!::send(held.back().get(), says.data(), says.size(), 0);

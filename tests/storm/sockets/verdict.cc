@@ -156,11 +156,15 @@ void Job::judge(int rank) {
   if (!calling) return;
   const Time since = std::max(cause->happened, report.since);
   const Time took = report.failed_at - since;
-  const Time dialing = in_time(config_.connect_timeout) + kLate;
+  // Whoever is not connected dials for as long as it may.
+  const Time dialing =
+      config_.connect == Connecting::kLazy ? in_time(config_.connect_timeout) + kLate : 0;
+  // What one end has missed, the other one may hear only when the silence is over.
+  const Time heals = cause->fault == Fault::kSilence ? std::min(cause->lasts, kMissed) : 0;
   if (cause->fault == Fault::kKill && took > kSpread)
     blame(rank, "was told late, after " + std::to_string(took / kMillisecond) + " ms: " + text);
   if ((cause->fault == Fault::kHostLoss || cause->fault == Fault::kSilence) &&
-      took > std::max(kMissed, dialing) + (cause->lasts < kForEver ? cause->lasts : 0))
+      took > std::max(kMissed, dialing) + heals)
     blame(rank, "missed it late, after " + std::to_string(took / kMillisecond) + " ms: " + text);
 }
 
