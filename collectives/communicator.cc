@@ -36,9 +36,10 @@ size_t common_bytes(const Call& call, int size) {
   }
 }
 
-// What must be equal about the sizes of a call.
-uint64_t sizes_of(const Call& call, Chunks chunks, int size) {
-  uint64_t sizes = mix(common_bytes(call, size), static_cast<uint64_t>(chunks));
+// What must be equal about the sizes of a call, and the way that it takes for them, as a detail of its fingerprint.
+uint64_t sizes_and_way(const Call& call, Chunks chunks, Way way, int size) {
+  uint64_t sizes = mix(common_bytes(call, size),
+                       static_cast<uint64_t>(chunks) << 8 | static_cast<uint64_t>(way));
   if (chunks != Chunks::kKnown) return sizes;
   for (int i = 0; i < size; ++i) sizes = mix(sizes, chunk_side(call).bytes(static_cast<size_t>(i)));
   return sizes;
@@ -114,8 +115,7 @@ uint64_t Communicator::fingerprint(const Call& call, uint64_t detail) const {
 
 // Of a call that meets on the board.
 uint64_t Communicator::meeting_fingerprint(const Call& call, const Plan& plan) const {
-  return fingerprint(call,
-                     mix(sizes_of(call, plan.chunks, size()), static_cast<uint64_t>(plan.way)));
+  return fingerprint(call, sizes_and_way(call, plan.chunks, plan.way, size()));
 }
 
 Way Communicator::way(const Call& call, Chunks chunks) const {

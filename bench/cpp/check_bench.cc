@@ -56,7 +56,9 @@ double check(int ranks) {
         .collective = unknown(Collective::kAllReduce),
         .type = unknown(DataType::kFloat32),
         .reduces = true,
-        .detail = with_factor(mix(unknown(uint64_t{8}), unknown(uint64_t{1})), unknown_factor()),
+        .detail =
+            with_factor(mix(unknown(uint64_t{8}), unknown(uint64_t{0}) << 8 | unknown(uint64_t{1})),
+                        unknown_factor()),
     };
     const uint64_t own = call.encode();
     for (int rank = 0; rank < ranks; ++rank) lines[static_cast<size_t>(rank) * 16] = own;
