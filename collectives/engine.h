@@ -61,11 +61,17 @@ class Engine {
   void keep_door();
 
   // Drives by hand, as whoever runs many engines from one thread does: while it lives, no thread is begun for what is left
-  // to do.
+  // to do, or to keep the door.
   class Turns {
    public:
-    explicit Turns(Engine& engine) : engine_(engine) { engine_.wanted_.fetch_add(1); }
-    ~Turns() { engine_.wanted_.fetch_sub(1); }
+    explicit Turns(Engine& engine) : engine_(engine) {
+      engine_.wanted_.fetch_add(1);
+      engine_.by_hand_.fetch_add(1);
+    }
+    ~Turns() {
+      engine_.by_hand_.fetch_sub(1);
+      engine_.wanted_.fetch_sub(1);
+    }
     Turns(const Turns&) = delete;
     Turns& operator=(const Turns&) = delete;
 
@@ -149,7 +155,9 @@ class Engine {
   // engine_door.cc
   void keeper();
   void end_keeper();
+  // If a peer has told of its end already, it ends.
   void add(const std::shared_ptr<Communicator>& communicator);
+  std::shared_ptr<Communicator> find_or_keep(const Link& link, const AbortNotice& notice);
   void remove(uint64_t id);
   std::shared_ptr<Communicator> find(uint64_t id) const;
 
@@ -185,10 +193,11 @@ class Engine {
   std::atomic<size_t> running_{0};  // submitted or active
   // Peers may wait for what was said to them and has not left this process.
   std::atomic<bool> owing_{false};
-  std::atomic<size_t> large_{0};  // of these
+  std::atomic<size_t> large_{0};      // of these
   std::atomic<bool> crowded_{false};  // the ranks of some group outnumber this machine's cores
 
-  std::atomic<int> wanted_{0};  // threads in wait() or with_mesh()
+  std::atomic<int> wanted_{0};   // threads in wait() or with_mesh()
+  std::atomic<int> by_hand_{0};  // Turns
   std::mutex turn_mutex_;
   std::condition_variable turn_;  // an operation is done, or the driver left
   uint64_t turn_epoch_ = 0;       // how often the driver left
@@ -205,6 +214,13 @@ class Engine {
 
   mutable std::mutex registry_mutex_;
   std::unordered_map<uint64_t, std::weak_ptr<Communicator>> registry_;
+  // The ends of groups that this process has not made yet, or is not in: the last few.
+  struct EarlyAbort {
+    uint64_t communicator;
+    const Link* link;
+    std::string reason;
+  };
+  std::vector<EarlyAbort> early_aborts_;
 
   // What ranks disagree about is an earlier call, and which will be known in a moment, or else this is said. The driver's, as
   // the first few.

@@ -53,10 +53,7 @@ void make(Communicator& group, const Kind& kind) {
   const Region one{reinterpret_cast<std::byte*>(in.data()), kind.count * kFloat};
   const Region other{reinterpret_cast<std::byte*>(out.data()), kind.count * kFloat};
   const Region own_in[]{one}, own_out[]{other};
-  Call call{.collective = kind.collective,
-            .type = DataType::kFloat32,
-            .op = kind.op,
-            .root = root};
+  Call call{.collective = kind.collective, .type = DataType::kFloat32, .op = kind.op, .root = root};
   const auto me = static_cast<size_t>(group.rank());
   const bool is_root = group.rank() == root;
   switch (kind.collective) {
@@ -133,20 +130,27 @@ Config by_messages() {
 constexpr std::chrono::seconds kLong{60};
 
 TEST(DifferentCalls, AreToldToAllRanksOfOneHost) {
-  on_ranks(3, Config(), [](Rank me) { disagree(me.communicator, 3); }, kLong);
+  on_ranks(
+      3, Config(), [](Rank me) { disagree(me.communicator, 3); }, kLong);
 }
 
 TEST(DifferentCalls, AreToldToAllRanksByMessages) {
-  on_ranks(3, by_messages(), [](Rank me) { disagree(me.communicator, 3); }, kLong);
+  on_ranks(
+      3, by_messages(), [](Rank me) { disagree(me.communicator, 3); }, kLong);
 }
 
 TEST(DifferentCalls, AreToldToBothOfTwoRanks) {
-  on_ranks(2, by_messages(), [](Rank me) { disagree(me.communicator, 3); }, kLong);
+  on_ranks(
+      2, by_messages(), [](Rank me) { disagree(me.communicator, 3); }, kLong);
 }
 
 TEST(DifferentCalls, AreToldToAllRanksOfTwoHosts) {
   on_ranks(
-      4, Config(), [](Rank me) { disagree(*on_hosts(me, {0, 0, 1, 1}), 5); }, kLong);
+      4, Config(),
+      [](Rank me) {
+        disagree(*on_hosts(me, {0, 0, 1, 1}), 5);
+      },
+      kLong);
 }
 
 }  // namespace

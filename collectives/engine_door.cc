@@ -20,7 +20,7 @@ constexpr std::chrono::milliseconds kLookEvery{10};
 
 void Engine::keep_door() {
   std::lock_guard lock(background_mutex_);
-  if (keeper_.joinable() || stopping_) return;
+  if (keeper_.joinable() || stopping_ || by_hand_ > 0) return;
   keeper_bell_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!keeper_bell_.valid()) throw_system("cannot create an eventfd");
   keeper_ = own_thread("waits for peers which connect", [this] { keeper(); });

@@ -3,12 +3,26 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
+#include <utility>
 
 #include "collectives/communicator.h"
 #include "collectives/engine.h"
 #include "transport/bootstrap_host.h"
 
 namespace hccl_like {
+namespace {
+
+constexpr size_t kEarlyAborts = 64;
+
+Error told_by(int peer, const std::string& group, const std::string& reason) {
+  return {.code = ErrorCode::kAborted,
+          .message = "rank " + std::to_string(peer) + " gave up group " + group + ": " + reason,
+          .peer = peer,
+          .told = code_in(reason).value_or(ErrorCode::kAborted)};
+}
+
+}  // namespace
 
 void Engine::fail(Communicator& communicator, const Error& error, bool tell_peers) {
   const auto keep = communicator.shared_from_this();  // the last operation may be its last owner
@@ -86,25 +100,29 @@ void Engine::look_at_links(bool idle) {
   }
 }
 
+// A peer may make a group, call and fail before this process, which is still busy with the ranks' records, has made it.
+std::shared_ptr<Communicator> Engine::find_or_keep(const Link& link, const AbortNotice& notice) {
+  std::lock_guard lock(registry_mutex_);
+  if (const auto found = registry_.find(notice.communicator); found != registry_.end())
+    if (auto communicator = found->second.lock()) return communicator;
+  if (early_aborts_.size() == kEarlyAborts) early_aborts_.erase(early_aborts_.begin());
+  early_aborts_.push_back({notice.communicator, &link, std::string(notice.reason)});
+  return nullptr;
+}
+
 void Engine::on_abort(Link& link, const AbortNotice& notice) {
-  const auto communicator = find(notice.communicator);
+  const auto communicator = find_or_keep(link, notice);
   if (!communicator) return;
   const int peer = communicator->rank_of(link);
   if (code_in(notice.reason) != ErrorCode::kMismatch && raise_doubt(*communicator)) return;
   // Whoever is not connected to the rank that gave up may be to this one; and whoever is may see this one leave before it
   // hears why. Ranks that see each other's memory all know.
   const bool pass_on = !communicator->failure() && !communicator->board();
-  std::string message = "rank " + std::to_string(peer) + " gave up group " + communicator->name() +
-                        ": " + notice.reason;
+  Error error = told_by(peer, communicator->name(), notice.reason);
   if (const Execution* execution = under_way(*communicator))
-    message += "; this is rank " + std::to_string(communicator->rank()) + ", which was in " +
-               execution->operation().describe() + ", " + execution->whereabouts();
-  fail(*communicator,
-       Error{.code = ErrorCode::kAborted,
-             .message = std::move(message),
-             .peer = peer,
-             .told = code_in(notice.reason).value_or(ErrorCode::kAborted)},
-       /*tell_peers=*/false);
+    error.message += "; this is rank " + std::to_string(communicator->rank()) + ", which was in " +
+                     execution->operation().describe() + ", " + execution->whereabouts();
+  fail(*communicator, error, /*tell_peers=*/false);
   if (pass_on) tell(*communicator, notice.reason, &link);
 }
 
@@ -163,8 +181,20 @@ void Engine::add(const std::shared_ptr<Communicator>& communicator) {
     return machine_of(one.host) == machine_of(members[self].host);
   });
   if (here > sysconf(_SC_NPROCESSORS_ONLN)) crowded_ = true;
-  std::lock_guard lock(registry_mutex_);
-  registry_[communicator->id()] = communicator;
+  std::optional<EarlyAbort> early;
+  {
+    std::lock_guard lock(registry_mutex_);
+    registry_[communicator->id()] = communicator;
+    const auto found =
+        std::ranges::find(early_aborts_, communicator->id(), &EarlyAbort::communicator);
+    if (found != early_aborts_.end()) {
+      early = std::move(*found);
+      early_aborts_.erase(found);
+    }
+  }
+  if (!early) return;
+  const int peer = communicator->rank_of(*early->link);
+  abort(*communicator, told_by(peer, communicator->name(), early->reason));
 }
 
 void Engine::remove(uint64_t id) {

@@ -114,6 +114,30 @@ TEST(Engine, AbortFromAnotherThreadEndsTheWait) {
   });
 }
 
+TEST(Engine, AGroupThatAPeerGaveUpBeforeItWasMadeHereHasFailed) {
+  Config config;
+  config.transports = {"tcp"};
+  on_ranks(2, config, [](Rank me) {
+    std::vector<float> data(10, 1.0f);
+    me.communicator.run(all_reduce(data));
+    std::shared_ptr<Communicator> group;
+    if (me.rank == 0) {
+      group = testing::on_hosts(me, {0, 1});
+      group->abort("enough");
+    }
+    // What rank 0 has told comes before this, on the same link.
+    me.communicator.run(all_reduce(data));
+    if (me.rank == 1) {
+      group = testing::on_hosts(me, {0, 1});
+      const Error error = run_and_fail(*group, all_reduce(data));
+      EXPECT_EQ(error.code, ErrorCode::kAborted);
+      EXPECT_EQ(error.peer, 0);
+      EXPECT_NE(error.message.find("enough"), std::string::npos) << error.message;
+    }
+    me.communicator.run(all_reduce(data));
+  });
+}
+
 TEST(Engine, AnOperationThatNobodyWaitsForIsDoneAllTheSame) {
   on_ranks(2, Config{}, [](Rank me) {
     std::vector<float> data(100'000, 1.0f);

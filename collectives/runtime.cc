@@ -9,6 +9,7 @@
 
 #include "collectives/board/board.h"
 #include "collectives/fingerprint.h"
+#include "core/error.h"
 
 namespace hccl_like {
 
@@ -84,12 +85,21 @@ std::shared_ptr<Communicator> Runtime::create(Store& store, int rank, int size, 
   // Everybody is there: what keeps them apart now is the network.
   bool keep_door = false;
   const Deadline reach = earliest(deadline, Deadline::after(engine_.config().connect_timeout));
-  engine_.with_mesh([&](Mesh& mesh, const std::function<void()>& idle) {
-    identity.links = config_.connect == Connecting::kLazy
-                         ? mesh.introduce(roster.members, rank, reach, idle)
-                         : mesh.connect(roster.members, rank, reach, idle);
-    if (mesh.has_absent()) keep_door = true;
-  });
+  try {
+    engine_.with_mesh([&](Mesh& mesh, const std::function<void()>& idle) {
+      identity.links = config_.connect == Connecting::kLazy
+                           ? mesh.introduce(roster.members, rank, reach, idle)
+                           : mesh.connect(roster.members, rank, reach, idle);
+      if (mesh.has_absent()) keep_door = true;
+    });
+  } catch (const Exception& exception) {
+    // Those that this rank has reached would wait for it, or see it leave and not know why.
+    engine_.with_mesh(
+        [&](Mesh& mesh, const auto&) { identity.links = mesh.links_to(roster.members); });
+    identity.members = std::move(roster.members);
+    engine_.abort(*Communicator::create(engine_, std::move(identity)), exception.error());
+    throw;
+  }
   if (keep_door) engine_.keep_door();
   std::vector<std::optional<uint32_t>> areas;
   for (const ProcessRecord& member : roster.members) areas.push_back(member.area);

@@ -206,6 +206,10 @@ void Mesh::poll() { state_->step(); }
 
 const std::vector<std::unique_ptr<Link>>& Mesh::links() const { return state_->links; }
 
+std::vector<Link*> Mesh::links_to(const std::vector<ProcessRecord>& members) const {
+  return state_->links_of(members);
+}
+
 std::string Mesh::describe(const Link& link) const { return state_->describe(link); }
 
 bool Mesh::is_restless() const {

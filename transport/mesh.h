@@ -80,6 +80,9 @@ class Mesh {
   std::vector<Link*> introduce(const std::vector<ProcessRecord>& members, int rank,
                                Deadline deadline, const std::function<void()>& idle);
 
+  // The links that there are to the members, by rank; null for others and for this process itself.
+  std::vector<Link*> links_to(const std::vector<ProcessRecord>& members) const;
+
   // Connects links that are wanted, and accepts peers that connect on their own account. Called by whoever drives, after the
   // poller's poll() or sleep(); without a system call unless the poller reported something.
   void poll();

@@ -39,7 +39,7 @@ struct Mishap {
   bool matters = false;  // not everything that happens does harm
 };
 
-enum class Phase { kMeeting, kConnecting, kCalling, kLeaving, kOver };
+enum class Phase { kMeeting, kCalling, kLeaving, kOver };
 
 // What became of a rank.
 struct Report {
@@ -88,7 +88,7 @@ class Job {
   void live(int rank);
   void take_part(int rank);
   void fail(int rank, const Error& error);
-  void check_roster(int rank, const Roster& roster);
+  void check_members(int rank, const std::vector<ProcessRecord>& members);
   void make_calls(int rank, Communicator& communicator, Engine& engine);
   void enter(int rank, Phase phase);
   void linger(int rank, Engine& engine);

@@ -3,9 +3,9 @@
 #include <utility>
 
 #include "collectives/engine.h"
+#include "collectives/runtime.h"
 #include "tests/storm/sockets/job.h"
 #include "transport/mesh.h"
-#include "transport/poller.h"
 
 namespace hccl_like::storm::sockets {
 
@@ -49,41 +49,25 @@ void Job::fail(int rank, const Error& error) {
 }
 
 // Nobody believes of a rank what it has not written itself.
-void Job::check_roster(int rank, const Roster& roster) {
+void Job::check_members(int rank, const std::vector<ProcessRecord>& members) {
   if (network_.current_is_dead()) return;
-  for (size_t member = 0; member < roster.members.size(); ++member)
-    if (written(roster.members[member]) != reports_[member].record)
+  for (size_t member = 0; member < members.size(); ++member)
+    if (written(members[member]) != reports_[member].record)
       blame(rank, "believes what rank " + std::to_string(member) + " has not written");
 }
 
 void Job::take_part(int rank) {
-  Report& report = reports_[static_cast<size_t>(rank)];
-  Poller poller;
-  Mesh mesh(config_, poller);
-  Engine engine(config_, poller, mesh);
-  const Engine::Turns turns(engine);
+  Runtime runtime(config_);
+  const Engine::Turns turns(runtime.engine());
+  reports_[static_cast<size_t>(rank)].record = written(runtime.mesh().self());
   try {
     enter(rank, Phase::kMeeting);
-    report.record = written(mesh.self());
-    Roster roster =
-        mesh.exchange(store_, rank, ranks_, Deadline::after(meeting_), {}, config_.common());
-    check_roster(rank, roster);
-    enter(rank, Phase::kConnecting);
-    const Deadline reach = Deadline::after(config_.connect_timeout);
-    Communicator::Identity identity;
-    engine.with_mesh([&](Mesh&, const std::function<void()>& idle) {
-      identity.links = config_.connect == Connecting::kLazy
-                           ? mesh.introduce(roster.members, rank, reach, idle)
-                           : mesh.connect(roster.members, rank, reach, idle);
-    });
-    identity.id = roster.communicator;
-    identity.rank = rank;
-    identity.timeout = timeout_;
-    identity.members = std::move(roster.members);
-    const auto communicator = Communicator::create(engine, std::move(identity));
-    make_calls(rank, *communicator, engine);
+    const auto communicator =
+        runtime.create(store_, rank, ranks_, "world", timeout_, Deadline::after(meeting_));
+    check_members(rank, communicator->members());
+    make_calls(rank, *communicator, runtime.engine());
     enter(rank, Phase::kLeaving);
-    linger(rank, engine);
+    linger(rank, runtime.engine());
   } catch (const Exception& exception) {
     // Before the farewell.
     fail(rank, exception.error());

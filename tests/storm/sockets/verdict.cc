@@ -63,15 +63,11 @@ Time Job::stopped(int rank) const {
 // Each phase has its time-out.
 void Job::check_time(int rank) {
   const Report& report = reports_[static_cast<size_t>(rank)];
-  static constexpr const char* kPhases[] = {"meeting", "connecting", "a call", "leaving",
-                                            "nothing"};
+  static constexpr const char* kPhases[] = {"meeting", "a call", "leaving", "nothing"};
   Time limit = 0;
   switch (report.phase) {
     case Phase::kMeeting:
       limit = in_time(meeting_) + kGrace;
-      break;
-    case Phase::kConnecting:
-      limit = in_time(config_.connect_timeout);
       break;
     case Phase::kCalling:
       limit = in_time(timeout_);
@@ -138,8 +134,6 @@ void Job::judge(int rank) {
       cause = &one;
     }
   if (cause->fault == Fault::kForgery) return;
-  // Whoever cannot connect leaves, and the others see no more of it than that.
-  if (contains(text, "in order")) return;
   const auto guilty = culprits(*cause);
   const bool own = std::ranges::count(guilty, rank) > 0;
   // Whoever hears anybody waits for nobody in particular; whoever waits for a rank that waits for another one names the first.
