@@ -30,6 +30,7 @@ __all__ = [
     "is_mappable",
     "local_device",
     "plugins",
+    "register",
     "settings",
     "transports",
     "version",
@@ -69,6 +70,13 @@ def _register_the_error(error: Exception) -> None:
         torch.distributed.Backend.register_backend("hccl-like", tell, extended_api=True, devices=["cpu"])
     except Exception:
         pass  # the error is kept for hccl_like.is_available() and the command line
+
+
+def register() -> None:
+    """Makes the backend known to torch where ``TORCH_DEVICE_BACKEND_AUTOLOAD=0`` keeps torch from doing it. Does nothing if it is."""
+    from hccl_like import _registration
+
+    _registration.register()
 
 
 def is_available() -> bool:

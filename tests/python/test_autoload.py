@@ -132,7 +132,7 @@ def test_torch_without_the_classes_we_need_does_not_break_import_torch(tmp_path)
     assert out.startswith("AttributeError(")
 
 
-def test_it_can_be_switched_off():
+def test_it_can_be_switched_off_and_be_registered_by_hand():
     out = python("""
         import torch
         try:
@@ -140,8 +140,8 @@ def test_it_can_be_switched_off():
         except (AssertionError, ValueError) as error:
             print(error)
         import hccl_like
-        hccl_like._autoload()
-        hccl_like._autoload()
+        hccl_like.register()
+        hccl_like.register()
         print(torch.distributed.is_backend_available("hccl-like"), torch.distributed.Backend.backend_list.count("hccl-like"))
     """, TORCH_DEVICE_BACKEND_AUTOLOAD="0")
     refused, registered = out.splitlines()

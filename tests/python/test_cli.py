@@ -81,7 +81,7 @@ def test_info_tells_the_error_of_the_autoload(monkeypatch, capsys):
 def test_info_says_that_loading_was_switched_off():
     done = command("info", TORCH_DEVICE_BACKEND_AUTOLOAD="0")
     assert done.returncode == 0
-    assert "no; TORCH_DEVICE_BACKEND_AUTOLOAD=0 keeps torch from loading backends" in done.stdout
+    assert "no; TORCH_DEVICE_BACKEND_AUTOLOAD=0 keeps torch from loading backends; hccl_like.register() makes it known" in done.stdout
 
 
 def test_the_demo_gets_its_options():

@@ -54,7 +54,7 @@ def _backend(usable: bool):
 
 def _why_not_registered() -> str:
     if os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD") == "0":
-        return "TORCH_DEVICE_BACKEND_AUTOLOAD=0 keeps torch from loading backends"
+        return "TORCH_DEVICE_BACKEND_AUTOLOAD=0 keeps torch from loading backends; hccl_like.register() makes it known"
     return "torch finds it once hccl-like is installed with pip"
 
 
