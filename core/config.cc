@@ -165,7 +165,7 @@ constexpr std::array kRows{
         access<&Config::eager_bytes>()},
     Row{{"HCCL_LIKE_SHM_EAGER_BYTES", "64K", "The same between processes of one host."},
         access<&Config::shm_eager_bytes>()},
-    Row{{"HCCL_LIKE_SHM_RING_BYTES", "256K",
+    Row{{"HCCL_LIKE_SHM_RING_BYTES", "1M",
          "Bytes of the shared-memory ring buffer per direction and peer."},
         access<&Config::shm_ring_bytes>()},
     Row{{"HCCL_LIKE_BOARD", "1",
@@ -211,7 +211,8 @@ constexpr std::array kRows{
         access<&Config::dump_signal>()},
     Row{{"HCCL_LIKE_REPORT_MS", "600",
          "Milliseconds at most that the ranks of a call which ran into its time-out tell each "
-         "other where they are, for the table that one of them logs before it raises; 0: no table."},
+         "other where they are, for the table that one of them logs before it raises; 0: no "
+         "table."},
         access<&Config::report>()},
     Row{{"HCCL_LIKE_CALL_SITES", "0",
          "1: ranks must make a collective call from the same line of the program (one with a root: "

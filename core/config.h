@@ -56,7 +56,7 @@ struct Config {
       512 << 10;  // a message up to this size is sent before the receiver asks for it
 
   uint64_t shm_eager_bytes = 64 << 10;  // the same between processes of one host
-  uint64_t shm_ring_bytes = 256 << 10;  // ring buffer per direction and peer
+  uint64_t shm_ring_bytes = 1 << 20;    // ring buffer per direction and peer
   bool board = true;              // small calls of one host through memory that all its ranks see
   bool direct = true;             // large ones without messages; needs the board
   uint64_t tcp_buffer_bytes = 0;  // socket buffers; 0: the system decides
@@ -70,9 +70,9 @@ struct Config {
   // Which mends of torch's Python are left out; read by Python, before this library is loaded.
   std::string torch_compat;
 
-  bool flight_stacks = false;           // the flight recorder keeps Python stacks
-  bool flight_dump = true;              // and is written down when a call fails
-  std::string dump_signal;              // or at this signal; empty: none
+  bool flight_stacks = false;             // the flight recorder keeps Python stacks
+  bool flight_dump = true;                // and is written down when a call fails
+  std::string dump_signal;                // or at this signal; empty: none
   std::chrono::milliseconds report{600};  // for ranks to tell each other where they are; 0: none
   bool call_sites = false;                // the lines that make calls are compared, too
   bool nan_check = false;                 // inputs are searched for NaNs

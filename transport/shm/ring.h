@@ -61,6 +61,8 @@ class RingWriter {
     return indices_.reader.must_wake();
   }
   size_t unpublished() const { return written_ - published_; }
+  // Since the beginning.
+  uint64_t written() const { return written_; }
   // True if the reader sleeps, for news that are not in the ring. Any thread, after a full
   // fence.
   bool must_wake_reader() { return indices_.reader.must_wake_after_fence(); }

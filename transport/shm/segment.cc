@@ -23,7 +23,7 @@ size_t index_bytes() { return page_bytes(); }
 size_t file_bytes(size_t ring_bytes) { return index_bytes() + 2 * ring_bytes; }
 
 void map_over(std::byte* address, size_t bytes, int fd, size_t offset) {
-  if (::mmap(address, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_POPULATE, fd,
+  if (::mmap(address, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
              static_cast<off_t>(offset)) == MAP_FAILED)
     throw_system("cannot map " + std::to_string(bytes) + " bytes of shared memory");
 }
@@ -38,8 +38,9 @@ ShmSegment ShmSegment::create(size_t ring_bytes) {
   Fd memory = make_shared_memory();
   const size_t bytes = file_bytes(ring_bytes);
   place_near_me(memory.get(), bytes);
-  if (!reserve(memory.get(), 0, bytes))
-    throw_system("cannot reserve " + std::to_string(bytes) +
+  if (::ftruncate(memory.get(), static_cast<off_t>(bytes)) != 0 ||
+      !reserve(memory.get(), 0, index_bytes()))
+    throw_system("cannot make " + std::to_string(bytes) +
                  " bytes of shared memory for a connection on this host (fewer are needed with a "
                  "smaller HCCL_LIKE_SHM_RING_BYTES)");
   seal_size(memory.get());
@@ -51,7 +52,7 @@ ShmSegment ShmSegment::open(Fd memory, size_t ring_bytes) {
   if (ring_bytes != round_ring_bytes(ring_bytes) || !has_sealed_size(memory.get()) ||
       ::fstat(memory.get(), &status) != 0 ||
       static_cast<size_t>(status.st_size) != file_bytes(ring_bytes) ||
-      static_cast<size_t>(status.st_blocks) * 512 < file_bytes(ring_bytes))
+      static_cast<size_t>(status.st_blocks) * 512 < index_bytes())
     throw_error(ErrorCode::kPeerLost, "the peer offered shared memory of an unexpected kind");
   return {std::move(memory), ring_bytes};
 }
@@ -79,6 +80,10 @@ std::span<std::byte> ShmSegment::workspace(int side) const {
   constexpr size_t kUsed = 2 * sizeof(RingIndices);
   const size_t half = (index_bytes() - kUsed) / 2;
   return {mapping_.data() + kUsed + static_cast<size_t>(side) * half, half};
+}
+
+bool ShmSegment::make(int direction, size_t begin, size_t bytes) const {
+  return populate({data(direction) + begin, bytes});
 }
 
 std::byte* ShmSegment::data(int direction) const {

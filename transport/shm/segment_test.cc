@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -62,6 +63,23 @@ TEST(ShmSegment, BothEndsSeeTheSameBytesAlsoAcrossTheWrap) {
       EXPECT_FALSE(reader.publish());
     }
   }
+}
+
+TEST(ShmSegment, TakesTheMemoryOfARingWhenItIsMade) {
+  const ShmSegment segment = ShmSegment::create(kRing);
+  const auto bytes = [&] {
+    struct stat status {};
+    EXPECT_EQ(::fstat(segment.fd(), &status), 0);
+    return static_cast<size_t>(status.st_blocks) * 512;
+  };
+  EXPECT_EQ(bytes(), 4096u) << "the indices";
+  ASSERT_TRUE(segment.make(1, 0, 4096));
+  if (bytes() == 4096) GTEST_SKIP() << "a kernel before 5.14";
+  EXPECT_EQ(bytes(), 4096u + 4096);
+  ASSERT_TRUE(segment.make(1, 4096, kRing - 4096));
+  EXPECT_EQ(bytes(), 4096 + kRing);
+  ASSERT_TRUE(segment.make(0, 0, kRing));
+  EXPECT_EQ(bytes(), 4096 + 2 * kRing);
 }
 
 TEST(ShmSegment, CannotBeResizedByAnyone) {

@@ -10,6 +10,13 @@
 #include <utility>
 
 namespace hccl_like {
+namespace {
+
+// Of a ring's memory. At least what is written at once.
+constexpr size_t kMadeAtOnce = 256 << 10;
+static_assert(kMadeAtOnce >= kRingPart);
+
+}  // namespace
 
 ShmWire::ShmWire(ShmEnd end, Poller& poller)
     : poller_(poller),
@@ -52,6 +59,7 @@ size_t ShmWire::write(std::span<const ConstRegion> pieces) {
         publish_written();
         continue;
       }
+      if (made_ < segment_.ring_bytes() && !make_ring(writer_.written() + part)) return total;
       writer_.put(piece.data, part);
       piece.data += part;
       piece.bytes -= part;
@@ -60,6 +68,15 @@ size_t ShmWire::write(std::span<const ConstRegion> pieces) {
   }
   if (writer_.unpublished() > 0) publish_written();
   return total;
+}
+
+// Has as much of the ring's memory as the first `end` bytes take.
+bool ShmWire::make_ring(uint64_t end) {
+  if (end <= made_) return true;
+  const size_t more = std::min(kMadeAtOnce, segment_.ring_bytes() - made_);
+  no_memory_ = !segment_.make(side_, made_, more);
+  if (!no_memory_) made_ += more;
+  return !no_memory_;
 }
 
 void ShmWire::publish_written() {
@@ -107,6 +124,11 @@ const Error* ShmWire::failure() const {
                                    "the peer damaged the memory that it shares with this "
                                    "process"};
     return &damaged;
+  }
+  if (no_memory_) {
+    static const Error none{.code = ErrorCode::kSystem,
+                            .message = "the system has no memory for a connection on this host"};
+    return &none;
   }
   return gone_ && reader_.available(want_) < want_ ? &*gone_ : nullptr;
 }

@@ -53,6 +53,7 @@ class ShmWire final : public Wire {
 
   void watch_process();
   void lose();
+  bool make_ring(uint64_t end);
   void publish_written();
   void publish_read();
 
@@ -65,7 +66,9 @@ class ShmWire final : public Wire {
   ShmSegment segment_;
   RingWriter writer_;
   mutable RingReader reader_;
-  size_t want_ = 1;  // of the last peek
+  size_t made_ = 0;         // bytes of the ring that is written
+  bool no_memory_ = false;  // for more of it
+  size_t want_ = 1;         // of the last peek
   Lifeline lifeline_{*this};
   std::optional<Error> gone_;
 };
