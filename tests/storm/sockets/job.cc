@@ -27,9 +27,11 @@ Job::Job(uint64_t seed)
       random_((now = 0, seed * 2)),
       host_(draw_hosts(random_)),
       network_(seed * 2 + 1, static_cast<int>(host_.size()) + 1),
+      blind_net_(network_),
       store_(network_) {
   ranks_ = static_cast<int>(host_.size());
   the_network = &network_;
+  the_blind_net = &blind_net_;
   draw_settings();
   draw_mishaps();
   begin();
@@ -43,7 +45,9 @@ Job::~Job() {
 }
 
 void Job::draw_settings() {
-  config_.transports = {"tcp"};
+  config_.transports = random_.chance(75)   ? std::vector<std::string>{"tcp"}
+                       : random_.chance(60) ? std::vector<std::string>{"blind"}
+                                            : std::vector<std::string>{"blind", "tcp"};
   config_.tcp_congestion = "system";
   config_.threads = 1;
   config_.report = std::chrono::milliseconds(0);
@@ -125,6 +129,8 @@ void Job::kill(int rank) { network_.kill(reports_[static_cast<size_t>(rank)].pro
 
 void Job::happen(Mishap& mishap) {
   mishap.happened = now;
+  mishap.while_meeting =
+      std::ranges::any_of(reports_, [](const Report& one) { return one.phase == Phase::kMeeting; });
   ++tally.faults[static_cast<size_t>(mishap.fault)];
   const int a = host_[static_cast<size_t>(mishap.a)], b = host_[static_cast<size_t>(mishap.b)];
   switch (mishap.fault) {

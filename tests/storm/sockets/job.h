@@ -10,6 +10,7 @@
 #include "core/config.h"
 #include "core/error.h"
 #include "tests/storm/calls.h"
+#include "tests/storm/sockets/blind.h"
 #include "tests/storm/sockets/network.h"
 #include "tests/storm/sockets/store.h"
 
@@ -37,6 +38,7 @@ struct Mishap {
   Time lasts = 0;
   Time happened = -1;
   bool matters = false;  // not everything that happens does harm
+  bool while_meeting = false;
 };
 
 enum class Phase { kMeeting, kCalling, kLeaving, kOver };
@@ -107,6 +109,7 @@ class Job {
   int ranks_;
   std::vector<int> host_;  // by rank; the last host is the strangers'
   Network network_;
+  BlindNet blind_net_;
   SlowStore store_;
   Config config_;
   std::chrono::milliseconds meeting_, timeout_;

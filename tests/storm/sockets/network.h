@@ -178,6 +178,7 @@ class Network {
   // ---- what goes wrong
   // Nothing gets from host `a` to `b` until then.
   void silence(int a, int b, Time until);
+  Time silent_until(int a, int b) const { return silence_[index(a * hosts_ + b)].until; }
   bool silent(int a, int b) const { return silent_until(a, b) > now; }
   // One of the connections between the hosts, if there is any, is reset at both ends. `committed`: whether it was more than
   // an attempt.
@@ -218,7 +219,6 @@ class Network {
   void resume(int process);
   void wake_at(int process, Time when);
   Time delay(int from, int to);
-  Time silent_until(int a, int b) const { return silence_[index(a * hosts_ + b)].until; }
   Time arrival(int from, int to, Time sent, Time at) const;
   int route(int host, uint32_t ip) const;
   std::shared_ptr<Socket> listener(int host, Endpoint at) const;

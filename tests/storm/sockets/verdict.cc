@@ -137,6 +137,8 @@ void Job::judge(int rank) {
   const auto guilty = culprits(*cause);
   const bool own = std::ranges::count(guilty, rank) > 0;
   // Whoever hears anybody waits for nobody in particular; whoever waits for a rank that waits for another one names the first.
+  // Whoever ends when its wire is there and its lifeline is not, leaves no sign: TCP may have no way to it.
+  if (config_.transports.front() == "blind" && cause->while_meeting) return;
   const bool hails = std::ranges::any_of(
       calls_, [](const CallSpec& call) { return call.kind == CallSpec::Kind::kHail; });
   const bool calling = report.failed_in == Phase::kCalling;
@@ -174,6 +176,8 @@ std::string Job::describe() const {
   std::string text = "seed " + std::to_string(seed_) + ": hosts";
   for (const int host : host_) text += " " + std::to_string(host);
   text += config_.connect == Connecting::kLazy ? "; lazy" : "; eager";
+  if (config_.transports.front() == "blind")
+    text += config_.transports.size() > 1 ? ", blind or tcp" : ", blind";
   if (config_.encrypt) text += ", encrypted";
   if (!config_.secret.empty()) text += ", with a secret";
   if (lingers_) text += ", lingering";
