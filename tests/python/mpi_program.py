@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 
 from test_collectives import every_collective
+from test_mismatches import disagree
 
 
 def large(rank, size):
@@ -18,6 +19,11 @@ def large(rank, size):
     tensor = torch.full((many,), rank + 1, dtype=torch.int32)
     dist.all_reduce(tensor)
     assert torch.equal(tensor, torch.full((many,), size * (size + 1) // 2, dtype=torch.int32))
+
+
+def calls_that_differ(rank, size):
+    wrong = disagree(rank, size, "cpu", odd_ranks=1)
+    assert not wrong, "\n".join(wrong)
 
 
 def again(rank, size):

@@ -29,6 +29,13 @@ def test_every_collective_goes_over_mpi(mpi, size, tmp_path):
     assert ": mpi by " in (tmp_path / "log").read_text()
 
 
+@pytest.mark.parametrize("mpi", mpis.ALL[:2], ids=lambda mpi: mpi.name)
+def test_all_ranks_are_told_of_calls_that_differ(mpi, tmp_path):
+    log = {"HCCL_LIKE_DEBUG": "INFO", "HCCL_LIKE_DEBUG_FILE": str(tmp_path / "log")}
+    assert said_ok(mpi.run(3, "mpi_program.py", "calls_that_differ", HCCL_LIKE_TRANSPORTS="mpi", HCCL_LIKE_BOARD="0", **log), 3)
+    assert ": mpi by " in (tmp_path / "log").read_text()
+
+
 @pytest.mark.slow
 def test_large_messages_go_over_mpi(mpi):
     assert said_ok(mpi.run(2, "mpi_program.py", "large", HCCL_LIKE_TRANSPORTS="mpi"), 2)
