@@ -29,7 +29,7 @@ void Job::intrude(uint64_t seed) {
   Random random(seed);
   const bool floods = random.chance(3);
   std::vector<Fd> held;
-  for (uint64_t visits = floods ? 90 : 1 + random.below(6); visits > 0; --visits) {
+  for (uint64_t visits = floods ? 90 : 1 + random.below(12); visits > 0; --visits) {
     if (network_.current_is_dead()) return;
     const auto doors = network_.doors();
     if (!floods || doors.empty())
@@ -51,6 +51,9 @@ void Job::intrude(uint64_t seed) {
         while (says.size() < greeting::kHelloBytes) says += static_cast<char>(random.below(256));
         break;
       default:
+        // Nobody has greeted anybody yet.
+        for (int looks = 0; network_.hellos.empty() && looks < 20; ++looks)
+          network_.block(now + random.between(0, 2 * kMillisecond));
         if (network_.hellos.empty()) break;
         std::tie(door, says) = network_.hellos[random.below(network_.hellos.size())];
         // As it was, or with a nonce of its own.
