@@ -113,7 +113,8 @@ void DirectRun::reduce(Span range, Span lap, uint32_t number) {
 void DirectRun::move(const Pieces& to, const Pieces& from, bool between_ranks) const {
   copy_bytes(to, from, [&](std::byte* target, const std::byte* source, size_t bytes) {
     const size_t hands = call_->crew->hands(bytes, static_cast<size_t>(ranks_));
-    if (between_ranks && hands == 1) return copy_long(target, source, bytes);
+    if (hands == 1 && past_caches_) return copy_past_caches(target, source, bytes);
+    if (hands == 1 && between_ranks) return copy_long(target, source, bytes);
     parallel_copy({*call_->crew, hands}, target, source, bytes);
   });
 }

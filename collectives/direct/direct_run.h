@@ -99,8 +99,8 @@ class DirectRun {
   void count(Lane::Counter& counter, uint64_t laps);
   bool finish_is_awaited() const;
   // Laps that another rank has told.
-  uint64_t told(int rank, Lane::Counter Lane::* counter) const;
-  bool all_told(Lane::Counter Lane::* counter, uint64_t laps) const;
+  uint64_t told(int rank, Lane::Counter Lane::*counter) const;
+  bool all_told(Lane::Counter Lane::*counter, uint64_t laps) const;
   bool has_accepted(int rank) const;
   bool slot_is_free(uint32_t lap) const;
   bool inputs_are_there(uint32_t lap) const;
@@ -160,7 +160,8 @@ class DirectRun {
   std::shared_ptr<const KnownMemory::Agreement> agreement_;
   uint64_t most_laps_ = 0;
   uint32_t put_ = 0, worked_ = 0, fetched_ = 0;
-  size_t kept_ = 0;  // bytes of the payload of which this rank's own part is in place
+  size_t kept_ = 0;           // bytes of the payload of which this rank's own part is in place
+  bool past_caches_ = false;  // copies go past them
   bool lost_ = false;
   std::optional<BoardMismatch> mismatch_;
   std::optional<Error> failure_;

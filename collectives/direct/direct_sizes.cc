@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "collectives/direct/direct_run.h"
+#include "core/copy.h"
 
 namespace hccl_like {
 namespace {
@@ -46,6 +47,13 @@ size_t room_of(const BoardCall& call) {
 // them since. So calls go round all of a lane, but for the smallest, which the first cache holds.
 constexpr size_t kMostSlots = 128;
 
+// Whether all that the ranks touch is more than the last cache holds. A broadcast has one buffer a rank, most often.
+bool goes_past_caches(const BoardCall& call) {
+  const size_t in = call.input->total_bytes(), out = call.output->total_bytes();
+  const size_t touched = call.collective == Collective::kBroadcast ? std::max(in, out) : in + out;
+  return static_cast<size_t>(call.board->size()) * touched > last_cache_bytes();
+}
+
 // Where chunk `chunk` begins, if the chunks of a layout lie side by side.
 uint64_t begin_of(const Layout& layout, int chunk) {
   uint64_t begin = 0;
@@ -71,6 +79,7 @@ void DirectRun::measure() {
   first_slot_ = lane_->next_slot % slots_;
   shape_ = Shape::of(call_->collective, ranks_, payload, slot_bytes_);
   most_laps_ = shape_.laps;
+  past_caches_ = goes_past_caches(*call_);
   for (int rank = 0; rank < ranks_; ++rank) {
     Peer& peer = peers_[static_cast<size_t>(rank)];
     const bool equal = call_->chunks == Chunks::kEqual;
