@@ -9,6 +9,7 @@ loaded when the first group is made, or when a name below that needs it is used.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ _autoload_error: BaseException | None = None
 
 
 def _autoload() -> None:
-    """Registers the backend with torch; what the entry points call. Never raises, starts no thread, opens no device.
+    """Registers the backend with torch; what the entry points call. Never raises for that, starts no thread, opens no device.
 
     An error is kept and told when the backend is used, since raising here would break ``import torch`` itself.
     """
@@ -53,6 +54,10 @@ def _autoload() -> None:
     except Exception as error:  # whatever it is: torch must still import
         _autoload_error = error
         _register_the_error(error)
+    if "_HCCL_LIKE_IMPORT" in os.environ:  # one of our commands was told what else brings a device: this must not fail unheard
+        from hccl_like import _imports
+
+        _imports.after_torch()
 
 
 def _register_the_error(error: Exception) -> None:
@@ -128,14 +133,16 @@ def local_device(kind: str | None = None) -> torch.device:
     """
     import torch
 
-    from hccl_like import _plugins, _registration
+    from hccl_like import _accelerator, _plugins, _registration
 
     kind = kind or _registration.served_accelerator() or "cpu"
-    module = getattr(torch, kind, None)
-    if kind == "cpu" or module is None or not module.device_count():
-        return torch.device(kind if kind == "cpu" else f"{kind}:0")
+    if kind == "cpu":
+        return torch.device(kind)
+    count = _accelerator.device_count(kind)
+    if count == 0:
+        return torch.device(kind, 0)
     plugin = _plugins.plugin_of(kind)
-    return torch.device(kind, plugin.device_index(plugin.local_rank(), plugin.local_world_size(), module.device_count()))
+    return torch.device(kind, plugin.device_index(plugin.local_rank(), plugin.local_world_size(), count))
 
 
 def transports() -> dict[str, str]:

@@ -32,14 +32,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def this_host() -> dict:
     """This host as a dict: name, machine (what hwloc sees), devices with their places and distances."""
-    import torch
-    from hccl_like import _extension
+    from hccl_like import _accelerator, _extension
 
     extension = _extension.load()
     places = []
-    if torch.accelerator.is_available():
-        kind = torch.accelerator.current_accelerator().type
-        places = [(f"{kind}:{i}", *_place(extension, kind, i)) for i in range(torch.accelerator.device_count())]
+    if _accelerator.is_available():
+        kind = _accelerator.named()
+        places = [(f"{kind}:{i}", *_place(extension, kind, i)) for i in range(_accelerator.device_count())]
     machine = extension.look_at_machine([pci for _, pci, _ in places])
     devices = [
         {"name": name, "pci": pci, "node": node, "near": dict(zip((nic["name"] for nic in machine["nics"]), row))}

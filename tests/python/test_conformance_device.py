@@ -142,6 +142,14 @@ def test_a_device_that_reads_too_early_is_told_nothing_more(sim, tmp_path):
     assert not works
 
 
+def test_a_device_that_is_only_imported_is_looked_at(sim, tmp_path):
+    rows, works, process = report(
+        tmp_path, "--import", "bare_sim", *only("device.tensors", "module.basic", "copies.views"), TORCH_SIM="0",
+        PYTHONPATH=os.path.dirname(__file__),
+    )  # fmt: skip
+    assert [rows[id]["state"] for id in ("device.tensors", "module.basic", "copies.views")] == ["yes", "no", "yes"], process.stdout
+
+
 def test_a_device_that_is_not_there_is_one_row_and_code_2(tmp_path):
     rows, _, process = report(tmp_path, device="nosuch")
     assert process.returncode == 2 and list(rows) == ["device.tensors"]

@@ -42,6 +42,31 @@ def test_all_is_in_order_on_the_simulator(sim, tmp_path):
     assert {"addresses, best first", "open files", "locked memory"} <= set(host)
 
 
+# What a command imports for its processes, which torch does not load by itself.
+IMPORTED = {"TORCH_SIM": "0", "PYTHONPATH": os.path.dirname(__file__)}
+
+
+def test_a_device_that_is_only_imported_and_tells_torch_nothing_is_in_order(sim, tmp_path):
+    done = run("--device", "sim", "--import", "bare_sim", "--json", str(tmp_path / "found.json"), **IMPORTED)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert table(found, "backend")["accelerators here"] == table(found, "device sim")["devices"]
+    assert sorted(table(found, "self test with 2 ranks")) == ["all_reduce on cpu", "all_reduce on sim"]
+
+
+def test_a_module_that_is_not_there_is_refused_at_once():
+    done = run("--import", "no_such_module")
+    assert done.returncode == 2
+    assert "argument --import: there is no module 'no_such_module' on the path (PYTHONPATH)" in done.stderr
+
+
+def test_a_device_that_torch_does_not_know_is_a_problem_with_the_way_out(sim):
+    done = run("--device", "sim", "--no-self-test", TORCH_SIM="0")
+    assert done.returncode == 1
+    assert "problem: the device 'sim': torch cannot use it: " in done.stderr
+    assert "--import" in done.stderr
+
+
 # (what the device is, how its plugin goes, which features are missing with words of the reason)
 LACKING = {
     "one stream, no events": (

@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 
+from hccl_like import _imports
 from hccl_like.conformance import processes, report, suites, zygote
 from hccl_like.conformance.outcome import BAD, FAIL, Outcome, count
 from hccl_like.conformance.settings import current as settings
@@ -17,6 +18,7 @@ from hccl_like.conformance.settings import current as settings
 def main(argv: list[str] | None = None) -> int:
     """0: nothing failed; 1: something did; 2: nothing was run."""
     options = _parser().parse_args(argv)
+    _imports.apply(options)
     if options.what == "device":
         from hccl_like.conformance.vendor import _run
 
@@ -55,6 +57,7 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--backend", default="hccl-like", metavar="NAME", help="as init_process_group takes it (default: %(default)s)")
     add("--device", default="cpu", metavar="KIND", help="cpu, or the name of any PrivateUse1 device (default: %(default)s)")
+    _imports.add_option(parser)
     add(
         "--what",
         choices=("tests", "device"),

@@ -36,7 +36,10 @@ def count(device: str) -> int:
         text = answer.read()
     os.waitpid(pid, 0)
     if not text:
-        raise RuntimeError(f"torch has no device '{device}' here: is the package that brings it installed?")
+        raise RuntimeError(
+            f"torch has no device '{device}' here: is the package that brings it installed, and named with --import if torch "
+            "does not load it by itself?"
+        )
     return int(text)
 
 

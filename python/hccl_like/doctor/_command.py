@@ -7,6 +7,7 @@ import json
 import sys
 from pathlib import Path
 
+from hccl_like import _imports
 from hccl_like.doctor import _device, _host, _parts, _self_test
 from hccl_like.doctor._findings import Findings
 
@@ -18,9 +19,11 @@ def main(argv: list[str] | None) -> int:
         epilog="The exit code is 0 if everything is in order, else 1.",
     )
     parser.add_argument("--device", help="the device to look at (default: the accelerator of this process, else cpu)")
+    _imports.add_option(parser)
     parser.add_argument("--json", metavar="FILE", help="write what was found as JSON, too")
     parser.add_argument("--no-self-test", action="store_true", help="start no ranks")
     options = parser.parse_args(argv)
+    _imports.apply(options)
     findings = Findings()
     examine(findings, options.device, self_test=not options.no_self_test)
     findings.show()

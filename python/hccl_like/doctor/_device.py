@@ -47,17 +47,18 @@ def examine(name: str, findings: Findings) -> bool:
 def _ask(name: str) -> dict:
     import torch
 
-    from hccl_like import _extension, _plugins
+    from hccl_like import _accelerator, _extension, _plugins
 
     extension = _extension.load()
     try:
         device = torch.device(name, 0)
-        count = torch.get_device_module(name).device_count()
+        count = _accelerator.device_count(name)
         if count == 0:
             return {"problem": "torch knows its name, but there is none on this host"}
         torch.zeros(1, device=device)
     except (RuntimeError, AttributeError) as error:
-        return {"problem": f"torch cannot use it: {str(error).splitlines()[0]}"}
+        why = str(error).splitlines()[0]
+        return {"problem": f"torch cannot use it: {why} (--import names a package that torch does not load by itself)"}
     found = _plugins.found().get(name)
     if isinstance(found, Exception):
         return {"problem": f"its plugin cannot be found: {type(found).__name__}: {found}"}

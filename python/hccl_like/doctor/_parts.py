@@ -39,12 +39,12 @@ def _backend(usable: bool):
     """(what, how it is) of the parts that work together in this process."""
     import torch
 
-    from hccl_like import _extension, _registration
+    from hccl_like import _accelerator, _extension, _registration
 
     yield "registered", "as " + _registration.NAME if usable and _registration.is_registered() else f"no; {_why_not_registered()}"
     yield "accelerator", _registration.accelerator_name() or "none: CPU tensors only"
-    if torch.accelerator.is_available():
-        yield "accelerators here", str(torch.accelerator.device_count())
+    if _accelerator.is_available():
+        yield "accelerators here", str(_accelerator.device_count())
     if usable:
         extension = _extension.load()
         yield "extension", extension.__file__

@@ -27,15 +27,17 @@ def _rank(kind: str) -> None:
     import torch
     import torch.distributed as dist
 
+    from hccl_like import _accelerator
+
     rank, ranks = _local_ranks.join()
     devices = [torch.device("cpu")]
     if kind != "cpu":
-        devices.append(torch.device(kind, rank % torch.get_device_module(kind).device_count()))
+        devices.append(torch.device(kind, rank % _accelerator.device_count(kind)))
         torch.accelerator.set_device_index(devices[-1].index)
     for device in devices:
-        tensor = torch.arange(_COUNT, dtype=torch.float64).add_(rank).to(device)
+        tensor = torch.arange(_COUNT, dtype=torch.float32).add_(rank).to(device)
         dist.all_reduce(tensor)
-        expected = torch.arange(_COUNT, dtype=torch.float64) * ranks + sum(range(ranks))
+        expected = torch.arange(_COUNT, dtype=torch.float32) * ranks + sum(range(ranks))
         if not torch.equal(tensor.cpu(), expected):
             raise SystemExit(f"an all_reduce of {_COUNT} elements on {device} gave a wrong result")
         if rank == 0:

@@ -9,6 +9,7 @@ import warnings
 import torch
 import torch.distributed as dist
 
+from hccl_like import _accelerator
 from hccl_like._registration import accelerator_name
 from hccl_like.torch_compat import _ours
 
@@ -119,12 +120,7 @@ class _Initialized:
         return True
 
     def device_count(self) -> int:
-        if not _module_lacks("device_count"):
-            return self._module.device_count()
-        try:
-            return torch._C._accelerator_hooks_device_count()
-        except Exception:  # its hooks may refuse with any error
-            return 1
+        return _accelerator.device_count()
 
     def __getattr__(self, name):
         return getattr(self._module, name)

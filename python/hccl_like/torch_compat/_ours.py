@@ -36,9 +36,10 @@ def unwrapped(backend):
 
 def accelerator() -> str | None:
     """The PrivateUse1 accelerator of this process; None if there is none, or CUDA beside it."""
+    from hccl_like import _accelerator
     from hccl_like._registration import accelerator_name
 
     name = accelerator_name()
-    if name is None or torch.cuda.is_available() or not torch.accelerator.is_available():
+    if name is None or torch.cuda.is_available() or not _accelerator.is_available():
         return None
-    return name if torch.accelerator.current_accelerator().type == name else None
+    return name if _accelerator.named() == name else None

@@ -22,7 +22,10 @@ class Device:
         try:
             self.first = torch.device(name, 0)
         except RuntimeError as error:
-            raise Missing(f"torch has no device '{name}' here: is the package that brings it installed?") from error
+            raise Missing(
+                f"torch has no device '{name}' here: is the package that brings it installed, and named with --import if torch "
+                "does not load it by itself?"
+            ) from error
         self._load: tuple[torch.Tensor, torch.Tensor, int] | None = None
 
     @property
