@@ -10,6 +10,7 @@
 #include <string>
 #include <thread>
 
+#include "runtime/copy_engine.h"
 #include "runtime/error.h"
 #include "runtime/handle.h"
 #include "runtime/ipc.h"
@@ -22,6 +23,7 @@ namespace {
 
 int copy(int device, hcd_stream stream, void* to, const void* from, size_t bytes) {
   submit(device, stream, bytes, [=] {
+    const CopyTime time(bytes);
     const Window writes(to, bytes), reads(from, bytes);
     std::memcpy(to, from, bytes);
   });

@@ -1,6 +1,7 @@
 // The runtime's functions for C, in terms of what the plugin's entries share.
 #include <cstring>
 
+#include "runtime/copy_engine.h"
 #include "runtime/plugin_entry.h"
 #include "runtime/runtime.h"
 #include "runtime/strict.h"
@@ -61,6 +62,7 @@ SIM_API simError simMemcpyAsync(int device, void* to, const void* from, size_t b
     void* const target = kind == simMemcpyHostToDevice ? ours(to) : to;
     const void* const source = kind == simMemcpyHostToDevice ? from : ours(from);
     submit(device, handle(stream), bytes, [=] {
+      const CopyTime time(bytes);
       if (bytes != 0) std::memcpy(target, source, bytes);
     });
   });
