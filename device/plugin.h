@@ -57,7 +57,8 @@ enum {
   HCD_CAP_FORK_SAFE = 1u << 3
 };
 
-/* A place in device memory. */
+/* A place in device memory. For a copy in the order of streams torch may have given the storage back by the time of the call:
+ * the memory is what it was until the streams have passed that point, as for any other work of theirs. */
 typedef struct hcd_ref {
   void* base;      /* torch's storage().data_ptr(): an address or a handle */
   uint64_t offset; /* bytes from the storage's beginning */
@@ -196,8 +197,9 @@ typedef struct hcd_api {
 
   /* Optional, both or none. A stream that is the caller's until he destroys it. `like` is any stream of the device, from
    * which the plugin takes what it cannot know by itself (a context, say), or 0; with 0 it may refuse. A positive
-   * `priority` asks for a stream that is served before others; it is a wish. A stream is destroyed by nobody who still
-   * waits for it; work that is queued on it is done all the same. */
+   * `priority` asks for a stream that is served before others; it is a wish. What is queued on the stream is done
+   * whatever other streams wait for: a large call's copies are, while the caller's stream waits for their end. A stream is
+   * destroyed by nobody who still waits for it; work that is queued on it is done all the same. */
   int (*stream_create)(int device, hcd_stream like, int priority, hcd_stream* out);
   int (*stream_destroy)(int device, hcd_stream stream);
 

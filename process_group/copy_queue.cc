@@ -13,7 +13,10 @@ CopyQueue::CopyQueue(Devices& devices, const DeviceAccess& access, const PluginS
   stream_ = streams.current().value_or(0);
   if (!plugin_->can_make_streams()) return;
   auto made = plugin_->make_stream(access.plugin_index(), stream_);
-  if (!made.ok()) return;  // it may refuse where it knows no stream to make one like
+  if (!made.ok()) {
+    if (access.stream_ordered()) throw Exception(made.error());  // torch's might wait for us
+    return;  // it may refuse where it knows no stream to make one like
+  }
   made_ = std::move(made).value();
   stream_ = made_.get();
 }

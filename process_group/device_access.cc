@@ -27,16 +27,17 @@ DeviceAccess::DeviceAccess(c10::Device device, const Device* plugin)
     direct_ = true;
     return;
   }
+  DeviceInfo known;
   if (plugin_ != nullptr) {
-    DeviceInfo known;
     works([&] { known = plugin_->info(device.index()).value(); });
     addresses_ = known.has(HCD_CAP_HOST_DEREF);
     direct_ = addresses_ || (plugin_->can_map() && known.has(HCD_CAP_COHERENT_MAP));
     const auto guard = guard_of(device);
     native_handles_ = works([&] { guard.getStreamNativeHandle(guard.getStream(device)); });
-    stream_ordered_ = plugin_->can_queue_functions() && plugin_->can_translate_streams() &&
-                      works([&] { record(guard.getStream(device)); }) &&
-                      works([&] { plugin_stream(*plugin_, guard.getStream(device), native_handles_); });
+    stream_ordered_ =
+        plugin_->can_queue_functions() && plugin_->can_translate_streams() &&
+        works([&] { record(guard.getStream(device)); }) &&
+        works([&] { plugin_stream(*plugin_, guard.getStream(device), native_handles_); });
   }
   if (direct_ && stream_ordered_) {  // all that matters is known
     has_events_ = true;
@@ -45,6 +46,15 @@ DeviceAccess::DeviceAccess(c10::Device device, const Device* plugin)
   const DeviceCapabilities& capabilities = capabilities_of(device);
   has_events_ = capabilities.has(Feature::kEvents);
   stream_ordered_ = stream_ordered_ && has_events_;
+  // A stream of torch's will not do: torch may give it to the caller too, and it would wait for itself. Nor will copies that
+  // block: the contract lets them wait for the whole device, and so for the end of the call that they are part of.
+  copies_beside_streams_ =
+      stream_ordered_ && !direct_ && known.has(HCD_CAP_ASYNC_COPY) &&
+      plugin_->can_record_events() && plugin_->can_make_streams() && works([&] {
+        const auto current = guard_of(device).getStream(device);
+        plugin_->make_stream(device.index(), plugin_stream(*plugin_, current, native_handles_))
+            .value();
+      });
   pins_memory_ = capabilities.has(Feature::kPinnedMemory);
 }
 
@@ -126,8 +136,8 @@ c10::Stream DeviceAccess::make_stream() const {
 }
 
 void DeviceAccess::host_function(const c10::Stream& stream, void (*fn)(void*), void* arg) const {
-  throw_if(plugin_->host_function(device_.index(),
-                                  plugin_stream(*plugin_, stream, native_handles_), fn, arg));
+  throw_if(plugin_->host_function(device_.index(), plugin_stream(*plugin_, stream, native_handles_),
+                                  fn, arg));
 }
 
 }  // namespace hccl_like

@@ -42,6 +42,9 @@ class DeviceAccess {
   bool is_host() const { return device_.is_cpu(); }
   bool direct() const { return direct_; }
   bool stream_ordered() const { return stream_ordered_; }
+  // Only if stream_ordered() and not direct(): a plugin copies on streams of its own while the caller's waits for the end, so
+  // that large calls can go in laps.
+  bool copies_beside_streams() const { return copies_beside_streams_; }
   // Without events a Future must not carry the device, because completing it would throw.
   bool has_events() const { return has_events_; }
   // "mapped by its plugin, in stream order", for logs and people.
@@ -85,6 +88,7 @@ class DeviceAccess {
   bool addresses_ = false;  // torch's pointers are addresses that host code can use as they are
   bool has_events_ = false;
   bool stream_ordered_ = false;
+  bool copies_beside_streams_ = false;
   bool native_handles_ = false;
   bool pins_memory_ = false;
 };

@@ -189,17 +189,24 @@ void Issuer::prepare(const Issue& issue, const Group& group, Buffers& buffers, P
 
 void Issuer::in_stream(Issue& issue, const Group& group, const DeviceAccess& access, Work& work) {
   const c10::DeviceGuard device_guard(access.device());
+  const Cuts cuts = cuts_of(issue, group, access);
   const auto pending = std::make_shared<Pending>(Pending::Kind::kStream, group.session,
                                                  group.communicator_of(issue));
+  StagedCalls staged;
   std::lock_guard lock(mutex_);
   const c10::Stream current = access.current_stream();
   const Route route = this->route(issue, group, access);
   order(current, route.begin);
   {
     const c10::StreamGuard guard(route.begin);
-    Buffers buffers(access, *group.communicator_of(issue));
     // What runs on the caller's own stream is like any other work there: its order protects the tensors.
-    prepare(issue, group, buffers, *pending, /*hold=*/route.end != current);
+    const bool hold = route.end != current;
+    if (cuts.empty()) {
+      Buffers buffers(access, *group.communicator_of(issue));
+      prepare(issue, group, buffers, *pending, hold);
+    } else {
+      staged = prepare_staged(issue, group, access, cuts, staging(group, access), hold, pending);
+    }
   }
   pending_.push_back(pending);
   diagnosis_.launching(issue, pending);
@@ -214,11 +221,14 @@ void Issuer::in_stream(Issue& issue, const Group& group, const DeviceAccess& acc
   } catch (const std::exception& error) {
     // The other ranks count on a call that has its number but will not run.
     group.communicators->abort(std::string("the device did not take a call: ") + error.what());
+    pending->fail({ErrorCode::kDevice, error.what()});
+    for (auto& [staging, call] : staged) staging->launch(std::move(call));  // to its end
     // Nobody will say that it is over, so nobody may wait for it; what the device did take of it may still use it.
     pending_.pop_back();
     new std::shared_ptr<Pending>(pending);
     throw;
   }
+  for (auto& [staging, call] : staged) staging->launch(std::move(call));
   diagnosis_.launched(issue, group.session->completer(), pending);
   std::shared_ptr<c10::Event> end;
   {
@@ -230,8 +240,7 @@ void Issuer::in_stream(Issue& issue, const Group& group, const DeviceAccess& acc
     end->record(route.end);
     pending->set_end(end);
   }
-  work.set_pending(pending,
-                   pending->operations().empty() ? 0 : pending->operations().front()->sequence());
+  work.set_pending(pending, pending->sequence());
   work.set_stream(route.end, route.end == current ? nullptr : std::move(end));
   work.end_record();
 }

@@ -25,8 +25,9 @@ namespace hccl_like {
 //                         overlap with the caller's work;
 //   send and receive      start on one stream and are waited for on another, one for each peer and direction: a message
 //                         that waits for its other end holds up no other message.
-// On all others the call waits, on the host, for the caller's current stream, and runs from there: from the caller's thread
-// or, if it is large and host code cannot address the memory, lap by lap (staging_lanes.h).
+// On all others the call waits, on the host, for the caller's current stream, and runs from there: from the caller's thread.
+// On both a call that is large, and whose memory host code cannot address, goes lap by lap (staging_lanes.h). Such calls go one
+// after the other, whatever their streams.
 class Issuer {
  public:
   // `diagnosis`, which outlives this, is told of every call.
@@ -107,9 +108,13 @@ class Issuer {
   static Cuts cuts_of(const Issue& issue, const Group& group, const DeviceAccess& access);
   std::shared_ptr<Pending> launch_staged(const Issue& issue, const Group& group,
                                          const DeviceAccess& access, const Cuts& cuts, Work* work);
-  static std::vector<std::shared_ptr<Operation>> prepare_whole(
-      Call call, const std::optional<Laps>& laps,
-      const std::shared_ptr<Communicator>& communicator);
+  using StagedCalls = c10::SmallVector<std::pair<Staging*, std::shared_ptr<Staging::Call>>, 1>;
+  static StagedCalls prepare_staged(const Issue& issue, const Group& group,
+                                    const DeviceAccess& access, const Cuts& cuts,
+                                    StagingLanes& lanes, bool hold,
+                                    const std::shared_ptr<Pending>& pending);
+  static void prepare_whole(Call call, const std::optional<Laps>& laps,
+                            const std::shared_ptr<Communicator>& communicator, Pending& pending);
   StagingLanes& staging(const Group& group, const DeviceAccess& access);
 
   void in_stream(Issue& issue, const Group& group, const DeviceAccess& access, Work& work);

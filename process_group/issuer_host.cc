@@ -99,10 +99,7 @@ std::shared_ptr<Pending> Issuer::launch_on_host(const Issue& issue, const Group&
       pending->hold(issue.requests.front().output.tensors);
     }
   }
-  if (work != nullptr) {
-    const auto operations = pending->operations();
-    work->set_pending(pending, operations.empty() ? 0 : operations.front()->sequence());
-  }
+  if (work != nullptr) work->set_pending(pending, pending->sequence());
   if (issue.async) {
     std::lock_guard lock(mutex_);
     pending_.push_back(pending);

@@ -1,4 +1,4 @@
-// Large calls of a device whose memory host code cannot address, and whose streams run no host code.
+// Large calls of a device whose memory host code cannot address.
 #include <algorithm>
 #include <utility>
 
@@ -23,6 +23,7 @@ size_t bytes_of_lap(const Communicator& communicator) {
 Issuer::Cuts Issuer::cuts_of(const Issue& issue, const Group& group, const DeviceAccess& access) {
   Cuts cuts;
   if (access.direct() || issue.requests.empty()) return cuts;
+  if (access.stream_ordered() && !access.copies_beside_streams()) return cuts;
   const Communicator& communicator = *group.communicator_of(issue);
   if (communicator.size() == 1) return cuts;
   // A plugin copies any part of a storage.
@@ -34,8 +35,8 @@ Issuer::Cuts Issuer::cuts_of(const Issue& issue, const Group& group, const Devic
   return cuts;
 }
 
+// Under the lock.
 StagingLanes& Issuer::staging(const Group& group, const DeviceAccess& access) {
-  std::lock_guard lock(mutex_);
   auto& staging = stagings_[access.device().index()];
   if (!staging)
     staging = std::make_shared<StagingLanes>(group.session->devices(), access,
@@ -44,47 +45,57 @@ StagingLanes& Issuer::staging(const Group& group, const DeviceAccess& access) {
 }
 
 // What is not cut, or has no Staging, goes through temporaries of its own, at once.
+Issuer::StagedCalls Issuer::prepare_staged(const Issue& issue, const Group& group,
+                                           const DeviceAccess& access, const Cuts& cuts,
+                                           StagingLanes& lanes, bool hold,
+                                           const std::shared_ptr<Pending>& pending) {
+  StagedCalls calls;
+  Buffers buffers(access, *group.communicator_of(issue));
+  bool waited = access.stream_ordered();
+  for (size_t i = 0; i < issue.requests.size(); ++i) {
+    const Request& request = issue.requests[i];
+    const auto& communicator = group.communicators->of(issue.device, request.collective);
+    if (hold) {
+      pending->hold(request.input.tensors);
+      pending->hold(request.output.tensors);
+    }
+    if (Staging* const staging = cuts[i] ? lanes.find(request) : nullptr) {
+      calls.emplace_back(
+          staging, staging->prepare(request, *cuts[i], call_timeout(issue), communicator, pending));
+      continue;
+    }
+    if (!std::exchange(waited, true)) access.synchronize_current_stream();
+    Call call = buffers.call(request);
+    call.timeout = call_timeout(issue);
+    prepare_whole(std::move(call), cuts[i], communicator, *pending);
+  }
+  pending->hold(buffers);
+  pending->expect_laps(calls.size());
+  return calls;
+}
+
 std::shared_ptr<Pending> Issuer::launch_staged(const Issue& issue, const Group& group,
                                                const DeviceAccess& access, const Cuts& cuts,
                                                Work* work) {
   const auto pending = std::make_shared<Pending>(Pending::Kind::kStaged, group.session,
                                                  group.communicator_of(issue));
-  StagingLanes& lanes = staging(group, access);
   {
     std::lock_guard lock(staging_mutex_);
-    std::vector<std::pair<Staging*, std::shared_ptr<Staging::Call>>> calls;
-    std::vector<std::shared_ptr<Operation>> whole;
-    Buffers buffers(access, *group.communicator_of(issue));
-    for (size_t i = 0; i < issue.requests.size(); ++i) {
-      const Request& request = issue.requests[i];
-      const auto& communicator = group.communicators->of(issue.device, request.collective);
-      Staging* const staging = cuts[i] ? lanes.find(request) : nullptr;
-      if (staging != nullptr) {
-        calls.emplace_back(staging, staging->prepare(request, *cuts[i], call_timeout(issue),
-                                                     communicator, pending));
-        continue;
-      }
-      if (whole.empty()) access.synchronize_current_stream();
-      Call call = buffers.call(request);
-      call.timeout = call_timeout(issue);
-      for (auto& operation : prepare_whole(std::move(call), cuts[i], communicator)) {
-        pending->add(operation);
-        whole.push_back(std::move(operation));
-      }
-      pending->hold(request.input.tensors);
-      pending->hold(request.output.tensors);
+    StagingLanes* lanes = nullptr;
+    {
+      std::lock_guard list_lock(mutex_);
+      lanes = &staging(group, access);
     }
-    pending->hold(buffers);
-    pending->expect_laps(calls.size());
-    if (work != nullptr) work->set_pending(pending, pending->operations().front()->sequence());
+    auto calls = prepare_staged(issue, group, access, cuts, *lanes, /*hold=*/true, pending);
+    if (work != nullptr) work->set_pending(pending, pending->sequence());
     if (issue.async) {
       std::lock_guard list_lock(mutex_);
       pending_.push_back(pending);
     }
     diagnosis_.launching(issue, pending);
-    if (!whole.empty()) {
+    if (pending->launches()) {
       pending->begin();
-      pending->operations().front()->communicator().launch(whole, /*waited_for=*/!issue.async);
+      pending->launch(/*waited_for=*/!issue.async);
     }
     for (auto& [staging, call] : calls) staging->launch(std::move(call));
   }
@@ -93,14 +104,14 @@ std::shared_ptr<Pending> Issuer::launch_staged(const Issue& issue, const Group& 
 }
 
 // Of a message the laps that its other end expects, all of them at once.
-std::vector<std::shared_ptr<Operation>> Issuer::prepare_whole(
-    Call call, const std::optional<Laps>& laps, const std::shared_ptr<Communicator>& communicator) {
-  if (!laps) return {communicator->prepare(std::move(call))};
-  std::vector<std::shared_ptr<Operation>> operations;
+void Issuer::prepare_whole(Call call, const std::optional<Laps>& laps,
+                           const std::shared_ptr<Communicator>& communicator, Pending& pending) {
+  if (!laps) return pending.add(communicator->prepare(std::move(call)));
   const bool sends = call.collective == Collective::kSend;
   const Layout payload = std::exchange(sends ? call.input : call.output, {});
   const size_t whole = payload.total_bytes();
   const auto shared = std::exchange(sends ? call.shared_input : call.shared_output, std::nullopt);
+  std::shared_ptr<Operation> first;
   for (size_t lap = 0; lap < laps->count; ++lap) {
     const size_t begin = std::min(whole, laps->part(lap).begin);
     const size_t end = std::min(whole, laps->part(lap).end);
@@ -109,11 +120,12 @@ std::vector<std::shared_ptr<Operation>> Issuer::prepare_whole(
         Layout::even(payload.contiguous(0, begin, end), 1, payload.element_bytes());
     if (shared)
       (sends ? one.shared_input : one.shared_output) = {shared->handle, shared->offset + begin};
-    operations.push_back(lap == 0 ? communicator->prepare(std::move(one))
-                                  : communicator->prepare_lap(operations.front(), std::move(one),
-                                                              static_cast<uint32_t>(lap), whole));
+    auto operation = lap == 0 ? communicator->prepare(std::move(one))
+                              : communicator->prepare_lap(first, std::move(one),
+                                                          static_cast<uint32_t>(lap), whole);
+    if (lap == 0) first = operation;
+    pending.add(std::move(operation));
   }
-  return operations;
 }
 
 }  // namespace hccl_like

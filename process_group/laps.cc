@@ -96,15 +96,25 @@ Part within(Part part, size_t bytes) {
 }
 
 // Not by an operator: a view needs nothing of the device, and must not be seen by whoever listens to operators.
-at::Tensor view_of(const at::Tensor& tensor, size_t begin, size_t bytes, c10::DispatchKey key) {
-  auto view = at::detail::make_tensor<c10::TensorImpl>(c10::TensorImpl::VIEW,
-                                                       c10::Storage(tensor.storage()),
-                                                       c10::DispatchKeySet(key), tensor.dtype());
+at::Tensor view_of(const at::Tensor& tensor, c10::Storage storage, size_t begin, size_t bytes) {
+  auto view = at::detail::make_tensor<c10::TensorImpl>(
+      c10::TensorImpl::VIEW, std::move(storage), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+      tensor.dtype());
   auto* const impl = view.unsafeGetTensorImpl();
   impl->set_storage_offset(tensor.storage_offset() +
                            static_cast<int64_t>(begin / tensor.itemsize()));
   impl->set_sizes_contiguous({static_cast<int64_t>(bytes / tensor.itemsize())});
   return view;
+}
+
+at::Tensor unkept(const at::Tensor& tensor) {
+  auto* const storage = tensor.storage().unsafeGetStorageImpl();
+  return view_of(tensor,
+                 c10::make_intrusive<c10::StorageImpl>(
+                     c10::StorageImpl::use_byte_size_t(), storage->nbytes(),
+                     c10::DataPtr(storage->mutable_data(), storage->device()),
+                     /*allocator=*/nullptr, /*resizable=*/false),
+                 0, tensor.nbytes());
 }
 
 }  // namespace
@@ -178,6 +188,11 @@ DeviceSide::DeviceSide(const Side& side, const std::vector<at::Tensor>& tensors,
   }
 }
 
+void DeviceSide::let_go() {
+  for (Chunk& chunk : chunks_)
+    for (Extent& extent : chunk.extents) extent.tensor = unkept(extent.tensor);
+}
+
 size_t DeviceSide::bytes(Part part) const {
   size_t bytes = 0;
   for (const Chunk& chunk : chunks_) {
@@ -215,8 +230,8 @@ void DeviceSide::visit(const at::Tensor& host, Part part, Visitor&& visitor) con
         const at::Tensor on_host =
             host.narrow(0, static_cast<int64_t>(at), static_cast<int64_t>(end - begin))
                 .view(extent.tensor.scalar_type());
-        visitor(on_host, view_of(extent.tensor, extent.begin + begin - start, end - begin,
-                                 c10::DispatchKey::PrivateUse1));
+        visitor(on_host, view_of(extent.tensor, extent.tensor.storage(),
+                                 extent.begin + begin - start, end - begin));
         at += end - begin;
       }
       start += extent.bytes;

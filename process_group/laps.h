@@ -45,6 +45,9 @@ class DeviceSide {
   DeviceSide(const Side& side, const std::vector<at::Tensor>& tensors, int rank, int ranks);
 
   bool empty() const { return chunks_.empty(); }
+  // From now on the memory is named, and neither it nor the storages are kept: they may be given back, or resized, as soon as
+  // the order of streams protects the memory.
+  void let_go();
   // Copy a part of every chunk, one after the other, from or to host memory.
   void to_host(const CopyQueue& copies, const at::Tensor& host, Part part) const;
   void to_device(const CopyQueue& copies, const at::Tensor& host, Part part) const;

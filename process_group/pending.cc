@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <tuple>
 #include <utility>
 
 #include "collectives/engine.h"
@@ -18,19 +17,6 @@ using Clock = std::chrono::steady_clock;
 // How long a failure's aftermath may take: ranks tell each other where they are.
 constexpr std::chrono::seconds kAftermath{1};
 
-// From the beginning of the first to the end of the last.
-std::pair<Clock::time_point, Clock::duration> time_of(
-    std::span<const std::shared_ptr<Operation>> operations) {
-  auto first = Clock::time_point::max();
-  auto last = Clock::time_point::min();
-  for (const auto& operation : operations) {
-    first = std::min(first, operation->started());
-    last = std::max(last, operation->finished());
-  }
-  if (operations.empty()) return {Clock::now(), Clock::duration::zero()};
-  return {first, last - first};
-}
-
 }  // namespace
 
 Pending::Pending(Kind kind, const std::shared_ptr<Session>& session,
@@ -44,6 +30,26 @@ Pending::Pending(Clock::time_point started, Clock::duration duration, int source
       source_(source),
       started_(started),
       duration_(duration) {}
+
+void Pending::add(std::shared_ptr<Operation> operation) {
+  if (!first_) first_ = operation->sequence();
+  operations_.push_back(std::move(operation));
+}
+
+void Pending::add_lap(std::shared_ptr<Operation> operation) {
+  if (!first_) first_ = operation->sequence();
+  laps_.push_back(std::move(operation));
+}
+
+void Pending::copy_back(at::Tensor to, at::Tensor temporary) {
+  copies_back_.emplace_back(std::move(to), std::move(temporary));
+}
+
+template <class See>
+void Pending::each_operation(See&& see) const {
+  for (const auto* operations : {&operations_, &laps_})
+    for (const auto& operation : *operations) see(*operation);
+}
 
 void Pending::hold(Buffers& buffers) {
   for (auto& temporary : buffers.take_temporaries()) temporaries_.push_back(std::move(temporary));
@@ -61,7 +67,7 @@ void Pending::set_aftermath(FlightRecorder& recorder, FlightIds entries,
 
 void Pending::launch(bool waited_for) {
   begun_.store(true, std::memory_order_relaxed);
-  communicator_->launch(operations_, waited_for);
+  if (!operations_.empty()) communicator_->launch(operations_, waited_for);
 }
 
 void Pending::start(void* self) { static_cast<Pending*>(self)->launch(/*waited_for=*/false); }
@@ -69,9 +75,11 @@ void Pending::start(void* self) { static_cast<Pending*>(self)->launch(/*waited_f
 void Pending::join(void* self) {
   auto& pending = *static_cast<Pending*>(self);
   Engine& engine = pending.communicator_->engine();
-  bool failed = false;
+  const bool in_laps = !pending.laps_.empty();
+  if (in_laps) pending.wait_for_laps();
   engine.wait(pending.operations_, Deadline::never());
-  for (const auto& operation : pending.operations_) failed = failed || operation->error();
+  bool failed = in_laps && pending.failing();
+  pending.each_operation([&](const Operation& one) { failed = failed || one.error() != nullptr; });
   if (failed) pending.spoil();
   // Under the lock to its end: whoever sees `joined_` may destroy this object.
   std::lock_guard lock(pending.joined_mutex_);
@@ -82,27 +90,32 @@ void Pending::join(void* self) {
 void Pending::expect_laps(size_t calls) {
   std::lock_guard lock(joined_mutex_);
   calls_in_laps_ = calls;
-  joined_ = calls == 0;
+  if (kind_ == Kind::kStaged) joined_ = calls == 0;
+}
+
+// Their copies are queued elsewhere, so that the stream has nothing to do but to wait.
+void Pending::wait_for_laps() {
+  std::unique_lock lock(joined_mutex_);
+  joined_changed_.wait(lock, [this] { return calls_in_laps_ == 0; });
 }
 
 void Pending::begin() {
   std::lock_guard lock(joined_mutex_);
-  if (!begun_.exchange(true, std::memory_order_relaxed)) begun_at_ = Clock::now();
+  begun_.store(true, std::memory_order_relaxed);
+  if (begun_at_ == Clock::time_point()) begun_at_ = Clock::now();
 }
 
 void Pending::end_laps() {
   std::lock_guard lock(joined_mutex_);
   if (--calls_in_laps_ > 0) return;
   laps_over_ = Clock::now();
-  joined_ = true;
+  if (kind_ == Kind::kStaged) joined_ = true;
   joined_changed_.notify_all();
 }
 
-// All bits set is a NaN in every floating-point type; a byte of a boolean must not be anything but 0 and 1.
 void Pending::spoil() const {
-  for (const auto& [region, boolean] : written_) {
-    std::memset(region.data, boolean ? 1 : 0xff, region.bytes);
-  }
+  for (const auto& [region, boolean] : written_)
+    std::memset(region.data, byte_that_spoils(boolean), region.bytes);
 }
 
 void Pending::run(void* self) {
@@ -144,10 +157,9 @@ bool Pending::over() {
     if (kind_ == Kind::kStream) return true;
   }
   std::lock_guard lock(finish_mutex_);
-  for (const auto& operation : operations_) {
-    if (!operation->done()) return false;
-  }
-  return true;
+  bool done = true;
+  each_operation([&](const Operation& one) { done = done && one.done(); });
+  return done;
 }
 
 void Pending::fail(Error error) {
@@ -185,16 +197,21 @@ void Pending::finish() {
 }
 
 void Pending::settle() {
-  for (const auto& operation : operations_) {
-    if (const Error* error = operation->error(); error && !error_) error_ = *error;
-    source_ = operation->source();
-  }
-  std::tie(started_, duration_) = time_of(operations_);
-  if (kind_ == Kind::kStaged && begun()) {
+  auto first = Clock::time_point::max();
+  auto last = Clock::time_point::min();
+  each_operation([&](const Operation& one) {
+    if (const Error* error = one.error(); error && !error_) error_ = *error;
+    source_ = one.source();
+    first = std::min(first, one.started());
+    last = std::max(last, one.finished());
+  });
+  if (!laps_.empty()) {
     std::lock_guard lock(joined_mutex_);
-    duration_ = std::max(started_ + duration_, laps_over_) - begun_at_;
-    started_ = begun_at_;
+    if (begun_at_ != Clock::time_point()) first = std::min(first, begun_at_);
+    last = std::max(last, laps_over_);
   }
+  started_ = first_ ? first : Clock::now();
+  duration_ = first_ ? last - first : Clock::duration::zero();
   if (kind_ != Kind::kStream && !error_) copy_all(copies_back_, /*non_blocking=*/false);
   aliases_.clear();
   held_.clear();
@@ -204,6 +221,7 @@ void Pending::settle() {
   copies_back_.clear();
   operations_.clear();
   end_.reset();
+  laps_.clear();
   communicator_.reset();
   if (recorder_) recorder_->retire(flight_, *this, error_.has_value());
   finished_.store(true, std::memory_order_release);
@@ -255,12 +273,13 @@ void Pending::abort(const std::string& reason) {
 std::optional<Error> Pending::failure() const {
   std::lock_guard lock(finish_mutex_);
   if (finished_ || error_) return error_;
-  bool done = !operations_.empty();
-  for (const auto& operation : operations_) {
-    if (const Error* error = operation->error()) return *error;
-    done = done && operation->done();
-  }
-  return done ? std::nullopt : communicator_->failure();
+  std::optional<Error> error;
+  bool done = first_.has_value();
+  each_operation([&](const Operation& one) {
+    if (!error && one.error() != nullptr) error = *one.error();
+    done = done && one.done();
+  });
+  return error || done ? error : communicator_->failure();
 }
 
 std::optional<Error> Pending::told_failure() const {
@@ -285,7 +304,9 @@ std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> Pending::storages() const
 
 std::vector<std::shared_ptr<Operation>> Pending::copy_operations() const {
   std::lock_guard lock(finish_mutex_);
-  return operations_;
+  auto operations = operations_;
+  operations.insert(operations.end(), laps_.begin(), laps_.end());
+  return operations;
 }
 
 }  // namespace hccl_like

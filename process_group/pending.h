@@ -27,10 +27,13 @@ class Session;
 // Entries of the flight recorder.
 using FlightIds = c10::SmallVector<uint64_t, 1>;
 
+// All bits set is a NaN in every floating-point type; a byte of a boolean must not be anything but 0 and 1.
+constexpr uint8_t byte_that_spoils(bool boolean) { return boolean ? 1 : 0xff; }
+
 // Shared by the Work that the user holds (and may drop at any time) and by the Backend, which keeps it until it is over.
 // Any thread.
 //
-// Staged calls (staging.h) are launched and waited for on threads of their own, lap by lap.
+// The laps of staged calls (staging.h) are launched and waited for on threads of their own, in stream order too.
 //
 // On the host the operations are launched by whoever issued them. In stream order they are launched and waited for by
 // run(), on a thread of the device. That thread frees nothing, because a device may not like memory to be freed there:
@@ -47,12 +50,21 @@ class Pending {
           std::chrono::steady_clock::duration duration, int source);
 
   // --- by the thread that issues the call, before anybody else sees this object ---
-  void add(std::shared_ptr<Operation> operation) { operations_.push_back(std::move(operation)); }
+  void add(std::shared_ptr<Operation> operation);
+  // One that others launch, and call end_laps() when it is over.
+  void add_lap(std::shared_ptr<Operation> operation);
+  // How often end_laps() will be called.
+  void expect_laps(size_t calls);
   // The user's tensors, until let_go_of_tensors() or, if that comes first, finish().
   void hold(at::TensorList tensors) { held_.insert(held_.end(), tensors.begin(), tensors.end()); }
   // What lies between the user's tensors and the network; until finish().
   void hold(Buffers& buffers);
-  std::span<const std::shared_ptr<Operation>> operations() const { return operations_; }
+  void hold_temporary(at::Tensor tensor) { temporaries_.push_back(std::move(tensor)); }
+  void copy_back(at::Tensor to, at::Tensor temporary);
+  // Whether launch() would start anything.
+  bool launches() const { return !operations_.empty(); }
+  // Of the operation that was added first; 0 if there is none.
+  uint32_t sequence() const { return first_.value_or(0); }
   // kStream: copies back go on the stream, and `end` marks the point where they are done.
   const Copies& copies_back() const { return copies_back_; }
   void set_end(std::shared_ptr<c10::Event> end) { end_ = std::move(end); }
@@ -61,7 +73,7 @@ class Pending {
                      std::shared_ptr<Aftermath> aftermath);
   // ---
 
-  // Starts the operations. With `waited_for`, the caller is about to wait().
+  // Starts the operations, but for laps. With `waited_for`, the caller is about to wait().
   void launch(bool waited_for);
 
   // kStream: host functions for the device's streams; `self` is a Pending, which the Backend keeps until join() returned.
@@ -70,11 +82,8 @@ class Pending {
   static void join(void* self);
   static void run(void* self);
 
-  // kStaged, by the thread that issues: how often end_laps() will be called; the operations that are not in laps are over when
-  // they are done.
-  void expect_laps(size_t calls);
-  // --- kStaged: by the threads that copy ---
-  // The operations are launched from now on. What the call takes counts from the first time.
+  // --- by the threads that copy ---
+  // The laps are launched from now on. What the call takes counts from the first time.
   void begin();
   // The call fails, whatever its operations come to. The first error counts.
   void fail(Error error);
@@ -116,19 +125,24 @@ class Pending {
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> storages() const;
   // The rank that a recv heard from, once finished.
   int source() const { return source_; }
-  // When the first operation began, and how long they took all together, once finished; kStaged: the copies too.
+  // When the first operation began, and how long they took all together, once finished; the copies of laps too.
   std::chrono::steady_clock::time_point started() const { return started_; }
   std::chrono::steady_clock::duration duration() const { return duration_; }
 
  private:
+  template <class See>
+  void each_operation(See&& see) const;
   std::vector<std::shared_ptr<Operation>> copy_operations() const;
+  void wait_for_laps();
   void spoil() const;
   void settle();
 
   const Kind kind_;
   std::weak_ptr<Session> session_;
   std::shared_ptr<Communicator> communicator_;
-  std::vector<std::shared_ptr<Operation>> operations_;
+  std::vector<std::shared_ptr<Operation>> operations_;  // all but
+  std::vector<std::shared_ptr<Operation>> laps_;
+  std::optional<uint32_t> first_;  // number
   std::vector<at::Tensor> held_;
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> let_go_;  // what was held
   std::vector<at::Tensor> temporaries_;
@@ -147,7 +161,7 @@ class Pending {
   // kStream: the device's thread is done with this object; kStaged: all laps are over.
   bool joined_ = false;
   size_t calls_in_laps_ = 0;                                        // that are not over
-  std::chrono::steady_clock::time_point begun_at_{}, laps_over_{};  // kStaged
+  std::chrono::steady_clock::time_point begun_at_{}, laps_over_{};  // if there are any
 
   mutable std::mutex finish_mutex_;
   std::atomic<bool> finished_{false};

@@ -12,6 +12,7 @@
 #include "core/own_thread.h"
 #include "process_group/buffers.h"
 #include "process_group/copy_queue.h"
+#include "process_group/device_attempt.h"
 #include "process_group/device_capabilities.h"
 #include "process_group/sharing.h"
 
@@ -36,6 +37,7 @@ class Staging::Call {
   explicit Call(const DeviceAccess& its_access) : access(its_access) {}
 
   const DeviceAccess& access;
+  DataType type = DataType::kUInt8;
   std::shared_ptr<Communicator> communicator;
   std::shared_ptr<Pending> pending;
   DeviceSide input, output;
@@ -48,6 +50,7 @@ class Staging::Call {
       fresh;           // a tensor that is not plain, and what stands for it
   Copies copies_back;  // to them, at the end
 
+  bool in_stream() const { return access.stream_ordered(); }
   const at::Tensor& staged_output(const Slot& slot) const {
     return (in_place ? slot.input : slot.output).tensor;
   }
@@ -55,11 +58,16 @@ class Staging::Call {
   // --- each on the thread of its stage ---
   // `queue` makes the thread's CopyQueue when it is first asked for, and throws what that throws.
   void copy_in(const Lap& lap, auto&& queue) {
-    if (!reads || pending->failing()) return;
+    const bool begins = in_stream() && &lap == &laps.front();
+    if (!(reads || begins) || pending->failing()) return;
     guarded("to", [&] {
       const CopyQueue& copies = queue();
       if (begin && &lap == &laps.front()) copies.wait_for(*begin);
-      input.to_host(copies, lap.slot->input.tensor, lap.part);
+      if (begins) {  // the network's time begins when the stream gets here, also where nothing is copied
+        copies.wait();
+        pending->begin();
+      }
+      if (reads) input.to_host(copies, lap.slot->input.tensor, lap.part);
       copies.wait();
     });
   }
@@ -69,17 +77,11 @@ class Staging::Call {
     communicator->engine().wait(lap.operations, Deadline::never());
   }
   void copy_out(const Lap& lap, auto&& queue) {
-    const auto failed = [](const auto& operation) { return operation->error() != nullptr; };
-    if (std::ranges::any_of(lap.operations, failed) || pending->failing()) return;
-    guarded("from", [&] {
-      const CopyQueue& copies = queue();
-      if (begin && &lap == &laps.front()) copies.wait_for(*begin);
-      if (writes) output.to_device(copies, staged_output(*lap.slot), lap.part);
-      copies.wait();
-      if (&lap != &laps.back() || copies_back.empty()) return;
-      copy_all(copies_back, /*non_blocking=*/false);
-      access.synchronize_current_stream();
-    });
+    const bool last = &lap == &laps.back();
+    if (!failed(lap)) copy_result(lap, queue);
+    if (last && in_stream() &&
+        std::ranges::any_of(laps, [&](const Lap& one) { return failed(one); }))
+      spoil(queue);
   }
   void end() {
     // Whoever waits may look at once for the memory that he let go of.
@@ -92,6 +94,42 @@ class Staging::Call {
   // ---
 
  private:
+  bool failed(const Lap& lap) const {
+    const auto has_failed = [](const auto& operation) { return operation->error() != nullptr; };
+    return pending->failing() || std::ranges::any_of(lap.operations, has_failed);
+  }
+
+  void copy_result(const Lap& lap, auto&& queue) {
+    guarded("from", [&] {
+      const CopyQueue& copies = queue();
+      if (begin && &lap == &laps.front()) copies.wait_for(*begin);
+      if (writes) output.to_device(copies, staged_output(*lap.slot), lap.part);
+      copies.wait();
+      if (&lap != &laps.back() || copies_back.empty()) return;
+      copy_all(copies_back, /*non_blocking=*/false);
+      access.synchronize_current_stream();
+    });
+  }
+
+  // Through memory that nothing need be asked of the device for, which might wait for the stream that waits for this.
+  void spoil(auto&& queue) {
+    size_t most = 0;
+    for (const Lap& lap : laps) most = std::max(most, output.bytes(lap.part));
+    if (most == 0) return;
+    try {
+      std::vector<uint8_t> spoilt(most, byte_that_spoils(type == DataType::kBool));
+      const at::Tensor memory =
+          at::from_blob(spoilt.data(), {static_cast<int64_t>(most)}, at::kByte);
+      const CopyQueue& copies = queue();
+      copies.wait_for(*begin);
+      for (const Lap& lap : laps) output.to_device(copies, memory, lap.part);
+      copies.wait();
+    } catch (const std::exception& error) {
+      log_warn("what a call that failed has written could not be made unusable: " +
+               words_of(error));
+    }
+  }
+
   // The group ends with a copy that fails: the other ranks would wait for laps that hold nothing.
   void guarded(const char* direction, auto&& copy) {
     try {
@@ -110,10 +148,12 @@ Staging::Staging(Devices& devices, const DeviceAccess& access, size_t most)
       access_(access),
       host_(devices.access(c10::kCPU)),
       streams_(access.device(), access.plugin()),
+      in_stream_(access.stream_ordered()),
       most_(most) {
   try {
     for (const Stage stage : {kCopyIn, kNetwork, kCopyOut})
       threads_[stage] = own_thread("stages calls on a device", [this, stage] { run(stage); });
+    if (in_stream_) await_queues();
   } catch (...) {
     stop();
     throw;
@@ -130,6 +170,12 @@ void Staging::stop() {
   changed_.notify_all();
   for (std::thread& thread : threads_)
     if (thread.joinable()) thread.join();
+}
+
+// To make one may wait for all that the device has to do. Later this would be a stream's wait for what the queue is needed for.
+void Staging::await_queues() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return without_queue_ == 0; });
 }
 
 StagingMemory Staging::memory() {
@@ -172,6 +218,7 @@ std::shared_ptr<Staging::Call> Staging::prepare(const Request& request, const La
   const int rank = communicator->rank();
   auto call = std::make_shared<Call>(access_);
   call->communicator = communicator;
+  call->type = request.type;
   auto inputs = plain(request.input, /*written=*/false, *call);
   const auto outputs = plain(request.output, /*written=*/true, *call);
   call->output = DeviceSide(request.output, outputs, rank, communicator->size());
@@ -187,6 +234,16 @@ std::shared_ptr<Staging::Call> Staging::prepare(const Request& request, const La
     for (at::Tensor& tensor : inputs)
       tensor = at::empty(tensor.sizes(), tensor.options()).copy_(tensor);
     call->input = DeviceSide(request.input, inputs, rank, communicator->size());
+    if (in_stream_)
+      for (const at::Tensor& tensor : inputs) pending->hold_temporary(tensor);
+  }
+  if (in_stream_) {
+    for (auto& [tensor, stands_for_it] : std::exchange(call->fresh, {}))
+      pending->hold_temporary(std::move(stands_for_it));
+    for (auto& [to, from] : std::exchange(call->copies_back, {}))
+      pending->copy_back(std::move(to), std::move(from));
+    call->input.let_go();
+    call->output.let_go();
   }
   if (request.collective == Collective::kBroadcast) {
     call->reads = request.root == rank;
@@ -208,11 +265,9 @@ std::shared_ptr<Staging::Call> Staging::prepare(const Request& request, const La
       lap.operations.push_back(call_of(request, timeout, *call, lap));
     else
       lap.operations = messages_of(request, timeout, *call, laps, number, lap);
-    for (const auto& operation : lap.operations) pending->add(operation);
+    for (const auto& operation : lap.operations) pending->add_lap(operation);
     call->laps.push_back(std::move(lap));
   }
-  pending->hold(request.input.tensors);
-  pending->hold(request.output.tensors);
   call->pending = std::move(pending);
   prepared_ += laps.count;
   return call;
@@ -298,8 +353,16 @@ void Staging::run(Stage stage) {
   const auto queue = [&]() -> const CopyQueue& {
     return copies ? *copies : copies.emplace(devices_, access_, streams_);
   };
+  if (in_stream_ && stage != kNetwork) {
+    works(queue);  // if not, the first copy says why
+    {
+      std::lock_guard lock(mutex_);
+      --without_queue_;
+    }
+    changed_.notify_all();
+  }
   while (const auto call = next(stage)) {
-    if (stage == kCopyIn) call->pending->begin();
+    if (stage == kCopyIn && !in_stream_) call->pending->begin();
     for (Lap& lap : call->laps) {
       await_lap(stage);
       switch (stage) {

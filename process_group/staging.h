@@ -23,6 +23,9 @@ namespace hccl_like {
 // order in which they were launched. A copy blocks its thread until it is done, so nothing is asked of the device but
 // copies; each copying thread has a CopyQueue.
 //
+// In stream order the first copy waits for the caller's stream, which later waits for the last. Nobody can be told of a failure
+// there: then the call's outputs are spoilt.
+//
 // Staging memory is a ring of a few laps, the best that the device can have, allocated once for all calls of the group.
 class Staging {
  public:
@@ -34,8 +37,9 @@ class Staging {
   Staging& operator=(const Staging&) = delete;
 
   class Call;
-  // Prepares the operations of all laps, so that they have the numbers of this moment, and gives `pending` everything that
-  // it holds; the copies come after what the caller's current stream has queued by then. Throws what Communicator::prepare() throws.
+  // Prepares the operations of all laps, so that they have the numbers of this moment, and gives them to `pending`, which also
+  // holds the request's tensors for as long as they are needed; the copies come after what the caller's current stream has queued by
+  // then. In stream order `pending` is given the copies back, too. Throws what Communicator::prepare() throws.
   // The calls of one Staging are prepared and launched one after the other, in one order: under a lock of the caller's.
   // Before the first is launched several may be prepared, which `pending` then expects.
   std::shared_ptr<Call> prepare(const Request& request, const Laps& laps,
@@ -62,6 +66,7 @@ class Staging {
   enum Stage : size_t { kCopyIn, kNetwork, kCopyOut, kStages };
 
   void run(Stage stage);
+  void await_queues();
   void stop();
   std::shared_ptr<Call> next(Stage stage);
   // Until the stage before it is done with the next lap or, for the first, until there is a free slot.
@@ -79,6 +84,7 @@ class Staging {
   const DeviceAccess& access_;
   const DeviceAccess& host_;
   const PluginStreams streams_;
+  const bool in_stream_;
   const size_t most_;
   std::array<Slot, kSlots> slots_;
   size_t prepared_ = 0;  // laps, ever
@@ -88,6 +94,7 @@ class Staging {
   std::condition_variable changed_;
   std::array<std::deque<std::shared_ptr<Call>>, kStages> calls_;  // for each stage to begin
   std::array<size_t, kStages> done_{};                            // laps, ever
+  size_t without_queue_ = 2;  // threads that copy, and have not tried to make theirs
   bool stopping_ = false;
   std::array<std::thread, kStages> threads_;
 };

@@ -38,15 +38,26 @@ def sim():
     return "sim"
 
 
-@pytest.fixture(scope="session")
-def stripped(tmp_path_factory):
-    """The plugin of stripped_plugin.c, for plugins.run(); or skips."""
-    compiler = shutil.which("cc") or shutil.which("gcc") or pytest.skip("needs a C compiler")
-    library = tmp_path_factory.mktemp("plugin") / "stripped.so"
+def _built(kind, tmp_path_factory):
+    """The plugin of KIND_plugin.c, or skips."""
+    compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or pytest.skip("needs a C compiler")
+    library = tmp_path_factory.mktemp("plugin") / f"lib{kind}.so"
     here = Path(__file__).resolve()
-    source, root = here.with_name("stripped_plugin.c"), here.parents[2]
+    source, root = here.with_name(f"{kind}_plugin.c"), here.parents[2]
     subprocess.run([compiler, "-shared", "-fPIC", "-I", root, source, "-o", library, "-ldl"], check=True)
     return str(library)
+
+
+@pytest.fixture(scope="session")
+def stripped(tmp_path_factory):
+    """A plugin that lacks entries, for plugins.run()."""
+    return _built("stripped", tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def faulty(tmp_path_factory):
+    """A plugin with a fault."""
+    return _built("faulty", tmp_path_factory)
 
 
 @pytest.fixture

@@ -1,5 +1,5 @@
-/* A device plugin that is another one (PLUGIN) with a fault (FAULT): at load by name, or "ENTRY:N", which fails from its Nth
- * call on. */
+/* A device plugin that is another one (SOUND_PLUGIN) with a fault (FAULT): at load by name, or "ENTRY:N", which fails from its Nth
+ * call on (copy_h2d: at its Nth call alone). */
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -24,6 +24,11 @@ static int fails(const char* entry) {
   const size_t length = strlen(entry);
   if (fault == NULL || strncmp(fault, entry, length) != 0 || fault[length] != ':') return 0;
   return ++calls >= atoi(fault + length + 1);
+}
+
+/* At the Nth call alone. */
+static int fails_once(const char* entry) {
+  return fails(entry) && calls == atoi(getenv("FAULT") + strlen(entry) + 1);
 }
 
 static const char* sentence;
@@ -54,6 +59,14 @@ static int host_func(int device, hcd_stream stream, void (*fn)(void*), void* arg
   return fails("host_func") ? broken() : complete.host_func(device, stream, fn, arg);
 }
 
+static int copy_d2h(int device, void* host, hcd_ref from, size_t bytes, hcd_stream stream) {
+  return fails("copy_d2h") ? broken() : complete.copy_d2h(device, host, from, bytes, stream);
+}
+
+static int copy_h2d(int device, hcd_ref to, const void* host, size_t bytes, hcd_stream stream) {
+  return fails_once("copy_h2d") ? broken() : complete.copy_h2d(device, to, host, bytes, stream);
+}
+
 __attribute__((constructor)) static void constructor(void) {
   if (fault_is("crash in a constructor")) *(volatile int*)NULL = 1;
 }
@@ -62,7 +75,7 @@ const hcd_api* hcd_get_api(int major, int minor) {
   if (fault_is("null table")) return NULL;
   if (fault_is("hang in hcd_get_api")) hang();
   if (fault_is("crash in hcd_get_api")) *(volatile int*)NULL = 1;
-  void* const library = dlopen(getenv("PLUGIN"), RTLD_NOW);
+  void* const library = dlopen(getenv("SOUND_PLUGIN"), RTLD_NOW);
   if (library == NULL) return NULL;
   const hcd_get_api_fn get_api = (hcd_get_api_fn)dlsym(library, HCD_GET_API_SYMBOL);
   const hcd_api* const found = get_api(major, minor);
@@ -71,6 +84,8 @@ const hcd_api* hcd_get_api(int major, int minor) {
   table = complete;
   table.last_error = last_error;
   table.init = init;
+  table.copy_d2h = copy_d2h;
+  table.copy_h2d = copy_h2d;
   table.map = map;
   table.host_func = host_func;
   if (fault_is("size")) table.size = 3;

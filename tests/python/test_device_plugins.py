@@ -32,11 +32,6 @@ def build(source, target, *flags):
     return str(target)
 
 
-@pytest.fixture(scope="module")
-def faulty(tmp_path_factory):
-    return build(Path(__file__).with_name("faulty_plugin.c"), tmp_path_factory.mktemp("plugin") / "libfaulty.so", "-ldl")
-
-
 @pytest.fixture
 def minimal(tmp_path, sim):
     package = Path(importlib.util.find_spec("torch_sim").submodule_search_locations[0])
@@ -63,7 +58,7 @@ def grouped(rank, size, listener, case):
 def with_fault(fault, library, rank=1):
     """The environment in which the plugin of one rank has a fault."""
     original = _plugins.found()["sim"]
-    return lambda r: {"PLUGIN": original, "FAULT": fault if r == rank else "", "HCCL_LIKE_DEVICE_PLUGINS": f"sim={library}"}
+    return lambda r: {"SOUND_PLUGIN": original, "FAULT": fault if r == rank else "", "HCCL_LIKE_DEVICE_PLUGINS": f"sim={library}"}
 
 
 def test_every_collective_at_full_speed_with_the_minimal_plugin(minimal):
@@ -111,7 +106,7 @@ def test_a_plugin_that_cannot_be_loaded_is_named_and_the_cpu_goes_on(sim, faulty
 
     def environment(rank):
         fault = list(AT_LOAD)[rank]
-        return {"PLUGIN": original, "FAULT": fault, "HCCL_LIKE_DEVICE_PLUGINS": f"sim={paths.get(fault, faulty)}"}
+        return {"SOUND_PLUGIN": original, "FAULT": fault, "HCCL_LIKE_DEVICE_PLUGINS": f"sim={paths.get(fault, faulty)}"}
 
     said = run_ranks(is_refused, len(AT_LOAD), environment=environment, group=False)
     for (fault, wanted), text in zip(AT_LOAD.items(), said, strict=True):
@@ -125,7 +120,7 @@ def test_a_plugin_that_hangs_at_load_is_named_and_not_waited_for_twice(sim, faul
     original = _plugins.found()["sim"]
 
     def environment(rank):
-        return {"PLUGIN": original, "FAULT": f"hang in {entries[rank]}", "HCCL_LIKE_DEVICE_PLUGINS": f"sim={faulty}"}
+        return {"SOUND_PLUGIN": original, "FAULT": f"hang in {entries[rank]}", "HCCL_LIKE_DEVICE_PLUGINS": f"sim={faulty}"}
 
     said = run_ranks(is_refused, 2, environment=environment, group=False, timeout=150)
     for entry, text in zip(entries, said, strict=True):

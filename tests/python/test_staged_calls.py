@@ -105,7 +105,7 @@ def several_at_once(rank, size):
         check(tensors[i], values.total([mine(r, counts[i]) for r in range(size)]), f"call {i}")
     futures = [dist.all_reduce(tensor, dist.ReduceOp.MAX, async_op=True).get_future() for tensor in tensors]
     torch.futures.collect_all(futures).wait()
-    dropped.wait()
+    dropped.wait(timedelta(seconds=20))  # on the host, in stream order too
     assert dropped.is_completed()
 
 
