@@ -193,14 +193,11 @@ void Network::arrive(const std::shared_ptr<Socket>& from) {
     // The kernel says that nobody is there. An end is no news to it.
     if (!segment.fin) send_reset(to->host, from);
   } else {
-    if (from->connector && to->taken == 0 && to->in.size() < greeting::kHelloBytes &&
-        !segment.bytes.empty()) {
-      const std::string beginning = to->in + segment.bytes;
-      if (beginning.size() >= greeting::kHelloBytes)
-        hellos.emplace_back(from->remote, beginning.substr(0, greeting::kHelloBytes));
-    }
+    const bool greets = from->connector && to->taken == 0 && to->in.size() < greeting::kHelloBytes;
     damage(*from, *to, segment.bytes);
     to->in += segment.bytes;
+    if (greets && to->in.size() >= greeting::kHelloBytes)
+      hellos.emplace_back(from->remote, to->in.substr(0, greeting::kHelloBytes));
     to->fin |= segment.fin;
     changed(*to);
   }

@@ -187,7 +187,8 @@ class Network {
   void corrupt(int a, int b, bool sealed);
   bool corrupted = false, corrupted_a_wire = false;
 
-  // What connectors have said first, and where, as a third party hears it.
+  // What connectors have said first, and where, as it arrives: a hello that was lost or changed on its way is answered when
+  // somebody says it again as it was, for the first time as far as that door can know.
   std::vector<std::pair<Endpoint, std::string>> hellos;
   std::vector<Endpoint> doors() const;  // where anybody listens, by addresses that others reach
   bool second_network = false, second_network_works = true, bridges = false;
