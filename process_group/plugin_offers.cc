@@ -38,15 +38,13 @@ constexpr Question kQuestions[] = {
     {"stream_create, stream_destroy",
      [](const Device& plugin) { return plugin.can_make_streams(); },
      "where large calls are staged, each thread that copies has a stream of its own",
-     "staged copies queue on torch's streams, or block; calls in stream order are staged in one "
-     "piece"},
+     "staged copies queue on torch's streams, or block; calls in stream order go in one piece"},
     {"event_record, stream_wait_event, event_query, event_sync, event_destroy",
      [](const Device& plugin) { return plugin.can_record_events(); },
      "a large call that is staged is issued without waiting for the caller's stream, if the plugin "
      "knows torch's streams",
-     "a large call that is staged waits for the caller's stream, on the host; calls in stream "
-     "order "
-     "are staged in one piece"},
+     "a large call that is staged waits for the caller's stream, on the host; in stream order it "
+     "goes in one piece"},
     {"host_register, host_unregister",
      [](const Device& plugin) { return plugin.can_register_host(); },
      "staged calls go through memory that the device copies fast and that peers on this host map",

@@ -1,13 +1,12 @@
 import contextlib
 import os
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 import torch
 
 import hosts as several
+from plugins import build
 
 # torch's TCPStore asks the name server who its peer is, and would wait five seconds for an answer that got lost.
 os.environ.setdefault("RES_OPTIONS", "timeout:1 attempts:1")
@@ -40,12 +39,7 @@ def sim():
 
 def _built(kind, tmp_path_factory):
     """The plugin of KIND_plugin.c, or skips."""
-    compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or pytest.skip("needs a C compiler")
-    library = tmp_path_factory.mktemp("plugin") / f"lib{kind}.so"
-    here = Path(__file__).resolve()
-    source, root = here.with_name(f"{kind}_plugin.c"), here.parents[2]
-    subprocess.run([compiler, "-shared", "-fPIC", "-I", root, source, "-o", library, "-ldl"], check=True)
-    return str(library)
+    return build(Path(__file__).with_name(f"{kind}_plugin.c"), tmp_path_factory.mktemp("plugin") / f"lib{kind}.so", "-ldl")
 
 
 @pytest.fixture(scope="session")

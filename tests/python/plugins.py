@@ -1,8 +1,25 @@
-"""Ranks whose simulator has a plugin that can do less: stripped_plugin.c, by the fixture `stripped`."""
+"""Plugins that are built for a test, and ranks whose simulator has one that can do less: stripped_plugin.c, by the fixture `stripped`."""
 
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
 import torch.distributed as dist
 
 from ranks import make_store, run_ranks
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def build(source, target, *flags):
+    """The library made from a C file, or skips."""
+    compiler = os.environ.get("CC", "cc")
+    if shutil.which(compiler) is None:
+        pytest.skip(f"building a plugin takes {compiler}")
+    subprocess.run([compiler, "-shared", "-fPIC", f"-I{ROOT}", str(source), "-o", str(target), *flags], check=True)
+    return str(target)
 
 
 def _with_plugin(rank, size, listener, library, case, *arguments):

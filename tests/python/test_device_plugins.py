@@ -5,7 +5,6 @@ import importlib.metadata
 import importlib.util
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -18,18 +17,10 @@ import torch.distributed as dist
 import hccl_like
 import test_collectives
 from hccl_like import _device_plugin, _plugins
+from plugins import ROOT, build
 from ranks import RankFailed, make_store, run_ranks
 
-ROOT = Path(__file__).resolve().parents[2]
 MINIMAL = ROOT / "examples" / "minimal_plugin" / "minimal_plugin.c"
-
-
-def build(source, target, *flags):
-    compiler = os.environ.get("CC", "cc")
-    if shutil.which(compiler) is None:
-        pytest.skip(f"building a plugin takes {compiler}")
-    subprocess.run([compiler, "-shared", "-fPIC", f"-I{ROOT}", str(source), "-o", str(target), *flags], check=True)
-    return str(target)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from hccl_like import _plugins
 from hccl_like.doctor import _command, _device, _host, _self_test
 from hccl_like.doctor._findings import Findings
-from test_device_plugins import build
+from plugins import build
 
 
 def run(*arguments, **environment):

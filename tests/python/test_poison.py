@@ -145,12 +145,12 @@ def test_a_failure_spoils_the_result_and_the_group(fail, sim, transport):
     assert results == ["told", -signal.SIGKILL if fail is a_rank_dies else "told", "told"]
 
 
-def every_output_is_spoilt(rank, size):
+def every_output_is_spoilt(rank, size, count=1003):
     """Each call, queued in a group that is given up before it runs."""
     device = torch.device("sim", 0)
     for call in CALLS:
         group = dist.new_group(list(range(size)))
-        tensors, sources = call.on_device(rank, size, 1003, device)
+        tensors, sources = call.on_device(rank, size, count, device)
         gate = Gate()
         copy_all(tensors, sources)
         for work in call.issue(tensors, rank, size, True, group):
@@ -160,7 +160,7 @@ def every_output_is_spoilt(rank, size):
         group._get_backend(device).abort()
         gate.open()
         torch.sim.synchronize()
-        for tensor, (before, after) in zip(tensors, call.tensors(rank, size, 1003)):
+        for tensor, (before, after) in zip(tensors, call.tensors(rank, size, count)):
             if after is None or values.equal(before, after):
                 continue
             assert tensor.isnan().all(), f"{call.name} left {tensor}"

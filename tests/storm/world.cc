@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "transport/read_shown.h"
+
 namespace hccl_like::storm {
 namespace {
 
@@ -33,13 +35,7 @@ class StormWire final : public Wire {
     in_.head += bytes;
     world_.released(in_);
   }
-  size_t read(std::span<std::byte> into) override {
-    const auto view = peek(1);
-    const size_t part = std::min(view.size(), into.size());
-    std::copy_n(view.begin(), part, into.begin());
-    release(part);
-    return part;
-  }
+  size_t read(std::span<std::byte> into) override { return read_shown(*this, into); }
   const Error* failure() const override {
     if (!failure_ && in_.ended() && in_.arrived < in_.readers_want)
       failure_ = Error{.code = ErrorCode::kPeerLost,

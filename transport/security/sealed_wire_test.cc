@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "transport/bootstrap_connector.h"
 #include "transport/listener.h"
+#include "transport/read_shown.h"
 #include "transport/sim/sim_wire.h"
 #include "transport/tcp/tcp_wire.h"
 #include "transport/wire_contract.h"
@@ -77,12 +78,7 @@ class OpenWire final : public Wire {
   void release(size_t bytes) override {
     in_.erase(in_.begin(), in_.begin() + static_cast<std::ptrdiff_t>(bytes));
   }
-  size_t read(std::span<std::byte> into) override {
-    const size_t bytes = std::min(into.size(), in_.size());
-    std::copy_n(in_.begin(), bytes, into.begin());
-    release(bytes);
-    return bytes;
-  }
+  size_t read(std::span<std::byte> into) override { return read_shown(*this, into); }
   const Error* failure() const override { return nullptr; }
   bool flush() override { return true; }
   bool prepare_sleep(WakeFor) override { return true; }

@@ -1,12 +1,13 @@
 #include "transport/sim/sim_wire.h"
 
 #include <algorithm>
-#include <cstring>
 #include <deque>
 #include <optional>
 #include <random>
 #include <string>
 #include <vector>
+
+#include "transport/read_shown.h"
 
 namespace hccl_like {
 namespace {
@@ -76,13 +77,7 @@ class SimWire final : public Wire {
     in_->bytes.erase(in_->bytes.begin(), in_->bytes.begin() + static_cast<ptrdiff_t>(bytes));
   }
 
-  size_t read(std::span<std::byte> into) override {
-    const std::span<const std::byte> view = peek(1);
-    const size_t part = std::min(view.size(), into.size());
-    if (part > 0) std::memcpy(into.data(), view.data(), part);
-    release(part);
-    return part;
-  }
+  size_t read(std::span<std::byte> into) override { return read_shown(*this, into); }
 
   const Error* failure() const override {
     if (!failure_ && (clock_->cut || (in_->closed && in_->bytes.size() < want_)))

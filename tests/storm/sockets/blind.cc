@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "transport/read_shown.h"
 #include "transport/transports.h"
 
 namespace hccl_like {
@@ -49,13 +50,7 @@ class BlindWire final : public Wire {
     }
     ring(in_->writer);
   }
-  size_t read(std::span<std::byte> into) override {
-    const auto view = peek(1);
-    const size_t part = std::min(view.size(), into.size());
-    std::copy_n(view.begin(), part, into.begin());
-    release(part);
-    return part;
-  }
+  size_t read(std::span<std::byte> into) override { return read_shown(*this, into); }
   const Error* failure() const override { return nullptr; }
   bool flush() override { return true; }
   bool prepare_sleep(WakeFor wake) override {
