@@ -12,12 +12,12 @@ import sys
 import time
 from pathlib import Path
 
-from hccl_chaos import faults, impostors, leaks, leftovers, mismatches, partitions, shortages, strangers, survivors
+from hccl_chaos import arrivals, faults, impostors, leaks, leftovers, mismatches, partitions, shortages, strangers, survivors
 from hccl_chaos.case import Settings
 from hccl_chaos.churn import Churn
 from hccl_chaos.figure import Result, table
 
-PARTS = (faults, partitions, survivors, mismatches, strangers, impostors, shortages, leaks, leftovers)
+PARTS = (faults, partitions, survivors, mismatches, strangers, arrivals, impostors, shortages, leaks, leftovers)
 CASES = {case.name: case for case in [*(case for part in PARTS for case in part.CASES), Churn()]}
 
 

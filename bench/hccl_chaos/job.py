@@ -93,6 +93,9 @@ class Rank:
         """From here on time counts, on all ranks."""
         self._shared.value = time.monotonic()
 
+    def since_fault(self) -> float:
+        return time.monotonic() - self._shared.value
+
     def attempt(self, call: Callable[[], object]) -> Outcome:
         """Makes the call and says how it ended."""
         begin = time.monotonic()

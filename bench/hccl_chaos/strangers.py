@@ -52,7 +52,7 @@ def _slow_visits(news: News) -> dict:
     return {"made": count, "told": answer}
 
 
-def _call_until(rank: Rank, tensor, over) -> int:
+def call_until(rank: Rank, tensor, over) -> int:
     """All ranks together, until it is over for each; how many calls it were."""
     left, calls = rank.ones(1), 0
     while left.item():
@@ -83,7 +83,7 @@ def visited(visit, first=lambda rank: {}, meanwhile=lambda rank: None):
         def job():
             intruder.send_in(port=ports[0], count=MANY // 10 if rank.quick else MANY, **told)
             meanwhile(rank)
-            calls = _call_until(rank, tensor, intruder.is_done)
+            calls = call_until(rank, tensor, intruder.is_done)
             made, end = intruder.answer["made"], time.monotonic()
 
             def all_are_out() -> bool:
@@ -92,7 +92,7 @@ def visited(visit, first=lambda rank: {}, meanwhile=lambda rank: None):
                 rank.figures["open"] = descriptors()  # at one moment: other threads open a file now and then
                 return rank.figures["open"] <= before - 2 and sum(keeper.refused().values()) >= made  # the visitor's pipes are closed
 
-            _call_until(rank, tensor, lambda: all_are_out() or time.monotonic() > end + PATIENCE)
+            call_until(rank, tensor, lambda: all_are_out() or time.monotonic() > end + PATIENCE)
             rank.figures |= {
                 "out": time.monotonic() - end,
                 "descriptors": rank.figures.pop("open") + 2 - before,

@@ -13,8 +13,8 @@ CHAOS = Path(__file__).resolve().parents[2] / "bench" / "chaos.py"
 SOME = (
     "kill kill-sim kill-tcp stop absent never stops-at-init dies-at-init abort interrupt shrink join-again "
     "differ-shape differ-type differ-operation differ-collective differ-root differ-split differ-order "
-    "garbage held forged-hello forged-store forged-later stray descriptors-2 descriptors-9 descriptors-0-later "
-    "addresses-64 file-size-1 dev-shm leftovers groups churn"
+    "garbage held garbage-at-init backlog-at-init half-open-at-init forged-hello forged-store forged-later stray "
+    "descriptors-2 descriptors-9 descriptors-0-later addresses-64 file-size-1 dev-shm leftovers groups churn"
 ).split()
 
 
