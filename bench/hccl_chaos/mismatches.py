@@ -32,7 +32,7 @@ def _order(first, second):
 
 CASES = [
     _case("shape", lambda n: dist.all_reduce(torch.ones(300)), lambda n: dist.all_reduce(torch.ones(334))),
-    _case("shape of 8 MiB", lambda n: dist.all_reduce(torch.ones(2 << 20)), lambda n: dist.all_reduce(torch.ones(3 << 20))),
+    _case("large-shape", lambda n: dist.all_reduce(torch.ones(2 << 20)), lambda n: dist.all_reduce(torch.ones(3 << 20))),
     _case("type", lambda n: dist.all_reduce(torch.ones(300)), lambda n: dist.all_reduce(torch.ones(300, dtype=torch.int32))),
     _case("operation", lambda n: dist.all_reduce(torch.ones(300)),
           lambda n: dist.all_reduce(torch.ones(300), dist.ReduceOp.MAX)),
