@@ -18,7 +18,8 @@ constexpr std::array kOps{ReduceOp::kSum,   ReduceOp::kAvg,    ReduceOp::kProduc
                           ReduceOp::kBitOr, ReduceOp::kBitXor, ReduceOp::kPreMulSum};
 
 double premul_factor(const c10d::ReduceOp& op) {
-  const auto* supplement = dynamic_cast<const c10d::PreMulSumSupplement*>(op.supplement_.get());
+  // The older of the type's two names, which 2.12 has as well.
+  const auto* supplement = dynamic_cast<const c10d::NCCLPreMulSumSupplement*>(op.supplement_.get());
   if (!supplement) {
     throw_misuse(
         "ReduceOp.PREMUL_SUM needs its factor: make it with "

@@ -5,7 +5,8 @@
 #
 #   scripts/test.sh            what a change must pass
 #   scripts/test.sh quick      without the sanitizers
-#   scripts/test.sh nightly    the slow tests, every suite of PyTorch's tests, and the Python tests with a sanitized extension, besides
+#   scripts/test.sh nightly    besides: the slow tests, every suite of PyTorch's tests, the Python tests with a sanitized extension, and
+#                              the headers of the versions of PyTorch before and after
 #
 # What uses the simulator does so in strict mode; TORCH_SIM_STRICT=SEED repeats a run, whose seed is in its closing lines.
 set -euo pipefail
@@ -28,7 +29,7 @@ case "${1:-all}" in
     # Whole jobs with faults, inputs for each parser, and every call of the system that is made to fail.
     export HCCL_LIKE_STORM_SEEDS=2000000 HCCL_LIKE_SOCKET_STORM_SEEDS=300000 HCCL_LIKE_FUZZ_INPUTS=10000000 HCCL_LIKE_CALLS_EVERY=1
     ;;
-  *) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 2 ;;
+  *) sed -n '2,12s/^# \{0,1\}//p' "$0"; exit 2 ;;
 esac
 
 LOGS=$ROOT/build/logs
@@ -140,13 +141,16 @@ part conformance-cpu conformance cpu
 part conformance-sim conformance sim "${STRICTLY[@]}"
 wait "$ahead" || true
 for preset in ${SANITIZERS[@]+"${SANITIZERS[@]}"}; do part "$preset" cpp "$preset"; done
-[ -n "$MARKS" ] || part python-asan python_asan
+if [ -z "$MARKS" ]; then
+  part python-asan python_asan
+  part torch-headers bash scripts/check_torch_headers.sh 2.12.1 2.14.1
+fi
 
 say ""
-for log in structure cpp asan tsan simulator python python-asan conformance-cpu conformance-sim; do
+for log in structure cpp asan tsan simulator python python-asan torch-headers conformance-cpu conformance-sim; do
   [ -f "$LOGS/$log.log" ] || continue
   say "-- $log"
-  grep -E '^[0-9]+% tests passed|^Total Test time|^The following tests FAILED|^\s+[0-9]+ - |^(FAILED|ERROR) |^(=+ )?[0-9]+ (passed|failed|errors?)\b.* in |^[0-9]+ pass, [0-9]+ fail|^strict mode, .*: |^SECOND TRY' \
+  grep -E '^[0-9]+% tests passed|^Total Test time|^The following tests FAILED|^\s+[0-9]+ - |^(FAILED|ERROR) |^(=+ )?[0-9]+ (passed|failed|errors?)\b.* in |^[0-9]+ pass, [0-9]+ fail|^strict mode, .*: |^torch [0-9.]*: .*compile|^SECOND TRY' \
     "$LOGS/$log.log" || say "no closing line: see $LOGS/$log.log"
 done
 if [ ${#failed[@]} -gt 0 ]; then

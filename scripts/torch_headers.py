@@ -12,6 +12,7 @@ import json
 import os
 import subprocess
 import sys
+import urllib.parse
 import urllib.request
 import zipfile
 from pathlib import Path
@@ -73,17 +74,26 @@ def wheel_url(version: str) -> str:
     return json.loads(found.stdout)["install"][0]["download_info"]["url"]
 
 
+def opened(url: str) -> io.BufferedReader:
+    """The wheel on a server, or in a folder that pip takes packages from."""
+    parts = urllib.parse.urlsplit(url)
+    if parts.scheme == "file":
+        return open(urllib.request.url2pathname(parts.path), "rb")
+    return io.BufferedReader(RemoteFile(url), 1 << 16)
+
+
 def main() -> None:
     version, folder = sys.argv[1:]
-    remote = RemoteFile(wheel_url(version))
-    with zipfile.ZipFile(io.BufferedReader(remote, 1 << 16)) as wheel:
+    wheel_file = opened(wheel_url(version))
+    with zipfile.ZipFile(wheel_file) as wheel:
         names = [name for name in wheel.namelist() if name.startswith(_WANTED)]
         if not names:
             raise SystemExit(f"the wheel of torch {version} has no headers")
         for name in sorted(names, key=lambda name: wheel.getinfo(name).header_offset):
             wheel.extract(name, folder)
     Path(folder, "version").write_text(version + "\n")
-    print(f"torch {version}: {len(names)} files, {remote.read_bytes / 1e6:.0f} MB read")
+    read_bytes = wheel_file.raw.read_bytes if isinstance(wheel_file.raw, RemoteFile) else 0
+    print(f"torch {version}: {len(names)} files, {read_bytes / 1e6:.0f} MB read from the network")
 
 
 if __name__ == "__main__":
