@@ -9,6 +9,7 @@
 #include "transport/link_endings_contract.h"
 #include "transport/tcp/tcp_wire.h"
 #include "transport/testing/connected_sockets.h"
+#include "transport/testing/probes.h"
 #include "transport/wire_contract.h"
 
 namespace hccl_like {
@@ -80,6 +81,16 @@ TEST(WatchedWire, EndsWithItsLifelineThoughItsTransportNoticesNothing) {
   EXPECT_EQ(
       *watch.wire->failure(),
       (Error{ErrorCode::kPeerLost, "the tcp connection to a test is gone: its process has ended"}));
+}
+
+TEST(WatchedWire, HasItsLifelineTriedWhileNothingIsUnderWay) {
+  auto bytes = connected_sockets(AF_INET), lifelines = connected_sockets(AF_INET);
+  Poller poller;
+  WatchedWire wire(std::make_unique<TcpWire>(std::move(bytes[0]), poller, TcpOptions{}, "a test:1"),
+                   poller, "a test");
+  const int lifeline = lifelines[0].get();
+  wire.attach(std::move(lifelines[0]));
+  EXPECT_EQ(probes(lifeline), kProbesOfAWire);
 }
 
 TEST(WatchedWire, AResetOfTheLifelineIsAnEndToo) {

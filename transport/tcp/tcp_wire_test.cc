@@ -11,6 +11,7 @@
 #include "transport/link_contract.h"
 #include "transport/link_endings_contract.h"
 #include "transport/testing/connected_sockets.h"
+#include "transport/testing/probes.h"
 #include "transport/wire_contract.h"
 
 namespace hccl_like {
@@ -156,6 +157,14 @@ TEST(TcpWire, IsFlushedOnceThePeersKernelHasEverything) {
     pair.pollers[1]->poll();
   }
   EXPECT_EQ(pair.ends[0]->failure(), nullptr);
+}
+
+TEST(TcpWire, IsTriedWhileNothingIsUnderWay) {
+  auto sockets = connected_sockets(AF_INET);
+  const int fd = sockets[0].get();
+  Poller poller;
+  TcpWire wire(std::move(sockets[0]), poller, {}, "a test:1");
+  EXPECT_EQ(probes(fd), kProbesOfAWire);
 }
 
 TEST(TcpWire, HasNoUserTimeoutSoASlowReaderKeepsItsConnection) {
