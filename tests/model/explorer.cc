@@ -139,6 +139,7 @@ void Explorer::run() {
         fail("nobody can go on: a wake-up was lost");
       else if (finally_)
         finally_();
+      went_on_ = 1;
       return;
     }
     if (depth_ == path_.size() && seen_before()) return;
@@ -166,7 +167,7 @@ std::vector<Explorer::Move> Explorer::able() {
 
 size_t Explorer::choose(size_t of) {
   if (of == 1) return 0;
-  if (depth_ == path_.size()) path_.push_back({0, static_cast<uint32_t>(of)});
+  if (depth_ == path_.size()) path_.push_back({.taken = 0, .of = static_cast<uint32_t>(of)});
   return path_[depth_++].taken;
 }
 
@@ -174,12 +175,22 @@ bool Explorer::next_execution() {
   if (std::exchange(begin_anew_, false)) {
     path_.clear();
     states_.clear();
+    visits_.clear();
     return true;
   }
-  while (!path_.empty() && path_.back().taken + 1 == path_.back().of) path_.pop_back();
-  if (path_.empty()) return false;
-  ++path_.back().taken;
-  return true;
+  for (double schedules = went_on_;;) {
+    for (; !visits_.empty() && visits_.back().depth == path_.size(); visits_.pop_back())
+      states_[visits_.back().state] = schedules;
+    if (path_.empty()) {
+      verdict_.schedules = schedules;
+      return false;
+    }
+    Choice& last = path_.back();
+    last.schedules += schedules;
+    if (++last.taken < last.of) return true;
+    schedules = last.schedules;
+    path_.pop_back();
+  }
 }
 
 bool Explorer::seen_before() {
@@ -187,7 +198,10 @@ bool Explorer::seen_before() {
   hash.add(startles_);
   for (const auto& fiber : fibers_) hash.add(fiber->history.value());
   memory_.add_to(hash);
-  return !states_.insert(hash.value()).second;
+  const auto [state, is_new] = states_.try_emplace(hash.value());
+  if (is_new) visits_.push_back({depth_, hash.value()});
+  went_on_ = state->second;
+  return !is_new;
 }
 
 // An operation that no other thread can notice at once need not be a place where others come in between.

@@ -14,7 +14,7 @@
 #include <source_location>
 #include <string>
 #include <string_view>
-#include <unordered_set>
+#include <unordered_map>
 #include <vector>
 
 #include "tests/model/weak_memory.h"
@@ -32,6 +32,9 @@ struct Verdict {
       failure;  // empty: every execution is right; else what failed, and how it came to that
   size_t executions = 0;
   size_t states = 0;
+  // What the executions stand for: each that was left at a state seen before, for all that go on from there. Those that turn in
+  // circles are not counted.
+  double schedules = 0;
 };
 
 class Explorer {
@@ -76,6 +79,11 @@ class Explorer {
  private:
   struct Choice {
     uint32_t taken, of;
+    double schedules = 0;  // of the choices that are done with
+  };
+  struct Visit {
+    size_t depth;  // choices that led there
+    uint64_t state;
   };
   struct Fiber;
   // What may come next.
@@ -133,7 +141,10 @@ class Explorer {
   bool begin_anew_ = false;
   std::vector<Choice> path_;
   size_t depth_ = 0;
-  std::unordered_set<uint64_t> states_;
+  // With the schedules that go on from there; 0 as long as it is not known.
+  std::unordered_map<uint64_t, double> states_;
+  std::vector<Visit> visits_;  // to states of which it is not known
+  double went_on_ = 0;         // schedules from the last state of this execution
   std::vector<Step> steps_;
   Verdict verdict_;
 };

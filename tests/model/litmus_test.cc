@@ -160,6 +160,23 @@ TEST(Litmus, ExchangesLoseNothing) {
             (Set{"01", "10"}));
 }
 
+TEST(Litmus, SchedulesAreCountedThatAStateSeenBeforeStandsFor) {
+  const auto schedules = [](size_t threads, size_t exchanges) {
+    return Explorer::explore([=](Explorer& explorer) {
+             const auto shared = std::make_shared<Shared>();
+             for (size_t i = 0; i < threads; ++i)
+               explorer.thread("thread " + std::to_string(i), [=] {
+                 for (size_t n = 0; n < exchanges; ++n) shared->x.fetch_add(1, kRelaxed);
+               });
+           })
+        .schedules;
+  };
+  EXPECT_EQ(schedules(2, 1), 2);
+  EXPECT_EQ(schedules(2, 3), 20);     // 6! / 3!^2
+  EXPECT_EQ(schedules(3, 2), 90);     // 6! / 2!^3
+  EXPECT_EQ(schedules(3, 4), 34650);  // 12! / 4!^3
+}
+
 TEST(Litmus, AnExchangePassesOnWhatWasReleasedBeforeIt) {
   const auto found = results({[](Shared& s) {
                                 s.x.store(1, kRelaxed);

@@ -14,13 +14,16 @@ inline constexpr const char* kRace = "a data race";
 
 // What a test that holds has gone through is told, and is not less than `states`: a scenario in which nothing happens any
 // more holds, too.
-inline testing::AssertionResult holds(const Verdict& verdict, size_t states) {
+inline testing::AssertionResult holds(const Verdict& verdict, size_t states, double schedules = 1) {
   if (!verdict.failure.empty()) return testing::AssertionFailure() << verdict.failure;
-  std::printf("  holds in all of %zu executions through %zu states\n", verdict.executions,
-              verdict.states);
+  std::printf("  holds in all of %zu executions through %zu states, which are %.3g schedules\n",
+              verdict.executions, verdict.states, verdict.schedules);
   if (verdict.states < states)
     return testing::AssertionFailure()
            << "only " << verdict.states << " states, which is less than this had";
+  if (verdict.schedules < schedules)
+    return testing::AssertionFailure()
+           << "only " << verdict.schedules << " schedules, which is less than this had";
   return testing::AssertionSuccess();
 }
 
