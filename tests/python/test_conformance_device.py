@@ -42,8 +42,8 @@ def test_the_simulator_has_everything_but_memory_that_the_host_may_touch(sim, tm
     rows, works, process = report(tmp_path)
     assert process.returncode == 0, process.stdout + process.stderr
     assert {id: row["seen"] for id, row in rows.items() if row["state"] != "yes"} == {"copies.address": "it faults"}
-    assert len(rows) == 48 and "47 yes, 1 no, 0 broken" in process.stdout
-    assert len(works) == 9 and all(works.values())
+    assert len(rows) == 49 and "48 yes, 1 no, 0 broken" in process.stdout
+    assert len(works) == 10 and all(works.values())
     assert rows["device.count"]["seen"] == "8 devices"
     assert REFUSED in rows["processes.fork_after"]["seen"]
 
@@ -122,7 +122,36 @@ def test_without_pinned_memory_training_works_and_copies_hold_up_the_program(sim
         "copies that run behind the program": False,
         "DistributedDataParallel, tensor parallelism": True,
         "DistributedDataParallel(find_unused_parameters=True)": False,
+        "distributed checkpoints": True,
     }
+
+
+# What a device lacks that registers no more than it takes to train: (what its processes do first, which check, words of the reason).
+UNSAVED = {
+    "no set_.source_Storage": (
+        "import torch\n"
+        "def refuse(self, source, *rest, copy=torch.UntypedStorage.copy_, **named):\n"
+        "    if source.device.type == 'sim': raise RuntimeError('Attempted to set the storage of a tensor')\n"
+        "    return copy(self, source, *rest, **named)\n"
+        "torch.UntypedStorage.copy_ = refuse\n",
+        "torch.storage", "Attempted to set the storage of a tensor", False,
+    ),
+    "no torch.sim.device": (
+        "import torch\ndel torch.sim.device\n", "torch.save", "has no attribute 'device'", True,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", UNSAVED)
+def test_a_device_whose_tensors_cannot_be_saved_has_distributed_checkpoints(sim, tmp_path, kind):
+    preparation, lacking, reason, asynchronous = UNSAVED[kind]
+    (tmp_path / "sitecustomize.py").write_text(preparation)
+    needed = ("device.tensors", "order.read", "copies.views", "threads.two", "torch.s")
+    rows, works, process = report(tmp_path, *only(*needed))
+    assert process.returncode == 0, process.stdout + process.stderr
+    assert rows[lacking]["state"] == "no" and reason in rows[lacking]["seen"]
+    assert works["distributed checkpoints"]
+    assert works["distributed checkpoints that are saved asynchronously"] is asynchronous
 
 
 def test_opaque_storage_is_reached_by_copies(sim, tmp_path):
@@ -166,5 +195,5 @@ def test_the_checks_can_be_listed():
     process = subprocess.run(
         [sys.executable, "-m", "hccl_like.conformance", "--what", "device", "--list"], capture_output=True, text=True
     )
-    assert process.returncode == 0 and len(process.stdout.splitlines()) == 47
+    assert process.returncode == 0 and len(process.stdout.splitlines()) == 48
     assert "events.again: recording an event again leaves earlier waits alone" in process.stdout

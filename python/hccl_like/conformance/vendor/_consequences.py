@@ -21,7 +21,8 @@ NEEDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("FSDP1, FSDP2", _SHARDED),
     ("activation checkpoints", ("torch.autograd", "module.random", "hooks.generator")),
     ("mixed precision", ("torch.autocast", "module.amp")),
-    ("distributed checkpoints", (*_COLLECTIVES, "torch.save")),
+    ("distributed checkpoints", _COLLECTIVES),
+    ("distributed checkpoints that are saved asynchronously", (*_COLLECTIVES, "torch.storage")),
 )  # fmt: skip
 
 

@@ -77,7 +77,8 @@ def _names(id: str, what: str, names: str, without: str) -> None:
 _names("basic", "torch's own use", "is_available device_count current_device set_device synchronize _is_in_bad_fork manual_seed_all",
        "torch.manual_seed and torch.accelerator work in part only")  # fmt: skip
 _names("streams", "FSDP and pipelines", "Stream Event current_stream stream device synchronize",
-       "FSDP1, FSDP2 and pipelines fail in torch itself; DDP, tensor parallelism and checkpoints don't need these")  # fmt: skip
+       "FSDP1, FSDP2, pipelines and, without `device`, torch.load() fail in torch itself; "
+       "DDP, tensor parallelism and distributed checkpoints don't need these")  # fmt: skip
 _names("random", "activation checkpoints", "get_rng_state set_rng_state",
        "activation checkpoints run with preserve_rng_state=False only")  # fmt: skip
 _names("memory", "memory statistics", "memory_allocated memory_reserved memory_stats empty_cache",

@@ -146,14 +146,35 @@ def autocast(device: Device) -> None:
     expect(torch.allclose(product.float().cpu(), left @ right, atol=0.2, rtol=0.05), "a product under autocast is wrong")
 
 
-@check("torch.save", "tensors can be saved and loaded", without="checkpoints move tensors to the CPU first")
+@check(
+    "torch.storage",
+    "a storage can be copied to the host",
+    gives="torch.distributed.checkpoint.async_save() works",
+    without="torch.save() and torch.distributed.checkpoint.async_save() fail in torch itself, which copies storages by giving them "
+    "to tensors: register aten::set_.source_Storage; torch.distributed.checkpoint.save() does without",
+)
+def storage(device: Device) -> None:
+    source = torch.arange(COUNT, dtype=torch.float32).to(device.first).untyped_storage()
+    target = torch.UntypedStorage(source.nbytes())
+    with offered():
+        target.copy_(source)
+    seen = torch.frombuffer(bytearray(target), dtype=torch.float32)
+    expect(torch.equal(seen[:COUNT], torch.arange(COUNT, dtype=torch.float32)), "a storage that was copied has changed")
+
+
+@check(
+    "torch.save",
+    "tensors can be saved and loaded",
+    without="save tensors of the CPU, or with torch.distributed.checkpoint; load with map_location='cpu'",
+)
 def save(device: Device) -> None:
     tensor = torch.arange(COUNT, dtype=torch.float32).to(device.first)
     file = io.BytesIO()
     with offered():
         torch.save({"part": tensor[7:]}, file)
     file.seek(0)
-    loaded = torch.load(file, weights_only=True)["part"]
+    with offered():
+        loaded = torch.load(file, weights_only=True)["part"]
     expect(loaded.device.type == device.name, f"a tensor saved on the device is loaded to {loaded.device}")
     expect(torch.equal(loaded.cpu(), tensor[7:].cpu()), "a tensor that was saved and loaded has changed")
     file.seek(0)

@@ -53,7 +53,7 @@ def switch_streams(device: Device) -> None:
 @check(
     "streams.synchronize",
     "waiting for a stream waits",
-    without="results are read too early; every call synchronises by reading a tensor",
+    without="where work runs behind the host, results are read too early; every call synchronises by reading a tensor",
 )
 def synchronize(device: Device) -> str | None:
     with offered():
