@@ -1,4 +1,5 @@
-/* A device plugin that is another one (PLUGIN) without some of its entries (WITHOUT, by the names below). */
+/* A device plugin that is another one (PLUGIN) without some of its entries (WITHOUT, by the names below); one that must be there
+ * fails. */
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -11,6 +12,11 @@ static hcd_api table;
 static int without(const char* entry) {
   const char* const names = getenv("WITHOUT");
   return names != NULL && strstr(names, entry) != NULL;
+}
+
+static int refuse(int device, void* host, hcd_ref from, size_t bytes, hcd_stream stream) {
+  (void)device, (void)host, (void)from, (void)bytes, (void)stream;
+  return HCD_INVALID;
 }
 
 const hcd_api* hcd_get_api(int major, int minor) {
@@ -58,6 +64,7 @@ const hcd_api* hcd_get_api(int major, int minor) {
     table.host_alloc = NULL;
     table.host_free = NULL;
   }
+  if (without("copies")) table.copy_d2h = refuse;
   if (without("kernels")) table.reduce = NULL;
   return &table;
 }

@@ -114,6 +114,8 @@ ENTRIES = {
     "words": "stream_wait_value, stream_write_value",
     "export": "ipc_export, ipc_open, ipc_close",
     "peers": "peer_open, peer_close",
+    "own streams": "stream_create, stream_destroy",
+    "events": "event_record, stream_wait_event, event_query, event_sync, event_destroy",
 }
 
 
@@ -148,17 +150,45 @@ def test_every_optional_entry_of_the_table_that_is_used_is_listed(sim):
     ],
 )
 def test_what_a_plugin_lacks_is_told_with_what_follows(sim, monkeypatch, tmp_path, without, missing, reached):
-    source = Path(__file__).with_name("stripped_plugin.c")
-    monkeypatch.setenv("PLUGIN", _plugins.found()["sim"])
-    monkeypatch.setenv("WITHOUT", without)
-    monkeypatch.setenv("HCCL_LIKE_DEVICE_PLUGINS", f"sim={build(source, tmp_path / 'libstripped.so', '-ldl')}")
-    findings = Findings()
-    assert _device.examine("sim", findings)
+    findings = examine_stripped(monkeypatch, tmp_path, without)
     sections = {section.title: {row[0]: row[1:] for row in section.rows} for section in findings.sections}
     assert sections["device sim"]["reached by"] == (reached,)
     offered = sections["what the plugin of sim offers"]
     assert {entries for entries, row in offered.items() if row[0] == "no"} == {ENTRIES[one] for one in missing}
     assert all(row[1] for row in offered.values()) and not findings.hints
+
+
+def strip(monkeypatch, tmp_path, without):
+    """Serves the simulator by its plugin without some of its entries."""
+    source = Path(__file__).with_name("stripped_plugin.c")
+    monkeypatch.setenv("PLUGIN", _plugins.found()["sim"])
+    monkeypatch.setenv("WITHOUT", without)
+    monkeypatch.setenv("HCCL_LIKE_DEVICE_PLUGINS", f"sim={build(source, tmp_path / 'libstripped.so', '-ldl')}")
+
+
+def examine_stripped(monkeypatch, tmp_path, without):
+    strip(monkeypatch, tmp_path, without)
+    findings = Findings()
+    assert _device.examine("sim", findings)
+    return findings
+
+
+# In stream order a call that is staged goes in laps only if the plugin has both.
+@pytest.mark.parametrize("lacking", [["own streams"], ["events"], ["own streams", "events"]])
+def test_a_plugin_that_makes_large_calls_slower_is_a_hint(sim, monkeypatch, tmp_path, lacking):
+    findings = examine_stripped(monkeypatch, tmp_path, ",".join(["map", *lacking]))
+    assert findings.hints == [
+        "large calls on 'sim' go in one piece, and may take longer than without its plugin, which lacks "
+        f"{' and '.join(ENTRIES[one] for one in lacking)}; docs/plugin-guide.md, 'Stream order without map'"
+    ]
+    assert not examine_stripped(monkeypatch, tmp_path, ",".join(lacking)).hints, "mapped memory needs neither"
+
+
+def test_a_plugin_whose_copies_fail_fails_the_self_test(sim, monkeypatch, tmp_path):
+    strip(monkeypatch, tmp_path, "map,copies")
+    findings = Findings()
+    _self_test.examine("sim", findings)
+    assert len(findings.problems) == 1 and "copy_d2h" in findings.problems[0], findings.problems
 
 
 def test_a_device_that_is_not_there_is_a_problem():
@@ -198,6 +228,12 @@ def test_a_self_test_that_fails_names_rank_and_reason(monkeypatch):
     _self_test.examine("cpu", findings)
     assert len(findings.problems) == 1
     assert re.fullmatch("the self test failed: rank [01] ended with code 1: it said nothing", findings.problems[0])
+
+
+def test_what_a_rank_logs_after_its_error_is_not_the_cause():
+    told = "[rank1]: DistBackendError: no copy\nhost:12 hccl-like WARN the dump is in /tmp\n"
+    assert _self_test._cause(told) == "DistBackendError: no copy"
+    assert _self_test._cause("host:12 hccl-like WARN that is all\n") == "it said nothing"
 
 
 def test_an_extension_that_does_not_fit_is_all_that_is_said(monkeypatch, capsys, tmp_path):
