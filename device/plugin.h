@@ -233,7 +233,7 @@ typedef struct hcd_api {
 
   /* Optional, both or none. Gives host memory that exists already, shared with other processes perhaps, the same
    * properties until it is unregistered, by the same address. `host` and `bytes` are multiples of the page size. Ranges
-   * that are registered at the same time do not overlap. */
+   * that are registered at the same time do not overlap. Unregistering what is not registered is HCD_INVALID. */
   int (*host_register)(int device, void* host, size_t bytes);
   int (*host_unregister)(int device, void* host);
 
