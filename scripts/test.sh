@@ -115,7 +115,7 @@ python_asan() {
   cmake --build "$build" --target _C || return 1
   tar -C python --exclude '_C.*.so' --exclude __pycache__ -cf - hccl_like | tar -C "$build/package" -xf - || return 1
   for library in libasan.so libubsan.so libstdc++.so; do preload+=("$(realpath "$(g++ -print-file-name=$library)")"); done
-  python_tests tests/python env LD_PRELOAD="${preload[*]}" PYTHONPATH="$build/package" RANKS_PATIENCE=5 \
+  python_tests tests/python env LD_PRELOAD="${preload[*]}" PYTHONPATH="$build/package" SANITIZED=1 RANKS_PATIENCE=5 \
     UBSAN_OPTIONS=print_stacktrace=1 ASAN_OPTIONS=detect_leaks=0:handle_segv=0:allocator_may_return_null=1
 }
 

@@ -16,6 +16,9 @@ SOME = (
     "garbage held garbage-at-init backlog-at-init half-open-at-init forged-hello forged-store forged-later stray "
     "descriptors-2 descriptors-9 descriptors-0-later addresses-64 file-size-1 dev-shm leftovers groups churn"
 ).split()
+if os.environ.get("SANITIZED"):
+    # A sanitizer's memory is no group's, and one that looks at objects makes a pipe to see whether their memory is there.
+    SOME = [case for case in SOME if case != "groups" and not case.startswith("descriptors-")]
 
 
 # Figures are for an idle machine; here a limit in time only tells a hang from none.

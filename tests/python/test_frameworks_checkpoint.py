@@ -51,7 +51,7 @@ def train_and_save(device, folder, asynchronous):
         # A thread of torch's calls collectives on host tensors while the training goes on. Those of an accelerator are
         # numbered apart, but training on the host needs another group: the calls on one must come in the same order on
         # all ranks.
-        group = dist.new_group() if device == "cpu" else None
+        group = dist.new_group() if device.type == "cpu" else None
         saving = checkpoint.async_save(state, checkpoint_id=folder, process_group=group)
         training.train(wrapped, device, optimiser, steps=1)  # goes on meanwhile, and is not saved
         saving.result()

@@ -63,4 +63,5 @@ def test_a_group_costs_no_thread_no_descriptor_and_little_memory(count):
     for threads, descriptors, kib in run_ranks(growth, 2, count, timeout=120):
         assert threads == 0
         assert descriptors == 0
-        assert kib <= count * KIB_PER_GROUP, f"{kib / count:.1f} KiB for each group"
+        if not os.environ.get("SANITIZED"):  # whose red zones are no group's memory
+            assert kib <= count * KIB_PER_GROUP, f"{kib / count:.1f} KiB for each group"
