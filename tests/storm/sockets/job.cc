@@ -86,6 +86,9 @@ void Job::draw_mishaps() {
                                      : kForEver;
     if (one.fault == Fault::kLateStore) one.lasts = random_.between(0, 3 * kSecond);
     if (one.fault == Fault::kForgery && config_.secret.empty()) one.fault = Fault::kCut;
+    // Ranks read the store while they meet, and are together in calls for a small part of their steps.
+    one.in_calls = one.fault != Fault::kForgery && random_.chance(30);
+    if (one.in_calls || one.fault == Fault::kForgery) one.step = 1 + one.step % 128;
     mishaps_.push_back(one);
   }
 }
@@ -115,12 +118,15 @@ void Job::begin() {
 // For the next mishap.
 void Job::arm() {
   Mishap* next = nullptr;
-  for (Mishap& one : mishaps_)
-    if (one.happened < 0 && (next == nullptr || one.step < next->step)) next = &one;
+  const auto at = [&](const Mishap& one) { return one.step + (one.in_calls ? *first_call_ : 0); };
+  for (Mishap& one : mishaps_) {
+    if (one.happened >= 0 || (one.in_calls && !first_call_)) continue;
+    if (next == nullptr || at(one) < at(*next)) next = &one;
+  }
   if (next == nullptr) return;
-  network_.alarm = next->step;
+  network_.alarm = at(*next);
   network_.on_alarm = [this, next] {
-    happen(*next);
+    if (next->happened < 0) happen(*next);
     arm();
   };
 }

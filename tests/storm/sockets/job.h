@@ -32,8 +32,9 @@ inline constexpr int kFaults = 10;
 
 struct Mishap {
   Fault fault{};
-  uint64_t step = 0;  // of all processes together
-  int a = 0, b = 0;   // ranks
+  uint64_t step = 0;      // of all processes together
+  bool in_calls = false;  // counted from the first call on
+  int a = 0, b = 0;       // ranks
   bool both = false;
   Time lasts = 0;
   Time happened = -1;
@@ -119,6 +120,7 @@ class Job {
   std::vector<Time> late_;
   bool lingers_;
   std::vector<Report> reports_;
+  std::optional<uint64_t> first_call_;  // the step at which a rank began it
   std::string blame_;
 };
 

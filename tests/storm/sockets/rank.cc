@@ -24,6 +24,9 @@ void Job::enter(int rank, Phase phase) {
   Report& report = reports_[static_cast<size_t>(rank)];
   report.phase = phase;
   report.since = now;
+  if (phase != Phase::kCalling || first_call_) return;
+  first_call_ = network_.steps();
+  arm();
 }
 
 void Job::live(int rank) {

@@ -186,7 +186,7 @@ std::string Job::describe() const {
   for (const Mishap& one : mishaps_) {
     text += std::string("; ") + kNames[static_cast<size_t>(one.fault)] + " of " +
             std::to_string(one.a) + ", " + std::to_string(one.b) + (one.both ? " both ways" : "") +
-            " at step " + std::to_string(one.step);
+            " at step " + std::to_string(one.step) + (one.in_calls ? " after the first call" : "");
     if (one.happened >= 0)
       text += " (" + std::to_string(one.happened / kMicrosecond) + " us, for " +
               std::to_string(one.lasts / kMicrosecond) + " us" +
