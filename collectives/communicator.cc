@@ -142,6 +142,7 @@ BoardCall Communicator::board_call(const Call& call, const Plan& plan, uint32_t 
           .peer_memory = &engine_.peer_memory(),
           .known_memory = &known_memory_,
           .pace = &pace_,
+          .write_pace = &write_pace_,
           .crew = &engine_.crew()};
 }
 

@@ -10,6 +10,7 @@
 #include "collectives/operation.h"
 #include "core/crew.h"
 #include "core/pace.h"
+#include "core/write_pace.h"
 #include "device/reduce/reduce.h"
 #include "transport/peer_memory.h"
 
@@ -41,7 +42,8 @@ struct BoardCall {
   int device_index = 0;
   PeerMemory* peer_memory = nullptr;
   KnownMemory* known_memory = nullptr;
-  Pace* pace = nullptr;  // null: nothing is copied by the kernel
+  Pace* pace = nullptr;             // null: nothing is copied by the kernel
+  WritePace* write_pace = nullptr;  // of lanes; null: they are written through the caches
   Crew* crew = nullptr;
 
   // Shows the call and this rank's input. The line must be writable. The input is free afterwards.

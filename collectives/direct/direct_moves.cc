@@ -61,11 +61,20 @@ void DirectRun::put(Span lap, std::byte* slot) {
 
 // What lies in a slot is ready to be combined.
 void DirectRun::fill(std::byte* to, const Pieces& from) const {
-  if (!scales_inputs()) return copy_bytes(one_piece(to, from.bytes()), from, std::memcpy);
+  if (!scales_inputs())
+    return copy_bytes(one_piece(to, from.bytes()), from,
+                      [this](auto... copied) { write_lane(copied...); });
   for (size_t i = 0; i < from.size(); ++i) {
     scale(to, from[i].data, from[i].bytes);
     to += from[i].bytes;
   }
+}
+
+void DirectRun::write_lane(std::byte* to, const std::byte* from, size_t bytes) const {
+  if (call_->write_pace == nullptr)
+    std::memcpy(to, from, bytes);
+  else
+    call_->write_pace->copy(to, from, bytes);
 }
 
 bool DirectRun::scales_inputs() const {
@@ -161,7 +170,7 @@ void DirectRun::reduce_part(Span range, Span lap, uint32_t number) const {
       call_->reduction.scale(target.data, target.data, now / element,
                              is_integer(call_->type) ? ranks_ : 1.0 / ranks_);
     if (several) {
-      if (kept != nullptr) std::memcpy(kept + at, target.data, now);
+      if (kept != nullptr) write_lane(kept + at, target.data, now);
       for (int rank = 0; rank < ranks_; ++rank)
         if (rank != rank_ && roles_.collects(rank) && roles_.output_mapped(rank))
           std::memcpy(peer(rank).output + range.begin + at, target.data, now);

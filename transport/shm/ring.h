@@ -49,9 +49,11 @@ class RingWriter {
     }
     return damaged_ ? 0 : size_ - (written_ - read_);
   }
-  // Copies without publishing; at most space().
-  void put(const std::byte* from, size_t bytes) {
-    std::memcpy(data_ + (written_ & (size_ - 1)), from, bytes);
+  // Copies, as memcpy does or by `copy`, without publishing; at most space().
+  void put(const std::byte* from, size_t bytes) { put(from, bytes, std::memcpy); }
+  template <class Copy>
+  void put(const std::byte* from, size_t bytes, const Copy& copy) {
+    copy(data_ + (written_ & (size_ - 1)), from, bytes);
     written_ += bytes;
   }
   // True if the reader sleeps: ring its doorbell.

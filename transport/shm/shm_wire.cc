@@ -60,7 +60,9 @@ size_t ShmWire::write(std::span<const ConstRegion> pieces) {
         continue;
       }
       if (made_ < segment_.ring_bytes() && !make_ring(writer_.written() + part)) return total;
-      writer_.put(piece.data, part);
+      writer_.put(piece.data, part, [this](std::byte* to, const std::byte* from, size_t bytes) {
+        write_pace_.copy(to, from, bytes);
+      });
       piece.data += part;
       piece.bytes -= part;
       total += part;

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "core/fd.h"
+#include "core/write_pace.h"
 #include "transport/commons.h"
 #include "transport/poller.h"
 #include "transport/shm/segment.h"
@@ -65,6 +66,7 @@ class ShmWire final : public Wire {
   std::unique_ptr<PeerCommons> commons_;
   ShmSegment segment_;
   RingWriter writer_;
+  WritePace write_pace_;  // of the ring
   mutable RingReader reader_;
   size_t made_ = 0;         // bytes of the ring that is written
   bool no_memory_ = false;  // for more of it

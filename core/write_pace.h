@@ -1,0 +1,54 @@
+#pragma once
+// Whether memory that another core reads again and again is written through the caches or past them, learnt from the writes
+// themselves.
+//
+// What a peer has read stays in its caches, and to write those lines again takes one exchange with that core for each. Where the
+// cores share a cache this is cheap, and what is written past the caches its reader has to fetch from memory. Between dies 64 KiB
+// took 25 us through the caches and 2 us past them, and the reader 4 us either way. No system tells how far two cores are apart,
+// and a virtual machine's may move.
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+
+namespace hccl_like {
+
+enum class WriteWay : uint32_t { kThroughCaches, kPastCaches };
+
+// Of one place that is written again and again. Any thread; what two learn at once may be learnt once.
+class WritePace {
+ public:
+  // Shorter writes go through the caches.
+  static constexpr size_t kLeast = 1 << 10;
+  // Shorter ones go as the longer ones do, but take too little time to learn from.
+  static constexpr size_t kLeastMeasured = 4 << 10;
+
+  // As memcpy.
+  void copy(std::byte* to, const std::byte* from, size_t bytes);
+
+  struct Choice {
+    WriteWay way = WriteWay::kThroughCaches;
+    bool measured = false;  // learn() is to be told
+  };
+  Choice choose(size_t bytes);
+  void learn(size_t bytes, WriteWay way, std::chrono::nanoseconds took);
+
+ private:
+  // What memory costs shows when writes have been all over it: in new memory they are slow, and what nobody has read yet is fast.
+  static constexpr uint64_t kFirstTrial = 3 << 20;
+
+  bool tries_past_caches(uint64_t bytes);
+  void change(WriteWay way);
+
+  std::atomic<WriteWay> way_{WriteWay::kThroughCaches};
+  std::atomic<uint32_t> writes_{0};
+  // Since it became the way: bytes, and of the other way those at which it is tried next, and writes of that trial.
+  std::atomic<uint64_t> bytes_{0};
+  std::atomic<uint64_t> next_trial_{kFirstTrial};
+  std::atomic<uint32_t> tried_{0};
+  // By WriteWay, in ns for a MiB, 0: not known. Grow a little with each write that took longer, so that they are forgotten.
+  std::array<std::atomic<int64_t>, 2> costs_{};
+};
+
+}  // namespace hccl_like

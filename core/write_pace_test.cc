@@ -1,0 +1,109 @@
+#include "core/write_pace.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace hccl_like {
+namespace {
+
+using std::chrono::nanoseconds;
+constexpr size_t kSize = 64 << 10;
+
+// As copy() does: `writes` writes of which each way takes so long. How many went past the caches.
+uint32_t past_caches(WritePace& pace, uint32_t writes, int through, int past,
+                     size_t bytes = kSize) {
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < writes; ++i) {
+    const auto [way, measured] = pace.choose(bytes);
+    const bool goes_past = way == WriteWay::kPastCaches;
+    count += goes_past;
+    if (measured) pace.learn(bytes, way, nanoseconds(goes_past ? past : through));
+  }
+  return count;
+}
+
+constexpr uint32_t of(uint64_t bytes) { return static_cast<uint32_t>(bytes / kSize); }
+constexpr uint32_t kFirst = of(3 << 20);
+constexpr uint32_t kDecision = kFirst + 1;  // the last is the first past the caches
+constexpr uint32_t kPeriod = of(1 << 30), kTrial = of(4 << 20);
+
+TEST(WritePace, GoesPastTheCachesWhereThatIsFarFaster) {
+  WritePace pace;
+  EXPECT_EQ(past_caches(pace, kFirst, 26'000, 2'000), 0u) << "not tried yet";
+  EXPECT_EQ(past_caches(pace, 8192, 26'000, 2'000), 8192u);
+}
+
+TEST(WritePace, StaysInTheCachesWhereTheReaderWouldLoseMoreThanTheWriterWins) {
+  WritePace pace;
+  EXPECT_EQ(past_caches(pace, of(96 << 20), 10'000, 1'500), 4u * 5u)
+      << "trials from about 3, 6, 12, 24 and 48 MiB on";
+}
+
+TEST(WritePace, TriesTheCachesAgainAfterAGiB) {
+  WritePace pace;
+  past_caches(pace, kDecision, 26'000, 2'000);
+  EXPECT_EQ(past_caches(pace, kPeriod, 26'000, 2'000), kPeriod - kTrial);
+  EXPECT_EQ(past_caches(pace, kPeriod - kTrial, 26'000, 2'000), kPeriod - kTrial);
+}
+
+TEST(WritePace, GoesBackWhenTheCachesHaveBecomeFaster) {
+  WritePace pace;
+  past_caches(pace, kDecision + kPeriod, 26'000, 2'000);
+  past_caches(pace, kPeriod, 2'000, 2'500);
+  EXPECT_EQ(past_caches(pace, kFirst, 2'000, 2'500), 4u) << "a trial";
+}
+
+TEST(WritePace, ATrialIsJudgedByItsEnd) {
+  WritePace pace;
+  past_caches(pace, kDecision, 26'000, 2'000);
+  past_caches(pace, kPeriod - kTrial, 26'000, 2'000);
+  // At first the memory lies in no reader's cache.
+  EXPECT_EQ(past_caches(pace, kTrial * 3 / 4, 3'000, 2'000), 0u);
+  EXPECT_EQ(past_caches(pace, kTrial / 4, 26'000, 2'000), 0u);
+  EXPECT_EQ(past_caches(pace, 1000, 26'000, 2'000), 1000u);
+}
+
+TEST(WritePace, WritesToNewMemoryDoNotDecide) {
+  for (const int at_first : {2'000, 60'000}) {
+    WritePace far, near;
+    past_caches(far, of(2 << 20), at_first, 2'000);
+    past_caches(near, of(2 << 20), at_first, 2'000);
+    past_caches(far, of(1 << 20), 26'000, 2'000);
+    past_caches(near, of(1 << 20), 3'000, 2'000);
+    EXPECT_EQ(past_caches(far, 100, 26'000, 2'000), 100u) << at_first;
+    EXPECT_EQ(past_caches(near, 100, 3'000, 2'000), 8u) << at_first << ", two trials";
+  }
+}
+
+TEST(WritePace, OneSlowWriteChangesNothing) {
+  WritePace pace;
+  past_caches(pace, 200, 2'500, 2'000);
+  pace.learn(kSize, WriteWay::kThroughCaches, nanoseconds(4'000'000));
+  EXPECT_EQ(pace.choose(kSize).way, WriteWay::kThroughCaches);
+}
+
+TEST(WritePace, ShortWritesGoAsTheLongOnesDoAndTeachNothing) {
+  WritePace pace;
+  EXPECT_EQ(past_caches(pace, 5000, 26'000, 2'000, WritePace::kLeastMeasured - 1), 0u);
+  past_caches(pace, 100, 26'000, 2'000);
+  EXPECT_EQ(past_caches(pace, 100, 26'000, 2'000, WritePace::kLeastMeasured - 1), 100u);
+  EXPECT_EQ(past_caches(pace, 100, 26'000, 2'000, WritePace::kLeast), 100u);
+  EXPECT_EQ(past_caches(pace, 100, 26'000, 2'000, WritePace::kLeast - 1), 0u);
+}
+
+TEST(WritePace, CopiesWhatItIsTold) {
+  WritePace pace;
+  for (size_t i = 0; i < 200; ++i) {
+    const size_t bytes = i % 3 == 0 ? 100 + i : 5'000 + i;
+    std::vector<std::byte> source(bytes), target(bytes + 2, std::byte{0xee});
+    for (size_t at = 0; at < bytes; ++at) source[at] = static_cast<std::byte>(at * 7 + i);
+    std::vector<std::byte> expected = target;
+    std::copy(source.begin(), source.end(), expected.begin() + 1);
+    pace.copy(target.data() + 1, source.data(), bytes);
+    ASSERT_EQ(target, expected) << i;
+  }
+}
+
+}  // namespace
+}  // namespace hccl_like
