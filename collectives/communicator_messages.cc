@@ -1,6 +1,7 @@
 // Messages between two ranks: their plans and numbers, and the short way of short ones.
 #include "collectives/communicator.h"
 #include "collectives/fingerprint.h"
+#include "transport/rendezvous.h"
 
 namespace hccl_like {
 namespace {
@@ -22,10 +23,14 @@ Link* Communicator::shared_memory_link(const Call& call) const {
   return link != nullptr && link->transport() == "shm" ? link : nullptr;
 }
 
-// The link of a message that may pass without an operation, else null.
+// The link of a message that may pass without an operation, else null. What is copied out of its sender's memory does not.
 Link* Communicator::short_message_link(const Call& call) const {
   Link* link = is_message(call) ? shared_memory_link(call) : nullptr;
-  return link != nullptr && payload(call).total_bytes() <= link->eager_bytes() ? link : nullptr;
+  if (link == nullptr) return nullptr;
+  const size_t bytes = payload(call).total_bytes();
+  const bool sends = call.collective == Collective::kSend;
+  const bool shared = (sends ? call.shared_input : call.shared_output).has_value();
+  return bytes > link->eager_bytes() || (shared && bytes >= kLeastMapped) ? nullptr : link;
 }
 
 // Of messages the long ones, which their links move between the memory of both ends (transport/rendezvous.h).
@@ -33,9 +38,7 @@ bool Communicator::uses_shared_memory(const Call& call) const {
   if (!is_message(call))
     return board() && !board_bytes(call, size(), call.uneven ? Chunks::kPairs : Chunks::kEqual);
   const size_t bytes = payload(call).total_bytes();
-  if (call.root == kAnySource) return bytes > engine_.config().shm_eager_bytes;
-  const Link* link = shared_memory_link(call);
-  return link != nullptr && bytes > link->eager_bytes();
+  return bytes >= kLeastMapped && (call.root == kAnySource || shared_memory_link(call));
 }
 
 Plan Communicator::message_plan(const Call& call) {

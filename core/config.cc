@@ -163,9 +163,9 @@ constexpr std::array kRows{
          "Bytes up to which a message between hosts is sent before its receiver asks for it. What "
          "nobody asks for soon takes as much memory there."},
         access<&Config::eager_bytes>()},
-    Row{{"HCCL_LIKE_SHM_EAGER_BYTES", "64K", "The same between processes of one host."},
+    Row{{"HCCL_LIKE_SHM_EAGER_BYTES", "256K", "The same between processes of one host."},
         access<&Config::shm_eager_bytes>()},
-    Row{{"HCCL_LIKE_SHM_RING_BYTES", "1M",
+    Row{{"HCCL_LIKE_SHM_RING_BYTES", "2M",
          "Bytes of the shared-memory ring buffer per direction and peer."},
         access<&Config::shm_ring_bytes>()},
     Row{{"HCCL_LIKE_BOARD", "1",

@@ -55,8 +55,8 @@ struct Config {
   uint64_t eager_bytes =
       512 << 10;  // a message up to this size is sent before the receiver asks for it
 
-  uint64_t shm_eager_bytes = 64 << 10;  // the same between processes of one host
-  uint64_t shm_ring_bytes = 1 << 20;    // ring buffer per direction and peer
+  uint64_t shm_eager_bytes = 256 << 10;  // the same between processes of one host
+  uint64_t shm_ring_bytes = 2 << 20;     // ring buffer per direction and peer
   bool board = true;              // small calls of one host through memory that all its ranks see
   bool direct = true;             // large ones without messages; needs the board
   uint64_t tcp_buffer_bytes = 0;  // socket buffers; 0: the system decides

@@ -45,10 +45,10 @@ void Inbox::post(Recv& recv) {
     throw_misuse("two receives of one tag are posted on a link: tags must be unique");
 
   EarlyMessage* early = found->early;
-  const bool announced = early->header.kind == FrameKind::kAnnounce;
+  const bool announced = announces(early->header.kind);
   if (announced && recv.passing) return;
   // Also when it does not fit, so that the sender learns what is expected here.
-  if (announced) ask_for(recv);
+  if (announced) answer(recv, early->header);
   if (!matches(recv, early->header)) {
     if (early_ == early) early_ = nullptr;
     free_early(early);
@@ -189,8 +189,7 @@ bool Inbox::begin_frame() {
   recv_ = nullptr;
   early_ = nullptr;
   left_ = header_.payload;
-  if (header_.payload > 0 &&
-      (header_.kind == FrameKind::kAnnounce || header_.kind == FrameKind::kReady)) {
+  if (header_.payload > 0 && (announces(header_.kind) || header_.kind == FrameKind::kReady)) {
     if (!read_descriptor()) return false;
     left_ = 0;
   }
@@ -200,6 +199,7 @@ bool Inbox::begin_frame() {
       if (!begin_eager(header_)) return false;
       break;
     case FrameKind::kAnnounce:
+    case FrameKind::kLend:
       begin_announced(header_);
       break;
     case FrameKind::kReady:

@@ -30,7 +30,7 @@ struct EarlyMessage {
     return header.kind == FrameKind::kEager ? 128 + header.payload : 384;
   }
   size_t cost() const { return cost(header); }
-  bool has_descriptor() const { return header.kind == FrameKind::kAnnounce && header.payload > 0; }
+  bool has_descriptor() const { return announces(header.kind) && header.payload > 0; }
   bool whole() const { return header.kind == FrameKind::kEager && filled == header.bytes; }
 };
 
@@ -74,7 +74,7 @@ class Inbox {
   struct Incoming {
     Recv* recv = nullptr;
     EarlyMessage* early = nullptr;
-    bool asked = false;  // a ready was sent
+    bool asked = false;  // a ready was sent, or is not waited for
   };
 
   bool begin_frame();
@@ -91,7 +91,9 @@ class Inbox {
   void end_frame();
   void deliver(Tag tag);
 
+  void choose_way(Recv& recv);
   void ask_for(Recv& recv);
+  void answer(Recv& recv, const FrameHeader& announced);
   bool matches(const Recv& recv, const FrameHeader& header);
   bool is_cancelled(uint64_t communicator) const;
   EarlyMessage* new_early(const FrameHeader& header);

@@ -6,17 +6,29 @@
 
 namespace hccl_like {
 
+void Inbox::choose_way(Recv& recv) {
+  recv.beside = rendezvous_.takes(recv) && (!rendezvous_.is_a_matter_of_pace(recv) ||
+                                            pace_.choose(recv.bytes) == CopyWay::kKernel);
+}
+
 void Inbox::ask_for(Recv& recv) {
   const FrameHeader ready{.kind = FrameKind::kReady,
                           .tag = recv.tag,
                           .fingerprint = recv.fingerprint,
                           .bytes = recv.bytes};
-  recv.beside = rendezvous_.takes(recv) && (!rendezvous_.is_a_matter_of_pace(recv) ||
-                                            pace_.choose(recv.bytes) == CopyWay::kKernel);
+  choose_way(recv);
   if (recv.beside)
     outbox_.push(ready, {.range = rendezvous_.place(recv)});
   else
     outbox_.push(ready);
+}
+
+// A sender that lends its message waits for no word.
+void Inbox::answer(Recv& recv, const FrameHeader& announced) {
+  if (announced.kind == FrameKind::kLend)
+    choose_way(recv);
+  else
+    ask_for(recv);
 }
 
 // A message whose sender has told where it lies meets a receive that asks for it. From here on both ends are there, and it takes
@@ -28,7 +40,7 @@ void Inbox::meet(Recv& recv, const Descriptor& from) {
   if (recv.beside)
     rendezvous_.begin(recv, slot, from.range);
   else
-    rendezvous_.leave(slot);
+    rendezvous_.decline(slot);
 }
 
 // The payload of an announcement or a wish is read with its header. False: not yet, or it is none.
@@ -37,7 +49,7 @@ bool Inbox::read_descriptor() {
   const std::span<const std::byte> view = wire_.peek(kBoth);
   if (view.size() < kBoth) return false;
   std::memcpy(&descriptor_, view.data() + sizeof header_, sizeof descriptor_);
-  if (header_.kind == FrameKind::kAnnounce && !rendezvous_.may_begin(descriptor_.slot)) {
+  if (announces(header_.kind) && !rendezvous_.may_begin(descriptor_.slot)) {
     fail("a slot that is in use");
     return false;
   }
@@ -59,7 +71,7 @@ void Inbox::begin_announced(const FrameHeader& header) {
     keep_announced(header, *found);
   } else {
     Recv& recv = *found->recv;
-    if (!std::exchange(found->asked, true)) ask_for(recv);
+    if (!std::exchange(found->asked, true)) answer(recv, header);
     if (matches(recv, header)) {
       if (described) meet(recv, descriptor_);
       return;

@@ -39,7 +39,7 @@ void Outbox::post(Send& send) {
   send.moved = 0;
   send.at = {};
   if (send.bytes <= eager_bytes_) {
-    eager_.push(&send);
+    if (!lend(send)) eager_.push(&send);
     return;
   }
   const Pending* wish = pending_.find(send.tag);
@@ -66,10 +66,20 @@ void Outbox::post(Send& send) {
   ranges_.give_back(asked.into);
 }
 
+// Where the receiver copies it out of this process's memory, the message need not go through the wire; nor need it be asked for.
+bool Outbox::lend(Send& send) {
+  if (!rendezvous_.lends(send)) return false;
+  const std::optional<uint32_t> slot = rendezvous_.offer(send);
+  if (!slot) return false;
+  push(header_of(FrameKind::kLend, send), describe(*slot));
+  rendezvous_.begin(*slot);
+  return true;
+}
+
 void Outbox::announce(Send& send, std::optional<uint32_t> slot) {
   const FrameHeader header = header_of(FrameKind::kAnnounce, send);
   if (slot)
-    push(header, {.slot = *slot, .range = rendezvous_.place(*slot)});
+    push(header, describe(*slot));
   else
     push(header);
 }

@@ -63,7 +63,11 @@ class Outbox {
     ExportedRange* into = nullptr;  // where the peer wants it; one of ranges_
   };
 
+  bool lend(Send& send);
   void announce(Send& send, std::optional<uint32_t> slot);
+  Descriptor describe(uint32_t slot) const {
+    return {.slot = slot, .range = rendezvous_.place(slot)};
+  }
   void start(Send& send, std::optional<uint32_t> slot, const ExportedRange* into);
   bool begin_frame();
   void begin_message(FrameKind kind, Send& send, size_t payload);

@@ -29,16 +29,19 @@ class RemoteRendezvous final : public Rendezvous {
   bool takes(const Send& send) const override {
     return usable_ && send.bytes >= kLeastRendezvous && send.from.size() == 1;
   }
+  bool lends(const Send&) const override { return false; }
   bool takes(const Recv& recv) const override { return usable_ && recv.bytes >= kLeastRendezvous; }
   bool is_a_matter_of_pace(const Recv&) const override { return false; }
   ExportedRange place(const Recv&) const override { return {}; }
   std::optional<uint32_t> offer(Send& send) override;
   ExportedRange place(uint32_t message) const override;
   void begin(uint32_t message, const ExportedRange&) override;
+  void begin(uint32_t) override {}
   void retract(uint32_t message) override;
   bool may_begin(uint64_t message) const override;
   void begin(Recv& recv, uint32_t message, const ExportedRange& from) override;
   void leave(uint32_t message) override;
+  void decline(uint32_t message) override { leave(message); }
   void leave(const Recv& recv) override;
   bool progress(bool copy) override;
   bool sends() const override;

@@ -33,12 +33,17 @@ class Rendezvous {
   virtual ExportedRange place(const Recv& recv) const = 0;
 
   // --- sends ---
+  // Whether a message that is short enough to travel unasked is better copied by its receiver alone, which need not be asked
+  // for its own memory: see begin(slot).
+  virtual bool lends(const Send& send) const = 0;
   // A slot for a message that it takes; nothing if all are in use.
   virtual std::optional<uint32_t> offer(Send& send) = 0;
   // Where the memory lies, for the receiver.
   virtual ExportedRange place(uint32_t slot) const = 0;
   // The receiver has told where its memory lies.
   virtual void begin(uint32_t slot, const ExportedRange& into) = 0;
+  // Of a message that it lends: nothing is waited for but that the receiver has it, or declines.
+  virtual void begin(uint32_t slot) = 0;
   // The receiver has told that its memory cannot be reached: the message goes through the wire.
   virtual void retract(uint32_t slot) = 0;
 
@@ -47,8 +52,10 @@ class Rendezvous {
   virtual bool may_begin(uint64_t slot) const = 0;
   // The sender has announced its memory, and is told of the receive's own.
   virtual void begin(Recv& recv, uint32_t slot, const ExportedRange& from) = 0;
-  // The announced message is dropped, or goes through the wire.
+  // The announced message is dropped.
   virtual void leave(uint32_t slot) = 0;
+  // It goes through the wire.
+  virtual void decline(uint32_t slot) = 0;
   // The same for a receive that had begun.
   virtual void leave(const Recv& recv) = 0;
 
@@ -81,6 +88,8 @@ class Rendezvous {
 
 // Below this the wire is as fast.
 inline constexpr size_t kLeastRendezvous = 32 << 10;
+// The same of memory that both ends map.
+inline constexpr size_t kLeastMapped = 64 << 10;
 
 // The one that a wire has what it takes for. The wire must outlive it.
 std::unique_ptr<Rendezvous> make_rendezvous(Wire& wire);

@@ -47,7 +47,7 @@ class Blocks {
     return {begin, std::min(block_, message_ - begin)};
   }
 
-  static constexpr size_t kSmallest = 16 << 10;
+  static constexpr size_t kSmallest = 64 << 10;
   static constexpr size_t kLargest = 256 << 10;
   static constexpr uint32_t kMost = (1u << 24) - 1;
 

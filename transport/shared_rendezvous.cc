@@ -36,7 +36,7 @@ SharedRendezvous::~SharedRendezvous() { cancel(std::nullopt, wire_.failure() == 
 
 bool SharedRendezvous::takes(const Message& message, const Pieces& pieces) const {
   // A sender does not know whether its memory can be read: that the peer's can be is a good sign.
-  const bool reachable = message.place.range != nullptr ? message.bytes >= kLeastRendezvous
+  const bool reachable = message.place.range != nullptr ? message.bytes >= kLeastMapped
                                                         : process_ && message.bytes >= Pace::kLeast;
   return slots_ > 0 && reachable && pieces.size() == 1 &&
          Blocks(message.bytes).count() <= Blocks::kMost;
@@ -138,6 +138,13 @@ void SharedRendezvous::cannot_reach(Active<OneEnd>& active) {
 
 void SharedRendezvous::leave(uint32_t slot) {
   peers_[slot].receiver_left.store(1, std::memory_order_release);
+}
+
+// A sender that lends hears of it in no other way.
+void SharedRendezvous::decline(uint32_t slot) {
+  Claims(peers_[slot], End::kReceiver).refuse();
+  leave(slot);
+  tell_peer();
 }
 
 void SharedRendezvous::leave(const Recv& recv) {

@@ -28,13 +28,16 @@ class SharedRendezvous final : public Rendezvous {
   // A copy by the kernel.
   bool is_a_matter_of_pace(const Recv& recv) const override { return !recv.place.range; }
   ExportedRange place(const Recv& recv) const override;
+  bool lends(const Send& send) const override { return send.place.range != nullptr && takes(send); }
   std::optional<uint32_t> offer(Send& send) override;
   ExportedRange place(uint32_t slot) const override;
   void begin(uint32_t slot, const ExportedRange& into) override;
+  void begin(uint32_t slot) override { sends_[slot].begun = true; }
   void retract(uint32_t slot) override;
   bool may_begin(uint64_t slot) const override;
   void begin(Recv& recv, uint32_t slot, const ExportedRange& from) override;
   void leave(uint32_t slot) override;
+  void decline(uint32_t slot) override;
   void leave(const Recv& recv) override;
   bool progress(bool copy) override;
   bool sends() const override;

@@ -95,6 +95,12 @@ std::vector<Bytes> frame_seeds() {
                                 .fingerprint = 5,
                                 .bytes = kLong});
   append(described, Descriptor{});
+  append(described, FrameHeader{.kind = FrameKind::kLend,
+                                .payload = sizeof(Descriptor),
+                                .tag = tag(4),
+                                .fingerprint = 5,
+                                .bytes = kLong});
+  append(described, Descriptor{});
   Bytes early;
   for (uint32_t i = 10; i < 30; ++i) append(early, FrameKind::kEager, i, i, i);
   return {all, described, early};

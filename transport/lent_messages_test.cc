@@ -1,0 +1,148 @@
+// Messages that are short enough to travel unasked, and which their receivers copy out of the sender's memory instead.
+#include <gtest/gtest.h>
+
+#include "transport/rendezvous.h"
+#include "transport/shared_links.h"
+
+namespace hccl_like {
+namespace {
+
+class LentMessages : public SharedLinks {
+ protected:
+  static constexpr size_t kEager = 256 << 10;
+  static constexpr size_t kBytes = kEager - 5;
+
+  LentMessages() : SharedLinks({.eager_bytes = kEager}) {}
+
+  template <class Early, class Late>
+  void post_in_order(Early early, Late late) {
+    early();
+    for (int i = 0; i < 50; ++i) a().progress(), b().progress();
+    late();
+  }
+};
+
+TEST_F(LentMessages, AreCopiedByTheirReceiverAloneWhoeverIsFirst) {
+  uint32_t number = 0;
+  for (const size_t bytes : {kLeastMapped, kLeastMapped + 1, kBytes, kEager})
+    for (const bool send_first : {true, false}) {
+      Shared from(bytes), into(bytes);
+      from.fill(++number);
+      const auto sends = [&] { send(0, number, from); };
+      const auto receives = [&] { recv(1, number, into); };
+      send_first ? post_in_order(sends, receives) : post_in_order(receives, sends);
+      a().progress();
+      exhaust(b());
+      EXPECT_TRUE(into.holds(number)) << bytes << " bytes, the sender first: " << send_first;
+      EXPECT_TRUE(recvs_.back().done);
+      EXPECT_FALSE(sends_.back().done) << "inside progress() only";
+      EXPECT_FALSE(a().flushed()) << "the receiver needed this memory until now";
+      run();
+      EXPECT_TRUE(a().flushed());
+    }
+}
+
+TEST_F(LentMessages, ShorterOnesAndPrivateOnesTravelUnasked) {
+  for (const size_t bytes : {kLeastMapped - 1, kBytes}) {
+    const bool shown = bytes < kLeastMapped;
+    Shared from(bytes), into(bytes);
+    from.fill(bytes);
+    const auto sequence = static_cast<uint32_t>(bytes);
+    send(0, sequence, from, shown);
+    while (!sends_.back().done) a().progress(), b().progress();
+    std::memset(from.data(), 0, bytes);
+    recv(1, sequence, into);
+    run();
+    EXPECT_TRUE(into.holds(bytes));
+  }
+}
+
+TEST_F(LentMessages, GoThroughTheWireIfTheReceiverDeclines) {
+  uint32_t number = 0;
+  for (const bool send_first : {true, false})
+    for (const bool broken : {true, false}) {
+      Shared from(kBytes), into(kBytes);
+      from.fill(++number);
+      // Memory that it cannot map, or its own is private.
+      if (broken) std::memset(&from.range().handle, 0xab, sizeof from.range().handle);
+      const auto sends = [&] { send(0, number, from); };
+      const auto receives = [&] { recv(1, number, into, /*shown=*/broken); };
+      send_first ? post_in_order(sends, receives) : post_in_order(receives, sends);
+      run();
+      EXPECT_TRUE(into.holds(number)) << send_first << broken;
+      EXPECT_TRUE(a().flushed());
+    }
+}
+
+TEST_F(LentMessages, OfSendersThatSendMoreUnaskedThanTheirPeersAreTakenToo) {
+  for (const size_t lender : {size_t{0}, size_t{1}}) {
+    links_[0].reset(), links_[1].reset();
+    wires_ = make_shm_pair(64 << 10);
+    for (size_t end : {size_t{0}, size_t{1}})
+      links_[end] = std::make_unique<Link>(std::move(wires_.ends[end]),
+                                           LinkOptions{.eager_bytes = end == 0 ? kEager : 1024});
+    Shared from(kBytes), into(kBytes);
+    from.fill(lender);
+    // One that sends less unasked asks at once.
+    recv(1 - lender, 1, into);
+    for (int i = 0; i < 50; ++i) a().progress(), b().progress();
+    send(lender, 1, from);
+    run();
+    EXPECT_TRUE(into.holds(lender));
+  }
+}
+
+TEST_F(LentMessages, MoreThanThereAreSlotsBothWays) {
+  constexpr uint32_t kMessages = 60;
+  std::deque<Shared> from, into;
+  for (uint32_t i = 0; i < kMessages; ++i) {
+    from.emplace_back(kLeastMapped + i).fill(i);
+    into.emplace_back(kLeastMapped + i);
+    send(i % 2, i, from.back());
+  }
+  for (uint32_t i = kMessages; i-- > 0;) recv(1 - i % 2, i, into[i]);
+  run();
+  for (uint32_t i = 0; i < kMessages; ++i) EXPECT_TRUE(into[i].holds(i)) << i;
+}
+
+TEST_F(LentMessages, AMismatchIsTheReceiversAndTheSenderIsFreeWhenItGivesUp) {
+  Shared from(kBytes), into(kBytes - 1);
+  from.fill(1);
+  send(0, 1, from);
+  recv(1, 1, into);
+  exhaust(a());
+  exhaust(b());
+  const auto mismatch = b().take_mismatch();
+  ASSERT_TRUE(mismatch);
+  EXPECT_EQ(mismatch->expected_bytes, kBytes - 1);
+  EXPECT_EQ(mismatch->received_bytes, kBytes);
+  for (int i = 0; i < 50; ++i) a().progress(), b().progress();
+  EXPECT_FALSE(sends_.back().done);
+  EXPECT_EQ(b().failure(), nullptr);
+  a().cancel(7);
+  EXPECT_TRUE(a().flushed());
+  EXPECT_TRUE(into.holds_only(std::byte{0xee}));
+}
+
+TEST_F(LentMessages, WhatWasGivenUpIsLeftAloneByThePeer) {
+  for (const size_t quitter : {size_t{0}, size_t{1}})
+    for (int steps = 0; steps < 12; ++steps) {
+      connect();
+      Shared from(kBytes), into(kBytes);
+      from.fill(1);
+      send(0, 1, from);
+      recv(1, 1, into);
+      for (int i = 0; i < steps; ++i) links_[i % 2]->progress();
+      links_[quitter]->cancel(7);
+      Shared& released = quitter == 0 ? from : into;
+      std::memset(released.data(), 0x55, released.size());
+      exhaust(*links_[1 - quitter]);
+      exhaust(*links_[quitter]);
+      EXPECT_TRUE(released.holds_only(std::byte{0x55})) << "after " << steps;
+      links_[1 - quitter]->cancel(7);
+      pending_ = 0;
+    }
+}
+
+}  // namespace
+}  // namespace hccl_like

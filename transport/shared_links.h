@@ -1,0 +1,117 @@
+#pragma once
+// For tests: memory that peers map, and two links over a shm wire between which messages of it go.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <memory>
+
+#include "core/deadline.h"
+#include "device/host/host_api.h"
+#include "device/host/host_ipc.h"
+#include "device/host/shared_pool.h"
+#include "transport/link.h"
+#include "transport/peer_memory.h"
+#include "transport/shm/shm_pair.h"
+
+namespace hccl_like {
+
+inline const Device& host_device() {
+  static const Device device(host_api());
+  return device;
+}
+
+// Memory that peers map, with a byte to spare on both sides.
+class Shared {
+ public:
+  explicit Shared(size_t bytes, std::byte fill = std::byte{0xee})
+      : bytes_(bytes),
+        memory_(static_cast<std::byte*>(SharedPool::of_process().allocate(bytes + 2))) {
+    std::memset(memory_, static_cast<int>(fill), bytes + 2);
+    range_ = *shared_range(data(), bytes);
+  }
+  ~Shared() { SharedPool::of_process().free(memory_); }
+  Shared(const Shared&) = delete;
+
+  std::byte* data() const { return memory_ + 1; }
+  size_t size() const { return bytes_; }
+  void fill(uint64_t begin) {
+    const auto bytes = stream_bytes(begin, bytes_);
+    std::copy(bytes.begin(), bytes.end(), data());
+  }
+  bool holds(uint64_t begin) const {
+    const auto bytes = stream_bytes(begin, bytes_);
+    return std::equal(bytes.begin(), bytes.end(), data()) && memory_[0] == std::byte{0xee} &&
+           memory_[bytes_ + 1] == std::byte{0xee};
+  }
+  bool holds_only(std::byte value) const {
+    return std::all_of(data(), data() + bytes_, [&](std::byte byte) { return byte == value; });
+  }
+  ExportedRange& range() { return range_; }
+
+ private:
+  size_t bytes_;
+  std::byte* memory_;
+  ExportedRange range_;
+};
+
+// Two links of this process over shared memory, and what is posted on them.
+class SharedLinks : public testing::Test {
+ protected:
+  explicit SharedLinks(LinkOptions options = {}) : options_(options) { connect(); }
+
+  void connect() {
+    links_[0].reset(), links_[1].reset();
+    wires_ = make_shm_pair(64 << 10);
+    for (size_t end : {size_t{0}, size_t{1}})
+      links_[end] = std::make_unique<Link>(std::move(wires_.ends[end]), options_);
+  }
+  Link& a() { return *links_[0]; }
+  Link& b() { return *links_[1]; }
+
+  template <class OneEnd>
+  OneEnd& post(size_t end, OneEnd& message, Pieces& pieces, uint32_t sequence, Shared& memory,
+               bool shown) {
+    pieces.add(memory.data(), memory.size());
+    message.tag = {.communicator = 7, .sequence = sequence};
+    message.bytes = memory.size();
+    message.pending = &pending_;
+    if (shown)
+      message.place = {.range = &memory.range(), .device = &host_device(), .memory = &memory_[end]};
+    ++pending_;
+    links_[end]->post(message);
+    return message;
+  }
+  Send& send(size_t end, uint32_t sequence, Shared& memory, bool shown = true) {
+    Send& message = sends_.emplace_back();
+    return post(end, message, message.from, sequence, memory, shown);
+  }
+  Recv& recv(size_t end, uint32_t sequence, Shared& memory, bool shown = true) {
+    Recv& message = recvs_.emplace_back();
+    return post(end, message, message.into, sequence, memory, shown);
+  }
+  void run() {
+    const Deadline deadline = Deadline::after(std::chrono::seconds(30));
+    while (pending_ > 0) {
+      a().progress();
+      b().progress();
+      ASSERT_FALSE(deadline.expired()) << "nothing happens any more";
+    }
+  }
+  // Until nothing is left to do for one end alone.
+  static void exhaust(Link& link) {
+    while (link.progress()) {
+    }
+  }
+
+  const LinkOptions options_;
+  WirePair wires_;
+  PeerMemory memory_[2];
+  std::unique_ptr<Link> links_[2];
+  std::deque<Send> sends_;
+  std::deque<Recv> recvs_;
+  uint32_t pending_ = 0;
+};
+
+}  // namespace hccl_like
