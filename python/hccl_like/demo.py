@@ -24,8 +24,8 @@ def main(argv: list[str] | None = None) -> int:
     """Runs the demo; returns the exit code."""
     parser = argparse.ArgumentParser(prog="hccl-like demo", description=__doc__.split(": ", 1)[1])
     parser.add_argument("-n", "--nproc", type=int, default=2, help="ranks to start (2)")
-    parser.add_argument("--device", choices=("auto", "sim", "cpu"), default="auto",
-                        help="where the tensors lie (auto: sim if torch_sim is installed, else cpu)")
+    parser.add_argument("--device", metavar="D", default="auto",
+                        help="where the tensors lie: cpu, or a device by torch's name (auto: the PrivateUse1 device, else cpu)")
     args = parser.parse_args(argv)
     if not 1 <= args.nproc <= 64:
         parser.error("-n takes 1 to 64 ranks")
@@ -33,11 +33,9 @@ def main(argv: list[str] | None = None) -> int:
     if missing:
         print(missing, file=sys.stderr)
         return 1
-    device = args.device
-    if device == "auto":
-        device = "sim" if importlib.util.find_spec("torch_sim") else "cpu"
-    print(f"starting {args.nproc} ranks on this machine, tensors on {device} ...", flush=True)
-    return _spawn(args.nproc, device)
+    where = "" if args.device == "auto" else f", tensors on {args.device}"
+    print(f"starting {args.nproc} ranks on this machine{where} ...", flush=True)
+    return _spawn(args.nproc, args.device)
 
 
 def _missing(device: str) -> str | None:
@@ -99,13 +97,17 @@ def _rank(kind: str) -> None:
 def _device(kind: str, rank: int):
     import torch
 
+    from hccl_like import _accelerator
+
+    found = _accelerator.named() if _accelerator.is_available() else None
+    if kind == "auto":
+        kind = found if found == torch._C._get_privateuse1_backend_name() else "cpu"
     if kind == "cpu":
         return torch.device("cpu")
-    module = getattr(torch, kind, None)
-    if module is None or not module.is_available():
-        raise SystemExit(f"torch knows no device '{kind}' although torch_sim is installed: another accelerator may "
-                         "have been loaded first. Try --device cpu.")
-    device = torch.device(kind, rank % module.device_count())
+    if kind != found:
+        raise SystemExit(f"torch knows no device '{kind}' here, {f'but {found!r}' if found else 'nor any other'}. "
+                         f"Try --device {found or 'cpu'}.")
+    device = torch.device(kind, rank % _accelerator.device_count(kind))
     torch.accelerator.set_device_index(device.index)
     return device
 
@@ -118,10 +120,17 @@ def _median(torch, dist, size: int, device) -> float:
         begin = time.perf_counter()
         dist.all_reduce(tensor)
         if device.type != "cpu":
-            torch.accelerator.synchronize()
+            _settle(torch, tensor)
         if iteration >= 5:  # the first ones warm up
             times.append(time.perf_counter() - begin)
     return 1e6 * statistics.median(times)
+
+
+def _settle(torch, tensor) -> None:
+    try:
+        torch.accelerator.synchronize()
+    except RuntimeError:  # a device that cannot be waited for; reading waits for it
+        tensor[:1].cpu()
 
 
 def _readable(size: int) -> str:

@@ -1,6 +1,7 @@
 """``hccl-like demo``: that it works on this machine, and says what is missing where it can't."""
 
 import importlib.util
+import os
 import subprocess
 import sys
 
@@ -29,16 +30,60 @@ def test_a_senseless_number_of_ranks_is_refused(ranks, capsys):
     assert "1 to 64 ranks" in capsys.readouterr().err
 
 
+def run_demo(*arguments, **environment):
+    program = f"import sys, hccl_like.demo as demo; sys.exit(demo.main({list(arguments)!r}))"
+    return subprocess.run(
+        [sys.executable, "-c", program], env={**os.environ, **environment}, capture_output=True, text=True, timeout=100
+    )
+
+
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_every_rank_gets_the_sum(ranks):
     if importlib.util.find_spec("hccl_like._C") is None:
         pytest.skip("the extension is not built")
-    program = f"import sys, hccl_like.demo as demo; sys.exit(demo.main(['-n', '{ranks}', '--device', 'cpu']))"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
+    done = run_demo("-n", str(ranks), "--device", "cpu")
     assert done.returncode == 0, done.stderr
     total = ranks * (ranks + 1) / 2
     assert f"everybody gets {[total] * 4}: right" in done.stdout
     assert "16 MiB" in done.stdout and "it works. Next:" in done.stdout
+
+
+def test_the_device_is_found_without_its_name(sim):
+    done = run_demo(TORCH_SIM_FLAWS="no-streams,no-events", HCCL_LIKE_DEVICE_PLUGINS="sim=none")
+    assert done.returncode == 0, done.stderr
+    assert "everybody gets [3.0, 3.0, 3.0, 3.0]: right" in done.stdout and ", device sim" in done.stdout
+
+
+def test_a_device_that_is_not_there_is_told_with_the_one_that_is(sim):
+    done = run_demo("--device", "acme")
+    assert done.returncode == 1 and "torch knows no device 'acme' here, but 'sim'. Try --device sim." in done.stderr
+
+
+def test_where_there_is_no_device_the_demo_is_on_the_cpu(sim):
+    done = run_demo("-n", "1", TORCH_SIM="0")
+    assert done.returncode == 0 and ", device cpu" in done.stdout, done.stderr
+    done = run_demo("-n", "1", "--device", "acme", TORCH_SIM="0")
+    assert done.returncode == 1 and "torch knows no device 'acme' here, nor any other. Try --device cpu." in done.stderr
+
+
+def test_a_device_that_cannot_be_waited_for_is_read(monkeypatch):
+    import torch
+
+    def refuse():
+        raise RuntimeError("Backend doesn't support synchronizing all streams on device.")
+
+    class Tensor:
+        read = 0
+
+        def __getitem__(self, part):
+            return self
+
+        def cpu(self):
+            self.read += 1
+
+    monkeypatch.setattr(torch.accelerator, "synchronize", refuse)
+    demo._settle(torch, tensor := Tensor())
+    assert tensor.read == 1
 
 
 def test_a_rank_that_fails_ends_the_demo_and_is_named(monkeypatch, capfd):
