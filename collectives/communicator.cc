@@ -142,7 +142,7 @@ BoardCall Communicator::board_call(const Call& call, const Plan& plan, uint32_t 
           .peer_memory = &engine_.peer_memory(),
           .known_memory = &known_memory_,
           .pace = &pace_,
-          .write_pace = &write_pace_,
+          .write_pace = &engine_.write_pace(),
           .crew = &engine_.crew()};
 }
 

@@ -153,8 +153,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::atomic<std::chrono::milliseconds> timeout_;
   std::atomic<bool> failed_{false};
   mutable KnownMemory known_memory_;
-  mutable Pace pace_;             // of large calls in private memory
-  mutable WritePace write_pace_;  // of its calls' writes into lanes
+  mutable Pace pace_;  // of large calls in private memory
 
   mutable std::mutex mutex_;  // guards what follows
   std::optional<Error> failure_;

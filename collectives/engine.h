@@ -18,6 +18,7 @@
 #include "core/config.h"
 #include "core/crew.h"
 #include "core/deadline.h"
+#include "core/write_pace.h"
 #include "transport/mesh.h"
 #include "transport/peer_memory.h"
 #include "transport/poller.h"
@@ -34,6 +35,8 @@ class Engine {
   // Any thread.
   PeerMemory& peer_memory() { return peer_memory_; }
   Crew& crew() { return crew_; }
+  // Of writes into the process's lanes.
+  WritePace& write_pace() { return write_pace_; }
 
   // Any thread. Takes operations to run; makes their first steps at once if nobody else drives. Without `waited_for`, the
   // background thread is told to see to them.
@@ -166,6 +169,7 @@ class Engine {
   Mesh& mesh_;
   PeerMemory peer_memory_;
   Crew crew_;
+  WritePace write_pace_;
 
   std::mutex driver_;  // held by the thread that drives; guards the next five
   std::vector<std::unique_ptr<Execution>> active_;
