@@ -42,7 +42,7 @@ Device::Device(const hcd_api& api, std::string origin)
     : api_(complete_table(api, origin)),
       name_(api_.name),
       dmabuf_(reinterpret_cast<const hcd_dmabuf*>(
-          find_extension(api_, HCD_EXTENSION_DMABUF, sizeof(hcd_dmabuf)))) {
+          find_extension(api_, HCD_EXTENSION_DMABUF, offsetof(hcd_dmabuf, identify)))) {
   if (const int status = api_.init(); status != HCD_OK) {
     throw_error(ErrorCode::kDevice, "the plugin '" + name_ + "'" +
                                         (origin.empty() ? "" : " (" + origin + ")") +

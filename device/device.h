@@ -1,5 +1,6 @@
 #pragma once
 // A kind of device as the layers above see it: a plugin's table with a lifetime, sentences for errors, and guards.
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -34,6 +35,16 @@ struct ExportedRange {
 struct ExportedFile {
   Fd file;
   uint64_t offset = 0;
+};
+
+// A piece of device memory that is allocated and freed as a whole.
+struct DeviceAllocation {
+  std::array<uint64_t, 2> identity{};  // no other of this process has, had or will have it
+  hcd_ref begin{};
+  size_t bytes = 0;
+  uint64_t offset = 0;      // in it, of what was asked about
+  void* address = nullptr;  // where nothing of the host's ever lies; null: nowhere
+  uint32_t hmem = 0;        // as libfabric counts kinds of memory
 };
 
 // One plugin, initialised, with all devices that it serves: every call names one by its index, as torch counts them.
@@ -77,6 +88,7 @@ class Device {
   bool can_allocate_host() const noexcept { return api_.host_alloc != nullptr; }
   bool can_register_host() const noexcept { return api_.host_register != nullptr; }
   bool can_export_files() const noexcept { return dmabuf_ != nullptr; }
+  bool can_identify() const noexcept;
 
   // The plugin's stream for a torch stream: its id, and its native handle or null.
   Result<hcd_stream> stream_from_torch(int index, int64_t stream_id, void* native) const;
@@ -135,8 +147,12 @@ class Device {
   Result<MappedRange> allocate_host(int index, size_t bytes) const;
   Result<MappedRange> register_host(int index, void* host, size_t bytes) const;
 
-  // To be closed before the memory is freed.
+  // The file keeps the memory, whoever frees it.
   Result<ExportedFile> export_file(int index, hcd_ref ref, size_t bytes) const;
+  // The device's work that begins from here on sees what other devices have written to its memory.
+  [[nodiscard]] std::optional<Error> flush(int index) const;
+  // What the range lies in. Cheap; any thread.
+  Result<DeviceAllocation> identify(int index, hcd_ref ref, size_t bytes) const;
 
  private:
   template <class Handle>

@@ -1,4 +1,6 @@
 // What the device does within itself, and the memory that it makes or takes in.
+#include <cstddef>
+
 #include "device/device.h"
 
 namespace hccl_like {
@@ -64,6 +66,33 @@ Result<ExportedFile> Device::export_file(int index, hcd_ref ref, size_t bytes) c
   if (auto error = check(status, index, kAttempt)) return *error;
   exported.file.reset(fd);
   return exported;
+}
+
+bool Device::can_identify() const noexcept {
+  constexpr size_t kEnd = offsetof(hcd_dmabuf, identify) + sizeof(hcd_dmabuf::identify);
+  return dmabuf_ != nullptr && dmabuf_->head.size >= kEnd && dmabuf_->identify != nullptr;
+}
+
+std::optional<Error> Device::flush(int index) const {
+  constexpr size_t kEnd = offsetof(hcd_dmabuf, flush) + sizeof(hcd_dmabuf::flush);
+  if (dmabuf_ == nullptr || dmabuf_->head.size < kEnd || dmabuf_->flush == nullptr)
+    return std::nullopt;
+  return check(dmabuf_->flush(index), index, {"flush what was written to its memory", "flush"});
+}
+
+Result<DeviceAllocation> Device::identify(int index, hcd_ref ref, size_t bytes) const {
+  constexpr Attempt kAttempt{"tell what allocation memory lies in", "identify"};
+  if (!can_identify()) return unsupported(index, kAttempt);
+  hcd_allocation found{};
+  found.size = sizeof found;
+  if (auto error = check(dmabuf_->identify(index, ref, bytes, &found), index, kAttempt))
+    return *error;
+  return DeviceAllocation{.identity = {found.identity[0], found.identity[1]},
+                          .begin = found.begin,
+                          .bytes = found.bytes,
+                          .offset = found.offset,
+                          .address = found.address,
+                          .hmem = found.hmem};
 }
 
 }  // namespace hccl_like

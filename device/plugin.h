@@ -127,13 +127,35 @@ typedef struct hcd_extension {
 
 enum { HCD_EXTENSION_DMABUF = 1 };
 
-/* Device memory for other devices: a network adapter that reads it without the host, say. Meant for transports that register
- * memory by dmabuf (libfabric's FI_MR_DMABUF); none of this version's does, so that only the contract's tests ask for it. */
+/* A piece of device memory that is allocated and freed as a whole. Filled in by the plugin, no further than `size`, which the
+ * caller sets to sizeof(hcd_allocation). */
+typedef struct hcd_allocation {
+  size_t size;
+  uint64_t identity[2]; /* that no other allocation of this process has, had, or will have */
+  hcd_ref begin;
+  uint64_t bytes;
+  uint64_t offset; /* of what was asked about, in it */
+  void*
+      address; /* where it begins in the process's address space, if nothing of the host's can ever lie there; else null */
+  uint32_t
+      hmem; /* what libfabric calls such memory (its enum fi_hmem_iface); 0 if it has no name for it */
+} hcd_allocation;
+
+/* Device memory for other devices: a network adapter reads and writes it without the host. Transports register memory by it
+ * (libfabric's FI_MR_DMABUF), and large calls that only move bytes need no staging then. */
 typedef struct hcd_dmabuf {
   hcd_extension head; /* type HCD_EXTENSION_DMABUF */
   /* Makes a file descriptor that stands for the allocation that holds `ref`, and says at which offset of it `ref` lies.
-   * The caller closes the descriptor, and ends what he derived from it, before the memory is freed. Closed on exec. */
+   * Closed on exec. The file keeps the memory: who still has it, or something derived from it, when the allocation is freed
+   * sees what is nobody's any more, and the device gets it back when the last of that is closed. */
   int (*export_fd)(int device, hcd_ref ref, size_t bytes, int* fd, uint64_t* offset);
+  /* Optional; a structure that ends before it has none. Says which allocation holds all of [ref, ref + bytes). Makes
+   * nothing, and is cheap enough to be called for each operation. With it what export_fd made is kept for the next operation
+   * on the same allocation, and let go of when the allocation is gone. Without it network adapters are not given memory. */
+  int (*identify)(int device, hcd_ref ref, size_t bytes, hcd_allocation* out);
+  /* Optional. What other devices had written to the device's memory, as far as the caller knows, is seen by all of its work that
+   * begins after this returned, also by what was queued before. Null where that is so by itself. */
+  int (*flush)(int device);
 } hcd_dmabuf;
 
 typedef struct hcd_api {

@@ -5,6 +5,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <array>
+#include <set>
+#include <utility>
+
 #include "device/plugin_contract_fixture.h"
 #include "device/reduce/reduce.h"
 
@@ -157,6 +161,29 @@ TEST_P(PluginContract, ExportsMemoryAsAFile) {
   if (seen == MAP_FAILED) GTEST_SKIP() << "the host cannot map it";
   EXPECT_EQ(std::memcmp(static_cast<char*>(seen) + offset, expected.data() + 123, 1000), 0);
   ::munmap(seen, bytes);
+}
+
+TEST_P(PluginContract, SaysWhichAllocationMemoryLiesIn) {
+  if (!device_.can_identify()) GTEST_SKIP() << "no extension that identifies";
+  const DeviceAllocation found = device_.identify(kIndex, at(123), 1000).value();
+  EXPECT_GE(found.bytes, found.offset + 1000);
+  const DeviceAllocation whole = device_.identify(kIndex, found.begin, found.bytes).value();
+  EXPECT_EQ(whole.offset, 0u);
+  EXPECT_EQ(whole.bytes, found.bytes);
+  for (const auto& [offset, bytes] : {std::pair<size_t, size_t>{123, 1000}, {7, 1}, {0, 64}}) {
+    const DeviceAllocation other = device_.identify(kIndex, at(offset), bytes).value();
+    EXPECT_EQ(other.identity, found.identity);
+    EXPECT_EQ(other.offset - offset, found.offset - 123);
+  }
+  EXPECT_FALSE(device_.identify(kIndex, found.begin, found.bytes + 1).ok())
+      << "the range leaves its allocation";
+  if (!device_.can_allocate()) return;
+  std::set<std::array<uint64_t, 2>> seen{found.identity};
+  for (int i = 0; i < 3; ++i) {  // one after the other, perhaps at one address
+    const MappedRange memory = device_.allocate(kIndex, 4 << 20).value();
+    seen.insert(device_.identify(kIndex, {memory.data(), 0}, 4 << 20).value().identity);
+  }
+  EXPECT_GT(seen.size(), 1u);
 }
 
 }  // namespace hccl_like

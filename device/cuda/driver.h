@@ -41,6 +41,7 @@ namespace hccl_like::cuda {
   F(cuMemHostGetDevicePointer)      \
   F(cuMemGetAddressRange)           \
   F(cuMemGetHandleForAddressRange)  \
+  F(cuFlushGPUDirectRDMAWrites)     \
   F(cuPointerGetAttribute)          \
   F(cuIpcGetMemHandle)              \
   F(cuIpcOpenMemHandle)             \

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "device/cuda/entries.h"
@@ -24,6 +25,12 @@ Range allocation_of(hcd_ref ref, size_t bytes) {
   return range;
 }
 
+uint64_t allocation_number(const Range& range) {
+  unsigned long long number = 0;
+  HCCL_LIKE_CUDA(cuPointerGetAttribute, &number, CU_POINTER_ATTRIBUTE_BUFFER_ID, range.base);
+  return number;
+}
+
 // What a handle's 128 bytes hold. The driver may give the same handle to a later allocation at the same address; the number
 // of the allocation tells the two apart.
 struct Token {
@@ -41,9 +48,7 @@ int ipc_export(int device, hcd_ref ref, size_t bytes, hcd_ipc_handle* handle, ui
     HCCL_LIKE_CUDA(cuIpcGetMemHandle, &token.handle, range.base);
     token.bytes = range.bytes;
     token.process = static_cast<uint64_t>(::getpid());
-    unsigned long long number = 0;
-    HCCL_LIKE_CUDA(cuPointerGetAttribute, &number, CU_POINTER_ATTRIBUTE_BUFFER_ID, range.base);
-    token.allocation = number;
+    token.allocation = allocation_number(range);
     *handle = {};
     std::memcpy(handle->bytes, &token, sizeof token);
     *offset = address_of(ref) - range.base;
@@ -92,7 +97,33 @@ int export_fd(int device, hcd_ref ref, size_t bytes, int* fd, uint64_t* offset) 
   });
 }
 
-const hcd_dmabuf kDmabuf{{sizeof(hcd_dmabuf), HCD_EXTENSION_DMABUF, nullptr}, export_fd};
+// The driver's addresses are those of one space for host and devices.
+int identify(int device, hcd_ref ref, size_t bytes, hcd_allocation* out) {
+  return run(device, [&] {
+    constexpr uint32_t kCuda = 1;  // libfabric's FI_HMEM_CUDA
+    const Range range = allocation_of(ref, bytes);
+    hcd_allocation found{};
+    found.size = out->size;
+    found.identity[0] = allocation_number(range);
+    found.identity[1] = range.base;
+    found.begin = {reinterpret_cast<void*>(range.base), 0};
+    found.bytes = range.bytes;
+    found.offset = address_of(ref) - range.base;
+    found.address = reinterpret_cast<void*>(range.base);
+    found.hmem = kCuda;
+    std::memcpy(out, &found, std::min(out->size, sizeof found));
+  });
+}
+
+int flush(int device) {
+  return run(device, [&] {
+    HCCL_LIKE_CUDA(cuFlushGPUDirectRDMAWrites, CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX,
+                   CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER);
+  });
+}
+
+const hcd_dmabuf kDmabuf{
+    {sizeof(hcd_dmabuf), HCD_EXTENSION_DMABUF, nullptr}, export_fd, identify, flush};
 
 }  // namespace
 

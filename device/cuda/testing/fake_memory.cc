@@ -139,6 +139,10 @@ CUresult cuMemGetHandleForAddressRange(void* handle, CUdeviceptr at, size_t byte
   *static_cast<int*>(handle) = ::dup(found->second.file);
   return CUDA_SUCCESS;
 }
+CUresult cuFlushGPUDirectRDMAWrites(CUflushGPUDirectRDMAWritesTarget,
+                                    CUflushGPUDirectRDMAWritesScope) {
+  return CUDA_SUCCESS;
+}
 CUresult cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr at) {
   std::memset(handle, 0, sizeof *handle);
   std::memcpy(handle, &at, sizeof at);

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -125,9 +126,28 @@ int export_fd(int device, hcd_ref ref, size_t bytes, int* fd, uint64_t* offset) 
   });
 }
 
+// What torch gets as an address may be a handle, and the host may not read what lies there: adapters are given no address.
+int identify(int device, hcd_ref ref, size_t bytes, hcd_allocation* out) {
+  return guarded([&] {
+    return with_arena_of(device, ref, bytes, [&](const Arena& arena, uint64_t at) {
+      hcd_allocation found{};
+      found.size = out->size;
+      found.identity[0] = arena.nonce()[0];
+      found.identity[1] = arena.nonce()[1];
+      found.begin = {to_handle(arena.begin()), 0};
+      found.bytes = arena.bytes();
+      found.offset = at;
+      std::memcpy(out, &found, std::min(out->size, sizeof found));
+      return HCD_OK;
+    });
+  });
+}
+
 const hcd_dmabuf kDmabuf = {
     .head = {.size = sizeof(hcd_dmabuf), .type = HCD_EXTENSION_DMABUF, .next = nullptr},
-    .export_fd = export_fd};
+    .export_fd = export_fd,
+    .identify = identify,
+    .flush = nullptr};
 
 }  // namespace
 
