@@ -110,6 +110,18 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // Whether peers on this host read and write the call's memory where it lies, if it is shared. No lock, some nanoseconds.
   bool uses_shared_memory(const Call& call) const;
 
+  // Whether any other rank can be sent messages that lie in memory of a device (Link::reaches_devices). No lock.
+  bool reaches_devices() const;
+  // Makes such memory ready for messages with every rank that can be reached so; false if it cannot be. Takes the engine.
+  bool prepare_memory(const std::byte* data, size_t bytes);
+  // Before launch(): whether an operation may use such memory in place of what it was prepared with, in the same chunks: if all it
+  // does is to move bytes in messages that can lie there. Then the chunks are given that it copies within this rank; if it does
+  // use it, these copies are the caller's.
+  std::optional<std::vector<uint32_t>> may_use_device_memory(const Operation& operation,
+                                                             const Layout& input,
+                                                             const Layout& output) const;
+  static void use_device_memory(Operation& operation, Layout input, Layout output);
+
   // How many collective calls were prepared so far.
   uint32_t sequence() const;
 

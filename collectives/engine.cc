@@ -62,19 +62,15 @@ void Engine::launch(std::span<const std::shared_ptr<Operation>> operations, bool
   leave(std::move(driver), waited_for);
 }
 
-void Engine::abort(Communicator& communicator, Error error) {
+void Engine::run(std::function<void()> work) {
+  const auto errand = std::make_shared<Errand>(std::move(work));
   {
     std::lock_guard lock(inbox_mutex_);
-    inbox_.push_back({nullptr, communicator.shared_from_this(), std::move(error)});
+    inbox_.push_back({nullptr, nullptr, std::nullopt, errand});
     inbox_full_ = true;
   }
-  std::unique_lock driver(driver_, std::try_to_lock);
-  if (!driver) {
-    poller_.ring();
-    return;
-  }
-  step();
-  leave(std::move(driver), false);
+  poller_.ring();
+  wait_until([&] { return errand->done.load(); }, Deadline::never());
 }
 
 bool Engine::wait(const Operation& operation, Deadline deadline) {
@@ -321,6 +317,8 @@ bool Engine::take_submissions() {
   for (Submission& submission : taken_) {
     if (submission.operation)
       start(std::move(submission.operation));
+    else if (submission.errand)
+      run(*submission.errand);
     else
       fail(*submission.aborted, *submission.error, /*tell_peers=*/true);
   }

@@ -60,6 +60,9 @@ class Engine {
   // Any thread. Takes the engine for set-up work that touches the mesh; `work` gets a function that drives the other
   // communicators one step, to be called while it waits.
   void with_mesh(const std::function<void(Mesh&, const std::function<void()>&)>& work);
+  // Any thread. Has whoever drives run `work`, which may touch links and throws nothing, between two steps; returns when it is
+  // over, also while operations run that are waited for.
+  void run(std::function<void()> work);
   // Any thread. From now on peers that connect are let in also while nobody drives.
   void keep_door();
 
@@ -90,10 +93,15 @@ class Engine {
  private:
   friend class Communicator;
 
+  struct Errand {
+    std::function<void()> work;
+    std::atomic<bool> done{false};
+  };
   struct Submission {
     std::shared_ptr<Operation> operation;  // to run; or, if null:
     std::shared_ptr<Communicator> aborted;
     std::optional<Error> error;
+    std::shared_ptr<Errand> errand = nullptr;  // or, if both are
   };
 
   // Any thread.
@@ -109,6 +117,7 @@ class Engine {
   void drive_alone(Stop stop);
   bool step();
   bool take_submissions();
+  void run(Errand& errand);
   bool advance_executions();
   void start(std::shared_ptr<Operation> operation);
   void finish(size_t index, std::optional<Error> error);
@@ -122,6 +131,8 @@ class Engine {
   // engine_calls.cc
   void on_mismatch(int peer, Communicator& communicator, const Link::Mismatch& mismatch);
   void on_mismatch(const Execution& execution);
+  // A message in a device's memory has no way to or from that rank any more.
+  void on_unreachable(int peer, Communicator& communicator);
   struct Disagreement {
     int peer;
     uint32_t sequence;

@@ -70,4 +70,11 @@ bool Engine::Turns::take() {
   return moved;
 }
 
+void Engine::run(Errand& errand) {
+  errand.work();
+  std::lock_guard lock(turn_mutex_);
+  errand.done = true;
+  turn_.notify_all();
+}
+
 }  // namespace hccl_like

@@ -35,6 +35,7 @@ std::string Engine::call_text(uint64_t fingerprint, size_t bytes) const {
 }
 
 void Engine::on_mismatch(int peer, Communicator& communicator, const Link::Mismatch& mismatch) {
+  if (mismatch.unreachable) return on_unreachable(peer, communicator);
   std::string call = "another call";
   for (const auto& execution : active_)
     if (&execution->operation().communicator() == &communicator &&
@@ -54,6 +55,16 @@ void Engine::on_mismatch(int peer, Communicator& communicator, const Link::Misma
   }
   if (alike && mismatch.tag.channel == 0) return ask_about(communicator, std::move(disagreement));
   disagree(communicator, disagreement);
+}
+
+void Engine::on_unreachable(int peer, Communicator& communicator) {
+  std::string message = "rank " + std::to_string(communicator.rank()) + " of group " +
+                        communicator.name() + ": the network card can no longer move a message " +
+                        "between a device's memory and rank " + std::to_string(peer);
+  if (const Execution* execution = under_way(communicator))
+    message += " during " + execution->operation().describe();
+  message += "; HCCL_LIKE_FABRIC_DEVICE_MEMORY=0 sends such messages through memory of the host";
+  fail(communicator, Error{ErrorCode::kDevice, std::move(message), peer}, /*tell_peers=*/true);
 }
 
 void Engine::on_mismatch(const Execution& execution) {

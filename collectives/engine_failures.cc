@@ -24,6 +24,21 @@ Error told_by(int peer, const std::string& group, const std::string& reason) {
 
 }  // namespace
 
+void Engine::abort(Communicator& communicator, Error error) {
+  {
+    std::lock_guard lock(inbox_mutex_);
+    inbox_.push_back({nullptr, communicator.shared_from_this(), std::move(error)});
+    inbox_full_ = true;
+  }
+  std::unique_lock driver(driver_, std::try_to_lock);
+  if (!driver) {
+    poller_.ring();
+    return;
+  }
+  step();
+  leave(std::move(driver), false);
+}
+
 void Engine::fail(Communicator& communicator, const Error& error, bool tell_peers) {
   const auto keep = communicator.shared_from_this();  // the last operation may be its last owner
   const bool first = communicator.remember(error);

@@ -177,6 +177,7 @@ void Execution::post(Lap& lap, const Step& step) {
     message.moved = 0;
     message.done = false;
     message.state = 0;
+    message.device = operation_->call_.in_device;
   };
   if (step.kind == Step::Kind::kSend) {
     Send& send = lap.sends[lap.sends_used++];
@@ -204,6 +205,7 @@ void Execution::post(Lap& lap, const Step& step) {
 }
 
 void Execution::compute(const Lap& lap, const Step& step) {
+  if (operation_->call_.in_device) return;  // they have been made
   Pieces into;
   add_pieces(into, step.dst, step.count, lap);
   const size_t bytes = into.bytes();

@@ -49,7 +49,9 @@ struct Call {
   int device_index = 0;
   std::optional<ExportedRange> shared_input;   // of the whole input
   std::optional<ExportedRange> shared_output;  // of the whole output
-  std::chrono::milliseconds timeout{0};        // 0: the communicator's
+  // The layouts are of memory that nobody on the host may touch; see Communicator::use_device_memory().
+  bool in_device = false;
+  std::chrono::milliseconds timeout{0};  // 0: the communicator's
 };
 
 inline constexpr int kAnySource = -1;

@@ -122,6 +122,11 @@ constexpr std::array kRows{
          "has no cards: at most this many, and at most 4; 0: all alike, or one network. For cards "
          "that are others' to use, which a process cannot know."},
         access<&Config::fabric_rails>()},
+    Row{{"HCCL_LIKE_FABRIC_DEVICE_MEMORY", "1",
+         "Whether cards of libfabric read and write the memory of devices themselves where both "
+         "can do that; 0: it goes through memory of the host. For cards or drivers that say they "
+         "can and fail."},
+        access<&Config::fabric_device_memory>()},
     Row{{"HCCL_LIKE_CONNECT_TIMEOUT_MS", "30000", "Milliseconds to find and connect to a peer."},
         access<&Config::connect_timeout>()},
     Row{{"HCCL_LIKE_CONNECT", "lazy",

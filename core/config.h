@@ -32,11 +32,12 @@ struct Config {
   InterfaceFilter socket_ifname;  // network interfaces that may be used; empty: all
   PortRange port_range;           // ports to listen on; any if not given
   std::vector<std::string> transports{"shm", "tcp"};  // which may be used, best first
-  std::string mpi_library;       // path of the MPI that transport "mpi" loads; empty: found
-  std::string fabric_library;    // the same for libfabric
-  std::string fabric_provider;   // of libfabric; empty: chosen
-  uint32_t fabric_rails = 0;     // its cards, or networks; 0: all cards, or one network
-  NamedPaths transport_modules;  // of transports that third parties made
+  std::string mpi_library;           // path of the MPI that transport "mpi" loads; empty: found
+  std::string fabric_library;        // the same for libfabric
+  std::string fabric_provider;       // of libfabric; empty: chosen
+  uint32_t fabric_rails = 0;         // its cards, or networks; 0: all cards, or one network
+  bool fabric_device_memory = true;  // its cards may be given memory of devices
+  NamedPaths transport_modules;      // of transports that third parties made
   NamedPaths
       device_plugins;  // instead of what packages bring; read by Python, before this library is loaded
   std::chrono::milliseconds connect_timeout{30'000};  // to find and connect to a peer

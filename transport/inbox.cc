@@ -231,10 +231,12 @@ bool Inbox::begin_eager(const FrameHeader& header) {
   if (Incoming* found = incoming_.find(header.tag)) {
     if (found->early != nullptr || found->recv->moved > 0) {
       fail("two messages with one tag");
-    } else if (matches(*found->recv, header)) {
-      recv_ = found->recv;
-    } else {
+    } else if (!matches(*found->recv, header)) {
       incoming_.erase(header.tag);
+    } else if (found->recv->device && header.bytes > 0) {
+      mismatches_.push({.tag = header.tag, .unreachable = true});
+    } else {
+      recv_ = found->recv;
     }
   } else if (!is_cancelled(header.tag.communicator)) {
     const size_t cost = EarlyMessage::cost(header);
@@ -317,6 +319,7 @@ void Inbox::end_frame() {
 void Inbox::deliver(Tag tag) {
   const Incoming incoming = *incoming_.find(tag);
   Recv& recv = *incoming.recv;
+  if (recv.device && recv.bytes > 0) return mismatches_.push({.tag = tag, .unreachable = true});
   absorb(recv, incoming.early->data.get() + recv.moved, recv.bytes - recv.moved);
   free_early(incoming.early);
   done(recv);

@@ -100,6 +100,7 @@ void Inbox::begin_data(const FrameHeader& header) {
     return;
   }
   // A message that could not go another way.
+  if (recv->device) return mismatches_.push({.tag = header.tag, .unreachable = true});
   if (offset == 0) rendezvous_.leave(*recv);
   recv_ = recv;
 }

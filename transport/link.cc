@@ -13,16 +13,24 @@
 namespace hccl_like {
 namespace {
 
+// Whether a message is announced must not depend on where its memory lies, of which each end knows its own alone.
+size_t eager_limit(const Rendezvous& rendezvous, const LinkOptions& options) {
+  return rendezvous.reaches_devices() ? std::min(options.eager_bytes, kLeastRendezvous - 1)
+                                      : options.eager_bytes;
+}
+
 // What needs a wire.
 struct Ends {
-  Ends(std::unique_ptr<Wire> taken, const LinkOptions& options, Fifo<Link::Mismatch>& mismatches)
+  Ends(std::unique_ptr<Wire> taken, LinkOptions options, Fifo<Link::Mismatch>& mismatches)
       : wire(std::move(taken)),
         rendezvous(make_rendezvous(*wire)),
+        eager_bytes(options.eager_bytes = eager_limit(*rendezvous, options)),
         outbox(*wire, *rendezvous, options, mismatches),
         inbox(*wire, outbox, *rendezvous, options, mismatches) {}
 
   std::unique_ptr<Wire> wire;
   std::unique_ptr<Rendezvous> rendezvous;
+  const size_t eager_bytes;
   Outbox outbox;
   Inbox inbox;
 };
@@ -74,6 +82,7 @@ struct Link::State {
   // Callers look at these two while another thread drives, and may join.
   std::atomic<const std::string*> transport{&expected_transport};
   std::atomic<size_t> eager_bytes{0};
+  std::atomic<bool> reaches_devices{false};
 
   // While there is no wire.
   bool wanted = false;
@@ -95,9 +104,10 @@ struct Link::State {
 void Link::State::join(std::unique_ptr<Wire> taken, const LinkOptions& options) {
   joined_transport = taken->transport();
   transport.store(&joined_transport, std::memory_order_release);
-  eager_bytes.store(options.eager_bytes, std::memory_order_relaxed);
   Wire* const its = taken.get();
   ends.emplace(std::move(taken), options, mismatches);
+  eager_bytes.store(ends->eager_bytes, std::memory_order_relaxed);
+  reaches_devices.store(ends->rendezvous->reaches_devices(), std::memory_order_relaxed);
   wire.store(its, std::memory_order_release);
   wanted = false;
   for (const uint64_t communicator : std::exchange(cancelled, {})) ends->inbox.cancel(communicator);
@@ -114,6 +124,7 @@ bool Link::State::meet() {
   while (Recv* recv = ends->rendezvous->take_received()) ends->inbox.done(*recv);
   while (Send* send = ends->rendezvous->take_sent()) ends->outbox.done(*send);
   while (Send* send = ends->rendezvous->take_refused()) ends->outbox.send_as_data(*send);
+  if (!ends->rendezvous->reaches_devices()) reaches_devices.store(false);
   return true;
 }
 
@@ -334,6 +345,14 @@ void Link::end_sleep() {
 }
 
 size_t Link::eager_bytes() const { return state_->eager_bytes.load(std::memory_order_relaxed); }
+
+bool Link::reaches_devices() const {
+  return state_->reaches_devices.load(std::memory_order_relaxed);
+}
+
+bool Link::prepare(const std::byte* data, size_t bytes) {
+  return !state_->failure && state_->ends && state_->ends->rendezvous->prepare(data, bytes);
+}
 
 std::string_view Link::transport() const {
   return *state_->transport.load(std::memory_order_acquire);

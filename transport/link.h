@@ -54,7 +54,10 @@ struct Message {
   size_t bytes = 0;
   uint32_t* pending = nullptr;  // decremented once when the message is done
   SharedPlace place;  // of the whole message; the memory is its owner's again when it is done
-  size_t moved = 0;   // bytes so far; owned by the link
+  // Its memory is a device's (device/exported_memory.h), which prepare() has taken: nobody on the host may touch it. It is longer
+  // than eager_bytes, or empty, and a send is one piece. If its way fails take_mismatch() tells.
+  bool device = false;
+  size_t moved = 0;  // bytes so far; owned by the link
   // Set by the link with `pending`; tells a finished message without bytes from one that is not.
   bool done = false;
   uint8_t state = 0;  // owned by the link
@@ -191,6 +194,8 @@ class Link {
     Tag tag;
     uint64_t expected = 0, received = 0;  // fingerprints: this rank's, the peer's
     size_t expected_bytes = 0, received_bytes = 0;
+    // Both ends agree, but the message is in a device's memory, and its only way has failed.
+    bool unreachable = false;
   };
   std::optional<Mismatch> take_mismatch();
   // A message of the communicator's collectives that came although nobody asked for it and that is of another call than
@@ -204,6 +209,11 @@ class Link {
   void end_sleep();
   std::string_view transport() const;
   size_t eager_bytes() const;
+
+  // Whether messages may lie in memory of devices at either end. Any thread.
+  bool reaches_devices() const;
+  // Makes such memory ready for messages; false if it cannot be. May take a while.
+  bool prepare(const std::byte* data, size_t bytes);
 
   // As Wire's; any thread.
   const PeerCommons* commons() const;

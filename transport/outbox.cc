@@ -13,6 +13,12 @@ FrameHeader header_of(FrameKind kind, const Send& send) {
   return {.kind = kind, .tag = send.tag, .fingerprint = send.fingerprint, .bytes = send.bytes};
 }
 
+// Whether it gets a slot no sooner than its receiver asks: where there may be no other way, what nobody waits for yet may not keep a
+// slot from what somebody does. The receiver's memory may be a device's also if the sender's is not.
+bool waits_to_be_asked(const Rendezvous& rendezvous, const Send& send) {
+  return send.device || (rendezvous.reaches_devices() && rendezvous.takes(send));
+}
+
 // A header and the first pieces of its payload, as one write.
 class Gather {
  public:
@@ -45,7 +51,8 @@ void Outbox::post(Send& send) {
   const Pending* wish = pending_.find(send.tag);
   // Not tried if the peer has asked and cannot be reached.
   std::optional<uint32_t> slot;
-  if ((wish == nullptr || wish->into != nullptr) && rendezvous_.takes(send))
+  if (!waits_to_be_asked(rendezvous_, send) && (wish == nullptr || wish->into != nullptr) &&
+      rendezvous_.takes(send))
     slot = rendezvous_.offer(send);
   if (wish == nullptr) {
     pending_.insert(send.tag, {.send = &send, .slot = slot});
@@ -86,9 +93,32 @@ void Outbox::announce(Send& send, std::optional<uint32_t> slot) {
 
 // Both ends are there.
 void Outbox::start(Send& send, std::optional<uint32_t> slot, const ExportedRange* into) {
+  if (!slot && into != nullptr && waits_to_be_asked(rendezvous_, send)) {
+    parked_.push(&send);
+    return offer_parked();
+  }
   if (slot && into != nullptr) return rendezvous_.begin(*slot, *into);
   if (slot) rendezvous_.retract(*slot);
-  data_.push(&send);
+  send_as_data(send);
+}
+
+// Announced, for a second time perhaps, with where it lies.
+void Outbox::offer_parked() {
+  while (!parked_.empty() && rendezvous_.has_room()) {
+    Send& send = *parked_.pop();
+    const auto slot = rendezvous_.takes(send) ? rendezvous_.offer(send) : std::nullopt;
+    if (!slot) {
+      send_as_data(send);
+      continue;
+    }
+    announce(send, slot);
+    rendezvous_.begin(*slot, {});
+  }
+}
+
+void Outbox::send_as_data(Send& send) {
+  if (!send.device) return data_.push(&send);
+  mismatches_.push({.tag = send.tag, .unreachable = true});
 }
 
 void Outbox::push(const FrameHeader& control) {
@@ -153,6 +183,7 @@ void Outbox::cancel(uint64_t communicator) {
   });
   eager_.erase_if(of_it);
   data_.erase_if(of_it);
+  parked_.erase_if(of_it);
   pending_.erase_if([&](const Tag& tag, const Pending& pending) {
     if (tag.communicator != communicator) return false;
     if (pending.send != nullptr) --waiting_;
@@ -190,6 +221,7 @@ bool Outbox::wants_to_write() const noexcept {
 }
 
 bool Outbox::progress() {
+  offer_parked();
   size_t written = 0;
   while (written < turn_bytes_ && (busy_ || begin_frame())) {
     const size_t taken = write_some();

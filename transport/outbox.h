@@ -1,6 +1,7 @@
 #pragma once
 // The sending half of a Link: which frame goes next, and how far it has gone.
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,7 +32,7 @@ class Outbox {
   // The peer asks for a message that may have been announced, or not even posted yet.
   void ready(const FrameHeader& header, const Descriptor* into);
   // A message that its receiver waits for goes through the wire after all.
-  void send_as_data(Send& send) { data_.push(&send); }
+  void send_as_data(Send& send);
   // All of a message has left, by whichever way.
   static void done(Send& send);
   // Takes back an eager message; false if that was possible, true if it counts as sent.
@@ -43,7 +44,7 @@ class Outbox {
   // Something would go out at once if the wire took it.
   bool wants_to_write() const noexcept;
   // Nothing is left, not even messages that wait for their receiver.
-  bool empty() const noexcept { return !wants_to_write() && waiting_ == 0; }
+  bool empty() const noexcept { return !wants_to_write() && waiting_ == 0 && parked_.empty(); }
   // A message was announced whose receiver has not asked for it yet.
   bool awaits_ready() const noexcept { return waiting_ > 0; }
 
@@ -69,6 +70,7 @@ class Outbox {
     return {.slot = slot, .range = rendezvous_.place(slot)};
   }
   void start(Send& send, std::optional<uint32_t> slot, const ExportedRange* into);
+  void offer_parked();
   bool begin_frame();
   void begin_message(FrameKind kind, Send& send, size_t payload);
   size_t write_some();
@@ -85,6 +87,8 @@ class Outbox {
   Fifo<Control> control_;
   Fifo<Send*> eager_;
   Fifo<Send*> data_;  // asked for; each in turn sends a frame
+  Fifo<Send*>
+      parked_;  // of a device, and asked for: they wait for a slot, as they have no other way
   TagTable<Pending> pending_;
   Pool<ExportedRange> ranges_;
   size_t waiting_ = 0;    // how many of pending_ have a send

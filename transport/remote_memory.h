@@ -48,6 +48,12 @@ class RemoteMemory {
   // Of a read that is not under way.
   virtual void release(uint32_t read) = 0;
 
+  // Whether both ends show and read memory of devices that host code cannot reach (device/exported_memory.h), too.
+  virtual bool reaches_devices() const { return false; }
+  // Makes such memory ready to be shown and read into, so that neither will fail; false if it cannot be. Never before a message
+  // is under way that needs it, so it may take a while.
+  virtual bool prepare(const std::byte*, size_t) { return false; }
+
   virtual void tell(Note note) = 0;
   // What the peer told before it let go of any memory is heard no later than the reads that it concerns are done.
   virtual std::optional<Note> hear() = 0;

@@ -32,9 +32,12 @@ RemoteRendezvous::~RemoteRendezvous() { cancel(std::nullopt, /*peer_lives=*/true
 
 // ----------------------------------------------------------------------------------------------------------- sends
 
+bool RemoteRendezvous::has_room() const {
+  return std::ranges::any_of(offers_, [](const Offer& one) { return one.free(); });
+}
+
 std::optional<uint32_t> RemoteRendezvous::offer(Send& send) {
-  const auto free = [](const Offer& one) { return one.send == nullptr && one.left; };
-  const auto found = std::ranges::find_if(offers_, free);
+  const auto found = std::ranges::find_if(offers_, [](const Offer& one) { return one.free(); });
   if (found == offers_.end()) return std::nullopt;
   const auto slot = static_cast<uint32_t>(found - offers_.begin());
   const auto place = memory_.show(slot, send.from[0].data, send.bytes);

@@ -33,6 +33,11 @@ class RemoteRendezvous final : public Rendezvous {
   bool takes(const Recv& recv) const override { return usable_ && recv.bytes >= kLeastRendezvous; }
   bool is_a_matter_of_pace(const Recv&) const override { return false; }
   ExportedRange place(const Recv&) const override { return {}; }
+  bool reaches_devices() const override { return usable_ && memory_.reaches_devices(); }
+  bool prepare(const std::byte* data, size_t bytes) override {
+    return reaches_devices() && memory_.prepare(data, bytes);
+  }
+  bool has_room() const override;
   std::optional<uint32_t> offer(Send& send) override;
   ExportedRange place(uint32_t message) const override;
   void begin(uint32_t message, const ExportedRange&) override;
@@ -67,6 +72,7 @@ class RemoteRendezvous final : public Rendezvous {
     bool shown = false;
     bool left = true;  // by the receiver, so that the slot may be used again
     bool let_go = false;
+    bool free() const { return send == nullptr && left; }
   };
   struct Part {
     uint32_t read = 0;

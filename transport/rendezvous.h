@@ -32,10 +32,16 @@ class Rendezvous {
   // Where the memory of a receive that it takes lies, for its sender.
   virtual ExportedRange place(const Recv& recv) const = 0;
 
+  // Memory of devices that host code cannot reach: whether it goes this way, as RemoteMemory has it.
+  virtual bool reaches_devices() const { return false; }
+  virtual bool prepare(const std::byte*, size_t) { return false; }
+
   // --- sends ---
   // Whether a message that is short enough to travel unasked is better copied by its receiver alone, which need not be asked
   // for its own memory: see begin(slot).
   virtual bool lends(const Send& send) const = 0;
+  // Whether offer() would have a slot now.
+  virtual bool has_room() const { return true; }
   // A slot for a message that it takes; nothing if all are in use.
   virtual std::optional<uint32_t> offer(Send& send) = 0;
   // Where the memory lies, for the receiver.

@@ -25,7 +25,7 @@ std::optional<std::string> take(std::string_view& text) {
 }  // namespace
 
 std::string FabricAddress::pack() const {
-  std::string text(reads_memory ? "r" : "-");
+  std::string text(takes_devices ? "d" : reads_memory ? "r" : "-");
   add(text, provider);
   for (const End& end : ends) {
     add(text, end.network);
@@ -35,8 +35,10 @@ std::string FabricAddress::pack() const {
 }
 
 std::optional<FabricAddress> FabricAddress::parse(std::string_view text) {
-  if (text.empty() || (text[0] != 'r' && text[0] != '-')) return std::nullopt;
-  FabricAddress address{.provider = {}, .reads_memory = text[0] == 'r', .ends = {}};
+  if (text.empty() || std::string_view("dr-").find(text[0]) == std::string_view::npos)
+    return std::nullopt;
+  FabricAddress address{
+      .provider = {}, .reads_memory = text[0] != '-', .takes_devices = text[0] == 'd', .ends = {}};
   text.remove_prefix(1);
   auto provider = take(text);
   if (!provider) return std::nullopt;

@@ -15,7 +15,8 @@ struct FabricAddress {
   };
   std::string provider;
   bool reads_memory = false;
-  std::vector<End> ends;  // the first one carries messages
+  bool takes_devices = false;  // their memory; only beside reads_memory
+  std::vector<End> ends;       // the first one carries messages
 
   std::string pack() const;
   // Nothing if it is not what pack() gives: it comes from another process.

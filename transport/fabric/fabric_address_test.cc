@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace hccl_like {
@@ -19,19 +20,25 @@ FabricAddress on(std::vector<std::string> networks) {
 
 TEST(FabricAddress, IsReadAsItWasWritten) {
   const Ends ends{{"10.0.0.0/8", std::string("\0\2\x1f\0bytes", 9)}, {"", ""}};
-  for (const bool reads : {false, true}) {
-    const FabricAddress address{.provider = "udp;ofi_rxd", .reads_memory = reads, .ends = ends};
+  for (const auto& [reads, devices] : {std::pair(false, false), {true, false}, {true, true}}) {
+    const FabricAddress address{
+        .provider = "udp;ofi_rxd", .reads_memory = reads, .takes_devices = devices, .ends = ends};
     const auto read = FabricAddress::parse(address.pack());
     ASSERT_TRUE(read);
     EXPECT_EQ(read->provider, "udp;ofi_rxd");
     EXPECT_EQ(read->reads_memory, reads);
+    EXPECT_EQ(read->takes_devices, devices);
     EXPECT_EQ(read->ends, ends);
   }
 }
 
 TEST(FabricAddress, APartOfOneIsNone) {
-  const std::string text =
-      FabricAddress{.provider = "tcp", .reads_memory = true, .ends = {{"network", "name"}}}.pack();
+  const std::string text = FabricAddress{
+      .provider = "tcp",
+      .reads_memory = true,
+      .takes_devices = false,
+      .ends = {
+          {"network", "name"}}}.pack();
   for (size_t bytes = 0; bytes < text.size(); ++bytes)
     EXPECT_FALSE(FabricAddress::parse(text.substr(0, bytes))) << bytes;
   EXPECT_FALSE(FabricAddress::parse("x" + text.substr(1)));

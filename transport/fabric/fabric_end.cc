@@ -17,12 +17,28 @@ constexpr size_t kLongestName = 512;
 // Some tens of pieces of this process's allocators.
 constexpr RegistrationCache::Limits kKept{.entries = 256, .bytes = size_t{64} << 30};
 
-// Memory of our own allocators: other memory may be gone, and something else in its place, without our hearing of it.
+// Memory of our own allocators, and exported memory of devices: other memory may be gone, and something else in its place,
+// without our hearing of it.
 std::optional<LastingRange> lasting_range(const std::byte* data, size_t bytes) {
-  const auto place = SharedMemory::find(data, bytes);
-  if (!place) return std::nullopt;
-  return LastingRange{data - place->offset, place->token.bytes, place->token.nonce};
+  if (const auto place = SharedMemory::find(data, bytes))
+    return LastingRange{data - place->offset, place->token.bytes, place->token.nonce};
+  if (const auto memory = ExportedMemory::find(data, bytes))
+    return LastingRange{memory->data(), memory->size(), memory->identity()};
+  return std::nullopt;
 }
+
+// What libfabric 1.20 and later declare in rdma/fi_domain.h. Their fi_mr_attr ends later, too, with what is zero here.
+constexpr uint64_t kRegisterFile = uint64_t{1} << 40;  // FI_MR_DMABUF
+struct FileRange {                                     // fi_mr_dmabuf
+  int fd;
+  uint64_t offset;
+  size_t bytes;
+  void* base;  // where the file begins, to whoever names a place in it
+};
+struct LargerAttributes {
+  fi_mr_attr known{};
+  std::array<uint64_t, 8> unknown{};
+};
 
 }  // namespace
 
@@ -100,6 +116,26 @@ fid_mr* FabricEnd::enroll(const void* data, size_t bytes, uint64_t access) {
   fid_mr* registration = nullptr;
   check("fi_mr_reg",
         fi_mr_reg(domain_.get(), data, bytes, access, 0, next_key_++, 0, &registration, nullptr));
+  return enable(registration);
+}
+
+fid_mr* FabricEnd::enroll(const ExportedMemory& memory, const std::byte* data, size_t bytes) {
+  const uint64_t offset = memory.file_offset() + static_cast<uint64_t>(data - memory.data());
+  const FileRange range{memory.file(), offset, bytes, memory.data() - memory.file_offset()};
+  LargerAttributes attributes;
+  attributes.known.mr_iov = reinterpret_cast<const iovec*>(&range);  // one union with the file
+  attributes.known.iov_count = 1;
+  attributes.known.access = FI_READ | FI_REMOTE_READ;
+  attributes.known.requested_key = next_key_++;
+  attributes.known.iface = static_cast<fi_hmem_iface>(memory.hmem());
+  attributes.known.device.reserved = static_cast<uint64_t>(memory.index());
+  fid_mr* registration = nullptr;
+  check("fi_mr_regattr",
+        fi_mr_regattr(domain_.get(), &attributes.known, kRegisterFile, &registration));
+  return enable(registration);
+}
+
+fid_mr* FabricEnd::enable(fid_mr* registration) {
   FabricObject<fid_mr> owned(registration);
   if ((info_->domain_attr->mr_mode & FI_MR_ENDPOINT) != 0) {
     check("fi_mr_bind", fi_mr_bind(registration, &endpoint_->fid, 0));
@@ -110,6 +146,7 @@ fid_mr* FabricEnd::enroll(const void* data, size_t bytes, uint64_t access) {
 
 void* FabricEnd::add(const std::byte* data, size_t bytes) {
   try {
+    if (const auto memory = ExportedMemory::find(data, bytes)) return enroll(*memory, data, bytes);
     return enroll(data, bytes, FI_READ | FI_REMOTE_READ);
   } catch (const Exception&) {
     return nullptr;  // no room for more, or memory that cannot be pinned: it goes in blocks

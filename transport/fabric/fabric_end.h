@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "device/exported_memory.h"
 #include "transport/fabric/fabric_library.h"
 #include "transport/fabric/registration_cache.h"
 
@@ -83,6 +84,8 @@ class FabricEnd : private Registrar {
   void* add(const std::byte* data, size_t bytes) override;
   void remove(void* registration) override;
   fid_mr* enroll(const void* data, size_t bytes, uint64_t access);
+  fid_mr* enroll(const ExportedMemory& memory, const std::byte* data, size_t bytes);
+  fid_mr* enable(fid_mr* registration);
   void check(const char* function, long status) const;
   void on_error();
 

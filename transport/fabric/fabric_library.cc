@@ -71,6 +71,7 @@ FabricInfo hints_for(const FabricLibrary& library, const std::string& provider,
   hints->domain_attr->control_progress = FI_PROGRESS_MANUAL;
   hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
   hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
+  if ((more_caps & FI_HMEM) != 0) hints->domain_attr->mr_mode |= FI_MR_HMEM;
   hints->tx_attr->msg_order = FI_ORDER_SAS;
   hints->rx_attr->msg_order = FI_ORDER_SAS;
   if (!provider.empty()) hints->fabric_attr->prov_name = ::strdup(provider.c_str());
@@ -116,16 +117,30 @@ bool reads_memory(const fi_info& info) {
   return (info.caps & FI_RMA) != 0 && info.ep_attr->protocol != FI_PROTO_RXD;
 }
 
+bool takes_device_memory(const fi_info& info) {
+  return (info.caps & FI_HMEM) != 0 && info.nic != nullptr && reads_memory(info);
+}
+
 std::vector<FabricInfo> choose_providers(const FabricLibrary& library, const std::string& provider,
                                          const std::vector<std::string>& own_addresses,
-                                         size_t rails) {
-  // With memory access first: of equals the first one is taken.
+                                         size_t rails, bool device_memory) {
+  // With memory access first, and that to devices before all: of equals the first one is taken.
+  struct Wish {
+    uint32_t version;
+    uint64_t caps;
+    bool (*serves)(const fi_info& info);
+  };
+  constexpr uint64_t kReads = FI_RMA | FI_READ | FI_REMOTE_READ;
+  std::vector<Wish> wishes{{kFabricVersion, kReads, reads_memory},
+                           {kFabricVersion, 0, [](const fi_info&) { return true; }}};
+  if (device_memory && library.version() >= kFabricVersionOfFiles)
+    wishes.insert(wishes.begin(), {kFabricVersionOfFiles, kReads | FI_HMEM, takes_device_memory});
   std::vector<FabricInfo> lists;
   int status = 0;
-  for (const uint64_t caps : {uint64_t{FI_RMA | FI_READ | FI_REMOTE_READ}, uint64_t{0}}) {
-    const FabricInfo hints = hints_for(library, provider, caps);
+  for (const Wish& wish : wishes) {
+    const FabricInfo hints = hints_for(library, provider, wish.caps);
     fi_info* list = nullptr;
-    status = library.getinfo(kFabricVersion, nullptr, nullptr, 0, hints.get(), &list);
+    status = library.getinfo(wish.version, nullptr, nullptr, 0, hints.get(), &list);
     lists.emplace_back(list, FreeInfo{&library});
   }
   if (status != 0)
@@ -139,11 +154,13 @@ std::vector<FabricInfo> choose_providers(const FabricLibrary& library, const std
     return std::tuple(local, info.nic == nullptr, place_of(info, own_addresses));
   };
   const fi_info* best = nullptr;
-  for (const FabricInfo& list : lists)
-    for (const fi_info* one = list.get(); one != nullptr; one = one->next)
-      if ((&list == &lists[1] || reads_memory(*one)) &&
-          (best == nullptr || rank(*one) < rank(*best)))
+  const fi_info* beside_best = nullptr;  // the list that it is of
+  for (size_t i = 0; i < lists.size(); ++i)
+    for (const fi_info* one = lists[i].get(); one != nullptr; one = one->next)
+      if (wishes[i].serves(*one) && (best == nullptr || rank(*one) < rank(*best))) {
         best = one;
+        beside_best = lists[i].get();
+      }
   std::vector<FabricInfo> chosen;
   const auto take = [&](const fi_info& info) {
     chosen.emplace_back(library.dupinfo(&info), FreeInfo{&library});
@@ -160,7 +177,7 @@ std::vector<FabricInfo> choose_providers(const FabricLibrary& library, const std
              return ::strcmp(one->domain_attr->name, info.domain_attr->name) == 0;
            });
   };
-  for (const fi_info* one = lists[0].get(); one != nullptr && chosen.size() < most; one = one->next)
+  for (const fi_info* one = beside_best; one != nullptr && chosen.size() < most; one = one->next)
     if (further(*one)) take(*one);
   return chosen;
 }

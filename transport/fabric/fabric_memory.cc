@@ -12,11 +12,12 @@ namespace hccl_like {
 static_assert(2 * FabricMemory::kMostRails <= std::tuple_size_v<decltype(RemotePlace::words)>);
 
 FabricMemory::FabricMemory(std::vector<FabricEnd*> own, std::vector<FabricRail> rails,
-                           std::unique_ptr<FabricPort> notes, const std::string& peer)
+                           std::unique_ptr<FabricPort> notes, const std::string& peer, bool devices)
     : own_(std::move(own)),
       rails_(std::move(rails)),
       notes_port_(*notes),
-      notes_(std::move(notes), kNotes, "fabric", peer) {}
+      notes_(std::move(notes), kNotes, "fabric", peer),
+      devices_(devices) {}
 
 std::optional<RemotePlace> FabricMemory::show(size_t slot, const std::byte* data, size_t bytes) {
   RemotePlace place;
@@ -39,6 +40,17 @@ void FabricMemory::hide(size_t slot) {
   --busy_;
 }
 
+bool FabricMemory::is_of_device(std::span<const std::byte> memory) const {
+  return devices_ && ExportedMemory::find(memory.data(), memory.size()) != nullptr;
+}
+
+// By all ends: which of them reads is known only when it does.
+bool FabricMemory::prepare(const std::byte* data, size_t bytes) {
+  return devices_ && std::ranges::all_of(own_, [&](FabricEnd* end) {
+           return end->registrations().use(data, bytes) != nullptr;
+         });
+}
+
 std::optional<uint32_t> FabricMemory::read(const RemotePlace& place, size_t offset,
                                            std::span<std::byte> into) {
   const auto free =
@@ -48,15 +60,19 @@ std::optional<uint32_t> FabricMemory::read(const RemotePlace& place, size_t offs
   FabricEnd& end = rail.peer->end();
   if (!end.shut().empty()) return std::nullopt;
   void* descriptor = nullptr;
-  if ((end.info().domain_attr->mr_mode & FI_MR_LOCAL) != 0) {
+  long status = 0;
+  if ((end.info().domain_attr->mr_mode & FI_MR_LOCAL) != 0 || is_of_device(into)) {
     free->into = end.registrations().use(into.data(), into.size());
-    if (!free->into) return std::nullopt;
-    descriptor = fi_mr_desc(static_cast<fid_mr*>(free->into->handle));
+    if (free->into)
+      descriptor = fi_mr_desc(static_cast<fid_mr*>(free->into->handle));
+    else
+      status = -FI_ENOMEM;
   }
   free->operation.done = free->operation.failed = false;
-  const long status = fi_read(end.endpoint(), into.data(), into.size(), descriptor,
-                              rail.peer->handle(), place.words[2 * rail.far] + offset,
-                              place.words[2 * rail.far + 1], &free->operation.context);
+  if (status == 0)
+    status = fi_read(end.endpoint(), into.data(), into.size(), descriptor, rail.peer->handle(),
+                     place.words[2 * rail.far] + offset, place.words[2 * rail.far + 1],
+                     &free->operation.context);
   if (status == -FI_EAGAIN) {
     free->into = nullptr;
     return std::nullopt;

@@ -29,8 +29,9 @@ class FabricMemory final : public RemoteMemory {
   // For notes; a few at a time.
   static constexpr BlockShape kNotes{.blocks = 8, .block_bytes = 64};
 
+  // `devices`: both processes' ends take memory of devices.
   FabricMemory(std::vector<FabricEnd*> own, std::vector<FabricRail> rails,
-               std::unique_ptr<FabricPort> notes, const std::string& peer);
+               std::unique_ptr<FabricPort> notes, const std::string& peer, bool devices);
 
   size_t rails() const { return rails_.size(); }
   std::optional<RemotePlace> show(size_t slot, const std::byte* data, size_t bytes) override;
@@ -39,6 +40,8 @@ class FabricMemory final : public RemoteMemory {
                                std::span<std::byte> into) override;
   State state(uint32_t read) const override;
   void release(uint32_t read) override;
+  bool reaches_devices() const override { return devices_; }
+  bool prepare(const std::byte* data, size_t bytes) override;
   void tell(Note note) override;
   std::optional<Note> hear() override;
   bool has_notes() override;
@@ -54,11 +57,13 @@ class FabricMemory final : public RemoteMemory {
   };
 
   void send_notes();
+  bool is_of_device(std::span<const std::byte> memory) const;
 
   const std::vector<FabricEnd*> own_;
   const std::vector<FabricRail> rails_;
   FabricPort& notes_port_;
   BlockWire notes_;
+  const bool devices_;
   std::deque<Note> to_tell_;
   std::array<Uses, kSlots> shown_;
   std::array<Read, kReads> reads_;

@@ -1,5 +1,6 @@
 #include "transport/fabric/fabric_transport.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 
@@ -38,8 +39,11 @@ std::vector<std::unique_ptr<FabricEnd>> open_ends(const FabricLibrary& library,
 
 FabricAddress address_of(const std::vector<std::unique_ptr<FabricEnd>>& ends) {
   const fi_info& first = ends.front()->info();
-  FabricAddress address{
-      .provider = first.fabric_attr->prov_name, .reads_memory = reads_memory(first), .ends = {}};
+  FabricAddress address{.provider = first.fabric_attr->prov_name,
+                        .reads_memory = reads_memory(first),
+                        .takes_devices = std::ranges::all_of(
+                            ends, [](const auto& end) { return takes_device_memory(end->info()); }),
+                        .ends = {}};
   for (const auto& end : ends) {
     const char* const network = end->info().fabric_attr->name;
     address.ends.push_back({network != nullptr ? network : "", end->address()});
@@ -83,7 +87,8 @@ class FabricTransport final : public Transport {
       std::vector<FabricEnd*> own;
       for (const auto& end : ends_) own.push_back(end.get());
       auto notes = port(FabricMemory::kNotes, " notes", nullptr);
-      memory = std::make_unique<FabricMemory>(own, rails, std::move(notes), peer.hostname);
+      memory = std::make_unique<FabricMemory>(own, rails, std::move(notes), peer.hostname,
+                                              own_.takes_devices && far.takes_devices);
     }
     return std::make_unique<BlockWire>(port(kShape, "", std::move(memory)), kShape, name(),
                                        peer.hostname);
@@ -95,7 +100,11 @@ class FabricTransport final : public Transport {
                                  ? ", over " + std::to_string(memory->rails()) + " networks"
                                  : "";
     return "by " + own_.provider + " of libfabric " + ends_.front()->library().version_text() +
-           (memory != nullptr ? ", reading long messages from the peer's memory" : "") + over;
+           (memory == nullptr ? ""
+            : memory->reaches_devices()
+                ? ", reading long messages from the peer's memory, devices' too"
+                : ", reading long messages from the peer's memory") +
+           over;
   }
 
  private:
@@ -117,7 +126,8 @@ std::unique_ptr<Transport> open_fabric(const Config& config, const std::vector<s
   std::vector<std::string> own;
   for (const auto& one : candidates(system_addresses(), filter))
     own.push_back(one.address.to_string());
-  auto infos = choose_providers(library, config.fabric_provider, own, config.fabric_rails);
+  auto infos = choose_providers(library, config.fabric_provider, own, config.fabric_rails,
+                                config.fabric_device_memory);
   auto transport = std::make_unique<FabricTransport>(library, std::move(infos), self_id, poller);
   log_info([&] {
     return "fabric: " + library.path + ", address of " +

@@ -4,6 +4,11 @@
 #include <utility>
 
 namespace hccl_like {
+namespace {
+
+constexpr uint64_t kUsesBetweenLooks = 64;
+
+}  // namespace
 
 RegistrationCache::Use RegistrationCache::add(const std::byte* data, size_t bytes) {
   void* const handle = registrar_.add(data, bytes);
@@ -20,9 +25,12 @@ RegistrationCache::Use RegistrationCache::use(const std::byte* data, size_t byte
   const auto found = entries_.find(range->data);
   if (found != entries_.end() && found->second.identity == range->identity) {
     found->second.used = ++clock_;
-    return found->second.registration;
+    Use known = found->second.registration;
+    if (clock_ % kUsesBetweenLooks == 0) drop_gone();
+    return known;
   }
   drop_overlapping(*range);
+  drop_gone();
   Use made = add(range->data, range->bytes);
   if (!made) return add(data, bytes);  // a part may fit where the whole does not
   if (!make_room(range->bytes)) return made;
@@ -49,6 +57,15 @@ void RegistrationCache::drop_overlapping(const LastingRange& range) {
     if (before->first + before->second.bytes > range.data) at = before;
   }
   while (at != entries_.end() && at->first < range.data + range.bytes) at = erase(at);
+}
+
+// Who uses one still has it.
+void RegistrationCache::drop_gone() {
+  for (auto at = entries_.begin(); at != entries_.end();) {
+    const auto there = find_(at->first, at->second.bytes);
+    const bool lives = there && there->data == at->first && there->identity == at->second.identity;
+    at = lives ? std::next(at) : erase(at);
+  }
 }
 
 // False if what is in use leaves none. Linear in what is kept, beside a registration that takes far longer.

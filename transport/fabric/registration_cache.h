@@ -37,6 +37,8 @@ struct LastingRange {
 // * memory of our own allocators is registered once, all of a piece, and found again by address *and* identity: what lies at
 //   the address by now is compared with what was registered there, so nothing needs to be told. What is stale, or least
 //   recently used beyond the limits, is ended;
+// * so is memory of a device that was exported to network adapters (device/exported_memory.h): its registration keeps the memory,
+//   so what is gone is looked for whenever something new is registered, and now and then besides;
 // * all other memory is registered for one message.
 //
 // Used by one thread at a time. What is in use is never ended.
@@ -80,6 +82,7 @@ class RegistrationCache {
   Use add(const std::byte* data, size_t bytes);
   Entries::iterator erase(Entries::iterator at);
   void drop_overlapping(const LastingRange& range);
+  void drop_gone();
   bool make_room(size_t bytes);
 
   Registrar& registrar_;

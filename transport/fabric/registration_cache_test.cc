@@ -103,6 +103,25 @@ TEST_F(RegistrationCacheTest, WhatIsStaleAndInUseIsEndedWithItsUse) {
   EXPECT_EQ(counter.live.size(), 1u);
 }
 
+TEST_F(RegistrationCacheTest, WhatIsGoneIsEndedWhenSomethingIsRegisteredAndNowAndThen) {
+  own(0, 1000, 1);
+  own(1000, 1000, 2);
+  const auto kept = cache(10, 10'000);
+  for (const size_t begin : {0u, 1000u}) kept->use(at(begin), 1);
+  owned = {{at(1000), 1000, {2, 7}}, {at(5000), 1000, {3, 7}}};
+  kept->use(at(5000), 1);
+  EXPECT_EQ(counter.live.size(), 2u);
+  EXPECT_EQ(kept->stats().bytes, 2000u);
+  owned = {{at(5000), 1000, {3, 7}}};
+  const auto held = kept->use(at(5000), 1);
+  for (int i = 0; i < 64; ++i) kept->use(at(5000), 1);
+  EXPECT_EQ(counter.live.size(), 1u);
+  owned.clear();
+  own(0, 10, 4);
+  kept->use(at(0), 1);
+  EXPECT_EQ(counter.live.size(), 2u) << "one of them is in use";
+}
+
 TEST_F(RegistrationCacheTest, BeyondItsEntriesTheLeastRecentlyUsedIsEnded) {
   for (size_t i = 0; i < 4; ++i) own(100 * i, 100, i + 1);
   const auto kept = cache(3, 10'000);
