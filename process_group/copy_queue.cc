@@ -50,6 +50,11 @@ void CopyQueue::to_device(const at::Tensor& host, const at::Tensor& device) cons
                                    device.nbytes(), stream_));
 }
 
+void CopyQueue::within(const at::Tensor& to, const at::Tensor& from) const {
+  throw_if(
+      plugin_->copy_within(access_.plugin_index(), ref_of(to), ref_of(from), to.nbytes(), stream_));
+}
+
 // A device of torch's own may have said too early that a copy is done.
 void CopyQueue::wait() const {
   if (plugin_ == nullptr) return access_.synchronize_current_stream();

@@ -26,6 +26,8 @@ class CopyQueue {
   // Both are contiguous, of one type and size. Host memory stays as it is until wait().
   void to_host(const at::Tensor& host, const at::Tensor& device) const;
   void to_device(const at::Tensor& host, const at::Tensor& device) const;
+  // The same within the device, by a plugin that can; the memory is apart.
+  void within(const at::Tensor& to, const at::Tensor& from) const;
   // Blocks until the copies that this thread made are done.
   void wait() const;
 

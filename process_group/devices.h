@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "device/exported_memory.h"
 #include "process_group/device_access.h"
 
 namespace hccl_like {
@@ -31,6 +32,9 @@ class Devices {
   // `device` has an index. Throws an Exception if its plugin cannot be loaded.
   const DeviceAccess& access(c10::Device device);
 
+  // What network adapters reach of the devices' memory.
+  ExportedMemories& exported() { return exported_; }
+
   // A stream for the caller alone, until he gives it back with nothing queued on it.
   c10::Stream take_stream(const DeviceAccess& access);
   void give_back(c10::Stream stream);
@@ -42,6 +46,7 @@ class Devices {
   std::map<std::string, std::string> paths_;
   std::map<std::string, std::string> broken_;  // name to reason
   std::map<c10::DeviceType, std::unique_ptr<Device>> loaded_;
+  ExportedMemories exported_;
   const Device host_device_;
   DeviceAccess host_;
   std::unordered_map<c10::Device, std::unique_ptr<DeviceAccess>> accelerators_;

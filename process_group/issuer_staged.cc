@@ -19,7 +19,8 @@ size_t bytes_of_lap(const Communicator& communicator) {
 }  // namespace
 
 // Depends on nothing but what those who exchange a chunk agree about, if their devices are alike: the request's sizes, and
-// settings.
+// settings. That a call of one lap goes through a Staging, too, where network cards may spare it the copies, no other rank can
+// tell.
 Issuer::Cuts Issuer::cuts_of(const Issue& issue, const Group& group, const DeviceAccess& access) {
   Cuts cuts;
   if (access.direct() || issue.requests.empty()) return cuts;
@@ -29,8 +30,12 @@ Issuer::Cuts Issuer::cuts_of(const Issue& issue, const Group& group, const Devic
   // A plugin copies any part of a storage.
   if (access.plugin() == nullptr && !capabilities_of(access.device()).has(Feature::kOffsetCopies))
     return cuts;
-  for (const Request& request : issue.requests)
+  const bool direct = DeviceLaps::may_serve(access, communicator);
+  for (const Request& request : issue.requests) {
     cuts.push_back(laps_of(request, communicator.size(), bytes_of_lap(communicator)));
+    if (!cuts.back() && direct)
+      cuts.back() = one_lap_of(request, communicator.size(), bytes_of_lap(communicator));
+  }
   if (std::ranges::none_of(cuts, [](const auto& laps) { return laps.has_value(); })) cuts.clear();
   return cuts;
 }

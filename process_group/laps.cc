@@ -6,7 +6,10 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/StorageImpl.h>
 
+#include "collectives/direct/shape.h"
 #include "process_group/copy_queue.h"
+#include "process_group/plugin_streams.h"
+#include "transport/rendezvous.h"
 
 namespace hccl_like {
 namespace {
@@ -123,7 +126,9 @@ size_t Laps::count_of(size_t bytes) const {
   return bytes < step ? 1 : std::max<size_t>(2, (bytes + step - 1) / step);
 }
 
-std::optional<Laps> laps_of(const Request& request, int ranks, size_t most) {
+namespace {
+
+std::optional<Laps> cut(const Request& request, int ranks, size_t most) {
   const auto kind = kind_of(request);
   if (!kind || !of_one_type(request)) return std::nullopt;
   const auto all = static_cast<size_t>(ranks);
@@ -140,7 +145,23 @@ std::optional<Laps> laps_of(const Request& request, int ranks, size_t most) {
     laps.step = round_up((largest + laps.count - 1) / laps.count);
     laps.count = laps.count == 1 ? 1 : (largest + laps.step - 1) / laps.step;
   }
-  return laps.count == 1 ? std::nullopt : std::optional(laps);
+  return laps;
+}
+
+}  // namespace
+
+std::optional<Laps> laps_of(const Request& request, int ranks, size_t most) {
+  const auto laps = cut(request, ranks, most);
+  return laps && laps->count > 1 ? laps : std::nullopt;
+}
+
+std::optional<Laps> one_lap_of(const Request& request, int ranks, size_t most) {
+  if (reduces(request.collective)) return std::nullopt;
+  const auto laps = cut(request, ranks, most);
+  const auto all = static_cast<size_t>(ranks);
+  const bool worth_it = std::max(largest_chunk(request.input, all),
+                                 largest_chunk(request.output, all)) >= kLeastRendezvous;
+  return laps && laps->count == 1 && worth_it ? laps : std::nullopt;
 }
 
 void DeviceSide::add(size_t number, std::vector<Extent> extents) {
@@ -210,8 +231,8 @@ std::vector<DeviceSide::Message> DeviceSide::messages(const Laps& laps, size_t l
     const Part own = within(laps.part(lap), chunk.bytes);
     const size_t bytes = own.end - own.begin;
     if (laps.count_of(chunk.bytes) > lap)
-      messages.push_back(
-          {for_ranks_ ? static_cast<int>(chunk.number) : root, begin, bytes, chunk.bytes});
+      messages.push_back({for_ranks_ ? static_cast<int>(chunk.number) : root, chunk.number, begin,
+                          bytes, chunk.bytes});
     begin += bytes;
   }
   return messages;
@@ -249,6 +270,61 @@ void DeviceSide::to_device(const CopyQueue& copies, const at::Tensor& host, Part
   visit(host, part, [&](const at::Tensor& on_host, const at::Tensor& on_device) {
     copies.to_device(on_host, on_device);
   });
+}
+
+std::optional<std::vector<Region>> DeviceSide::places(Exports& exports) const {
+  std::vector<Region> places;
+  for (const Chunk& chunk : chunks_) {
+    places.emplace_back();
+    for (const Extent& extent : chunk.extents) {
+      if (extent.bytes == 0) continue;
+      if (places.back().data != nullptr) {
+        exports.why_not = "several tensors make one message";
+        return std::nullopt;
+      }
+      hcd_ref ref = ref_of(extent.tensor);
+      ref.offset += extent.begin;
+      auto range = exports.memories.range(exports.device, exports.index, ref, extent.bytes);
+      if (!range.ok()) {
+        exports.why_not = range.error().message;
+        return std::nullopt;
+      }
+      places.back() = {range.value().data, extent.bytes};
+      exports.held.push_back(range.value().memory);
+    }
+  }
+  return places;
+}
+
+const DeviceSide::Chunk& DeviceSide::chunk(size_t number) const {
+  return *std::ranges::find_if(chunks_, [&](const Chunk& one) { return one.number == number; });
+}
+
+Region DeviceSide::place(const std::vector<Region>& places, size_t number, Part part) const {
+  const Region& whole = places[static_cast<size_t>(&chunk(number) - chunks_.data())];
+  const Part own = within(part, whole.bytes);
+  return {whole.data + own.begin, own.end - own.begin};
+}
+
+Layout DeviceSide::layout(const std::vector<Region>& places, Part part,
+                          size_t element_bytes) const {
+  if (chunks_.empty()) return {};
+  std::vector<Region> regions;
+  for (const Chunk& chunk : chunks_) regions.push_back(place(places, chunk.number, part));
+  if (single_) return Layout::single(regions, chunks_.front().number, element_bytes);
+  return regions.size() == 1 ? Layout::even(regions.front(), 1, element_bytes)
+                             : Layout::list(std::move(regions), element_bytes);
+}
+
+void DeviceSide::to_device(const CopyQueue& copies, const DeviceSide& other, size_t number,
+                           Part part) const {
+  const Extent& from = chunk(number).extents.front();
+  const Extent& to = other.chunk(number).extents.front();
+  const Part own = within(part, from.bytes);
+  if (own.begin == own.end) return;
+  copies.within(
+      view_of(to.tensor, to.tensor.storage(), to.begin + own.begin, own.end - own.begin),
+      view_of(from.tensor, from.tensor.storage(), from.begin + own.begin, own.end - own.begin));
 }
 
 Layout DeviceSide::layout(Region host, Part part, size_t element_bytes) const {

@@ -4,11 +4,13 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 
 #include "collectives/layout.h"
+#include "device/exported_memory.h"
 #include "process_group/request.h"
 
 namespace hccl_like {
@@ -35,6 +37,8 @@ struct Laps {
 // too small. What is not alike depends on sizes that other ranks don't know: a rank that needs one lap makes the whole
 // call, which is the first lap of those that need several.
 std::optional<Laps> laps_of(const Request& request, int ranks, size_t most);
+// The one lap of a request that needs no more and is worth a network card's while; nothing for others.
+std::optional<Laps> one_lap_of(const Request& request, int ranks, size_t most);
 
 // The memory of one side of a request on its device, as chunks that can be copied in parts. No pointer to a tensor's data
 // is used: a part is a view, which the device's own copy finds.
@@ -58,9 +62,27 @@ class DeviceSide {
   // What is exchanged with one rank in a later lap of laps that are not alike.
   struct Message {
     int peer = 0;
+    size_t chunk = 0;             // its number
     size_t begin = 0, bytes = 0;  // in the host memory of these copies
     size_t whole = 0;             // of the chunk
   };
+  // Where each chunk lies for network cards; nothing if one of them is not one piece, or is not exported. What keeps it
+  // there is held.
+  struct Exports {
+    ExportedMemories& memories;
+    const Device& device;
+    int index = 0;
+    std::vector<std::shared_ptr<const ExportedMemory>> held{};
+    std::string why_not{};
+  };
+  std::optional<std::vector<Region>> places(Exports& exports) const;
+  // How a lap lies there.
+  Layout layout(const std::vector<Region>& places, Part part, size_t element_bytes) const;
+  // A part of the chunk with that number.
+  Region place(const std::vector<Region>& places, size_t number, Part part) const;
+  // Copies a part of a chunk to the same chunk of another side, within the device.
+  void to_device(const CopyQueue& copies, const DeviceSide& other, size_t number, Part part) const;
+
   // `root` is at the other end of what is not a chunk for each rank.
   std::vector<Message> messages(const Laps& laps, size_t lap, int root) const;
 
@@ -81,6 +103,7 @@ class DeviceSide {
   };
 
   void add(size_t number, std::vector<Extent> extents);
+  const Chunk& chunk(size_t number) const;
   template <class Visitor>
   void visit(const at::Tensor& host, Part part, Visitor&& visitor) const;
 

@@ -60,6 +60,11 @@ constexpr Question kQuestions[] = {
      "symmetric memory that the host cannot map is added up by the plugin's kernels, beside "
      "copy_d2d",
      "symmetric memory that the host cannot map is added up by torch's operators"},
+    {"export_fd, identify",
+     [](const Device& plugin) { return plugin.can_export_files() && plugin.can_identify(); },
+     "network cards that take memory of devices (libfabric's FI_HMEM) move large calls without "
+     "staging, but for sums",
+     "large calls between hosts are staged where memory is not mapped, whatever the network card"},
 };
 
 }  // namespace

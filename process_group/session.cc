@@ -36,7 +36,10 @@ Session::Session(Devices& devices, FlightRecorder& recorder, const ModulePaths& 
 }
 
 Session::~Session() {
-  if (!forked()) return;
+  if (!forked()) {
+    devices_.exported().clear();
+    return;
+  }
   // The threads stayed with the parent, and saying goodbye to its peers would end their groups.
   (void)lookout_.release();
   (void)completer_.release();

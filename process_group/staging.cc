@@ -15,6 +15,7 @@
 #include "process_group/device_attempt.h"
 #include "process_group/device_capabilities.h"
 #include "process_group/sharing.h"
+#include "process_group/staging_call.h"
 
 namespace hccl_like {
 namespace {
@@ -32,122 +33,12 @@ Region region_of(const at::Tensor& memory) {
 
 }  // namespace
 
-class Staging::Call {
- public:
-  explicit Call(const DeviceAccess& its_access) : access(its_access) {}
-
-  const DeviceAccess& access;
-  DataType type = DataType::kUInt8;
-  std::shared_ptr<Communicator> communicator;
-  std::shared_ptr<Pending> pending;
-  DeviceSide input, output;
-  std::optional<DeviceEvent> begin;  // the copies come after it; nothing: after the call was issued
-  bool in_place = false;  // both sides are the same tensors, and use the same staging memory
-  bool reads = true;      // this rank's input is copied from the device
-  bool writes = true;     // and its output to it
-  std::vector<Lap> laps;
-  std::vector<std::pair<at::Tensor, at::Tensor>>
-      fresh;           // a tensor that is not plain, and what stands for it
-  Copies copies_back;  // to them, at the end
-
-  bool in_stream() const { return access.stream_ordered(); }
-  const at::Tensor& staged_output(const Slot& slot) const {
-    return (in_place ? slot.input : slot.output).tensor;
-  }
-
-  // --- each on the thread of its stage ---
-  // `queue` makes the thread's CopyQueue when it is first asked for, and throws what that throws.
-  void copy_in(const Lap& lap, auto&& queue) {
-    const bool begins = in_stream() && &lap == &laps.front();
-    if (!(reads || begins) || pending->failing()) return;
-    guarded("to", [&] {
-      const CopyQueue& copies = queue();
-      if (begin && &lap == &laps.front()) copies.wait_for(*begin);
-      if (begins) {  // the network's time begins when the stream gets here, also where nothing is copied
-        copies.wait();
-        pending->begin();
-      }
-      if (reads) input.to_host(copies, lap.slot->input.tensor, lap.part);
-      copies.wait();
-    });
-  }
-  // Also if the call has failed: an operation that was prepared is launched, and ends at once.
-  void communicate(const Lap& lap) {
-    communicator->launch(lap.operations, /*waited_for=*/true);
-    communicator->engine().wait(lap.operations, Deadline::never());
-  }
-  void copy_out(const Lap& lap, auto&& queue) {
-    const bool last = &lap == &laps.back();
-    if (!failed(lap)) copy_result(lap, queue);
-    if (last && in_stream() &&
-        std::ranges::any_of(laps, [&](const Lap& one) { return failed(one); }))
-      spoil(queue);
-  }
-  void end() {
-    // Whoever waits may look at once for the memory that he let go of.
-    input = output = {};
-    fresh.clear();
-    copies_back.clear();
-    begin.reset();
-    pending->end_laps();
-  }
-  // ---
-
- private:
-  bool failed(const Lap& lap) const {
-    const auto has_failed = [](const auto& operation) { return operation->error() != nullptr; };
-    return pending->failing() || std::ranges::any_of(lap.operations, has_failed);
-  }
-
-  void copy_result(const Lap& lap, auto&& queue) {
-    guarded("from", [&] {
-      const CopyQueue& copies = queue();
-      if (begin && &lap == &laps.front()) copies.wait_for(*begin);
-      if (writes) output.to_device(copies, staged_output(*lap.slot), lap.part);
-      copies.wait();
-      if (&lap != &laps.back() || copies_back.empty()) return;
-      copy_all(copies_back, /*non_blocking=*/false);
-      access.synchronize_current_stream();
-    });
-  }
-
-  // Through memory that nothing need be asked of the device for, which might wait for the stream that waits for this.
-  void spoil(auto&& queue) {
-    size_t most = 0;
-    for (const Lap& lap : laps) most = std::max(most, output.bytes(lap.part));
-    if (most == 0) return;
-    try {
-      std::vector<uint8_t> spoilt(most, byte_that_spoils(type == DataType::kBool));
-      const at::Tensor memory =
-          at::from_blob(spoilt.data(), {static_cast<int64_t>(most)}, at::kByte);
-      const CopyQueue& copies = queue();
-      copies.wait_for(*begin);
-      for (const Lap& lap : laps) output.to_device(copies, memory, lap.part);
-      copies.wait();
-    } catch (const std::exception& error) {
-      log_warn("what a call that failed has written could not be made unusable: " +
-               words_of(error));
-    }
-  }
-
-  // The group ends with a copy that fails: the other ranks would wait for laps that hold nothing.
-  void guarded(const char* direction, auto&& copy) {
-    try {
-      copy();
-    } catch (const std::exception& error) {
-      const std::string reason = std::string("the device did not copy ") + direction +
-                                 " staging memory: " + words_of(error);
-      pending->fail({ErrorCode::kDevice, reason});
-      communicator->abort(reason);
-    }
-  }
-};
-
 Staging::Staging(Devices& devices, const DeviceAccess& access, size_t most)
     : devices_(devices),
       access_(access),
       host_(devices.access(c10::kCPU)),
       streams_(access.device(), access.plugin()),
+      direct_(devices, access),
       in_stream_(access.stream_ordered()),
       most_(most) {
   try {
@@ -219,6 +110,7 @@ std::shared_ptr<Staging::Call> Staging::prepare(const Request& request, const La
   auto call = std::make_shared<Call>(access_);
   call->communicator = communicator;
   call->type = request.type;
+  call->collective = request.collective;
   auto inputs = plain(request.input, /*written=*/false, *call);
   const auto outputs = plain(request.output, /*written=*/true, *call);
   call->output = DeviceSide(request.output, outputs, rank, communicator->size());
@@ -256,15 +148,18 @@ std::shared_ptr<Staging::Call> Staging::prepare(const Request& request, const La
   for (size_t number = 0; number < laps.count; ++number) {
     Lap lap{.part = laps.part(number),
             .slot = &slots_[(prepared_ + number) % kSlots],
-            .operations = {}};
+            .operations = {},
+            .roles = {}};
     if (call->input.bytes(lap.part) > 0 && !lap.slot->input.tensor.defined())
       lap.slot->input = memory();
     if (call->output.bytes(lap.part) > 0 && !call->in_place && !lap.slot->output.tensor.defined())
       lap.slot->output = memory();
-    if (number == 0 || laps.kind == Laps::Kind::kAlike)
+    if (number == 0 || laps.kind == Laps::Kind::kAlike) {
       lap.operations.push_back(call_of(request, timeout, *call, lap));
-    else
+      lap.roles.push_back({});
+    } else {
       lap.operations = messages_of(request, timeout, *call, laps, number, lap);
+    }
     for (const auto& operation : lap.operations) pending->add_lap(operation);
     call->laps.push_back(std::move(lap));
   }
@@ -293,7 +188,7 @@ std::shared_ptr<Operation> Staging::call_of(const Request& request,
 std::vector<std::shared_ptr<Operation>> Staging::messages_of(const Request& request,
                                                              std::chrono::milliseconds timeout,
                                                              const Call& call, const Laps& laps,
-                                                             size_t number, const Lap& lap) {
+                                                             size_t number, Lap& lap) {
   std::vector<std::shared_ptr<Operation>> operations;
   for (const bool sends : {false, true}) {
     const at::Tensor& memory = sends ? lap.slot->input.tensor : call.staged_output(*lap.slot);
@@ -308,6 +203,9 @@ std::vector<std::shared_ptr<Operation>> Staging::messages_of(const Request& requ
       (sends ? one.input : one.output) = Layout::even(region_of(part), 1, size_of(request.type));
       if (part.defined() && worth_sharing(*call.communicator, host_, one))
         share(host_, sends ? &part : nullptr, sends ? nullptr : &part, one);
+      lap.roles.push_back({.kind = sends ? LapRole::Kind::kSend : LapRole::Kind::kRecv,
+                           .chunk = message.chunk,
+                           .peer = message.peer});
       operations.push_back(
           call.communicator->prepare_lap(call.laps.front().operations.front(), std::move(one),
                                          static_cast<uint32_t>(number), message.whole));
@@ -348,6 +246,26 @@ void Staging::await_lap(Stage stage) {
   });
 }
 
+// Copies within the device are made for all laps at once: cards may read what they write as soon as the first lap begins. `start`
+// waits for what leads up to the call.
+void Staging::find_direct(Call& call, auto&& queue, auto&& start) {
+  auto places = direct_.places(*call.communicator, call.collective, call.input, call.output);
+  if (!places) return;
+  const size_t element = size_of(call.type);
+  bool any = false, copied = false;
+  for (Lap& lap : call.laps) {
+    const auto own = direct_.take(*places, call.input, call.output, lap.part, element,
+                                  lap.operations, lap.roles);
+    if (!own) continue;
+    if (!std::exchange(any, true) && !in_stream_) start();
+    lap.direct = true;
+    for (const size_t chunk : *own)
+      call.input.to_device(queue(), call.output, chunk, lap.part), copied = true;
+  }
+  if (copied) queue().wait();
+  if (any) call.places = std::move(places);
+}
+
 void Staging::run(Stage stage) {
   std::optional<CopyQueue> copies;
   const auto queue = [&]() -> const CopyQueue& {
@@ -367,7 +285,7 @@ void Staging::run(Stage stage) {
       await_lap(stage);
       switch (stage) {
         case kCopyIn:
-          call->copy_in(lap, queue);
+          call->copy_in(lap, queue, [&](auto&& start) { find_direct(*call, queue, start); });
           break;
         case kNetwork:
           call->communicate(lap);

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "process_group/device_laps.h"
 #include "process_group/devices.h"
 #include "process_group/laps.h"
 #include "process_group/pending.h"
@@ -22,6 +23,9 @@ namespace hccl_like {
 // memory; launch its operation and wait for it, which is to drive the engine; copy it back. All go through the calls in the
 // order in which they were launched. A copy blocks its thread until it is done, so nothing is asked of the device but
 // copies; each copying thread has a CopyQueue.
+//
+// Laps that network cards can move between the memories of devices are not copied (device_laps.h): the first stage only waits for
+// the caller's stream, and the last only ends the call.
 //
 // In stream order the first copy waits for the caller's stream, which later waits for the last. Nobody can be told of a failure
 // there: then the call's outputs are spoilt.
@@ -61,11 +65,15 @@ class Staging {
     Part part;
     Slot* slot = nullptr;
     std::vector<std::shared_ptr<Operation>> operations;  // which may wait for each other
+    std::vector<LapRole> roles;                          // of each
+    bool direct = false;  // network cards move it, and nothing is staged
+    bool launched = false;
   };
 
   enum Stage : size_t { kCopyIn, kNetwork, kCopyOut, kStages };
 
   void run(Stage stage);
+  void find_direct(Call& call, auto&& queue, auto&& start);
   void await_queues();
   void stop();
   std::shared_ptr<Call> next(Stage stage);
@@ -77,13 +85,14 @@ class Staging {
   std::vector<std::shared_ptr<Operation>> messages_of(const Request& request,
                                                       std::chrono::milliseconds timeout,
                                                       const Call& call, const Laps& laps,
-                                                      size_t number, const Lap& lap);
+                                                      size_t number, Lap& lap);
   static std::vector<at::Tensor> plain(const Side& side, bool written, Call& call);
 
   Devices& devices_;
   const DeviceAccess& access_;
   const DeviceAccess& host_;
   const PluginStreams streams_;
+  DeviceLaps direct_;  // of the first stage
   const bool in_stream_;
   const size_t most_;
   std::array<Slot, kSlots> slots_;

@@ -28,15 +28,16 @@ def _with_plugin(rank, size, listener, library, case, *arguments):
     _plugins.found = lambda: {"sim": library} if library else {}
     dist.init_process_group("hccl-like", store=make_store(rank, listener), rank=rank, world_size=size)
     result = case(rank, size, *arguments)
-    dist.destroy_process_group()
+    if dist.is_initialized():
+        dist.destroy_process_group()
     return result
 
 
-def run(case, size, library, without, *arguments, environment=None, timeout=60):
+def run(case, size, library, without, *arguments, environment=None, timeout=60, hosts=None):
     """case(rank, size, *arguments) with the plugin `library` (None: with none), `without` what stripped_plugin.c calls so."""
     from hccl_like import _plugins
 
     environment = {"PLUGIN": _plugins.found()["sim"], "WITHOUT": without} | (environment or {})
     return run_ranks(
-        _with_plugin, size, library, case, *arguments, group=False, environment=environment, timeout=timeout
+        _with_plugin, size, library, case, *arguments, group=False, environment=environment, timeout=timeout, hosts=hosts
     )

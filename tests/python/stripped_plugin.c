@@ -1,6 +1,7 @@
 /* A device plugin that is another one (PLUGIN) without some of its entries (WITHOUT, by the names below); one that must be there
- * fails. */
+ * fails. It counts what is copied between the device and the host. */
 #include <dlfcn.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,24 @@
 #include "device/plugin.h"
 
 static hcd_api table;
+static const hcd_api* complete;
+static hcd_dmabuf files;
+static atomic_ullong copied;
+
+unsigned long long copied_bytes(void) { return copied; }
+
+static int copy_d2h(int device, void* host, hcd_ref from, size_t bytes, hcd_stream stream) {
+  copied += bytes;
+  return complete->copy_d2h(device, host, from, bytes, stream);
+}
+static int copy_h2d(int device, hcd_ref to, const void* host, size_t bytes, hcd_stream stream) {
+  copied += bytes;
+  return complete->copy_h2d(device, to, host, bytes, stream);
+}
+static int export_nothing(int device, hcd_ref ref, size_t bytes, int* fd, uint64_t* offset) {
+  (void)device, (void)ref, (void)bytes, (void)fd, (void)offset;
+  return HCD_UNSUPPORTED;
+}
 
 static int without(const char* entry) {
   const char* const names = getenv("WITHOUT");
@@ -23,9 +42,18 @@ const hcd_api* hcd_get_api(int major, int minor) {
   void* const library = dlopen(getenv("PLUGIN"), RTLD_NOW);
   if (library == NULL) return NULL;
   const hcd_get_api_fn get_api = (hcd_get_api_fn)dlsym(library, HCD_GET_API_SYMBOL);
-  const hcd_api* const complete = get_api(major, minor);
+  complete = get_api(major, minor);
   if (complete == NULL || complete->size > sizeof(table)) return NULL;
   memcpy(&table, complete, complete->size);
+  table.copy_d2h = copy_d2h;
+  table.copy_h2d = copy_h2d;
+  if (without("files")) table.extensions = NULL;
+  if (without("descriptors") && complete->extensions->type == HCD_EXTENSION_DMABUF) {
+    files = *(const hcd_dmabuf*)complete->extensions;
+    files.export_fd = export_nothing;
+    table.extensions = &files.head;
+  }
+  if (without("copies within")) table.copy_d2d = NULL;
   if (without("export")) {
     table.ipc_export = NULL;
     table.ipc_open = NULL;
