@@ -179,7 +179,7 @@ void Engine::leave(std::unique_lock<std::mutex> driver, bool waited_for) {
   }
   if (restless) {
     std::lock_guard lock(background_mutex_);
-    if (keeper_.joinable()) Poller::ring(keeper_bell_.get());
+    if (keeper_bell_.valid()) Poller::ring(keeper_bell_.get());
   }
   if (!waited_for && unfinished()) wake_background();
 }

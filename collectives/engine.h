@@ -224,6 +224,8 @@ class Engine {
   bool background_soon_ = false;   // what it finds then
   std::atomic<bool> stopping_{false};
   std::thread background_;
+  // The keeper of the door, if its bell is valid: a thread lent by the process's life, where there is one, or its own.
+  Life* keepers_life_ = nullptr;
   std::thread keeper_;
   Fd keeper_bell_;
 

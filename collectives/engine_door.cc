@@ -20,16 +20,29 @@ constexpr std::chrono::milliseconds kLookEvery{10};
 
 void Engine::keep_door() {
   std::lock_guard lock(background_mutex_);
-  if (keeper_.joinable() || stopping_ || by_hand_ > 0) return;
+  if (keeper_bell_.valid() || stopping_ || by_hand_ > 0) return;
   keeper_bell_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!keeper_bell_.valid()) throw_system("cannot create an eventfd");
-  keeper_ = own_thread("waits for peers which connect", [this] { keeper(); });
+  if (const auto& commons = mesh_.commons()) {
+    keepers_life_ = &commons->life();
+    keepers_life_->lend([this] { keeper(); });
+    return;
+  }
+  try {
+    keeper_ = own_thread("waits for peers which connect", [this] { keeper(); });
+  } catch (...) {
+    keeper_bell_.reset();
+    throw;
+  }
 }
 
 void Engine::end_keeper() {
-  if (!keeper_.joinable()) return;
+  if (!keeper_bell_.valid()) return;
   Poller::ring(keeper_bell_.get());
-  keeper_.join();
+  if (keepers_life_ != nullptr)
+    keepers_life_->take_back();
+  else
+    keeper_.join();
 }
 
 // A peer that left in order is known by what it shows; whether it died, the system is asked.

@@ -56,6 +56,7 @@ class Commons {
 
   Shelf& areas() { return areas_; }
   Shelf& lanes() { return lanes_; }
+  Life& life() { return *life_; }
 
   // Whether whoever drives sleeps; told before it looks for the last time.
   void set_asleep(bool asleep);

@@ -5,7 +5,11 @@
 #include <unistd.h>
 
 #include <cstddef>
+#include <exception>
+#include <string>
+#include <utility>
 
+#include "core/log.h"
 #include "core/own_thread.h"
 
 namespace hccl_like {
@@ -16,23 +20,51 @@ Life::Life(LifeWord& word) : word_(word) {
   word_.entry.next = &head_.list;
   thread_ = own_thread("shows peers that this process lives", [this] { hold(); });
   ::pthread_setname_np(thread_.native_handle(), "hccl-like life");
-  held_.wait(false);
+  state_.wait(Thread::kStarting);
 }
 
 Life::~Life() {
-  ending_ = true;
-  ending_.notify_one();
+  become(Thread::kEnding);
   thread_.join();
 }
+
+void Life::become(Thread state) {
+  state_ = state;
+  state_.notify_all();
+}
+
+void Life::lend(std::function<void()> work) {
+  work_ = std::move(work);
+  become(Thread::kLent);
+}
+
+void Life::take_back() { state_.wait(Thread::kLent); }
 
 // libc has a list of its own for the thread, which is empty and stays so.
 void Life::hold() {
   if (::syscall(SYS_set_robust_list, &head_, sizeof head_) == 0)
     word_.futex.store(static_cast<uint32_t>(::gettid()), std::memory_order_release);
-  held_ = true;
-  held_.notify_one();
-  ending_.wait(false);
+  become(Thread::kIdle);
+  for (Thread now; (now = state_.load()) != Thread::kEnding;) {
+    if (now == Thread::kLent)
+      do_work();
+    else
+      state_.wait(now);
+  }
   word_.futex.store(0, std::memory_order_release);
+}
+
+// Whatever comes of it, the word is held.
+void Life::do_work() {
+  try {
+    work_();
+  } catch (const std::exception& error) {
+    log_warn(
+        std::string("what the thread that shows this process to live did besides has ended: ") +
+        error.what());
+  }
+  work_ = nullptr;
+  become(Thread::kIdle);
 }
 
 }  // namespace hccl_like

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <thread>
 
 namespace hccl_like {
@@ -21,8 +22,8 @@ struct LifeWord {
 };
 static_assert(std::atomic<uint32_t>::is_always_lock_free);
 
-// Holds a word while it exists. It takes a thread of its own, which only sleeps: a word belongs to the thread that took
-// it, and the program's threads come and go.
+// Holds a word while it exists. It takes a thread of its own: a word belongs to the thread that took it, and the program's threads
+// come and go. The thread has nothing else to do, so it is lent.
 class Life {
  public:
   // `word` must outlive it. Throws kSystem without a thread. A system without robust futexes is no error: peers learn of a
@@ -33,13 +34,23 @@ class Life {
   Life(const Life&) = delete;
   Life& operator=(const Life&) = delete;
 
+  // The thread does `work`, from when it is lent until that returns; what it throws is logged. To be taken back before it is lent
+  // again, and before the end. By one thread at a time.
+  void lend(std::function<void()> work);
+  // Waits until the work has returned, which somebody has to tell it to.
+  void take_back();
+
  private:
+  enum class Thread : int { kStarting, kIdle, kLent, kEnding };
+
   void hold();
+  void do_work();
+  void become(Thread state);
 
   LifeWord& word_;
   robust_list_head head_{};
-  std::atomic<bool> held_{false};
-  std::atomic<bool> ending_{false};
+  std::atomic<Thread> state_{Thread::kStarting};
+  std::function<void()> work_;  // while it is lent
   std::thread thread_;
 };
 

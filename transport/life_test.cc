@@ -9,6 +9,7 @@
 #include <chrono>
 #include <new>
 #include <optional>
+#include <stdexcept>
 #include <thread>
 
 #include "core/deadline.h"
@@ -87,6 +88,45 @@ TEST_F(LifeTest, AThreadThatEndsTakesNobodyWithIt) {
   });
   EXPECT_FALSE(word_->died());
   EXPECT_NE(word_->futex, 0u);
+  ::kill(child, SIGKILL);
+  reap(child);
+  EXPECT_TRUE(word_->died());
+}
+
+TEST_F(LifeTest, ItsThreadIsLentAgainAndAgain) {
+  Life life(*word_);
+  const auto thread = word_->futex.load();
+  for (int round = 0; round < 3; ++round) {
+    pid_t worker = 0;
+    life.lend([&] { worker = ::gettid(); });
+    life.take_back();
+    EXPECT_EQ(worker, static_cast<pid_t>(thread));
+  }
+  life.take_back();  // nothing is lent: returns at once
+  EXPECT_EQ(word_->futex, thread);
+}
+
+TEST_F(LifeTest, WorkThatThrowsLetsNothingGo) {
+  Life life(*word_);
+  life.lend([] { throw std::runtime_error("no more"); });
+  life.take_back();
+  EXPECT_NE(word_->futex, 0u);
+  bool worked = false;
+  life.lend([&] { worked = true; });
+  life.take_back();
+  EXPECT_TRUE(worked);
+}
+
+TEST_F(LifeTest, AProcessKilledWhileItsThreadIsLentIsMarked) {
+  const pid_t child = start([&](auto ready) {
+    Life life(*word_);
+    life.lend([&] {
+      ready();
+      while (true) ::pause();
+    });
+    while (true) ::pause();
+  });
+  EXPECT_FALSE(word_->died());
   ::kill(child, SIGKILL);
   reap(child);
   EXPECT_TRUE(word_->died());

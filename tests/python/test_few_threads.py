@@ -46,18 +46,17 @@ def refused(text, what, where="system (rank 1):"):
     return f"{where} cannot start the thread that {what}: " in text and "ulimit -u" in text
 
 
-@pytest.mark.parametrize("count", [0, 1])
-def test_a_group_that_cannot_be_reached_is_not_made(said, count):
-    (other, took), (own, _), log = said(f"made with {count}")
+def test_a_group_that_cannot_be_reached_is_not_made(said):
+    (other, took), (own, _), log = said("made with 0")
     assert own.startswith("DistNetworkError: hccl-like could not make process group '0' on rank 1 [HCCL-LIKE-601]")
     assert refused(own, "waits for peers which connect", "system:")
     assert other.startswith("DistBackendError: hccl-like all_reduce [HCCL-LIKE-301]: peer lost (rank 1)")
     assert took < 3
-    assert refused(log, "shows peers that this process lives", "than they could be:") == (count == 0)
+    assert refused(log, "shows peers that this process lives", "than they could be:")
 
 
 def test_what_is_for_diagnosis_is_gone_without(said):
-    (other, _), (own, _), log = said("made with 2")
+    (other, _), (own, _), log = said("made with 1")
     assert [other, own] == ["right", "right"]
     assert refused(log, "looks out for questions of other ranks", "WARN")
 
