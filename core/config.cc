@@ -168,7 +168,9 @@ constexpr std::array kRows{
          "Bytes up to which a message between hosts is sent before its receiver asks for it. What "
          "nobody asks for soon takes as much memory there."},
         access<&Config::eager_bytes>()},
-    Row{{"HCCL_LIKE_SHM_EAGER_BYTES", "256K", "The same between processes of one host."},
+    Row{{"HCCL_LIKE_SHM_EAGER_BYTES", "256K",
+         "The same between processes of one host. From 64K on, what lies in memory that they map "
+         "is copied out of there by its receiver, for which its sender waits."},
         access<&Config::shm_eager_bytes>()},
     Row{{"HCCL_LIKE_SHM_RING_BYTES", "2M",
          "Bytes of the shared-memory ring buffer per direction and peer."},
