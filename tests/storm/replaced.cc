@@ -103,5 +103,9 @@ bool Mesh::has_absent() const { return state_->absent > 0; }
 Deadline Mesh::next_timer() const { return Deadline::never(); }
 void Mesh::set_asleep(bool) {}
 int Mesh::door() const { return -1; }
+const std::shared_ptr<Commons>& Mesh::commons() const {
+  static const std::shared_ptr<Commons> none;
+  return none;
+}
 
 }  // namespace hccl_like
