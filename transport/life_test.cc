@@ -93,9 +93,10 @@ TEST_F(LifeTest, AThreadThatEndsTakesNobodyWithIt) {
   EXPECT_TRUE(word_->died());
 }
 
-TEST_F(LifeTest, ItsThreadIsLentAgainAndAgain) {
-  Life life(*word_);
-  const auto thread = word_->futex.load();
+TEST(LifesThread, ItsThreadIsLentAgainAndAgain) {
+  LifeWord word;
+  Life life(word);
+  const auto thread = word.futex.load();
   for (int round = 0; round < 3; ++round) {
     pid_t worker = 0;
     life.lend([&] { worker = ::gettid(); });
@@ -103,14 +104,15 @@ TEST_F(LifeTest, ItsThreadIsLentAgainAndAgain) {
     EXPECT_EQ(worker, static_cast<pid_t>(thread));
   }
   life.take_back();  // nothing is lent: returns at once
-  EXPECT_EQ(word_->futex, thread);
+  EXPECT_EQ(word.futex, thread);
 }
 
-TEST_F(LifeTest, WorkThatThrowsLetsNothingGo) {
-  Life life(*word_);
+TEST(LifesThread, WorkThatThrowsLetsNothingGo) {
+  LifeWord word;
+  Life life(word);
   life.lend([] { throw std::runtime_error("no more"); });
   life.take_back();
-  EXPECT_NE(word_->futex, 0u);
+  EXPECT_NE(word.futex, 0u);
   bool worked = false;
   life.lend([&] { worked = true; });
   life.take_back();
