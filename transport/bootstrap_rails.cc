@@ -25,8 +25,8 @@ std::vector<Address> order_for_rail(const std::vector<Address>& ordered,
   if (networks.empty()) return ordered;
   const std::string& mine = networks[rail % networks.size()];
   std::vector<Address> turned = ordered;
-  std::ranges::stable_partition(turned,
-                                [&](const Address& one) { return network_of(one, own) == mine; });
+  std::stable_partition(turned.begin(), turned.end(),
+                        [&](const Address& one) { return network_of(one, own) == mine; });
   return turned;
 }
 

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <functional>
 #include <utility>
 
 #include "core/error.h"
@@ -83,7 +84,7 @@ bool all_on_one_host(const Roster& roster) {
 std::vector<Address> places_to_listen(const std::vector<InterfaceAddress>& offered) {
   std::vector<Address> places;
   for (const InterfaceAddress& one : offered) places.push_back(one.address);
-  std::ranges::stable_partition(places, &Address::is_loopback);
+  std::stable_partition(places.begin(), places.end(), std::mem_fn(&Address::is_loopback));
   return places;
 }
 
