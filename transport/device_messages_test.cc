@@ -28,6 +28,24 @@ class DeviceMessages : public ReadableLinks {
     post(b(), message, tag(number), into.size());
     return message;
   }
+  // More messages than slots, the last of which is asked for first: what nobody has asked for keeps no slot.
+  template <class SendOne>
+  void arrive_in_any_order(SendOne send_one) {
+    constexpr uint32_t kMany = 3 * RemoteMemory::kSlots;
+    std::vector<Bytes> data, got;
+    for (uint32_t i = 0; i < kMany; ++i) {
+      data.push_back(stream_bytes(100 * i, kBytes + i));
+      got.push_back(fresh(data[i].size()));
+    }
+    for (uint32_t i = 0; i < kMany; ++i) send_one(i, data[i]);
+    settle();
+    recv_into_device(kMany - 1, got[kMany - 1]);
+    run([&] { return recvs.back().done; });
+    for (uint32_t i = kMany - 1; i-- > 0;) recv_into_device(i, got[i]);
+    run_until_done();
+    EXPECT_TRUE(got == data);
+    EXPECT_TRUE(a().flushed());
+  }
   // Which ends were told that the message cannot go on.
   std::array<bool, 2> unreachable() {
     std::array<bool, 2> told{};
@@ -58,39 +76,13 @@ TEST_F(DeviceMessages, AreReadWhoeverComesFirst) {
   EXPECT_EQ(memory[1]->bytes_read, sum);
 }
 
-// What nobody has asked for keeps no slot.
 TEST_F(DeviceMessages, MoreThanSlotsArriveInAnyOrder) {
-  constexpr uint32_t kMany = 3 * RemoteMemory::kSlots;
-  std::vector<Bytes> data, got;
-  for (uint32_t i = 0; i < kMany; ++i) {
-    data.push_back(stream_bytes(100 * i, kBytes + i));
-    got.push_back(fresh(data[i].size()));
-  }
-  for (uint32_t i = 0; i < kMany; ++i) send_from_device(i, data[i]);
-  settle();
-  recv_into_device(kMany - 1, got[kMany - 1]);
-  run([&] { return recvs.back().done; });
-  for (uint32_t i = kMany - 1; i-- > 0;) recv_into_device(i, got[i]);
-  run_until_done();
-  EXPECT_TRUE(got == data);
-  EXPECT_TRUE(a().flushed());
+  arrive_in_any_order([&](uint32_t i, Bytes& data) { send_from_device(i, data); });
 }
 
 TEST_F(DeviceMessages, MoreThanSlotsFromTheHostArriveInAnyOrder) {
-  constexpr uint32_t kMany = 3 * RemoteMemory::kSlots;
-  std::vector<Bytes> data, got;
-  for (uint32_t i = 0; i < kMany; ++i) {
-    data.push_back(stream_bytes(100 * i, kBytes + i));
-    got.push_back(fresh(data[i].size()));
-  }
-  for (uint32_t i = 0; i < kMany; ++i) send(a(), tag(i), data[i].data(), data[i].size());
-  settle();
-  recv_into_device(kMany - 1, got[kMany - 1]);
-  run([&] { return recvs.back().done; });
-  for (uint32_t i = kMany - 1; i-- > 0;) recv_into_device(i, got[i]);
-  run_until_done();
-  EXPECT_TRUE(got == data);
-  EXPECT_TRUE(a().flushed());
+  arrive_in_any_order(
+      [&](uint32_t i, Bytes& data) { send(a(), tag(i), data.data(), data.size()); });
 }
 
 TEST_F(DeviceMessages, MeetMessagesInMemoryOfTheHost) {

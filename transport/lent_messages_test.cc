@@ -125,23 +125,11 @@ TEST_F(LentMessages, AMismatchIsTheReceiversAndTheSenderIsFreeWhenItGivesUp) {
 }
 
 TEST_F(LentMessages, WhatWasGivenUpIsLeftAloneByThePeer) {
-  for (const size_t quitter : {size_t{0}, size_t{1}})
-    for (int steps = 0; steps < 12; ++steps) {
-      connect();
-      Shared from(kBytes), into(kBytes);
-      from.fill(1);
-      send(0, 1, from);
-      recv(1, 1, into);
-      for (int i = 0; i < steps; ++i) links_[i % 2]->progress();
-      links_[quitter]->cancel(7);
-      Shared& released = quitter == 0 ? from : into;
-      std::memset(released.data(), 0x55, released.size());
-      exhaust(*links_[1 - quitter]);
-      exhaust(*links_[quitter]);
-      EXPECT_TRUE(released.holds_only(std::byte{0x55})) << "after " << steps;
-      links_[1 - quitter]->cancel(7);
-      pending_ = 0;
-    }
+  const auto post_both = [&](Shared& from, Shared& into, int) {
+    send(0, 1, from);
+    recv(1, 1, into);
+  };
+  give_up_after_every_step(kBytes, post_both, [] {});
 }
 
 }  // namespace

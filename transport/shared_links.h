@@ -105,6 +105,29 @@ class SharedLinks : public testing::Test {
     }
   }
 
+  // Gives a message of `bytes` up on either end after every number of steps; the other end touches its memory no more. `post_both`
+  // takes the memory of both ends and the number of steps, `then` is called when both have noticed.
+  template <class PostBoth, class Then>
+  void give_up_after_every_step(size_t bytes, PostBoth post_both, Then then) {
+    for (const size_t quitter : {size_t{0}, size_t{1}})
+      for (int steps = 0; steps < 12; ++steps) {
+        connect();
+        Shared from(bytes), into(bytes);
+        from.fill(1);
+        post_both(from, into, steps);
+        for (int i = 0; i < steps; ++i) links_[i % 2]->progress();
+        links_[quitter]->cancel(7);
+        Shared& released = quitter == 0 ? from : into;
+        std::memset(released.data(), 0x55, released.size());
+        exhaust(*links_[1 - quitter]);
+        exhaust(*links_[quitter]);
+        EXPECT_TRUE(released.holds_only(std::byte{0x55})) << "after " << steps;
+        then();
+        links_[1 - quitter]->cancel(7);
+        pending_ = 0;
+      }
+  }
+
   const LinkOptions options_;
   WirePair wires_;
   PeerMemory memory_[2];
