@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 from . import needs
 from .case import Case, Measure
-from .intruder import Doorkeeper, Intruder, News, bytes_told, descriptors, many_descriptors
+from .intruder import Doorkeeper, Intruder, News, bytes_told, descriptors, many_descriptors, stay
 from .job import Outcome, Rank
 from .strangers import GARBAGE, HALF, LOG, MANY, MEASURES, call_until
 
@@ -45,11 +45,7 @@ def _crowd(words: list[bytes]):
                 connections[-1].sendall(words[len(connections) % len(words)])
             except OSError:
                 pass  # the door is not open yet, or this one was shown it
-        time.sleep(1.5)  # nobody without a proof stays longer than a second
-        answer = {"made": len(connections), "told": bytes_told(connections)}
-        for one in connections:
-            one.close()
-        return answer
+        return stay(connections)
 
     return visit
 

@@ -120,6 +120,15 @@ def bytes_told(connections: list[socket.socket]) -> int:
     return told
 
 
+def stay(connections: list[socket.socket]) -> dict:
+    """Until they have been shown out: nobody without a proof stays longer than a second. Closes them."""
+    time.sleep(1.5)
+    answer = {"made": len(connections), "told": bytes_told(connections)}
+    for one in connections:
+        one.close()
+    return answer
+
+
 def hello(target: str, tag: bytes | None = None) -> bytes:
     """A well-formed one for the process of that id, as somebody makes it who lacks the key."""
     return HELLO + os.urandom(ID_DIGITS // 2).hex().encode() + target.encode() + b"00" + os.urandom(32) + (tag or os.urandom(32))
