@@ -27,6 +27,15 @@ def size_of(text):
     return int(float(text[: len(text) - len(unit)]) * UNITS[unit])
 
 
+COLLECTIVES = "all_reduce broadcast reduce_scatter all_gather alltoall uneven send gather scatter".split()
+
+
+def collective(name):
+    if name not in COLLECTIVES:
+        raise argparse.ArgumentTypeError(f"{name} is none of {', '.join(COLLECTIVES)}")
+    return name
+
+
 def calls(name, send, receive, ranks):
     """The collective on these tensors of `bytes`; `receive` is for those that do not work in place."""
     part, rank = send.numel() // ranks, dist.get_rank()
@@ -118,7 +127,9 @@ def report(arguments, rows):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("collectives", nargs="*", default=["all_reduce"])
+    parser.add_argument(
+        "collectives", nargs="*", type=collective, default=["all_reduce"], metavar="collective", help=", ".join(COLLECTIVES)
+    )
     parser.add_argument("--size", type=size_of, default="64M", help="bytes of the larger buffer of a rank")
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--repetitions", type=int, default=15)
