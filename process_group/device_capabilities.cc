@@ -126,7 +126,8 @@ constexpr Question kQuestions[] = {
      "copies take their turn behind whatever the one stream has queued"},
     {Feature::kStreamWaits, "stream_waits", try_stream_waits, "waited for a stream",
      "a call waits for the current stream, then begins",
-     "a call waits for an event or else for the whole device, then begins"},
+     "a call waits for an event, or for the whole device, then begins; where neither can be, "
+     "copies that block keep the order"},
     {Feature::kEvents, "events", try_events, "recorded, made a stream wait, waited on the host",
      "Futures order the streams of whoever waits for them",
      "Futures do not name the device, whose work is over when they complete"},

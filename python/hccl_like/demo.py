@@ -9,7 +9,7 @@ import statistics
 import sys
 import time
 
-from hccl_like import _local_ranks
+from hccl_like import _imports, _local_ranks
 
 _LIMIT = 60.0  # seconds after which something must be wrong
 _SIZES = (8, 1 << 10, 64 << 10, 1 << 20, 16 << 20)
@@ -26,7 +26,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("-n", "--nproc", type=int, default=2, help="ranks to start (2)")
     parser.add_argument("--device", metavar="D", default="auto",
                         help="where the tensors lie: cpu, or a device by torch's name (auto: the PrivateUse1 device, else cpu)")
+    _imports.add_option(parser)
     args = parser.parse_args(argv)
+    _imports.apply(args)
     if not 1 <= args.nproc <= 64:
         parser.error("-n takes 1 to 64 ranks")
     missing = _missing(args.device)
