@@ -13,9 +13,9 @@
 
 #include "core/error.h"
 #include "core/fence.h"
+#include "core/memory_file.h"
 #include "core/placement.h"
 #include "core/process_memory.h"
-#include "transport/shm/memory.h"
 
 namespace hccl_like {
 namespace {
@@ -74,7 +74,7 @@ bool Commons::give_up(uint64_t communicator, std::string_view reason) {
 }
 
 PeerCommons::PeerCommons(Fd memory) {
-  struct stat status{};
+  struct stat status {};
   if (!has_sealed_size(memory.get()) || ::fstat(memory.get(), &status) != 0 ||
       static_cast<size_t>(status.st_size) != Commons::kBytes)
     throw_error(ErrorCode::kPeerLost, "the peer shows memory of an unexpected kind");

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/memory_file.h"
 #include "core/testing/idle_child.h"
-#include "transport/shm/memory.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23

@@ -1,6 +1,6 @@
 #include "transport/shelf.h"
 
-#include "transport/shm/memory.h"
+#include "core/memory_file.h"
 
 namespace hccl_like {
 

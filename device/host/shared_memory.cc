@@ -17,20 +17,13 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/memory_file.h"
 #include "core/placement.h"
 #include "device/host/peer_file.h"
-
-#ifndef MFD_NOEXEC_SEAL
-#define MFD_NOEXEC_SEAL 0x0008U
-#endif
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
 
 namespace hccl_like {
 namespace {
 
-constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 constexpr uint64_t kMagic = 0x79726f6d656d7973;
 
 // Behind the data, in a page that is never mapped.
@@ -64,15 +57,6 @@ std::atomic<Created*>& created() {
   return instance;
 }
 
-Fd make_file() {
-  constexpr const char* kName = "hccl-like-shared";
-  int fd = ::memfd_create(kName, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
-  // Kernels before 6.3 do not know MFD_NOEXEC_SEAL, some later ones insist on it.
-  if (fd < 0 && errno == EINVAL) fd = ::memfd_create(kName, MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  if (fd < 0) throw_system("cannot create shared memory (memfd)");
-  return Fd(fd);
-}
-
 // A large mapping begins where a huge page could.
 Mapping map_file(int fd, size_t bytes, int flags) {
   constexpr int kAccess = PROT_READ | PROT_WRITE;
@@ -90,30 +74,21 @@ Mapping map_file(int fd, size_t bytes, int flags) {
   return place;
 }
 
-// Has all pages made now.
-void reserve(int fd, const Mapping& mapping) {
+// Has all pages made now; by a kernel before 5.14 without mapping them, so that the first touch takes its time.
+void make_pages(int fd, const Mapping& mapping) {
   const size_t bytes = mapping.size();
   place_near_me(mapping.span());
   use_huge_pages(mapping.span());
-  int result;
-  do {
-    result = ::madvise(mapping.data(), bytes, MADV_POPULATE_WRITE) == 0 ? 0 : errno;
-  } while (result == EINTR || result == EAGAIN);
-  if (result == EINVAL) {  // a kernel before 5.14; the first touch then takes its time
-    do {
-      result = ::posix_fallocate(fd, 0, static_cast<off_t>(bytes));
-    } while (result == EINTR);
-  }
-  if (result == 0) return;
-  errno = result;
-  throw_system("cannot reserve " + std::to_string(bytes) + " bytes of shared memory");
+  errno = 0;
+  const bool made = populate(mapping.span());
+  if (!made || (errno == EINVAL && !reserve(fd, 0, bytes)))
+    throw_system("cannot reserve " + std::to_string(bytes) + " bytes of shared memory");
 }
 
 bool is_what_was_offered(int fd, const SharedMemoryToken& token) {
   struct stat status {};
   Stamp stamp{.magic = 0};
-  const int seals = ::fcntl(fd, F_GET_SEALS);
-  return seals >= 0 && (seals & kSeals) == kSeals && ::fstat(fd, &status) == 0 &&
+  return has_sealed_size(fd) && ::fstat(fd, &status) == 0 &&
          static_cast<uint64_t>(status.st_size) == token.bytes + page_bytes() &&
          ::pread(fd, &stamp, sizeof stamp, static_cast<off_t>(token.bytes)) == sizeof stamp &&
          stamp.magic == kMagic && stamp.bytes == token.bytes && stamp.nonce == token.nonce;
@@ -140,7 +115,7 @@ void remove(const std::byte* data, const SharedMemoryToken& token) {
 }  // namespace
 
 SharedMemory SharedMemory::create(size_t bytes) {
-  Fd file = make_file();
+  Fd file = make_shared_memory("hccl-like-shared");
   SharedMemoryToken token{
       .process = ::getpid(), .descriptor = file.get(), .bytes = whole_pages(bytes)};
   const ssize_t drawn = ::getrandom(&token.nonce, sizeof token.nonce, 0);
@@ -148,11 +123,11 @@ SharedMemory SharedMemory::create(size_t bytes) {
   const auto behind = static_cast<off_t>(token.bytes);
   if (drawn != sizeof token.nonce ||
       ::ftruncate(file.get(), behind + static_cast<off_t>(page_bytes())) != 0 ||
-      ::pwrite(file.get(), &stamp, sizeof stamp, behind) != sizeof stamp ||
-      ::fcntl(file.get(), F_ADD_SEALS, kSeals) != 0)
-    throw_system("cannot seal shared memory");
+      ::pwrite(file.get(), &stamp, sizeof stamp, behind) != sizeof stamp)
+    throw_system("cannot write the end of shared memory");
+  seal_size(file.get());
   Mapping mapping = map_file(file.get(), token.bytes, 0);
-  reserve(file.get(), mapping);
+  make_pages(file.get(), mapping);
   SharedMemory memory(std::move(file), token, std::move(mapping));
   add(memory.data(), token);
   return memory;

@@ -6,10 +6,10 @@
 
 #include "collectives/board/board_stage.h"
 #include "collectives/direct/lane.h"
+#include "core/memory_file.h"
 #include "tests/model/modelled_board.h"
 #include "tests/model/modelled_std.h"
 #include "tests/model/verdict.h"
-#include "transport/shm/memory.h"
 
 namespace hccl_like::model {
 namespace {

@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/memory_file.h"
 #include "core/placement.h"
-#include "transport/shm/memory.h"
 
 namespace hccl_like {
 namespace {

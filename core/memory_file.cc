@@ -1,4 +1,4 @@
-#include "transport/shm/memory.h"
+#include "core/memory_file.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -21,11 +21,10 @@ constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 }  // namespace
 
-Fd make_shared_memory() {
-  constexpr const char* kName = "hccl-like";
-  int fd = ::memfd_create(kName, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+Fd make_shared_memory(const char* name) {
+  int fd = ::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
   // Kernels before 6.3 don't know MFD_NOEXEC_SEAL, some later ones insist on it.
-  if (fd < 0 && errno == EINVAL) fd = ::memfd_create(kName, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (fd < 0 && errno == EINVAL) fd = ::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0) throw_system("cannot create shared memory (memfd)");
   return Fd(fd);
 }
