@@ -128,8 +128,8 @@ Cost cost_of(const Algorithm& algorithm, const Crossings& crossings, uint64_t by
 }
 
 std::span<const Algorithm> algorithms(Collective collective) {
-  const auto range = std::ranges::equal_range(kAlgorithms, collective, {}, &Algorithm::collective);
-  return {range.begin(), range.end()};
+  return {std::ranges::lower_bound(kAlgorithms, collective, {}, &Algorithm::collective),
+          std::ranges::upper_bound(kAlgorithms, collective, {}, &Algorithm::collective)};
 }
 
 const Algorithm* find_algorithm(Collective collective, std::string_view name) {

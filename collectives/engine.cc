@@ -63,7 +63,8 @@ void Engine::launch(std::span<const std::shared_ptr<Operation>> operations, bool
 }
 
 void Engine::run(std::function<void()> work) {
-  const auto errand = std::make_shared<Errand>(std::move(work));
+  const auto errand = std::make_shared<Errand>();
+  errand->work = std::move(work);
   {
     std::lock_guard lock(inbox_mutex_);
     inbox_.push_back({nullptr, nullptr, std::nullopt, errand});

@@ -21,7 +21,8 @@ std::byte* ScratchPool::take(size_t bytes) {
       best = &block;
   if (best == nullptr) {
     auto* data = static_cast<std::byte*>(::operator new(bytes, kAlignment));
-    best = &blocks_.emplace_back(data, bytes, false);
+    blocks_.push_back({data, bytes, false});
+    best = &blocks_.back();
   }
   best->used = true;
   return best->data;

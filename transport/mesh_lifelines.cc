@@ -20,7 +20,7 @@ void Mesh::State::take_in_lifeline(Accepted accepted) {
 
 // A wire does without rather than fail: its transport may be there because TCP has no way.
 void Mesh::State::step_lifelines() {
-  std::erase_if(lifelines, [this](Lifeline& one) {
+  std::erase_if(lifelines, [](Lifeline& one) {
     if (one.link->failure() != nullptr || !one.wire->misses_lifeline()) return true;
     if (one.dialer && one.dialer->step()) {
       one.wire->attach(one.dialer->take());

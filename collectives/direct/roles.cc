@@ -3,12 +3,7 @@
 namespace hccl_like {
 
 Roles::Roles(Collective collective, int rank, int ranks, int root, RankSet inputs, RankSet outputs)
-    : collective_(collective),
-      rank_(rank),
-      ranks_(ranks),
-      root_(root),
-      inputs_(inputs),
-      outputs_(outputs) {
+    : collective_(collective), rank_(rank), root_(root), inputs_(inputs), outputs_(outputs) {
   for (int from = 0; from < ranks; ++from) {
     if (reducing()) {
       const bool puts = !input_mapped(from);

@@ -54,7 +54,6 @@ class Roles {
 
   Collective collective_{};
   int rank_ = 0;
-  int ranks_ = 1;
   int root_ = 0;
   RankSet inputs_ = 0, outputs_ = 0;
   bool puts_ = false;
