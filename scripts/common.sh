@@ -47,6 +47,13 @@ try_again() {
   done
 }
 
+# Of LLVM 14 and newer, with the runtimes that Debian has in a package of their own.
+clang_has_libfuzzer() {
+  printf '%s\n' '#include <version>' 'static_assert(__clang_major__ >= 14 && __cpp_lib_ranges);' \
+    'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, decltype(sizeof 0)) { return 0; }' |
+    clang++ -std=c++20 -fsanitize=fuzzer,address,undefined -x c++ - -o /dev/null 2>/dev/null
+}
+
 fingerprint() { cat -- "$@" 2>/dev/null | sha256sum | cut -d' ' -f1; }
 # A stamp holds the fingerprint of what a step was made from, so that a step whose sources are the same is not repeated.
 is_done() { [ -f "$STAMPS/$1" ] && [ "$(cat "$STAMPS/$1")" = "$2" ]; }

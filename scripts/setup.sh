@@ -59,6 +59,7 @@ missing_packages() {
     command -v mpiexec.openmpi >/dev/null || echo openmpi-bin
     command -v slurmctld >/dev/null || echo slurm-wlm
     command -v munged >/dev/null || echo munge
+    clang_has_libfuzzer || echo clang libclang-rt-dev
   fi
   if [ -z "$python" ]; then
     echo python3 python3-dev python3-venv

@@ -5,8 +5,8 @@
 #
 #   scripts/test.sh            what a change must pass
 #   scripts/test.sh quick      without the sanitizers
-#   scripts/test.sh nightly    besides: the slow tests, every suite of PyTorch's tests, the Python tests with a sanitized extension, and
-#                              the headers of the versions of PyTorch before and after
+#   scripts/test.sh nightly    besides: the slow tests, every suite of PyTorch's tests, the Python tests with a sanitized extension,
+#                              libFuzzer, and the headers of the versions of PyTorch before and after
 #
 # What uses the simulator does so in strict mode; TORCH_SIM_STRICT=SEED repeats a run, whose seed is in its closing lines.
 set -euo pipefail
@@ -119,6 +119,30 @@ python_asan() {
     UBSAN_OPTIONS=print_stacktrace=1 ASAN_OPTIONS=detect_leaks=0:handle_segv=0:allocator_may_return_null=1
 }
 
+# Each parser for a minute. What is found stays in build/found, where the next run begins.
+libfuzzer() {
+  local program=build/fuzz/tests/fuzz/libfuzzer target log folders status=0
+  if ! clang_has_libfuzzer; then
+    say "libfuzzer: FAILED: this takes clang++ 14 or newer with its sanitizers and a C++20 library: apt-get install clang libclang-rt-dev"
+    return 1
+  fi
+  cpp_build fuzz || return 1
+  for target in $("$program" 2>&1 | sed -n 's/^  //p'); do
+    folders=("build/found/$target") log=$LOGS/libfuzzer-$target.txt
+    mkdir -p "${folders[0]}"
+    [ ! -d "tests/fuzz/corpus/$target" ] || folders+=("tests/fuzz/corpus/$target")
+    if HCCL_LIKE_FUZZ_TARGET=$target HCCL_LIKE_FUZZ_SEEDS=${folders[0]} "$program" -max_total_time="${HCCL_LIKE_FUZZ_SECONDS:-60}" \
+      -print_final_stats=1 -artifact_prefix="$LOGS/libfuzzer-$target-" "${folders[@]}" >"$log" 2>&1; then
+      say "libfuzzer, $target: $(sed -n 's/^stat::number_of_executed_units: *//p' "$log") inputs, none of them bad"
+    else
+      say "libfuzzer, $target: FAILED"
+      tail -n 60 "$log"
+      status=1
+    fi
+  done
+  return $status
+}
+
 # In strict mode, but for the few tests of what that changes.
 simulator_tests() {
   python_tests simulator/tests "${STRICTLY[@]}" || return 1
@@ -143,14 +167,15 @@ wait "$ahead" || true
 for preset in ${SANITIZERS[@]+"${SANITIZERS[@]}"}; do part "$preset" cpp "$preset"; done
 if [ -z "$MARKS" ]; then
   part python-asan python_asan
+  part libfuzzer libfuzzer
   part torch-headers bash scripts/check_torch_headers.sh 2.12.1 2.14.1
 fi
 
 say ""
-for log in structure cpp asan tsan simulator python python-asan torch-headers conformance-cpu conformance-sim; do
+for log in structure cpp asan tsan simulator python python-asan libfuzzer torch-headers conformance-cpu conformance-sim; do
   [ -f "$LOGS/$log.log" ] || continue
   say "-- $log"
-  grep -E '^[0-9]+% tests passed|^Total Test time|^The following tests FAILED|^\s+[0-9]+ - |^(FAILED|ERROR) |^(=+ )?[0-9]+ (passed|failed|errors?)\b.* in |^[0-9]+ pass, [0-9]+ fail|^strict mode, .*: |^torch [0-9.]*: .*compile|^SECOND TRY' \
+  grep -E '^[0-9]+% tests passed|^Total Test time|^The following tests FAILED|^\s+[0-9]+ - |^(FAILED|ERROR) |^(=+ )?[0-9]+ (passed|failed|errors?)\b.* in |^[0-9]+ pass, [0-9]+ fail|^strict mode, .*: |^torch [0-9.]*: .*compile|^libfuzzer[,:] |^SECOND TRY' \
     "$LOGS/$log.log" || say "no closing line: see $LOGS/$log.log"
 done
 if [ ${#failed[@]} -gt 0 ]; then
