@@ -121,13 +121,18 @@ python_asan() {
 
 # Each parser for a minute. What is found stays in build/found, where the next run begins.
 libfuzzer() {
-  local program=build/fuzz/tests/fuzz/libfuzzer target log folders status=0
+  local program=build/fuzz/tests/fuzz/libfuzzer targets target log folders status=0
   if ! clang_has_libfuzzer; then
     say "libfuzzer: FAILED: this takes clang++ 14 or newer with its sanitizers and a C++20 library: apt-get install clang libclang-rt-dev"
     return 1
   fi
   cpp_build fuzz || return 1
-  for target in $("$program" 2>&1 | sed -n 's/^  //p'); do
+  targets=$("$program" 2>&1 | sed -n 's/^  //p')
+  if [ -z "$targets" ]; then
+    say "libfuzzer: FAILED: $program names no parser"
+    return 1
+  fi
+  for target in $targets; do
     folders=("build/found/$target") log=$LOGS/libfuzzer-$target.txt
     mkdir -p "${folders[0]}"
     [ ! -d "tests/fuzz/corpus/$target" ] || folders+=("tests/fuzz/corpus/$target")
