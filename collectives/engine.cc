@@ -129,7 +129,7 @@ bool Engine::pass_end(Link& link, OneEnd& message, bool patient) {
   } while (!message.done && patient && !link.has_news() && patience.wait());
   const bool passed = link.withdraw(message);
   // A full wire may have taken a part of it only.
-  if (passed && !link.flushed()) owing_ = true;
+  if (passed && link.owes()) owing_ = true;
   // News that concern a message which did not pass wait for the operation that it becomes.
   if (passed && link.has_news()) look_at_links(/*idle=*/false);
   leave(std::move(driver), /*waited_for=*/false);
@@ -169,8 +169,9 @@ void Engine::with_mesh(const std::function<void(Mesh&, const std::function<void(
 // keeper if somebody is at the door, who may have to be shown out.
 void Engine::leave(std::unique_lock<std::mutex> driver, bool waited_for) {
   const bool restless = mesh_.is_restless();
-  // What a rank has sent reaches its peers also while its program does other things.
-  if (!owing_ && mesh_.owes()) owing_ = true;
+  // What a rank has sent reaches its peers also while its program does other things. A caller who is about to wait looks after
+  // it; said to be owed it would outlast the call, and wake the background thread beside the next one.
+  if (!waited_for && !owing_ && mesh_.owes()) owing_ = true;
   driver.unlock();
   if (wanted_ > 0) {
     std::lock_guard lock(turn_mutex_);
@@ -286,7 +287,7 @@ bool Engine::step() {
     if (link->progress()) moved = true;
   moved |= advance_executions();
   look_at_links(/*idle=*/!moved);
-  if (owing_ && !moved) owing_ = !mesh_.flushed();
+  if (owing_ && !moved) owing_ = !mesh_.hand_on();
   return moved;
 }
 

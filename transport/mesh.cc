@@ -221,8 +221,14 @@ bool Mesh::is_restless() const {
          });
 }
 
-bool Mesh::flushed() const {
-  return std::ranges::all_of(state_->links, [](const auto& link) { return link->flushed(); });
+bool Mesh::hand_on() const {
+  bool owes = false;
+  for (const auto& link : state_->links) {
+    if (!link->owes()) continue;
+    link->flushed();
+    owes = owes || link->owes();
+  }
+  return !owes;
 }
 
 bool Mesh::owes() const {

@@ -101,10 +101,11 @@ class Mesh {
   // Every link, failed ones included, for the driver's loop. Links never move or go away while the mesh lives, but poll()
   // and connect() may add some, so neither may be called inside a loop over this list.
   const std::vector<std::unique_ptr<Link>>& links() const;
-  // Whether nothing that was handed to a connected link waits in this process.
-  bool flushed() const;
-  // Whether some of it leaves only if somebody drives.
+  // Whether something that was handed to a connected link leaves this process only if somebody drives.
   bool owes() const;
+  // Hands it on as far as it goes; true when nobody need drive for it any more. What a peer's kernel has not confirmed yet is on
+  // its way without us.
+  bool hand_on() const;
   // How a peer is reached and why, for logs: "shm (same host)", "tcp 10.0.0.5:41234 via eth0 (other host)",
   // "tcp (when it is needed)". Any thread.
   std::string describe(const Link& link) const;

@@ -92,8 +92,14 @@ std::string Mesh::describe(const Link&) const { return "storm"; }
 bool Mesh::is_restless() const {
   return state_->wishes || !state_->world.knocks(state_->rank).empty();
 }
-bool Mesh::flushed() const {
-  return std::ranges::all_of(state_->links, [](const auto& link) { return link->flushed(); });
+bool Mesh::hand_on() const {
+  bool owes = false;
+  for (const auto& link : state_->links) {
+    if (!link->owes()) continue;
+    link->flushed();
+    owes = owes || link->owes();
+  }
+  return !owes;
 }
 
 bool Mesh::owes() const {
