@@ -98,6 +98,13 @@ TEST(Choose, CountsMessagesWhereHostsAreContainersOfOneMachine) {
   EXPECT_EQ(fastest(2, 8), "one_shot");
 }
 
+TEST(Choose, HasOneLapUnderWayWhereNothingIsEverOnItsWay) {
+  EXPECT_EQ(Topology::one_machine(4, 2).laps_at_once(4), 1u);
+  EXPECT_EQ(Topology::one_rank_a_host(4).laps_at_once(4), 4u);
+  EXPECT_EQ(Topology::one_host(4, 2).laps_at_once(4), 4u);
+  EXPECT_EQ(Topology::one_host(4, 2).laps_at_once(0), 1u);
+}
+
 // The table for several hosts there.
 TEST(Choose, IsAsDocumentedForSeveralHosts) {
   auto row = [](const Hosts& hosts) {

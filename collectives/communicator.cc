@@ -166,7 +166,7 @@ std::shared_ptr<Operation> Communicator::prepare(Call call) {
       this->choice(call.collective, bytes, element, plan.chunks != Chunks::kEqual);
   plan.program = &program(*choice.algorithm, call.root);
   plan.laps = choice.laps;
-  plan.window = std::min(plan.laps, std::max(1u, engine_.config().lap_window));
+  plan.window = std::min(plan.laps, topology_.laps_at_once(engine_.config().lap_window));
   if (reduces(call.collective)) plan.reduction = reduction(call.type, call.op);
   const auto algorithm =
       static_cast<uint64_t>(choice.algorithm - algorithms(call.collective).data());
@@ -358,7 +358,7 @@ const Choice& Communicator::choice(Collective collective, size_t bytes, size_t e
   const bool several_hosts = topology_.hosts.count() > 1;
   ChooseOptions options{.forced = forced_.find(hccl_like::name(collective)),
                         .lap_bytes = several_hosts ? config.remote_lap_bytes : config.lap_bytes,
-                        .lap_window = config.lap_window,
+                        .lap_window = topology_.laps_at_once(config.lap_window),
                         .uneven = uneven,
                         .simulate = true};
   if (options.forced.empty() && identity_.profile) {

@@ -58,6 +58,10 @@ struct Topology {
   }
   static Topology one_rank_a_host(int ranks) { return {.hosts = Hosts::one_rank_each(ranks)}; }
 
+  // Laps under way at once hide what is on its way behind what is being added up. Between hosts of one machine nothing is ever on
+  // its way, and more than one lap is only more memory than the caches hold.
+  uint32_t laps_at_once(uint32_t most) const { return cores_of_all > 0 || most == 0 ? 1 : most; }
+
   int size() const { return hosts.size(); }
   int host(int rank) const { return hosts.host(rank); }
   const LinkCost& link(int from, int to) const { return host(from) == host(to) ? local : remote; }

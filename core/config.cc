@@ -162,7 +162,8 @@ constexpr std::array kRows{
         access<&Config::lap_bytes>()},
     Row{{"HCCL_LIKE_REMOTE_LAP_BYTES", "4M", "The same where the ranks are on several hosts."},
         access<&Config::remote_lap_bytes>()},
-    Row{{"HCCL_LIKE_LAP_WINDOW", "4", "Laps of one operation in flight at once."},
+    Row{{"HCCL_LIKE_LAP_WINDOW", "4",
+         "Laps of one operation in flight at once; one between hosts of one machine."},
         access<&Config::lap_window>()},
     Row{{"HCCL_LIKE_EAGER_BYTES", "512K",
          "Bytes up to which a message between hosts is sent before its receiver asks for it. What "

@@ -30,9 +30,10 @@ uint64_t estimate(const Request& request, const Communicator& communicator) {
   const int size = communicator.size();
   if (size < 2) return 0;
   const Config& config = communicator.engine().config();
-  const ChooseOptions options{.forced = config.algo.find(name(request.collective)),
-                              .lap_bytes = config.lap_bytes,
-                              .lap_window = config.lap_window};
+  const ChooseOptions options{
+      .forced = config.algo.find(name(request.collective)),
+      .lap_bytes = config.lap_bytes,
+      .lap_window = communicator.topology().laps_at_once(config.lap_window)};
   return choose(request.collective, payload(request, static_cast<uint64_t>(size)),
                 size_of(request.type), communicator.topology(), options)
       .estimate_ps;
