@@ -23,16 +23,20 @@ TEST(CopyPastCaches, CopiesWhatItIsToldAtEveryAlignment) {
       }
 }
 
-TEST(CopyLong, CopiesWhatItIsToldAtEveryAlignment) {
+TEST(CopyBetweenCores, CopiesWhatItIsToldAtEveryAlignment) {
   constexpr size_t kLong = 128 << 10;
-  for (const size_t bytes : {size_t{0}, size_t{777}, kLong - 1, kLong, kLong + 16'383, 2 * kLong + 70})
+  for (const size_t bytes : {size_t{0}, size_t{777}, size_t{8191}, size_t{8192}, size_t{20'001},
+                             kLong - 1, kLong, kLong + 16'383, 2 * kLong + 70})
     for (const size_t shift : {0, 1, 64, 4095}) {
       std::vector<std::byte> source(bytes + 70), target(bytes + shift + 70, std::byte{0xee});
       for (size_t i = 0; i < source.size(); ++i)
         source[i] = static_cast<std::byte>(i * 7 + i / 251);
       std::vector<std::byte> expected = target;
       std::copy_n(source.begin() + 3, bytes, expected.begin() + static_cast<ptrdiff_t>(shift));
-      copy_long(target.data() + shift, source.data() + 3, bytes);
+      copy_between_cores(target.data() + shift, source.data() + 3, bytes, bytes);
+      ASSERT_EQ(target, expected) << bytes << " bytes to " << shift;
+      std::fill(target.begin(), target.end(), std::byte{0xee});
+      copy_in_pairs(target.data() + shift, source.data() + 3, bytes, bytes);
       ASSERT_EQ(target, expected) << bytes << " bytes to " << shift;
     }
 }

@@ -28,22 +28,33 @@ bool measures_caches(uint64_t past) { return past % kPeriod >= kPeriod - kMeasur
 
 size_t index(WriteWay way) { return static_cast<size_t>(way); }
 
-void copy_by(WriteWay way, std::byte* to, const std::byte* from, size_t bytes) {
+void copy_by(WriteWay way, std::byte* to, const std::byte* from, size_t bytes, size_t all) {
   if (way == WriteWay::kPastCaches)
     copy_past_caches(to, from, bytes);
   else
-    std::memcpy(to, from, bytes);
+    copy_in_pairs(to, from, bytes, all);
 }
 
 }  // namespace
 
-void WritePace::copy(std::byte* to, const std::byte* from, size_t bytes) {
+void copy_written(WriteWay way, std::byte* to, const std::byte* from, size_t bytes, size_t all) {
+  if (way == WriteWay::kPastCaches)
+    std::memcpy(to, from, bytes);
+  else
+    copy_between_cores(to, from, bytes, all);
+}
+
+WriteWay WritePace::copy(std::byte* to, const std::byte* from, size_t bytes, size_t all) {
   using Clock = std::chrono::steady_clock;
   const Choice choice = choose(bytes);
-  if (!choice.measured) return copy_by(choice.way, to, from, bytes);
+  if (!choice.measured) {
+    copy_by(choice.way, to, from, bytes, all);
+    return bytes < kLeast ? way_.load(std::memory_order_relaxed) : choice.way;
+  }
   const auto begin = Clock::now();
-  copy_by(choice.way, to, from, bytes);
+  copy_by(choice.way, to, from, bytes, all);
   learn(bytes, choice.way, Clock::now() - begin);
+  return choice.way;
 }
 
 WritePace::Choice WritePace::choose(size_t bytes) {

@@ -16,6 +16,13 @@ namespace hccl_like {
 
 enum class WriteWay : uint32_t { kThroughCaches, kPastCaches };
 
+// For those who read what was written: what lies past the caches memcpy reads fastest, what lies in a core's caches
+// copy_between_cores(). A line that is polled is not written for nothing.
+inline void tell_way(std::atomic<WriteWay>& told, WriteWay way) {
+  if (told.load(std::memory_order_relaxed) != way) told.store(way, std::memory_order_relaxed);
+}
+void copy_written(WriteWay way, std::byte* to, const std::byte* from, size_t bytes, size_t all);
+
 // Of one place that is written again and again. Any thread; what two learn at once may be learnt once.
 class WritePace {
  public:
@@ -24,8 +31,8 @@ class WritePace {
   // Shorter ones go as the longer ones do, but take too little time to learn from.
   static constexpr size_t kLeastMeasured = 4 << 10;
 
-  // As memcpy.
-  void copy(std::byte* to, const std::byte* from, size_t bytes);
+  // As memcpy; `all` as in copy_in_pairs(). Returns the way, of what is too short for a choice that of the longer ones.
+  WriteWay copy(std::byte* to, const std::byte* from, size_t bytes, size_t all);
 
   struct Choice {
     WriteWay way = WriteWay::kThroughCaches;

@@ -100,8 +100,32 @@ TEST(WritePace, CopiesWhatItIsTold) {
     for (size_t at = 0; at < bytes; ++at) source[at] = static_cast<std::byte>(at * 7 + i);
     std::vector<std::byte> expected = target;
     std::copy(source.begin(), source.end(), expected.begin() + 1);
-    pace.copy(target.data() + 1, source.data(), bytes);
+    pace.copy(target.data() + 1, source.data(), bytes, bytes);
     ASSERT_EQ(target, expected) << i;
+  }
+}
+
+// Who reads decides by it how.
+TEST(WritePace, TellsTheWayOfAWriteAlsoIfItIsShort) {
+  WritePace pace;
+  std::vector<std::byte> source(8'000), target(8'000);
+  const auto way = [&](size_t bytes) {
+    return pace.copy(target.data(), source.data(), bytes, bytes);
+  };
+  EXPECT_EQ(way(8'000), WriteWay::kThroughCaches);
+  EXPECT_EQ(way(48), WriteWay::kThroughCaches);
+  past_caches(pace, kFirst, 26'000'000, 2'000);
+  past_caches(pace, 8, 26'000'000, 2'000);
+  EXPECT_EQ(way(8'000), WriteWay::kPastCaches);
+  EXPECT_EQ(way(48), WriteWay::kPastCaches) << "it is published with longer ones";
+}
+
+TEST(CopyWritten, CopiesWhatItIsToldEitherWay) {
+  for (const WriteWay way : {WriteWay::kThroughCaches, WriteWay::kPastCaches}) {
+    std::vector<std::byte> source(20'000), target(source.size(), std::byte{0xee});
+    for (size_t at = 0; at < source.size(); ++at) source[at] = static_cast<std::byte>(at % 251);
+    copy_written(way, target.data(), source.data(), source.size(), source.size());
+    EXPECT_EQ(target, source);
   }
 }
 

@@ -74,7 +74,7 @@ void DirectRun::write_lane(std::byte* to, const std::byte* from, size_t bytes) c
   if (call_->write_pace == nullptr)
     std::memcpy(to, from, bytes);
   else
-    call_->write_pace->copy(to, from, bytes);
+    tell_way(lane_->way, call_->write_pace->copy(to, from, bytes, bytes));
 }
 
 bool DirectRun::scales_inputs() const {
@@ -119,13 +119,22 @@ void DirectRun::reduce(Span range, Span lap, uint32_t number) {
   });
 }
 
-void DirectRun::move(const Pieces& to, const Pieces& from, bool between_ranks) const {
+template <class Copy>
+void DirectRun::move(const Pieces& to, const Pieces& from, const Copy& copy) const {
   copy_bytes(to, from, [&](std::byte* target, const std::byte* source, size_t bytes) {
     const size_t hands = call_->crew->hands(bytes, static_cast<size_t>(ranks_));
     if (hands == 1 && past_caches_) return copy_past_caches(target, source, bytes);
-    if (hands == 1 && between_ranks) return copy_long(target, source, bytes);
+    if (hands == 1) return copy(target, source, bytes);
     parallel_copy({*call_->crew, hands}, target, source, bytes);
   });
+}
+
+// A copy out of another rank's lane.
+auto DirectRun::reads_lane(int rank) const {
+  const WriteWay way = peer(rank).lane->way.load(std::memory_order_relaxed);
+  return [way](std::byte* to, const std::byte* from, size_t bytes) {
+    copy_written(way, to, from, bytes, bytes);
+  };
 }
 
 void DirectRun::reduce_part(Span range, Span lap, uint32_t number) const {
@@ -187,11 +196,14 @@ void DirectRun::keep_own(Span lap) {
   if (call_->collective == Collective::kAllGather || call_->collective == Collective::kAllToAll ||
       rank_ == call_->root)
     move(own_output(rank_, given(rank_, lap)), own_input(rank_, taken(rank_, lap)),
-         /*between_ranks=*/false);
+         [](std::byte* to, const std::byte* from, size_t bytes) { std::memcpy(to, from, bytes); });
 }
 
 bool DirectRun::copy(Span lap, uint32_t number) {
   keep_own(lap);
+  const auto between_memories = [this](std::byte* to, const std::byte* from, size_t bytes) {
+    copy_between_cores(to, from, bytes, shape_.payload);
+  };
   // Every rank begins with another one, so that no memory is read by all at once.
   for (int i = 1; i < ranks_; ++i) {
     const int peer = (rank_ + i) % ranks_;
@@ -200,14 +212,17 @@ bool DirectRun::copy(Span lap, uint32_t number) {
         if (!read(own_output(peer, range), peer, range)) return false;
         continue;
       }
-      std::byte* from = roles_.path(peer, rank_) == Path::kStaged
-                            ? slot_of(peer, number) + shape_.place(lap, rank_, range.begin)
-                            : this->peer(peer).input + range.begin;
-      move(own_output(peer, range), one_piece(from, range.bytes()), /*between_ranks=*/true);
+      if (roles_.path(peer, rank_) == Path::kStaged) {
+        std::byte* const from = slot_of(peer, number) + shape_.place(lap, rank_, range.begin);
+        move(own_output(peer, range), one_piece(from, range.bytes()), reads_lane(peer));
+      } else {
+        std::byte* const from = this->peer(peer).input + range.begin;
+        move(own_output(peer, range), one_piece(from, range.bytes()), between_memories);
+      }
     }
     if (const Span range = own_part(taken(peer, lap), rank_, peer); range.bytes() > 0)
       move(one_piece(this->peer(peer).output + range.begin, range.bytes()), own_input(peer, range),
-           /*between_ranks=*/true);
+           between_memories);
   }
   return true;
 }
@@ -219,7 +234,7 @@ void DirectRun::fetch(Span lap, uint32_t number) {
     copy_bytes(
         own_output(peer, share),
         one_piece(slot_of(peer, number) + shape_.place(lap, peer, share.begin), share.bytes()),
-        copy_long);
+        reads_lane(peer));
   }
 }
 

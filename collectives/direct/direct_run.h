@@ -118,7 +118,9 @@ class DirectRun {
   bool work(Span lap, uint32_t number);
   // reduce() and move() divide what is long among idle cores.
   void reduce(Span range, Span lap, uint32_t number);
-  void move(const Pieces& to, const Pieces& from, bool between_ranks) const;
+  template <class Copy>
+  void move(const Pieces& to, const Pieces& from, const Copy& copy) const;
+  auto reads_lane(int rank) const;
   void reduce_part(Span range, Span lap, uint32_t number) const;
   bool copy(Span lap, uint32_t number);
   void keep_own(Span lap);

@@ -7,6 +7,7 @@
 
 #include "collectives/board/area.h"
 #include "collectives/direct/known_memory.h"
+#include "core/write_pace.h"
 #include "transport/commons.h"
 
 namespace hccl_like {
@@ -27,8 +28,9 @@ struct Lane {
 
   using Counter = std::atomic<uint64_t>;
 
-  alignas(kBoardLine) Counter put{0};     // laps whose input is in the slots
-  alignas(kBoardLine) Counter worked{0};  // laps of which this rank has made its part
+  alignas(kBoardLine) Counter put{0};                   // laps whose input is in the slots
+  std::atomic<WriteWay> way{WriteWay::kThroughCaches};  // by which they were written last
+  alignas(kBoardLine) Counter worked{0};                // laps of which this rank has made its part
   // Laps of which it needs nobody's slot and nobody's memory any more.
   alignas(kBoardLine) Counter finished{0};
   // Whose memory it could map: base << 8 | 0x80 | kInputs | kOutputs.

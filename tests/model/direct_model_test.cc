@@ -39,6 +39,7 @@ struct Job : BoardRanks {
       for (const auto counter :
            {&Lane::put, &Lane::worked, &Lane::finished, &Lane::accepted, &Lane::writing})
         (lane.*counter).load();
+      lane.way.load();
     }
   }
 

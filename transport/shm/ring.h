@@ -10,6 +10,7 @@
 #include <cstring>
 #include <span>
 
+#include "core/write_pace.h"
 #include "transport/shm/sleeper.h"
 
 namespace hccl_like {
@@ -20,6 +21,7 @@ inline constexpr size_t kLineBytes = 128;
 // Lies in shared memory; starts out as zeros.
 struct RingIndices {
   alignas(kLineBytes) std::atomic<uint64_t> written{0};
+  std::atomic<WriteWay> way{WriteWay::kThroughCaches};  // of what was written last
   alignas(kLineBytes) std::atomic<uint64_t> read{0};
   alignas(kLineBytes) Sleeper reader;
   alignas(kLineBytes) Sleeper writer;
@@ -63,6 +65,8 @@ class RingWriter {
     return indices_.reader.must_wake();
   }
   size_t unpublished() const { return written_ - published_; }
+  // How the bytes went that are published next.
+  void tell_way(WriteWay way) { hccl_like::tell_way(indices_.way, way); }
   // Since the beginning.
   uint64_t written() const { return written_; }
   // True if the reader sleeps, for news that are not in the ring. Any thread, after a full
@@ -103,6 +107,8 @@ class RingReader {
     }
     return damaged_ ? 0 : written_ - read_;
   }
+  // How they were written, as a rule: what of them is read first may be from before that.
+  WriteWay way() const { return indices_.way.load(std::memory_order_relaxed); }
   // available() bytes.
   const std::byte* data() const { return data_ + (read_ & (size_ - 1)); }
   // Drops bytes without telling the writer yet.

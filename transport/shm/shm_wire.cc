@@ -49,6 +49,8 @@ void ShmWire::watch_process() {
 size_t ShmWire::write(std::span<const ConstRegion> pieces) {
   if (gone_) return 0;
   size_t total = 0;
+  size_t all = 0;
+  for (const ConstRegion& piece : pieces) all += piece.bytes;
   for (ConstRegion piece : pieces) {
     while (piece.bytes > 0) {
       const size_t most = kRingPart - writer_.unpublished();
@@ -60,8 +62,8 @@ size_t ShmWire::write(std::span<const ConstRegion> pieces) {
         continue;
       }
       if (made_ < segment_.ring_bytes() && !make_ring(writer_.written() + part)) return total;
-      writer_.put(piece.data, part, [this](std::byte* to, const std::byte* from, size_t bytes) {
-        write_pace_.copy(to, from, bytes);
+      writer_.put(piece.data, part, [&](std::byte* to, const std::byte* from, size_t bytes) {
+        writer_.tell_way(write_pace_.copy(to, from, bytes, all));
       });
       piece.data += part;
       piece.bytes -= part;
@@ -112,7 +114,7 @@ size_t ShmWire::read(std::span<std::byte> into) {
     const std::span<const std::byte> view = peek(1);
     const size_t part = std::min({view.size(), into.size() - total, kRingPart});
     if (part == 0) break;
-    std::memcpy(into.data() + total, view.data(), part);
+    copy_written(reader_.way(), into.data() + total, view.data(), part, into.size());
     release(part);
     total += part;
   }
