@@ -70,9 +70,9 @@ size_t copy_two_pages(std::byte*, const std::byte*, size_t) { return 0; }
 }  // namespace
 
 void copy_in_pairs(std::byte* to, const std::byte* from, size_t bytes, size_t all) {
-  constexpr size_t kMost = 256 << 10;
+  constexpr size_t kLeast = 16 << 10, kMost = 256 << 10;
   static const bool wide = has_wide_registers();
-  const size_t done = wide && all <= kMost ? copy_two_pages(to, from, bytes) : 0;
+  const size_t done = wide && bytes >= kLeast && all <= kMost ? copy_two_pages(to, from, bytes) : 0;
   std::memcpy(to + done, from + done, bytes - done);
 }
 

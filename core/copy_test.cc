@@ -25,8 +25,8 @@ TEST(CopyPastCaches, CopiesWhatItIsToldAtEveryAlignment) {
 
 TEST(CopyBetweenCores, CopiesWhatItIsToldAtEveryAlignment) {
   constexpr size_t kLong = 128 << 10;
-  for (const size_t bytes : {size_t{0}, size_t{777}, size_t{8191}, size_t{8192}, size_t{20'001},
-                             kLong - 1, kLong, kLong + 16'383, 2 * kLong + 70})
+  for (const size_t bytes : {size_t{0}, size_t{777}, size_t{8192}, size_t{16'383}, size_t{16'384},
+                             size_t{30'001}, kLong - 1, kLong, kLong + 16'383, 2 * kLong + 70})
     for (const size_t shift : {0, 1, 64, 4095}) {
       std::vector<std::byte> source(bytes + 70), target(bytes + shift + 70, std::byte{0xee});
       for (size_t i = 0; i < source.size(); ++i)
