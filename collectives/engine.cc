@@ -270,7 +270,9 @@ void Engine::drive(Stop stop, Deadline deadline, bool background) {
       if (deadline.expired()) return;
     }
     if (crowded_ && poller_.sockets() > 0) patience.skip_spins();
-    if (!patience.wait()) sleep(deadline, background);
+    if (patience.wait()) continue;
+    sleep(deadline, background);
+    if (deadline.expired()) return;  // not some turns later, each of which may last
   }
 }
 
