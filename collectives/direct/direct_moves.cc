@@ -41,7 +41,7 @@ void copy_bytes(const Pieces& to, const Pieces& from, const Copy& copy) {
 
 void DirectRun::put(Span lap, std::byte* slot) {
   const auto put_part = [&](int to, Span range) {
-    fill(slot + shape_.place(lap, to, range.begin), own_input(to, range));
+    fill(slot + shape_.place(lap, rank_, to, range.begin), own_input(to, range));
   };
   switch (shape_.kind) {
     case Shape::Kind::kWhole:
@@ -141,8 +141,9 @@ void DirectRun::reduce_part(Span range, Span lap, uint32_t number) const {
   std::array<const std::byte*, kMostDirectRanks> room;
   const std::span<const std::byte*> sources(room.data(), static_cast<size_t>(ranks_));
   const bool collects = roles_.collects(rank_) || shape_.kind == Shape::Kind::kChunks;
-  std::byte* const kept =
-      roles_.keeps_results() ? slot(number) + shape_.place(lap, rank_, range.begin) : nullptr;
+  std::byte* const kept = roles_.keeps_results()
+                              ? slot(number) + shape_.place(lap, rank_, rank_, range.begin)
+                              : nullptr;
   // Without a place of its own the result is made in the first place that wants it.
   std::byte* elsewhere = kept;
   if (!collects && kept == nullptr) elsewhere = peer(call_->root).output + range.begin;
@@ -159,9 +160,10 @@ void DirectRun::reduce_part(Span range, Span lap, uint32_t number) const {
     for (int rank = 0; rank < ranks_; ++rank) {
       const size_t offset = range.begin + at;
       sources[static_cast<size_t>(rank)] =
-          rank == rank_               ? source.data
-          : roles_.input_mapped(rank) ? peer(rank).input + offset
-                                      : slot_of(rank, number) + shape_.place(lap, rank_, offset);
+          rank == rank_ ? source.data
+          : roles_.input_mapped(rank)
+              ? peer(rank).input + offset
+              : slot_of(rank, number) + shape_.place(lap, rank, rank_, offset);
     }
     // Where inputs lie they must not be written.
     for (int rank = 0; !scaled.empty() && rank < ranks_; ++rank) {
@@ -213,7 +215,7 @@ bool DirectRun::copy(Span lap, uint32_t number) {
         continue;
       }
       if (roles_.path(peer, rank_) == Path::kStaged) {
-        std::byte* const from = slot_of(peer, number) + shape_.place(lap, rank_, range.begin);
+        std::byte* const from = slot_of(peer, number) + shape_.place(lap, peer, rank_, range.begin);
         move(own_output(peer, range), one_piece(from, range.bytes()), reads_lane(peer));
       } else {
         std::byte* const from = this->peer(peer).input + range.begin;
@@ -231,10 +233,10 @@ void DirectRun::fetch(Span lap, uint32_t number) {
   for (int i = 1; i < ranks_; ++i) {
     const int peer = (rank_ + i) % ranks_;
     const Span share = shape_.share(lap, peer);
-    copy_bytes(
-        own_output(peer, share),
-        one_piece(slot_of(peer, number) + shape_.place(lap, peer, share.begin), share.bytes()),
-        reads_lane(peer));
+    copy_bytes(own_output(peer, share),
+               one_piece(slot_of(peer, number) + shape_.place(lap, peer, peer, share.begin),
+                         share.bytes()),
+               reads_lane(peer));
   }
 }
 

@@ -25,7 +25,7 @@ Shape::Kind kind_of(Collective collective) {
 }
 
 size_t pieces_of(Shape::Kind kind, int ranks) {
-  return kind == Shape::Kind::kChunks ? static_cast<size_t>(ranks) : 1;
+  return kind == Shape::Kind::kChunks && ranks > 1 ? static_cast<size_t>(ranks - 1) : 1;
 }
 
 }  // namespace
@@ -41,8 +41,8 @@ Shape Shape::of(Collective collective, int ranks, size_t payload, size_t room) {
   shape.ranks = ranks;
   shape.payload = payload;
   shape.lap_bytes = room / pieces_of(shape.kind, ranks) / kGrain * kGrain;
-  shape.laps = static_cast<uint32_t>(
-      std::max<size_t>(1, (payload + shape.lap_bytes - 1) / shape.lap_bytes));
+  shape.laps =
+      static_cast<uint32_t>(std::max<size_t>(1, (payload + shape.lap_bytes - 1) / shape.lap_bytes));
   return shape;
 }
 

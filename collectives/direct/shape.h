@@ -34,7 +34,7 @@ struct Shape {
   size_t lap_bytes = 1;  // of the payload, in every lap but the last
   uint32_t laps = 1;
 
-  // `room`: the bytes that one lap may take on each rank, at least 64 for each of them.
+  // `room`: the bytes that one lap may take on each rank, at least 64 for each of the others.
   static Shape of(Collective collective, int ranks, size_t payload, size_t room);
   // The room with which all of it is one lap.
   static size_t room(Collective collective, int ranks, size_t payload);
@@ -42,9 +42,11 @@ struct Shape {
   Span lap(uint32_t number) const;
   // Of a lap: what `rank` reduces. Only for kCut.
   Span share(Span lap, int rank) const;
-  // Where in the room of a lap the bytes from `offset` on lie that concern `rank`.
-  size_t place(Span lap, int rank, size_t offset) const {
-    return (kind == Kind::kChunks ? static_cast<size_t>(rank) * lap_bytes : 0) + offset - lap.begin;
+  // Where in the room of a lap on `owner` the bytes from `offset` on lie that concern `rank`. What concerns the owner itself has no
+  // place among chunks.
+  size_t place(Span lap, int owner, int rank, size_t offset) const {
+    const int chunk = kind == Kind::kChunks ? rank - (rank > owner) : 0;
+    return static_cast<size_t>(chunk) * lap_bytes + offset - lap.begin;
   }
 };
 
