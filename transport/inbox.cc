@@ -26,6 +26,7 @@ Inbox::Inbox(Wire& wire, Outbox& outbox, Rendezvous& rendezvous, const LinkOptio
       eager_bytes_(options.eager_bytes),
       turn_bytes_(options.turn_bytes),
       early_limit_(options.early_bytes_limit),
+      alignment_(wire.alignment()),
       mismatches_(mismatches) {}
 
 void Inbox::post(Recv& recv) {
@@ -186,6 +187,8 @@ bool Inbox::begin_frame() {
     fail("a frame with an impossible header");
     return false;
   }
+  const size_t head = sizeof header_ + gap_after(header_, frames_end_, alignment_);
+  if (wire_.peek(head).size() < head) return false;
   recv_ = nullptr;
   early_ = nullptr;
   left_ = header_.payload;
@@ -222,7 +225,8 @@ bool Inbox::begin_frame() {
       break;
   }
   if (failure_) return false;
-  wire_.release(sizeof header_ + (header_.payload - left_));
+  wire_.release(head + (header_.payload - left_));
+  frames_end_ += head + header_.payload;
   busy_ = true;
   return true;
 }

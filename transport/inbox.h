@@ -106,6 +106,7 @@ class Inbox {
   const size_t eager_bytes_;
   const size_t turn_bytes_;
   const size_t early_limit_;
+  const size_t alignment_;
   Fifo<Link::Mismatch>& mismatches_;
 
   TagTable<Incoming> incoming_;
@@ -126,6 +127,7 @@ class Inbox {
   FrameHeader header_;
   Descriptor descriptor_;
   size_t left_ = 0;
+  uint64_t frames_end_ = 0;  // of those begun so far, in bytes from the beginning
   Recv* recv_ = nullptr;
   EarlyMessage* early_ = nullptr;
   std::string text_;

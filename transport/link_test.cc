@@ -3,8 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 #include <random>
+#include <span>
+#include <vector>
 
 #include "transport/frame.h"
 #include "transport/sim/sim_wire.h"
@@ -176,6 +180,39 @@ TEST_F(Stranger, NoFrameWithAFlippedBitDoesHarm) {
     EXPECT_EQ(pending, 1u) << "bit " << bit << " was not noticed";
     link.cancel(kTag.communicator);
   }
+}
+
+TEST(Link, LongPayloadsBeginWhereTheWireLikesIt) {
+  constexpr size_t kLine = 64;
+  SimPair pair = make_sim_pair({.capacity = 1 << 20, .alignment = kLine});
+  Link link(std::move(pair.b), {.eager_bytes = 1 << 20});
+  std::vector<std::byte> data = stream_bytes(0, 3000);
+  const std::array<size_t, 5> sizes{100, 1024, 3000, 7, 2048};
+  std::array<Send, sizes.size()> sends;
+  uint32_t pending = sizes.size();
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    sends[i].tag = {.sequence = static_cast<uint32_t>(i)};
+    sends[i].bytes = sizes[i];
+    sends[i].pending = &pending;
+    sends[i].from.add(data.data(), sizes[i]);
+    link.post(sends[i]);
+  }
+  while (pending > 0) ASSERT_TRUE(link.progress());
+
+  const std::span<const std::byte> sent = pair.a->peek();
+  size_t at = 0;
+  for (const size_t size : sizes) {
+    FrameHeader header;
+    std::memcpy(&header, sent.data() + at, sizeof header);
+    EXPECT_EQ(header.payload, size);
+    at += sizeof header;
+    for (; size >= 1024 && at % kLine != 0; ++at) {
+      EXPECT_EQ(sent[at], std::byte{0});
+    }
+    EXPECT_TRUE(std::ranges::equal(sent.subspan(at, size), std::span(data).first(size))) << size;
+    at += size;
+  }
+  EXPECT_EQ(at, sent.size());
 }
 
 TEST(Link, ALinkThatSawGarbageIgnoresTheRest) {

@@ -39,6 +39,7 @@ Outbox::Outbox(Wire& wire, Rendezvous& rendezvous, const LinkOptions& options,
       rendezvous_(rendezvous),
       eager_bytes_(std::min<uint64_t>(options.eager_bytes, kLongestEager)),
       turn_bytes_(options.turn_bytes),
+      alignment_(wire.alignment()),
       mismatches_(mismatches) {}
 
 void Outbox::post(Send& send) {
@@ -234,16 +235,14 @@ bool Outbox::progress() {
 bool Outbox::begin_frame() {
   if (!control_.empty()) {
     const Control control = control_.pop();
-    header_ = control.header;
-    header_left_ = sizeof header_;
-    payload_left_ = header_.payload;
+    head_.header = control.header;
+    begin_head();
     send_ = nullptr;
     bytes_.resize(payload_left_);
-    const bool abort = header_.kind == FrameKind::kAbort;
+    const bool abort = head_.header.kind == FrameKind::kAbort;
     const void* payload =
         abort ? static_cast<const void*>(control.text.data()) : &control.descriptor;
     if (payload_left_ > 0) std::memcpy(bytes_.data(), payload, payload_left_);
-    busy_ = true;
   } else if (!eager_.empty() && (data_.empty() || eager_run_ < kEagerRun)) {
     ++eager_run_;
     Send& send = *eager_.pop();
@@ -253,25 +252,30 @@ bool Outbox::begin_frame() {
     Send& send = *data_.pop();
     const size_t offset = send.moved;
     begin_message(FrameKind::kData, send, std::min<size_t>(kDataFrame, send.bytes - offset));
-    header_.fingerprint = offset;
+    head_.header.fingerprint = offset;
   }
   return busy_;
 }
 
 void Outbox::begin_message(FrameKind kind, Send& send, size_t payload) {
-  header_ = header_of(kind, send);
-  header_.payload = static_cast<uint32_t>(payload);
-  header_left_ = sizeof header_;
-  payload_left_ = payload;
+  head_.header = header_of(kind, send);
+  head_.header.payload = static_cast<uint32_t>(payload);
+  begin_head();
   send_ = &send;
+}
+
+void Outbox::begin_head() {
+  const FrameHeader& header = head_.header;
+  head_bytes_ = head_left_ = sizeof header + gap_after(header, frames_end_, alignment_);
+  payload_left_ = header.payload;
+  frames_end_ += head_bytes_ + payload_left_;
   busy_ = true;
 }
 
 size_t Outbox::write_some() {
   Gather gather;
-  if (header_left_ > 0)
-    gather.add(reinterpret_cast<const std::byte*>(&header_) + sizeof header_ - header_left_,
-               header_left_);
+  if (head_left_ > 0)
+    gather.add(reinterpret_cast<const std::byte*>(&head_) + head_bytes_ - head_left_, head_left_);
   if (send_ == nullptr) {
     if (payload_left_ > 0) gather.add(bytes_.data() + bytes_.size() - payload_left_, payload_left_);
   } else {
@@ -286,15 +290,15 @@ size_t Outbox::write_some() {
   }
 
   const size_t taken = wire_.write(gather.regions());
-  const size_t of_header = std::min(taken, header_left_);
-  const size_t of_payload = taken - of_header;
-  header_left_ -= of_header;
+  const size_t of_head = std::min(taken, head_left_);
+  const size_t of_payload = taken - of_head;
+  head_left_ -= of_head;
   payload_left_ -= of_payload;
   if (send_ != nullptr) {
     send_->at.skip(send_->from, of_payload);
     send_->moved += of_payload;
   }
-  if (header_left_ == 0 && payload_left_ == 0) end_frame();
+  if (head_left_ == 0 && payload_left_ == 0) end_frame();
   return taken;
 }
 

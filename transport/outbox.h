@@ -1,5 +1,7 @@
 #pragma once
 // The sending half of a Link: which frame goes next, and how far it has gone.
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -73,6 +75,7 @@ class Outbox {
   void offer_parked();
   bool begin_frame();
   void begin_message(FrameKind kind, Send& send, size_t payload);
+  void begin_head();
   size_t write_some();
   void end_frame();
   void finish_from_copy();
@@ -82,6 +85,7 @@ class Outbox {
   Rendezvous& rendezvous_;
   const size_t eager_bytes_;
   const size_t turn_bytes_;
+  const size_t alignment_;
   Fifo<Link::Mismatch>& mismatches_;
 
   Fifo<Control> control_;
@@ -96,8 +100,14 @@ class Outbox {
 
   // The frame being written.
   bool busy_ = false;
-  FrameHeader header_;
-  size_t header_left_ = 0;
+  // The header and the gap after it, zeros.
+  struct Head {
+    FrameHeader header;
+    std::array<std::byte, kMostGap> gap{};
+  };
+  Head head_;
+  size_t head_bytes_ = 0, head_left_ = 0;
+  uint64_t frames_end_ = 0;  // of those begun so far, in bytes from the beginning
   size_t payload_left_ = 0;
   Send* send_ = nullptr;          // whose payload it is; else
   std::vector<std::byte> bytes_;  // it is the end of this

@@ -22,6 +22,7 @@ class PassingWire : public Wire {
   bool owes() override { return wire_->owes(); }
   bool prepare_sleep(WakeFor wake) override { return wire_->prepare_sleep(wake); }
   void end_sleep() override { wire_->end_sleep(); }
+  size_t alignment() const override { return wire_->alignment(); }
   Workspace workspace() override { return wire_->workspace(); }
   RemoteMemory* remote_memory() const override { return wire_->remote_memory(); }
   const PeerCommons* commons() const override { return wire_->commons(); }

@@ -69,6 +69,9 @@ class Wire {
   virtual bool prepare_sleep(WakeFor wake) = 0;
   virtual void end_sleep() = 0;
 
+  // Where what is long had best begin, in bytes from the beginning of the stream: a power of two, at most 64, the same at both ends.
+  virtual size_t alignment() const { return 1; }
+
   // Memory that both ends see, zeros at first, one part for each end to begin things in. Empty where there is none.
   struct Workspace {
     std::span<std::byte> own, peers;

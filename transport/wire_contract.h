@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cstring>
 #include <memory>
 #include <random>
@@ -41,6 +42,9 @@ TYPED_TEST_P(WireContract, IsEmptyAndHealthyAtFirst) {
     EXPECT_FALSE(end->transport().empty());
   }
   EXPECT_EQ(this->a().transport(), this->b().transport());
+  EXPECT_EQ(this->a().alignment(), this->b().alignment());
+  EXPECT_TRUE(std::has_single_bit(this->a().alignment()));
+  EXPECT_LE(this->a().alignment(), 64u);
 }
 
 TYPED_TEST_P(WireContract, CarriesBothDirectionsInOrder) {

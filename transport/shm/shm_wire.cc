@@ -15,6 +15,8 @@ namespace {
 // Of a ring's memory. At least what is written at once.
 constexpr size_t kMadeAtOnce = 256 << 10;
 static_assert(kMadeAtOnce >= kRingPart);
+// What is this short does not make a part of its own.
+constexpr size_t kMostHead = 128;
 
 }  // namespace
 
@@ -53,8 +55,10 @@ size_t ShmWire::write(std::span<const ConstRegion> pieces) {
   for (const ConstRegion& piece : pieces) all += piece.bytes;
   for (ConstRegion piece : pieces) {
     while (piece.bytes > 0) {
-      const size_t most = kRingPart - writer_.unpublished();
-      const size_t part = std::min({piece.bytes, most, writer_.space(std::min(piece.bytes, most))});
+      // A header goes with what it belongs to, which so ends where a line does if it begins there.
+      const size_t wanted = std::min(piece.bytes, kRingPart);
+      const bool full = writer_.unpublished() + wanted > kRingPart + kMostHead;
+      const size_t part = full ? 0 : std::min(wanted, writer_.space(wanted));
       if (part == 0) {
         // Full; or a part is complete and goes first.
         if (writer_.unpublished() == 0) return total;

@@ -88,6 +88,7 @@ class SimWire final : public Wire {
   }
 
   bool flush() override { return true; }
+  size_t alignment() const override { return options_.alignment; }
 
   bool prepare_sleep(WakeFor wake) override {
     tick();

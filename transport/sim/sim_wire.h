@@ -20,6 +20,7 @@ struct SimOptions {
   // Bytes arrive up to this many ticks after they were written, in order. Each call to either end
   // is a tick.
   uint64_t delay = 0;
+  size_t alignment = 1;  // as it tells (wire.h)
 };
 
 // Both ends of a simulated connection. Destroying one end is a clean close for the other: it reads

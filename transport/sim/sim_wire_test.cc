@@ -9,12 +9,15 @@
 namespace hccl_like {
 namespace {
 
-template <size_t kCapacity, size_t kChunk, uint64_t kDelay>
+template <size_t kCapacity, size_t kChunk, uint64_t kDelay, size_t kAlignment = 1>
 struct SimWires {
   static constexpr bool kThreads = false;
   static WirePair make() {
-    SimPair sim = make_sim_pair(
-        {.capacity = kCapacity, .seed = kCapacity + kChunk, .chunk = kChunk, .delay = kDelay});
+    SimPair sim = make_sim_pair({.capacity = kCapacity,
+                                 .seed = kCapacity + kChunk,
+                                 .chunk = kChunk,
+                                 .delay = kDelay,
+                                 .alignment = kAlignment});
     WirePair pair;
     pair.ends = {std::move(sim.a), std::move(sim.b)};
     return pair;
@@ -22,7 +25,7 @@ struct SimWires {
 };
 using Plain = SimWires<64 << 10, 0, 0>;
 using Chunked = SimWires<20'011, 997, 0>;
-using Delayed = SimWires<64 << 10, 4001, 30>;
+using Delayed = SimWires<64 << 10, 4001, 30, /*kAlignment=*/64>;
 INSTANTIATE_TYPED_TEST_SUITE_P(Sim, WireContract, Plain);
 INSTANTIATE_TYPED_TEST_SUITE_P(Sim, LinkContract, Plain);
 INSTANTIATE_TYPED_TEST_SUITE_P(Sim, LinkEndings, Plain);
