@@ -33,7 +33,67 @@ constexpr std::array<std::pair<std::string_view, Shape>, 10> kShapes{{
 
 Region region(std::span<std::byte> bytes) { return {bytes.data(), bytes.size()}; }
 
+// As if nobody else could see the buffers.
+std::vector<Call> private_calls(const Shape& shape, const Case& row, Region send, Region receive) {
+  const size_t element = size_of(row.type);
+  const auto ranks = static_cast<size_t>(row.ranks);
+  const auto me = static_cast<size_t>(row.rank);
+  const bool root = row.rank == row.root;
+  Call call{.collective = shape.collective,
+            .type = row.type,
+            .op = row.op,
+            .factor = kFactor,
+            .root = std::max(row.root, 0)};
+  const auto single = [&](Region part) { return Layout::single(std::span(&part, 1), me, element); };
+  switch (shape.collective) {
+    case Collective::kBarrier:
+      return {call};
+    case Collective::kAllGather:
+    case Collective::kGather:
+      call.input = single(send);
+      if (shape.collective == Collective::kAllGather || root)
+        call.output = Layout::even(receive, ranks, element);
+      return {call};
+    case Collective::kReduceScatter:
+    case Collective::kScatter:
+      if (shape.collective == Collective::kReduceScatter || root)
+        call.input = Layout::even(send, ranks, element);
+      call.output = single(receive);
+      return {call};
+    case Collective::kAllToAll:
+      call.input = Layout::even(send, ranks, element);
+      call.output = Layout::even(receive, ranks, element);
+      return {call};
+    case Collective::kSend: {  // round the ring: to the next rank, from the one before
+      Call other = call;
+      call.root = (row.rank + 1) % row.ranks;
+      call.input = Layout::even(send, 1, element);
+      other.collective = Collective::kRecv;
+      other.root = (row.rank + row.ranks - 1) % row.ranks;
+      other.output = Layout::even(receive, 1, element);
+      return {call, other};
+    }
+    default:
+      call.input = Layout::even(send, 1, element);
+      call.output = Layout::even(receive, 1, element);
+      return {call};
+  }
+}
+
 }  // namespace
+
+std::vector<Call> calls_of(const Shape& shape, const Case& row, std::span<std::byte> send,
+                           std::span<std::byte> receive, const Device* shared) {
+  std::vector<Call> calls = private_calls(shape, row, region(send), region(receive));
+  if (shared == nullptr) return calls;
+  for (Call& call : calls) {
+    const bool reads = call.input.total_bytes() > 0, writes = call.output.total_bytes() > 0;
+    if (reads || writes) call.device = shared;
+    if (reads) call.shared_input = shared_range(send.data(), send.size());
+    if (writes) call.shared_output = shared_range(receive.data(), receive.size());
+  }
+  return calls;
+}
 
 const Shape& shape(std::string_view name) {
   return std::ranges::find(kShapes, name, &std::pair<std::string_view, Shape>::first)->second;
@@ -70,66 +130,6 @@ std::span<std::byte> Buffers::allocate(size_t bytes) {
 std::span<std::byte> Buffers::share(std::span<std::byte> all, int rank) const {
   const size_t one = row_.count * element_;
   return all.subspan(static_cast<size_t>(rank) * one, one);
-}
-
-std::vector<Call> Buffers::calls() const {
-  std::vector<Call> calls = private_calls();
-  if (shared_ == nullptr) return calls;
-  for (Call& call : calls) {  // as the layer above does for a device's memory
-    const bool reads = call.input.total_bytes() > 0, writes = call.output.total_bytes() > 0;
-    if (reads || writes) call.device = shared_;
-    if (reads) call.shared_input = shared_range(send_.data(), send_.size());
-    if (writes) call.shared_output = shared_range(receive_.data(), receive_.size());
-  }
-  return calls;
-}
-
-std::vector<Call> Buffers::private_calls() const {
-  const auto ranks = static_cast<size_t>(row_.ranks);
-  const auto me = static_cast<size_t>(row_.rank);
-  const bool root = row_.rank == row_.root;
-  Call call{.collective = shape_.collective,
-            .type = row_.type,
-            .op = row_.op,
-            .factor = kFactor,
-            .root = std::max(row_.root, 0)};
-  const Region send = region(send_), receive = region(receive_);
-  const auto single = [&](Region part) {
-    return Layout::single(std::span(&part, 1), me, element_);
-  };
-  switch (shape_.collective) {
-    case Collective::kBarrier:
-      return {call};
-    case Collective::kAllGather:
-    case Collective::kGather:
-      call.input = single(send);
-      if (shape_.collective == Collective::kAllGather || root)
-        call.output = Layout::even(receive, ranks, element_);
-      return {call};
-    case Collective::kReduceScatter:
-    case Collective::kScatter:
-      if (shape_.collective == Collective::kReduceScatter || root)
-        call.input = Layout::even(send, ranks, element_);
-      call.output = single(receive);
-      return {call};
-    case Collective::kAllToAll:
-      call.input = Layout::even(send, ranks, element_);
-      call.output = Layout::even(receive, ranks, element_);
-      return {call};
-    case Collective::kSend: {  // round the ring: to the next rank, from the one before
-      Call other = call;
-      call.root = (row_.rank + 1) % row_.ranks;
-      call.input = Layout::even(send, 1, element_);
-      other.collective = Collective::kRecv;
-      other.root = (row_.rank + row_.ranks - 1) % row_.ranks;
-      other.output = Layout::even(receive, 1, element_);
-      return {call, other};
-    }
-    default:
-      call.input = Layout::even(send, 1, element_);
-      call.output = Layout::even(receive, 1, element_);
-      return {call};
-  }
 }
 
 void Buffers::fill_input(int salt) { fill(send_, row_.type, row_.op, row_.rank, row_.ranks, salt); }

@@ -42,16 +42,20 @@ struct Case {
   int root;
 };
 
+// What a rank calls for one operation: one call, or a send and a receive. With `shared`, the host's device, the buffers lie where
+// peers can map them and the calls say so, as the layer above does for a device's memory.
+std::vector<Call> calls_of(const Shape& shape, const Case& row, std::span<std::byte> send,
+                           std::span<std::byte> receive, const Device* shared);
+
 // Owns the buffers of one form of one row.
 class Buffers {
  public:
-  // With `shared`, the host's device, the buffers lie where peers can map them and the calls say so.
+  // `shared`: as in calls_of().
   Buffers(const Shape& shape, const Case& row, bool in_place, const Device* shared = nullptr);
 
   std::span<std::byte> send() const { return send_; }
   std::span<std::byte> receive() const { return receive_; }
-  // What a rank calls for one operation: one call, or a send and a receive.
-  std::vector<Call> calls() const;
+  std::vector<Call> calls() const { return calls_of(shape_, row_, send_, receive_, shared_); }
   // Input in place, output spoilt.
   void prepare(int salt);
   // As an owner does between two operations: writes its input and its output, small finite numbers in every type.
@@ -70,8 +74,6 @@ class Buffers {
     }
   };
   std::span<std::byte> allocate(size_t bytes);
-  // As if nobody else could see the buffers.
-  std::vector<Call> private_calls() const;
   std::span<std::byte> share(std::span<std::byte> whole, int rank) const;
   void fill_input(int salt);
 

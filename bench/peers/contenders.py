@@ -40,39 +40,6 @@ class Effort:
         return Effort(2, min(iterations, 10), 1) if slow else Effort(3, iterations, 1)
 
 
-class Ours:
-    """The C++ benchmark, started for every turn."""
-
-    def __init__(self, perf: Path, memory: str, hosts=None):
-        self.name = "mapped" if memory == "mapped" else "ordinary"
-        self._perf, self._memory = perf, memory
-        self._places = ["--namespaces", ",".join(host.name for host in hosts)] if hosts else []
-
-    def start(self) -> None:
-        if not self._perf.exists():
-            raise Refused(f"{self._perf} is not built")
-
-    def measure(self, row: Row, first: bool) -> tuple[Answer, float | None]:
-        effort = Effort.of(row.size, slow=False)
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / "row.json"
-            command = [self._perf, row.collective, "-g", row.ranks, "-b", row.size, "-e", row.size, "-d", row.type,
-                       "-n", effort.iterations, "-w", effort.warmup, "-c", int(first), "--batch", effort.batch,
-                       "--dirty", "--pin", "--memory", self._memory, *(["--floor"] if self._memory == "mapped" else []), "-J", file,
-                       *self._places, "--form", "in-place" if row.collective in ("all_reduce", "broadcast") else "out-of-place"]
-            done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=ROW_SECONDS)
-            if not file.exists():
-                lines = (done.stderr.strip() or "no reason given").splitlines()
-                raise Refused(lines[-1])
-            result = json.loads(file.read_text())["results"][0]
-        block = result["in_place"] or result["out_of_place"]
-        answer = Answer(block["time_us"], block["time_us"], block["p99_us"], block["wrong"])
-        return answer, block.get("floor_us")
-
-    def stop(self) -> None:
-        pass
-
-
 class Raw:
     """TCP itself, between hosts: see raw_tcp_bench.cc."""
 
@@ -102,7 +69,7 @@ class Raw:
 
 
 class Served:
-    """Another library, or a backend of torch: its ranks stay alive between its turns."""
+    """Ranks stay alive between their turns, asleep."""
 
     slow = False
 
@@ -137,6 +104,39 @@ class Served:
         self._server = None
 
 
+class Ours(Served):
+    """Ours without Python, by where the buffers lie."""
+
+    def __init__(self, perf: Path, memory: str, ranks: int, logs: Path, hosts=None):
+        super().__init__(memory, ranks, logs)
+        self._perf, self._program, self._hosts = perf, perf.with_name("hccl_like_serve"), hosts
+
+    def start(self) -> None:
+        for program in (self._program, self._perf):
+            if not program.exists():
+                raise Refused(f"{program} is not built")
+        names = [",".join(host.name for host in self._hosts)] if self._hosts else []
+        self._launch([[str(self._program), "{pipes}", str(self._ranks), self.name, *names]], dict(os.environ))
+
+    def measure(self, row: Row, first: bool) -> tuple[Answer, float | None]:
+        answer, _ = super().measure(row, first)
+        return answer, self._floor(row) if self.name == "mapped" and not self._hosts else None
+
+    def _floor(self, row: Row) -> float | None:
+        """Of memory alone: the benchmark measures it beside a few calls."""
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "row.json"
+            form = "in-place" if row.collective in ("all_reduce", "broadcast") else "out-of-place"
+            command = [self._perf, row.collective, "-g", row.ranks, "-b", row.size, "-e", row.size, "-d", row.type, "-n", 10,
+                       "-w", 1, "-c", 0, "--dirty", "--pin", "--memory", "mapped", "--floor", "--form", form, "-J", file]
+            done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=ROW_SECONDS)
+            if not file.exists():
+                lines = (done.stderr.strip() or "no reason given").splitlines()
+                raise Refused(lines[-1])
+            result = json.loads(file.read_text())["results"][0]
+        return (result["in_place"] or result["out_of_place"]).get("floor_us")
+
+
 class Peer(Served):
     def __init__(self, name: str, ranks: int, under: Path, hosts=None):
         super().__init__(LIBRARIES[name].title, ranks, under)
@@ -169,8 +169,8 @@ class Torch(Served):
 def all_of(names: list[str], ranks: int, perf: Path, under: Path, hosts=None) -> list:
     """The contenders by the names that the command line takes."""
     known = {
-        "mapped": lambda: Ours(perf, "mapped", hosts),
-        "ordinary": lambda: Ours(perf, "ordinary", hosts),
+        "mapped": lambda: Ours(perf, "mapped", ranks, under, hosts),
+        "ordinary": lambda: Ours(perf, "ordinary", ranks, under, hosts),
         "raw": lambda: Raw(perf.with_name("raw_tcp"), hosts),
         "gloo": lambda: Torch("gloo", "gloo", ranks, under, hosts),
         "torch": lambda: Torch("hccl-like in torch", "hccl-like", ranks, under, hosts),

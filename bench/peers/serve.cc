@@ -25,14 +25,7 @@ uint16_t as_bfloat16(int value) {
   return static_cast<uint16_t>(std::bit_cast<uint32_t>(as_float(value)) >> 16);
 }
 
-std::byte* allocate(size_t bytes) {
-  constexpr size_t kAlignment = 4096;
-  const size_t rounded = std::max(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
-  void* memory = std::aligned_alloc(kAlignment, rounded);
-  if (memory == nullptr) throw std::bad_alloc();
-  std::memset(memory, 0, rounded);
-  return static_cast<std::byte*>(memory);
-}
+constexpr size_t kPage = 4096;
 
 // Ties this rank, not the library's own threads, to one of the cores that the launcher was given.
 void pin(int rank) {
@@ -44,8 +37,8 @@ void pin(int rank) {
 }
 
 std::string measure(const Request& request, int rank, int ranks, Meeting& meeting,
-                    const MakeOperation& make) {
-  PeerBuffers buffers(request, rank, ranks);
+                    const MakeOperation& make, const Memory& memory) {
+  PeerBuffers buffers(request, rank, ranks, memory);
   const std::function<void()> operation = make(request, buffers);
   const auto all = static_cast<uint32_t>(ranks);
   std::vector<double> times;
@@ -73,8 +66,17 @@ std::string measure(const Request& request, int rank, int ranks, Meeting& meetin
 
 }  // namespace
 
-PeerBuffers::PeerBuffers(const Request& request, int rank, int ranks)
-    : request_(request), rank_(rank), ranks_(ranks), element_(request.type == "float" ? 4 : 2) {
+Memory Memory::of_malloc() {
+  return {.allocate = [](size_t bytes) { return std::aligned_alloc(kPage, bytes); },
+          .free = [](void* memory) { std::free(memory); }};
+}
+
+PeerBuffers::PeerBuffers(const Request& request, int rank, int ranks, const Memory& memory)
+    : request_(request),
+      memory_(memory),
+      rank_(rank),
+      ranks_(ranks),
+      element_(request.type == "float" ? 4 : 2) {
   const std::string& name = request.collective;
   const bool send_shares = name == "reduce_scatter" || name == "alltoall";
   const bool receive_shares = name == "all_gather" || name == "alltoall";
@@ -89,8 +91,16 @@ PeerBuffers::PeerBuffers(const Request& request, int rank, int ranks)
 }
 
 PeerBuffers::~PeerBuffers() {
-  if (receive_ != send_) std::free(receive_);
-  std::free(send_);
+  if (receive_ != send_) memory_.free(receive_);
+  memory_.free(send_);
+}
+
+std::byte* PeerBuffers::allocate(size_t bytes) const {
+  const size_t rounded = std::max(kPage, (bytes + kPage - 1) / kPage * kPage);
+  void* const at = memory_.allocate(rounded);
+  if (at == nullptr) throw std::bad_alloc();
+  std::memset(at, 0, rounded);
+  return static_cast<std::byte*>(at);
 }
 
 template <class T, class Encode>
@@ -127,7 +137,8 @@ size_t PeerBuffers::count_wrong() const {
   return element_ == 4 ? wrong<float>(as_float) : wrong<uint16_t>(as_bfloat16);
 }
 
-void serve(const std::string& folder, int rank, int ranks, const MakeOperation& make) {
+void serve(const std::string& folder, int rank, int ranks, const MakeOperation& make,
+           const Memory& memory) {
   pin(rank);
   Meeting* meeting = Meeting::in_file(folder + "/meeting");
   std::ifstream in(folder + "/in." + std::to_string(rank));
@@ -139,7 +150,7 @@ void serve(const std::string& folder, int rank, int ranks, const MakeOperation& 
     words >> request.collective >> request.type >> request.bytes >> request.warmup >>
         request.iterations >> request.batch;
     try {
-      out << measure(request, rank, ranks, *meeting, make) << std::endl;
+      out << measure(request, rank, ranks, *meeting, make, memory) << std::endl;
     } catch (const std::invalid_argument& reason) {
       out << "no " << reason.what() << std::endl;
     }

@@ -24,16 +24,26 @@ struct Request {
   int batch = 1;
 };
 
+// Where buffers come from. Whole pages, zeros, touched.
+struct Memory {
+  std::function<void*(size_t bytes)> allocate;
+  std::function<void(void* memory)> free;
+
+  static Memory of_malloc();
+};
+
 // The buffers of one row on one rank. The same memory twice for what is done in place (all_reduce, broadcast).
 class PeerBuffers {
  public:
-  PeerBuffers(const Request& request, int rank, int ranks);
+  PeerBuffers(const Request& request, int rank, int ranks, const Memory& memory);
   ~PeerBuffers();
   PeerBuffers(const PeerBuffers&) = delete;
   PeerBuffers& operator=(const PeerBuffers&) = delete;
 
   std::byte* send() const { return send_; }
   std::byte* receive() const { return receive_; }
+  size_t sent_bytes() const { return sent_ * element_; }
+  size_t received_bytes() const { return received_ * element_; }
   // Elements that one rank contributes or receives, as nccl-tests counts.
   size_t count() const { return count_; }
   // The owner writes its input, which is rank + 1 throughout, and its output.
@@ -42,6 +52,7 @@ class PeerBuffers {
   size_t count_wrong() const;
 
  private:
+  std::byte* allocate(size_t bytes) const;
   template <class T, class Encode>
   void write(Encode encode);
   template <class T, class Encode>
@@ -49,6 +60,7 @@ class PeerBuffers {
   int expected(size_t position) const;
 
   Request request_;
+  const Memory& memory_;
   int rank_, ranks_;
   size_t element_, count_, sent_, received_;
   std::byte* send_ = nullptr;
@@ -60,7 +72,8 @@ using MakeOperation =
     std::function<std::function<void()>(const Request& request, const PeerBuffers& buffers)>;
 
 // Serves until it is told to quit. `folder` holds the pipes in.<rank> and out.<rank> and the place where ranks meet.
-void serve(const std::string& folder, int rank, int ranks, const MakeOperation& make);
+void serve(const std::string& folder, int rank, int ranks, const MakeOperation& make,
+           const Memory& memory = Memory::of_malloc());
 
 // The main function of a program whose ranks are started one by one: PROGRAM FOLDER RANK RANKS. Library is made of these, and
 // has a MakeOperation `make`.
