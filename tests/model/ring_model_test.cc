@@ -171,6 +171,58 @@ TEST(RingModel, WhoeverLooksForSleepersBeforeItPublishesMayLeaveThemAsleep) {
   EXPECT_TRUE(fails_with(pass<RingWriter, ReaderThatAsksEarly>(3), kLost));
 }
 
+// One cell between two sides that answer each other (transport/shm/cells.h).
+struct Exchange {
+  std::array<RingIndices, 2> indices;
+  std::array<std::byte, 2 * kSize> data{};
+  Plain cell;
+  std::array<Bell, 2> bells;
+};
+
+void answer(Exchange& shared, size_t side, size_t rounds) {
+  RingWriter writer(shared.indices[side], shared.data.data(), kSize);
+  RingReader reader(shared.indices[1 - side], shared.data.data(), kSize);
+  for (size_t round = 0; round < rounds; ++round) {
+    if (side == 0 || round > 0) {
+      writer.space();
+      shared.cell.write();
+      writer.put_in_cell(/*cell=*/3, /*bytes=*/1);
+      if (writer.publish()) shared.bells[1 - side].ring();
+      if (side == 1 && round + 1 == rounds) return;
+    }
+    for (;;) {
+      landmark(round, reader.available(0));
+      if (reader.available() > 0) break;
+      if (reader.prepare_sleep(1)) shared.bells[side].sleep();
+      reader.end_sleep();
+    }
+    const CellRecord* const record = reader.in_cell();
+    check(record != nullptr && record->cell == 3 && record->begin == reader.read(),
+          "another record than was written");
+    shared.cell.read();
+    reader.drop(1);
+    reader.publish();
+  }
+}
+
+Verdict exchange(size_t rounds, Flaw flaw = {}) {
+  return Explorer::explore(
+      [=](Explorer& explorer) {
+        const auto shared = std::make_shared<Exchange>();
+        for (const size_t side : {0u, 1u})
+          explorer.thread(side == 0 ? "asks" : "answers",
+                          [=] { answer(*shared, side, rounds + side); });
+      },
+      flaw);
+}
+
+TEST(RingModel, ACellIsOneSidesAtATime) {
+  EXPECT_TRUE(holds(exchange(1), 100));
+  EXPECT_TRUE(holds(exchange(2), 1000));
+  for (const char* function : {"RingWriter::publish", "RingReader::available"})
+    EXPECT_TRUE(fails_with(exchange(2, {.relaxed_inside = function}), kRace)) << function;
+}
+
 struct ReaderThatKeepsQuiet : RingReader {
   using RingReader::RingReader;
   bool publish() {

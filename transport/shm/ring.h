@@ -11,6 +11,7 @@
 #include <span>
 
 #include "core/write_pace.h"
+#include "transport/shm/cells.h"
 #include "transport/shm/sleeper.h"
 
 namespace hccl_like {
@@ -22,6 +23,7 @@ inline constexpr size_t kLineBytes = 128;
 struct RingIndices {
   alignas(kLineBytes) std::atomic<uint64_t> written{0};
   std::atomic<WriteWay> way{WriteWay::kThroughCaches};  // of what was written last
+  CellRecords cells;
   alignas(kLineBytes) std::atomic<uint64_t> read{0};
   alignas(kLineBytes) Sleeper reader;
   alignas(kLineBytes) Sleeper writer;
@@ -58,6 +60,11 @@ class RingWriter {
     copy(data_ + (written_ & (size_ - 1)), from, bytes);
     written_ += bytes;
   }
+  // The next `bytes` lie in a cell; at most space().
+  void put_in_cell(uint32_t cell, uint32_t bytes) {
+    indices_.cells.write(records_++, {.begin = written_, .bytes = bytes, .cell = cell});
+    written_ += bytes;
+  }
   // True if the reader sleeps: ring its doorbell.
   bool publish() {
     published_ = written_;
@@ -88,6 +95,7 @@ class RingWriter {
   uint64_t written_ = 0;
   uint64_t published_ = 0;
   uint64_t read_ = 0;  // as last seen
+  uint32_t records_ = 0;
   bool damaged_ = false;
 };
 
@@ -101,15 +109,34 @@ class RingReader {
     if (written_ - read_ < want) {
       const uint64_t written = indices_.written.load(std::memory_order_acquire);
       if (written - read_ > size_)
-        damaged_ = true;
+        damage();
       else
         written_ = written;
+      if (!damaged_) records_seen_ = indices_.cells.written();
     }
     return damaged_ ? 0 : written_ - read_;
   }
   // How they were written, as a rule: what of them is read first may be from before that.
   WriteWay way() const { return indices_.way.load(std::memory_order_relaxed); }
-  // available() bytes.
+  // The first bytes that lie in a cell and are not dropped, null if none of those that can be seen do.
+  const CellRecord* in_cell() {
+    if (record_.end() <= read_) record_ = {};
+    if (record_.bytes == 0 && records_ != records_seen_) {
+      record_ = indices_.cells.read(records_++);
+      const bool sane = record_.begin >= read_ && record_.bytes > 0 &&
+                        record_.bytes <= kCellBytes && record_.cell < kCells;
+      if (!sane) damage();
+    }
+    return record_.bytes > 0 ? &record_ : nullptr;
+  }
+  // What the writer tells makes no sense: nothing can be seen any more.
+  void damage() {
+    damaged_ = true;
+    record_ = {};
+    records_ = records_seen_;
+  }
+  uint64_t read() const { return read_; }
+  // available() bytes, unless they lie in a cell.
   const std::byte* data() const { return data_ + (read_ & (size_ - 1)); }
   // Drops bytes without telling the writer yet.
   void drop(size_t bytes) { read_ += bytes; }
@@ -136,6 +163,8 @@ class RingReader {
   uint64_t read_ = 0;
   uint64_t published_ = 0;
   uint64_t written_ = 0;  // as last seen
+  CellRecord record_;     // the first that is not dropped, if it has any bytes
+  uint32_t records_ = 0, records_seen_ = 0;
   bool damaged_ = false;
 };
 

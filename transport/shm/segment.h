@@ -1,9 +1,10 @@
 #pragma once
-// The memory behind a shm wire: a sealed memfd with two rings, one per direction.
+// The memory behind a shm wire: a sealed memfd with two rings, one per direction, and the cells that go to and fro.
 #include <cstddef>
 
 #include "core/fd.h"
 #include "core/mapping.h"
+#include "transport/shm/cells.h"
 #include "transport/shm/ring.h"
 
 namespace hccl_like {
@@ -12,8 +13,8 @@ namespace hccl_like {
 size_t round_ring_bytes(size_t bytes);
 
 // Nameless, so nothing is left behind whoever dies when. Its size is sealed, so that touching it can't fail later, whatever the
-// peer does to it. The indices' memory is there from the beginning; a ring's is made by its writer when it first comes by, so that
-// a link that carries little takes little.
+// peer does to it. The indices' memory is there from the beginning; a ring's and a cell's is made by its writer when it first comes by,
+// so that a link that carries little takes little.
 class ShmSegment {
  public:
   // `ring_bytes` as round_ring_bytes() gives it. Throws kSystem if the memory is not there.
@@ -36,6 +37,10 @@ class ShmSegment {
   }
   // Makes the memory of `bytes` of a ring from `begin` on; false, with errno, if the system has none.
   bool make(int direction, size_t begin, size_t bytes) const;
+  // Less than kCells.
+  std::byte* cell(uint32_t number) const;
+  bool make_cell(uint32_t number) const;
+  bool is_in_cell(const std::byte* at) const { return at >= cell(0) && at < cell(kCells); }
   // What is left beside the indices, half for each side.
   std::span<std::byte> workspace(int side) const;
 
@@ -46,7 +51,7 @@ class ShmSegment {
 
   Fd memory_;
   size_t ring_bytes_;
-  Mapping mapping_;  // indices, then each ring twice
+  Mapping mapping_;  // indices, then each ring twice, then the cells
 };
 
 }  // namespace hccl_like

@@ -1,5 +1,6 @@
 #pragma once
 // A wire to a process on the same host, over shared memory.
+#include <array>
 #include <memory>
 #include <optional>
 
@@ -57,6 +58,9 @@ class ShmWire final : public Wire {
   void watch_process();
   void lose();
   bool make_ring(uint64_t end);
+  size_t write_cell(ConstRegion from);
+  std::span<const std::byte> view(RingReader& reader, size_t shown) const;
+  std::span<const std::byte> join(size_t bytes);
   void publish_written();
   void publish_read();
 
@@ -70,9 +74,11 @@ class ShmWire final : public Wire {
   RingWriter writer_;
   WritePace write_pace_;  // of the ring
   mutable RingReader reader_;
-  size_t made_ = 0;         // bytes of the ring that is written
-  bool no_memory_ = false;  // for more of it
-  size_t want_ = 1;         // of the last peek
+  CellDeck deck_;
+  std::array<std::byte, 4096> joined_;  // what was wanted in one piece and lies in several
+  size_t made_ = 0;                     // bytes of the ring that is written
+  bool no_memory_ = false;              // for more of it
+  size_t want_ = 1;                     // of the last peek
   Lifeline lifeline_{*this};
   std::optional<Error> gone_;
 };
