@@ -14,6 +14,9 @@ namespace {
 
 // A result that goes to several places is copied while it is in the first-level cache.
 constexpr size_t kHotBytes = 16 << 10;
+// Beside what is summed next, as far as that has room there.
+constexpr size_t kHotBesideNext = 8 << 10;
+constexpr size_t kRoomForNext = 16 << 10;
 // Of each input of a premul-sum, scaled in memory of our own.
 constexpr size_t kScaledBytes = 4 << 10;
 // Of a pass that several threads make: some are slower than others.
@@ -152,10 +155,12 @@ void DirectRun::reduce_part(Span range, Span lap, uint32_t number) const {
   const bool several = collects && (roles_.pushes() || kept != nullptr);
   std::vector<std::byte> scaled(scales_inputs() ? sources.size() * kScaledBytes : 0);
   const size_t element = size_of(call_->type);
+  const bool fetches = past_caches_ && scaled.empty() && roles_.pushes() &&
+                       sources.size() * kHotBesideNext <= kRoomForNext;
   for (size_t at = 0; at < range.bytes();) {
     const Piece target = into.from(at), source = own.from(at);
     size_t now = std::min(target.bytes, source.bytes);
-    if (several) now = std::min(now, kHotBytes);
+    if (several) now = std::min(now, fetches ? kHotBesideNext : kHotBytes);
     if (!scaled.empty()) now = std::min(now, kScaledBytes);
     for (int rank = 0; rank < ranks_; ++rank) {
       const size_t offset = range.begin + at;
@@ -182,9 +187,16 @@ void DirectRun::reduce_part(Span range, Span lap, uint32_t number) const {
                              is_integer(call_->type) ? ranks_ : 1.0 / ranks_);
     if (several) {
       if (kept != nullptr) write_lane(kept + at, target.data, now);
-      for (int rank = 0; rank < ranks_; ++rank)
-        if (rank != rank_ && roles_.collects(rank) && roles_.output_mapped(rank))
-          std::memcpy(peer(rank).output + range.begin + at, target.data, now);
+      for (const std::byte*& one : sources) one += now;
+      for (int rank = 0; rank < ranks_; ++rank) {
+        if (rank == rank_ || !roles_.collects(rank) || !roles_.output_mapped(rank)) continue;
+        std::byte* const output = peer(rank).output + range.begin + at;
+        // Memory would have nothing to do meanwhile.
+        if (fetches && at + now < range.bytes())
+          copy_and_fetch(output, target.data, now, sources);
+        else
+          std::memcpy(output, target.data, now);
+      }
     }
     at += now;
   }
