@@ -18,6 +18,7 @@
 #include "transport/mesh_exchange.h"
 #include "transport/mesh_report.h"
 #include "transport/mesh_state.h"
+#include "transport/owing.h"
 
 namespace hccl_like {
 namespace {
@@ -221,19 +222,8 @@ bool Mesh::is_restless() const {
          });
 }
 
-bool Mesh::hand_on() const {
-  bool owes = false;
-  for (const auto& link : state_->links) {
-    if (!link->owes()) continue;
-    link->flushed();
-    owes = owes || link->owes();
-  }
-  return !owes;
-}
-
-bool Mesh::owes() const {
-  return std::ranges::any_of(state_->links, [](const auto& link) { return link->owes(); });
-}
+bool Mesh::hand_on() const { return hccl_like::hand_on(state_->links); }
+bool Mesh::owes() const { return owe(state_->links); }
 
 bool Mesh::has_absent() const { return !state_->absent.empty(); }
 

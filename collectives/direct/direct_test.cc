@@ -10,6 +10,7 @@
 #include "collectives/direct/direct_run.h"
 #include "collectives/direct/direct_testing.h"
 #include "collectives/testing.h"
+#include "core/copy.h"
 
 namespace hccl_like {
 namespace {
@@ -80,6 +81,18 @@ TEST_P(Direct, ReducesExactly) {
         for (size_t i = 0; i < count; ++i) ASSERT_EQ(in[i], value(me.rank, 0, i));
       }
     }
+  });
+}
+
+// Memory is asked for what comes next, and whatever is only copied goes past the caches.
+TEST(DirectLarge, SumsExactlyMoreThanTheCachesHold) {
+  const size_t count = last_cache_bytes() / (4 * kInt) + 12'345;
+  if (count > size_t{64} << 20) GTEST_SKIP() << "a cache of " << last_cache_bytes() << " bytes";
+  on_ranks(2, Config{}, [&](Rank me) {
+    Numbers data(count, 0);
+    for (size_t i = 0; i < count; ++i) data[i] = value(me.rank, 0, i);
+    me.communicator.run(shared_all_reduce(me, data));
+    for (size_t i = 0; i < count; ++i) ASSERT_EQ(data[i], sum(2, 0, i)) << i << " of " << count;
   });
 }
 

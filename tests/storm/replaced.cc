@@ -12,6 +12,7 @@
 #include "tests/storm/stage.h"
 #include "transport/mesh.h"
 #include "transport/neighbour.h"
+#include "transport/owing.h"
 #include "transport/poller.h"
 
 std::chrono::steady_clock::time_point std::chrono::steady_clock::now() noexcept {
@@ -92,19 +93,8 @@ std::string Mesh::describe(const Link&) const { return "storm"; }
 bool Mesh::is_restless() const {
   return state_->wishes || !state_->world.knocks(state_->rank).empty();
 }
-bool Mesh::hand_on() const {
-  bool owes = false;
-  for (const auto& link : state_->links) {
-    if (!link->owes()) continue;
-    link->flushed();
-    owes = owes || link->owes();
-  }
-  return !owes;
-}
-
-bool Mesh::owes() const {
-  return std::ranges::any_of(state_->links, [](const auto& link) { return link->owes(); });
-}
+bool Mesh::hand_on() const { return hccl_like::hand_on(state_->links); }
+bool Mesh::owes() const { return owe(state_->links); }
 bool Mesh::has_absent() const { return state_->absent > 0; }
 Deadline Mesh::next_timer() const { return Deadline::never(); }
 void Mesh::set_asleep(bool) {}
