@@ -1,8 +1,17 @@
 #include "transport/shm/cells.h"
 
 #include <gtest/gtest.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <utility>
+#include <vector>
 
 #include "transport/shm/shm_pair.h"
+#include "transport/shm/shm_wire.h"
 #include "transport/wire_contract.h"
 
 namespace hccl_like {
@@ -118,6 +127,30 @@ TEST_F(Cells, WhatIsWantedInOnePieceIsShownInOne) {
     b_.release(std::min<size_t>(997, all - at));
   }
   EXPECT_TRUE(b_.peek().empty());
+}
+
+// A peer gone mad: this end has that cell.
+TEST(CellsOfAStranger, OneThatIsHereAlreadyEndsTheConnection) {
+  constexpr size_t kRing = 64 << 10;
+  ShmSegment theirs = ShmSegment::create(kRing);
+  auto sockets = make_socket_pair();
+  Poller poller;
+  ShmWire wire({.side = 1,
+                .socket = std::move(sockets[1]),
+                .segment = ShmSegment::open(Fd(::dup(theirs.fd())), kRing),
+                .doorbell = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+                .commons = nullptr},
+               poller);
+  RingWriter writer = theirs.writer(0);
+  ASSERT_TRUE(theirs.make_cell(kCells - 1));
+  writer.put_in_cell(kCells - 1, 100);
+  writer.publish();
+  ASSERT_EQ(wire.peek(1).size(), 100u);
+  EXPECT_EQ(wire.failure(), nullptr);
+  wire.release(100);
+  ASSERT_NE(wire.failure(), nullptr);
+  EXPECT_EQ(wire.failure()->code, ErrorCode::kPeerLost);
+  EXPECT_TRUE(wire.peek(1).empty());
 }
 
 }  // namespace
