@@ -187,7 +187,7 @@ void Communicator::launch(std::span<const std::shared_ptr<Operation>> operations
   engine_.launch(operations, waited_for);
 }
 
-Communicator::Tried Communicator::try_run(Call& call, bool patient) {
+Communicator::Tried Communicator::try_run(const Call& call, bool patient) {
   if (is_point_to_point(call.collective)) {
     auto rest = pass(call, patient);
     const uint32_t sequence = rest ? rest->sequence() : 0;
@@ -219,7 +219,7 @@ Communicator::Tried Communicator::try_run(Call& call, bool patient) {
     board->done(number);
     return {.over = true, .sequence = number, .rest = nullptr};
   }
-  auto operation = std::make_shared<Operation>(shared_from_this(), std::move(call), plan, number);
+  auto operation = std::make_shared<Operation>(shared_from_this(), call, plan, number);
   operation->shown_ = true;
   return {.over = false, .sequence = number, .rest = std::move(operation)};
 }
@@ -237,11 +237,10 @@ bool Communicator::others_are_there(const BoardCall& call, bool patient) const {
   return true;
 }
 
-void Communicator::run(Call call) {
+void Communicator::run(const Call& call) {
   Tried tried = try_run(call, /*patient=*/true);
   if (tried.over) return;
-  const std::shared_ptr<Operation> operation =
-      tried.rest ? std::move(tried.rest) : prepare(std::move(call));
+  const std::shared_ptr<Operation> operation = tried.rest ? std::move(tried.rest) : prepare(call);
   engine_.launch({&operation, 1}, /*waited_for=*/true);
   engine_.wait(*operation, Deadline::never());
   if (const Error* error = operation->error()) throw Exception(*error);

@@ -74,12 +74,12 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
     // called any more. Null if the call is not over and is left to prepare().
     std::shared_ptr<Operation> rest;
   };
-  Tried try_run(Call& call, bool patient);
+  Tried try_run(const Call& call, bool patient);
   // Starts a prepared operation. With `waited_for`, the caller is about to wait() and nobody else need be woken.
   void launch(std::span<const std::shared_ptr<Operation>> operations, bool waited_for);
   // prepare + launch + wait; throws the operation's error. A call of one host is over, in the common case, without the
   // engine, and a small one without an allocation.
-  void run(Call call);
+  void run(const Call& call);
 
   // The same for calls that may wait for each other, such as a send and a receive: all are launched before one is waited
   // for.
@@ -138,7 +138,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Link* shared_memory_link(const Call& call) const;
   Link* short_message_link(const Call& call) const;
   bool others_are_there(const BoardCall& call, bool patient) const;
-  Tried try_direct(Call& call, BoardCall& on_board, const Plan& plan, bool patient);
+  Tried try_direct(const Call& call, BoardCall& on_board, const Plan& plan, bool patient);
   // With mutex_ held.
   const Choice& choice(Collective collective, size_t bytes, size_t element_bytes, bool uneven);
   std::string_view decision(Collective collective, uint64_t bytes, size_t element_bytes,

@@ -37,8 +37,8 @@ bool drive(DirectRun& run, const BoardCall& call, Patience patience, bool patien
 
 }  // namespace
 
-Communicator::Tried Communicator::try_direct(Call& call, BoardCall& on_board, const Plan& plan,
-                                             bool patient) {
+Communicator::Tried Communicator::try_direct(const Call& call, BoardCall& on_board,
+                                             const Plan& plan, bool patient) {
   // Kept for its vectors.
   thread_local DirectRun run;
   const uint32_t number = on_board.number;
@@ -52,7 +52,7 @@ Communicator::Tried Communicator::try_direct(Call& call, BoardCall& on_board, co
       return {.over = true, .sequence = number, .rest = nullptr};
     }
   }
-  auto operation = std::make_shared<Operation>(shared_from_this(), std::move(call), plan, number);
+  auto operation = std::make_shared<Operation>(shared_from_this(), call, plan, number);
   operation->shown_ = begun;
   if (begun) operation->direct_ = std::make_unique<DirectRun>(std::exchange(run, DirectRun()));
   return {.over = false, .sequence = number, .rest = std::move(operation)};
