@@ -187,7 +187,8 @@ void DirectRun::reduce_part(Span range, Span lap, uint32_t number) const {
                              is_integer(call_->type) ? ranks_ : 1.0 / ranks_);
     if (several) {
       if (kept != nullptr) write_lane(kept + at, target.data, now);
-      for (const std::byte*& one : sources) one += now;
+      if (fetches)
+        for (const std::byte*& one : sources) one += now;
       for (int rank = 0; rank < ranks_; ++rank) {
         if (rank == rank_ || !roles_.collects(rank) || !roles_.output_mapped(rank)) continue;
         std::byte* const output = peer(rank).output + range.begin + at;
