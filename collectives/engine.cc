@@ -88,6 +88,18 @@ bool Engine::wait(std::span<const std::shared_ptr<Operation>> operations, Deadli
   return wait_until(all_done, deadline);
 }
 
+bool Engine::wait(const std::function<bool()>& done, Deadline deadline) {
+  return wait_until([&] { return done(); }, deadline);
+}
+
+void Engine::nudge() {
+  {
+    std::lock_guard lock(turn_mutex_);
+    turn_.notify_all();
+  }
+  poller_.ring();
+}
+
 template <class Done>
 bool Engine::wait_until(Done done, Deadline deadline) {
   if (done()) return true;
@@ -116,32 +128,6 @@ bool Engine::wait_until(Done done, Deadline deadline) {
   // The driver that left may have counted on this thread to go on.
   if (wanted_.fetch_sub(1) == 1 && unfinished()) wake_background();
   return done();
-}
-
-template <class OneEnd>
-bool Engine::pass_end(Link& link, OneEnd& message, bool patient) {
-  std::unique_lock driver(driver_, std::try_to_lock);
-  if (!driver || inbox_full_.load(std::memory_order_relaxed)) return false;
-  link.post(message);
-  Patience patience(config_);
-  do {
-    link.progress(message);
-  } while (!message.done && patient && !link.has_news() && patience.wait());
-  const bool passed = link.withdraw(message);
-  // A full wire may have taken a part of it only.
-  if (passed && link.owes()) owing_ = true;
-  // News that concern a message which did not pass wait for the operation that it becomes.
-  if (passed && link.has_news()) look_at_links(/*idle=*/false);
-  leave(std::move(driver), /*waited_for=*/false);
-  return passed;
-}
-
-bool Engine::pass(Link& link, Send& message, bool patient) {
-  return pass_end(link, message, patient);
-}
-
-bool Engine::pass(Link& link, Recv& message, bool patient) {
-  return pass_end(link, message, patient);
 }
 
 void Engine::with_mesh(const std::function<void(Mesh&, const std::function<void()>&)>& work) {

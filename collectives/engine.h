@@ -47,6 +47,11 @@ class Engine {
   bool wait(const Operation& operation, Deadline deadline);
   // The same for several operations, which may be done in any order.
   bool wait(std::span<const std::shared_ptr<Operation>> operations, Deadline deadline);
+  // The same until `done` says so, which is asked in every step. Whoever makes it so by other means than the end of an
+  // operation calls nudge().
+  bool wait(const std::function<bool()>& done, Deadline deadline);
+  // Any thread. Has whoever waits look again whether he may go.
+  void nudge();
 
   // Any thread. Moves a message of at most the link's eager_bytes over a link in shared memory in the caller's thread,
   // with a moment's patience if asked for. False, and the message is as if it had never been posted, if somebody else
@@ -220,8 +225,9 @@ class Engine {
   std::mutex background_mutex_;
   std::condition_variable background_wake_;
   bool background_needed_ = false;
-  bool background_dozes_ = false;  // and looks for itself, within a moment, whether it is needed
-  bool background_soon_ = false;   // what it finds then
+  bool background_dozes_ = false;     // and looks for itself, within a moment, whether it is needed
+  bool background_soon_ = false;      // what it finds then
+  bool background_may_doze_ = false;  // next time: something small needed it
   std::atomic<bool> stopping_{false};
   std::thread background_;
   // The keeper of the door, if its bell is valid: a thread lent by the process's life, where there is one, or its own.

@@ -1,4 +1,6 @@
 // When the thread that sees to operations for which nobody waits is needed.
+#include <utility>
+
 #include "collectives/engine.h"
 #include "core/error.h"
 #include "core/log.h"
@@ -8,8 +10,8 @@ namespace hccl_like {
 namespace {
 
 // Waking a thread costs more than a small operation, which is over with its first step or is waited for within
-// microseconds. So a thread that was needed a while ago dozes: it looks by itself, once in a moment, whether anything
-// small was left to it. What is large is worth waking it for.
+// microseconds. So a thread that something small needed a while ago dozes: it looks by itself, once in a moment, whether
+// anything small was left to it again. What is large is worth waking it for.
 constexpr size_t kLargeBytes = 64 << 10;
 constexpr std::chrono::milliseconds kMoment{1};
 constexpr int kMoments = 20;
@@ -24,9 +26,12 @@ void Engine::wake_background() {
   {
     std::lock_guard lock(background_mutex_);
     if (background_needed_ || stopping_) return;
-    if (background_dozes_ && large_ == 0) {
-      background_soon_ = true;
-      return;
+    if (large_ == 0) {
+      background_may_doze_ = true;
+      if (background_dozes_) {
+        background_soon_ = true;
+        return;
+      }
     }
     background_needed_ = true;
     if (!background_.joinable()) {
@@ -48,8 +53,8 @@ void Engine::wake_background() {
 bool Engine::await_need() {
   std::unique_lock lock(background_mutex_);
   const auto woken = [this] { return background_needed_ || stopping_; };
-  background_dozes_ = true;
-  for (int idle = 0; idle < kMoments && !woken(); ++idle) {
+  background_dozes_ = std::exchange(background_may_doze_, false);
+  for (int idle = 0; background_dozes_ && idle < kMoments && !woken(); ++idle) {
     if (background_wake_.wait_for(lock, kMoment, woken) || !background_soon_) continue;
     background_soon_ = false;
     if (unfinished()) background_needed_ = true;

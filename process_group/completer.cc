@@ -1,5 +1,7 @@
 #include "process_group/completer.h"
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <exception>
@@ -8,19 +10,29 @@
 #include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "collectives/engine.h"
 #include "core/log.h"
 #include "core/own_thread.h"
 
 namespace hccl_like {
 namespace {
 
-// Calls may end in another order than they were asked about, so no single one is waited for longer than this.
+// What ends on a device, or with the last copy of a lap, tells the engine nothing: it is looked at so often.
 constexpr std::chrono::milliseconds kSlice{1};
 
 struct Entry {
   std::shared_ptr<Pending> pending;
   std::function<void()> complete;
+  std::vector<std::shared_ptr<Operation>>
+      operations;  // that it waits for, if it is all on the host
+
+  bool on_host() const { return pending->kind() == Pending::Kind::kHost; }
+  bool done() const {
+    return on_host() &&
+           std::ranges::all_of(operations, [](const auto& one) { return one->done(); });
+  }
 };
 
 // Completes those that are over; true if there were any.
@@ -45,39 +57,63 @@ bool complete_some(std::list<Entry>& entries) {
 }  // namespace
 
 struct Completer::State {
+  explicit State(Engine& whose) : engine(whose) {}
+
+  Engine& engine;
   std::mutex mutex;
   std::condition_variable changed;
   std::list<Entry> added;
   bool stopping = false;
+  std::atomic<bool> news{false};  // of these two, for the thread while it drives
+
+  // Of the thread alone:
+  std::list<Entry> waiting;
 
   void work() {
-    std::list<Entry> waiting;
-    while (true) {
-      {
-        std::unique_lock lock(mutex);
-        changed.wait(lock, [&] { return stopping || !added.empty() || !waiting.empty(); });
-        waiting.splice(waiting.end(), added);
-        if (stopping) break;
-      }
-      if (!complete_some(waiting))
-        waiting.front().pending->wait_inside_session(Deadline::after(kSlice));
+    while (await_entries()) {
+      if (complete_some(waiting)) continue;
+      const bool all_on_host = std::ranges::all_of(waiting, &Entry::on_host);
+      engine.wait([this] { return something_to_do(); },
+                  all_on_host ? Deadline::never() : Deadline::after(kSlice));
     }
     complete_some(waiting);
   }
+
+  bool await_entries() {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [this] { return stopping || !added.empty() || !waiting.empty(); });
+    return take_news();
+  }
+
+  // With the mutex held. False if it is time to end.
+  bool take_news() {
+    news = false;
+    waiting.splice(waiting.end(), added);
+    return !stopping;
+  }
+
+  bool something_to_do() {
+    if (news) {
+      std::lock_guard lock(mutex);
+      if (!take_news()) return true;
+    }
+    return std::ranges::any_of(waiting, &Entry::done);
+  }
 };
 
-Completer::Completer() : state_(std::make_shared<State>()) {}
+Completer::Completer(Engine& engine) : state_(std::make_shared<State>(engine)) {}
 
 Completer::~Completer() {
   {
     std::lock_guard lock(state_->mutex);
-    state_->stopping = true;
+    state_->stopping = state_->news = true;
   }
   state_->changed.notify_one();
   if (!thread_.joinable()) return;
   if (thread_.get_id() == std::this_thread::get_id()) {
     thread_.detach();
   } else {
+    state_->engine.nudge();
     thread_.join();
   }
 }
@@ -94,11 +130,15 @@ void Completer::start_locked() {
 
 void Completer::when_over(std::shared_ptr<Pending> pending, std::function<void()> complete) {
   {
-    std::lock_guard lock(state_->mutex);
+    std::unique_lock lock(state_->mutex);
     if (thread_.get_id() != std::this_thread::get_id()) {
       start_locked();
-      state_->added.push_back({std::move(pending), std::move(complete)});
+      auto operations = pending->operations();
+      state_->added.push_back({std::move(pending), std::move(complete), std::move(operations)});
+      state_->news = true;
+      lock.unlock();
       state_->changed.notify_one();
+      state_->engine.nudge();
       return;
     }
   }

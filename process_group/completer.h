@@ -8,12 +8,15 @@
 
 namespace hccl_like {
 
+class Engine;
+
 // A Future cannot be told to drive the engine while somebody waits for it, so a thread waits in his place. It starts
 // with the first Future asked for before its call is over, and runs whatever users hang on Futures. The engine is free
 // meanwhile: such a callback may issue calls and wait for them.
 class Completer {
  public:
-  Completer();
+  // The engine outlives it.
+  explicit Completer(Engine& engine);
   // Completes what is over, leaves the rest incomplete, and joins the thread.
   ~Completer();
 

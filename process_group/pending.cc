@@ -144,9 +144,8 @@ bool Pending::wait_inside_session(Deadline deadline) {
       return false;
     if (kind_ == Kind::kStream) return true;
   }
-  const auto operations = copy_operations();
-  return operations.empty() ||
-         operations.front()->communicator().engine().wait(operations, deadline);
+  const auto all = operations();
+  return all.empty() || all.front()->communicator().engine().wait(all, deadline);
 }
 
 bool Pending::over() {
@@ -302,7 +301,7 @@ std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> Pending::storages() const
   return storages;
 }
 
-std::vector<std::shared_ptr<Operation>> Pending::copy_operations() const {
+std::vector<std::shared_ptr<Operation>> Pending::operations() const {
   std::lock_guard lock(finish_mutex_);
   auto operations = operations_;
   operations.insert(operations.end(), laps_.begin(), laps_.end());

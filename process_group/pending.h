@@ -113,6 +113,8 @@ class Pending {
   void abort(const std::string& reason);
 
   Kind kind() const { return kind_; }
+  // All that the call consists of; none once it is finished.
+  std::vector<std::shared_ptr<Operation>> operations() const;
   // Whether launch() was called.
   bool begun() const { return begun_.load(std::memory_order_relaxed); }
   // Of the temporaries that the call uses.
@@ -132,7 +134,6 @@ class Pending {
  private:
   template <class See>
   void each_operation(See&& see) const;
-  std::vector<std::shared_ptr<Operation>> copy_operations() const;
   void wait_for_laps();
   void spoil() const;
   void settle();

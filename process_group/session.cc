@@ -32,7 +32,7 @@ Session::Session(Devices& devices, FlightRecorder& recorder, const ModulePaths& 
   recorder_.configure(FlightRecorder::settings(config));
   lookout_ = std::make_unique<Lookout>(recorder_, config.dump_signal);
   runtime_ = std::make_unique<Runtime>(std::move(config), transports);
-  completer_ = std::make_unique<Completer>();
+  completer_ = std::make_unique<Completer>(runtime_->engine());
 }
 
 Session::~Session() {
