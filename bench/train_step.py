@@ -27,8 +27,6 @@ def parse(argv):
     add("--layers", type=int, default=8)
     add("--width", type=int, default=512)
     add("--tokens", type=int, default=128, help="of one rank in one step")
-    add("--allocate", action="store_true",
-        help="FSDP2 takes its buffers from hccl-like, so that peers map them (set_allocate_memory_from_process_group_for_comm)")
     add("--fake", action="store_true",
         help="also torch's backend that does nothing: what DDP and FSDP2 take themselves")
     add("-J", "--json", metavar="FILE", help="write everything to a JSON file")
@@ -111,7 +109,7 @@ def _at_once(_, bucket):
     return future
 
 
-def fsdp2(group, device, allocate: bool):
+def fsdp2(group, device):
     from torch.distributed.device_mesh import DeviceMesh
     from torch.distributed.fsdp import fully_shard
 
@@ -120,10 +118,7 @@ def fsdp2(group, device, allocate: bool):
     def wrap(model):
         for layer in model.layers:
             fully_shard(layer, mesh=mesh)
-        sharded = fully_shard(model, mesh=mesh)
-        for module in (sharded, *sharded.layers) if allocate else ():
-            module.set_allocate_memory_from_process_group_for_comm(True)
-        return sharded
+        return fully_shard(model, mesh=mesh)
 
     return wrap
 
@@ -143,7 +138,7 @@ def ways(args, device) -> list[Way]:
         found.append(Way(f"alone, {device.type}", args, device, lambda model: model))
     for label in ("DDP", "FSDP2"):
         for backend, (group, where) in groups.items():
-            wrap = ddp(group) if label == "DDP" else fsdp2(group, where, args.allocate and backend == "hccl-like")
+            wrap = ddp(group) if label == "DDP" else fsdp2(group, where)
             found.append(Way(f"{label} {backend}", args, where, wrap))
     return found
 

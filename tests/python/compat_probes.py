@@ -22,9 +22,11 @@ from torch.distributed._state_dict_utils import _create_cpu_state_dict
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook, bf16_compress_hook, bf16_compress_wrapper
 from torch.distributed.collective_utils import _check_rng_sync_internal
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
 from torch.distributed.tensor import DTensor, Shard
 
+import hccl_like
 from ranks import make_store, run_ranks
 
 RANKS = 2
@@ -155,6 +157,42 @@ def logged_backend():
     return model()._get_ddp_logging_data()["backend_name"]
 
 
+def mappable_buckets():
+    """Whether peers can map what DistributedDataParallel reduces, in each bucket of two steps: they are made anew after the first."""
+    wrapped = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(64, 64))
+    seen = []
+
+    def look(_, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+        seen.append(hccl_like.is_mappable(bucket.buffer()))
+        reduced = torch.futures.Future()
+        reduced.set_result(bucket.buffer())
+        return reduced
+
+    wrapped.register_comm_hook(None, look)
+    for _ in range(2):
+        wrapped(torch.ones(1, 64)).sum().backward()
+    return seen
+
+
+def mappable_shards():
+    """The same of what fully_shard gathers and of what it reduces into; as it is, and as its own setting switches it."""
+    model = torch.nn.Linear(64, 64)
+    fully_shard(model, mesh=init_device_mesh("cpu", (RANKS,)))
+    group = model._get_fsdp_state()._fsdp_param_group
+
+    def of_both():
+        communications = (group._all_gather_comm, group._reduce_scatter_comm)
+        return [hccl_like.is_mappable(one.allocate((64, 64), dtype=torch.float32, device=torch.device("cpu")))
+                for one in communications]  # fmt: skip
+
+    seen = [of_both()]
+    for switch in (True, False):
+        model.set_allocate_memory_from_process_group_for_comm(switch)
+        seen.append(of_both())
+    model(torch.ones(1, 64)).sum().backward()
+    return seen
+
+
 def gathered_base_gradient():
     mine = torch.full((3, 2), dist.get_rank() + 1.0, device=device(), requires_grad=True)
     everybody = functional._all_gather_base(torch.empty(6, 2, device=device()), mine)
@@ -275,10 +313,10 @@ def second_api_with_a_wrong_option():
 
 
 PROBES = (
-    mesh_of_a_bare_module, sharded_on_a_bare_module, default_type, host_tensor, part_of_the_devices, part_of_its_name,
+    mesh_of_a_bare_module, sharded_on_a_bare_module, mappable_shards, default_type, host_tensor, part_of_the_devices, part_of_its_name,
     gloo_beside_it, shrunk, subgroups, sequence_number, monitored, monitored_by_a_group, timeouts, compressed,
-    compressed_twice, no_hook,
-    logged_backend, gathered_base_gradient, gathered_gradient, reduce_scatters_of_a_gradient, scaler, generators,
+    compressed_twice, no_hook, logged_backend, mappable_buckets,
+    gathered_base_gradient, gathered_gradient, reduce_scatters_of_a_gradient, scaler, generators,
     pinned_and_shared, saved_without_streams, met_untold, second_api, second_api_with_a_wrong_option,
 )  # fmt: skip
 

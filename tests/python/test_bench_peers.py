@@ -211,7 +211,7 @@ def test_what_communication_adds_is_counted_from_the_same_device():
 def test_a_small_training_step_is_measured_on_both_backends(tmp_path):
     file = tmp_path / "train.json"
     done = subprocess.run([sys.executable, BENCH / "train_step.py", "--layers", "1", "--width", "64", "--tokens", "8", "--rounds",
-                           "1", "--steps", "2", "--fake", "--allocate", "-J", file], capture_output=True, text=True, timeout=120)
+                           "1", "--steps", "2", "--fake", "-J", file], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     result = json.loads(file.read_text())
     assert set(result["times_ms"]) == {"alone"} | {f"{way} {backend}" for way in ("DDP", "FSDP2")

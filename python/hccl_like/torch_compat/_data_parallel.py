@@ -1,9 +1,10 @@
-"""DistributedDataParallel."""
+"""DistributedDataParallel and fully_shard."""
 
 from __future__ import annotations
 
 import functools
 import inspect
+import os
 
 from hccl_like._registration import NAME
 from hccl_like.torch_compat import _ours
@@ -46,3 +47,53 @@ def logged_name(module) -> None:
         return data
 
     ddp._get_ddp_logging_data = _get_ddp_logging_data
+
+
+def buckets(module) -> None:
+    """torch leaves buckets in ordinary memory unless told otherwise, for fear of a second pool of device memory beside its own
+    (pytorch/pytorch#147663). Here it is host memory that peers map, and accelerators' buckets come from torch's allocator."""
+    ddp = module.DistributedDataParallel
+    original = ddp._ddp_init_helper
+
+    @functools.wraps(original)
+    def _ddp_init_helper(self, *args, **kwargs):
+        if _ours.backends(self.process_group):
+            # Read now and when buckets are made anew, so it stays.
+            os.environ.setdefault("DDP_DISABLE_COMM_MEM", "0")
+        return original(self, *args, **kwargs)
+
+    ddp._ddp_init_helper = _ddp_init_helper
+
+
+def sharded_buffers(module) -> None:
+    """torch takes fully_shard's buffers from the group only if asked to, module by module. For tensors on the host this one has
+    memory that peers map, which is used again instead of being faulted in anew."""
+    group_class = module.FSDPParamGroup
+    original = group_class.__init__
+
+    class Mappable:
+        def allocate(self, size, *, dtype, device):
+            import hccl_like
+
+            return hccl_like.empty([int(length) for length in size], dtype=dtype)
+
+    # Still torch's default, so that its own settings may take its place.
+    class AllGather(Mappable, module.DefaultAllGather):
+        pass
+
+    class ReduceScatter(Mappable, module.DefaultReduceScatter):
+        pass
+
+    @functools.wraps(original)
+    def __init__(self, *args, **kwargs):
+        original(self, *args, **kwargs)
+        if self.device.type == "cpu" and _serves_the_host(self.mesh_info):
+            self._all_gather_comm = AllGather()
+            self._reduce_scatter_comm = ReduceScatter()
+
+    group_class.__init__ = __init__
+
+
+def _serves_the_host(mesh_info) -> bool:
+    groups = (getattr(mesh_info, name, None) for name in ("shard_process_group", "replicate_process_group"))
+    return any("cpu" in _ours.backends(group) for group in groups if group is not None)

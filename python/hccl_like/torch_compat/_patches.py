@@ -6,6 +6,7 @@ from hccl_like.torch_compat._apply import Patch
 
 _C10D = "torch.distributed.distributed_c10d"
 _DDP = "torch.nn.parallel.distributed"
+_FSDP2 = "torch.distributed.fsdp._fully_shard._fsdp_param_group"
 
 # The lines are those of torch 2.13.0.
 PATCHES = (
@@ -56,6 +57,15 @@ PATCHES = (
     Patch(
         "ddp-logging", _DDP, "_data_parallel:logged_name",
         "DDP's logging data call every plugin custom (ProcessGroup::getBackendName)",
+    ),
+    Patch(
+        "ddp-buckets", _DDP, "_data_parallel:buckets",
+        "DDP's buckets are memory that no peer can map, unless DDP_DISABLE_COMM_MEM=0 is set (Reducer::initialize_buckets)",
+    ),
+    Patch(
+        "fsdp-buffers", _FSDP2, "_data_parallel:sharded_buffers",
+        "fully_shard's buffers are memory that no peer can map, unless set_allocate_memory_from_process_group_for_comm() is "
+        "called for each module (_fsdp_param_group.py:201-203)",
     ),
     Patch(
         "all-gather-gradient", "torch.distributed.nn.functional", "_calls:all_gather_gradient",
