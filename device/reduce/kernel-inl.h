@@ -35,11 +35,30 @@ namespace hn = hwy::HWY_NAMESPACE;
 // compute with harmless numbers.
 template <class Codec>
 struct Padded {
-  alignas(64) typename Codec::Lane lanes[Codec::kMaxQuad] = {};
+  using Lane = typename Codec::Lane;
+  alignas(64) Lane lanes[Codec::kMaxQuad] = {};
 
-  HWY_INLINE const typename Codec::Lane* load(const typename Codec::Lane* from, size_t count) {
-    std::memcpy(lanes, from, count * sizeof(lanes[0]));
+  // One or two numbers are written as a whole register: a register that is read from where a few bytes were just written waits until
+  // they have got to the cache, which took most of the time of such a sum.
+  HWY_INLINE const Lane* load(const Lane* from, size_t count) {
+    const size_t bytes = count * sizeof(Lane);
+    if (bytes == 8)
+      begin_with<uint64_t>(from);
+    else if (bytes == 4)
+      begin_with<uint32_t>(from);
+    else
+      std::memcpy(lanes, from, bytes);
     return lanes;
+  }
+
+ private:
+  template <class Bits>
+  HWY_INLINE void begin_with(const Lane* from) {
+    Bits bits;
+    std::memcpy(&bits, from, sizeof bits);
+    const hn::ScalableTag<Bits> tag;
+    const auto all = hn::IfThenElseZero(hn::FirstN(tag, 1), hn::Set(tag, bits));
+    hn::Store(all, tag, reinterpret_cast<Bits*>(lanes));
   }
 };
 
