@@ -5,8 +5,7 @@
 // What a peer has read stays in its caches, and to write those lines again takes one exchange with that core for each. Where the
 // cores share a cache this is cheap, and what is written past the caches its reader has to fetch from memory. Between dies 64 KiB
 // took 25 us through the caches and 2 us past them, and the reader 4 us either way. No system tells how far two cores are apart,
-// and a virtual machine's may move: cores that have come apart show in the next few writes, cores that have come together when the
-// caches are tried again, which takes 1 % of the time at most.
+// and a virtual machine's may move.
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -27,9 +26,6 @@ void copy_written(WriteWay way, std::byte* to, const std::byte* from, size_t byt
 // Of one place that is written again and again. Any thread; what two learn at once may be learnt once.
 class WritePace {
  public:
-  using Clock = std::chrono::steady_clock;
-  explicit WritePace(Clock::time_point (*now)() = &Clock::now) : now_(now) {}
-
   // Shorter writes go through the caches.
   static constexpr size_t kLeast = 1 << 10;
   // Shorter ones go as the longer ones do, but take too little time to learn from.
@@ -50,11 +46,7 @@ class WritePace {
   static constexpr uint64_t kFirstTrial = 3 << 20;
 
   bool tries_past_caches(uint64_t bytes);
-  bool tries_caches(uint64_t bytes);
-  bool notices(int64_t now, int64_t known);
   void change(WriteWay way);
-
-  Clock::time_point (*const now_)();
 
   std::atomic<WriteWay> way_{WriteWay::kThroughCaches};
   std::atomic<uint32_t> writes_{0};
@@ -62,10 +54,6 @@ class WritePace {
   std::atomic<uint64_t> bytes_{0};
   std::atomic<uint64_t> next_trial_{kFirstTrial};
   std::atomic<uint32_t> tried_{0};
-  // Writes through the caches, one after the other, that took far longer than was known, and the least of their costs.
-  std::atomic<uint32_t> slow_{0};
-  std::atomic<int64_t> slow_cost_{0};
-  std::atomic<Clock::time_point> tried_at_{Clock::time_point{}};  // the caches
   // By WriteWay, in ns for a MiB, 0: not known. Grow a little with each write that took longer, so that they are forgotten.
   std::array<std::atomic<int64_t>, 2> costs_{};
 };
