@@ -25,13 +25,11 @@ constexpr std::chrono::milliseconds kSlice{1};
 struct Entry {
   std::shared_ptr<Pending> pending;
   std::function<void()> complete;
-  std::vector<std::shared_ptr<Operation>>
-      operations;  // that it waits for, if it is all on the host
+  std::vector<std::shared_ptr<Operation>> operations;  // of the call
 
   bool on_host() const { return pending->kind() == Pending::Kind::kHost; }
   bool done() const {
-    return on_host() &&
-           std::ranges::all_of(operations, [](const auto& one) { return one->done(); });
+    return std::ranges::all_of(operations, [](const auto& one) { return one->done(); });
   }
 };
 
@@ -72,9 +70,11 @@ struct Completer::State {
   void work() {
     while (await_entries()) {
       if (complete_some(waiting)) continue;
-      const bool all_on_host = std::ranges::all_of(waiting, &Entry::on_host);
-      engine.wait([this] { return something_to_do(); },
-                  all_on_host ? Deadline::never() : Deadline::after(kSlice));
+      const auto elsewhere = std::ranges::find_if_not(waiting, &Entry::on_host);
+      if (elsewhere == waiting.end())
+        engine.wait([this] { return something_to_do(); }, Deadline::never());
+      else  // others drive for it
+        elsewhere->pending->wait_inside_session(Deadline::after(kSlice));
     }
     complete_some(waiting);
   }
@@ -92,12 +92,14 @@ struct Completer::State {
     return !stopping;
   }
 
+  // While all are on the host.
   bool something_to_do() {
     if (news) {
       std::lock_guard lock(mutex);
       if (!take_news()) return true;
     }
-    return std::ranges::any_of(waiting, &Entry::done);
+    return std::ranges::any_of(waiting,
+                               [](const Entry& entry) { return !entry.on_host() || entry.done(); });
   }
 };
 
