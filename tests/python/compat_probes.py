@@ -181,9 +181,9 @@ def mappable_shards():
     group = model._get_fsdp_state()._fsdp_param_group
 
     def of_both():
+        where = {"dtype": torch.float32, "device": torch.device("cpu")}
         communications = (group._all_gather_comm, group._reduce_scatter_comm)
-        return [hccl_like.is_mappable(one.allocate((64, 64), dtype=torch.float32, device=torch.device("cpu")))
-                for one in communications]  # fmt: skip
+        return [hccl_like.is_mappable(communication.allocate((64, 64), **where)) for communication in communications]
 
     seen = [of_both()]
     for switch in (True, False):

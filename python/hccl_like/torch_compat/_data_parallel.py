@@ -71,29 +71,11 @@ def sharded_buffers(module) -> None:
     group_class = module.FSDPParamGroup
     original = group_class.__init__
 
-    class Mappable:
-        def allocate(self, size, *, dtype, device):
-            import hccl_like
-
-            return hccl_like.empty([int(length) for length in size], dtype=dtype)
-
-    # Still torch's default, so that its own settings may take its place.
-    class AllGather(Mappable, module.DefaultAllGather):
-        pass
-
-    class ReduceScatter(Mappable, module.DefaultReduceScatter):
-        pass
-
     @functools.wraps(original)
     def __init__(self, *args, **kwargs):
         original(self, *args, **kwargs)
-        if self.device.type == "cpu" and _serves_the_host(self.mesh_info):
-            self._all_gather_comm = AllGather()
-            self._reduce_scatter_comm = ReduceScatter()
+        group = getattr(self.mesh_info, "shard_process_group", None)  # none: replicate()
+        if self.device.type == "cpu" and group is not None and "cpu" in _ours.backends(group):
+            self.set_allocate_memory_from_process_group(True)
 
     group_class.__init__ = __init__
-
-
-def _serves_the_host(mesh_info) -> bool:
-    groups = (getattr(mesh_info, name, None) for name in ("shard_process_group", "replicate_process_group"))
-    return any("cpu" in _ours.backends(group) for group in groups if group is not None)
