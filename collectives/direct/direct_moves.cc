@@ -140,6 +140,29 @@ auto DirectRun::reads_lane(int rank) const {
   };
 }
 
+// What all ranks give to this one's share, from `offset` on.
+void DirectRun::find_sources(std::span<const std::byte*> sources, const std::byte* own,
+                             size_t offset, Span lap, uint32_t number) const {
+  for (int rank = 0; rank < ranks_; ++rank)
+    sources[static_cast<size_t>(rank)] =
+        rank == rank_ ? own
+        : roles_.input_mapped(rank)
+            ? peer(rank).input + offset
+            : slot_of(rank, number) + shape_.place(lap, rank, rank_, offset);
+}
+
+void DirectRun::sum(std::byte* result, std::span<const std::byte* const> sources,
+                    size_t bytes) const {
+  const size_t elements = bytes / size_of(call_->type);
+  if (ranks_ == 2)
+    call_->reduction.combine(result, sources[0], sources[1], elements);
+  else
+    call_->reduction.combine_many(result, sources, elements);
+  if (call_->op == ReduceOp::kAvg && call_->reduction.scale != nullptr)
+    call_->reduction.scale(result, result, elements,
+                           is_integer(call_->type) ? ranks_ : 1.0 / ranks_);
+}
+
 void DirectRun::reduce_part(Span range, Span lap, uint32_t number) const {
   std::array<const std::byte*, kMostDirectRanks> room;
   const std::span<const std::byte*> sources(room.data(), static_cast<size_t>(ranks_));
@@ -154,22 +177,20 @@ void DirectRun::reduce_part(Span range, Span lap, uint32_t number) const {
   const Pieces own = own_input(rank_, range);
   const bool several = collects && (roles_.pushes() || kept != nullptr);
   std::vector<std::byte> scaled(scales_inputs() ? sources.size() * kScaledBytes : 0);
-  const size_t element = size_of(call_->type);
   const bool fetches = past_caches_ && scaled.empty() && roles_.pushes() &&
                        sources.size() * kHotBesideNext <= kRoomForNext;
+  // What was read a moment ago is in a cache. Any other place of the result would be read only to be overwritten.
+  const bool goes_past = past_caches_ && (collects || kept == nullptr);
+  alignas(64) std::array<std::byte, kHotBesideNext> hot;
   for (size_t at = 0; at < range.bytes();) {
     const Piece target = into.from(at), source = own.from(at);
     size_t now = std::min(target.bytes, source.bytes);
     if (several) now = std::min(now, fetches ? kHotBesideNext : kHotBytes);
     if (!scaled.empty()) now = std::min(now, kScaledBytes);
-    for (int rank = 0; rank < ranks_; ++rank) {
-      const size_t offset = range.begin + at;
-      sources[static_cast<size_t>(rank)] =
-          rank == rank_ ? source.data
-          : roles_.input_mapped(rank)
-              ? peer(rank).input + offset
-              : slot_of(rank, number) + shape_.place(lap, rank, rank_, offset);
-    }
+    find_sources(sources, source.data, range.begin + at, lap, number);
+    const bool past = goes_past && std::ranges::find(sources, target.data) == sources.end();
+    if (past) now = std::min(now, hot.size());
+    std::byte* const result = past ? hot.data() : target.data;
     // Where inputs lie they must not be written.
     for (int rank = 0; !scaled.empty() && rank < ranks_; ++rank) {
       if (rank != rank_ && !roles_.input_mapped(rank)) continue;
@@ -178,25 +199,22 @@ void DirectRun::reduce_part(Span range, Span lap, uint32_t number) const {
       scale(to, from, now);
       from = to;
     }
-    if (ranks_ == 2)
-      call_->reduction.combine(target.data, sources[0], sources[1], now / element);
-    else
-      call_->reduction.combine_many(target.data, sources, now / element);
-    if (call_->op == ReduceOp::kAvg && call_->reduction.scale != nullptr)
-      call_->reduction.scale(target.data, target.data, now / element,
-                             is_integer(call_->type) ? ranks_ : 1.0 / ranks_);
+    sum(result, sources, now);
+    if (past) copy_past_caches(target.data, result, now);
     if (several) {
-      if (kept != nullptr) write_lane(kept + at, target.data, now);
+      if (kept != nullptr) write_lane(kept + at, result, now);
       if (fetches)
         for (const std::byte*& one : sources) one += now;
       for (int rank = 0; rank < ranks_; ++rank) {
         if (rank == rank_ || !roles_.collects(rank) || !roles_.output_mapped(rank)) continue;
         std::byte* const output = peer(rank).output + range.begin + at;
-        // Memory would have nothing to do meanwhile.
-        if (fetches && at + now < range.bytes())
-          copy_and_fetch(output, target.data, now, sources);
+        if (goes_past && peer(rank).output != peer(rank).input)
+          copy_past_caches(output, result, now);
+        else if (fetches && at + now < range.bytes())
+          // Memory would have nothing to do meanwhile.
+          copy_and_fetch(output, result, now, sources);
         else
-          std::memcpy(output, target.data, now);
+          std::memcpy(output, result, now);
       }
     }
     at += now;

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "collectives/board/board_call.h"
@@ -122,6 +123,9 @@ class DirectRun {
   void move(const Pieces& to, const Pieces& from, const Copy& copy) const;
   auto reads_lane(int rank) const;
   void reduce_part(Span range, Span lap, uint32_t number) const;
+  void find_sources(std::span<const std::byte*> sources, const std::byte* own, size_t offset,
+                    Span lap, uint32_t number) const;
+  void sum(std::byte* result, std::span<const std::byte* const> sources, size_t bytes) const;
   bool copy(Span lap, uint32_t number);
   void keep_own(Span lap);
   void fetch(Span lap, uint32_t number);
