@@ -139,6 +139,7 @@ BoardCall Communicator::board_call(const Call& call, const Plan& plan, uint32_t 
           .shared_output = call.shared_output ? &*call.shared_output : nullptr,
           .device = call.device,
           .device_index = call.device_index,
+          .cores = topology_.cores_per_host,
           .peer_memory = &engine_.peer_memory(),
           .known_memory = &known_memory_,
           .pace = &pace_,

@@ -40,6 +40,7 @@ struct BoardCall {
   const ExportedRange* shared_output = nullptr;
   const Device* device = nullptr;
   int device_index = 0;
+  int cores = 0;  // of the host; 0: enough
   PeerMemory* peer_memory = nullptr;
   KnownMemory* known_memory = nullptr;
   Pace* pace = nullptr;             // null: nothing is copied by the kernel

@@ -24,16 +24,17 @@ void DirectRun::show() {
   Offer offer{.lane = lane_number_,
               .first_slot = first_slot_,
               .base = base_,
-              .input_address = readable_input_};
+              .input_address = readable_input_,
+              .sums_all = sums_all_};
   const auto lay = [&](size_t at, const hcd_ipc_handle& handle) {
     std::memcpy(board.payload(call_->number, sizeof(Handles)) + at, &handle, sizeof handle);
   };
-  if (const ExportedRange* input = call_->shared_input) {
+  if (const ExportedRange* input = call_->shared_input; input != nullptr && !sums_all_) {
     offer.memory.input = mark_of(input->handle);
     offer.input_offset = input->offset;
     lay(offsetof(Handles, input), input->handle);
   }
-  if (const ExportedRange* output = call_->shared_output) {
+  if (const ExportedRange* output = call_->shared_output; output != nullptr && !sums_all_) {
     offer.memory.output = mark_of(output->handle);
     offer.output_offset = output->offset;
     lay(offsetof(Handles, output), output->handle);
@@ -43,7 +44,7 @@ void DirectRun::show() {
     tell_pairs();
   }
   // What will go through the lane for sure is there when the others see this line.
-  if (roles_.puts() && call_->shared_input == nullptr && readable_input_ == 0) {
+  if (roles_.puts() && (call_->shared_input == nullptr || sums_all_) && readable_input_ == 0) {
     // A reader need not wait for more than it can begin with.
     const uint32_t first = roles_.reducing() ? Lane::kSlots : 1;
     while (put_ < std::min(shape_.laps, first)) {
@@ -71,6 +72,7 @@ void DirectRun::meet() {
   if (!any) {
     reads_ = agrees_to_read();
     if (reads_) settle(~RankSet{0}, 0);
+    if (!sums_all_ && roles_.sums_all()) settle(0, 0);
     stage_ = Stage::kMoving;
     return;
   }
@@ -98,6 +100,7 @@ void DirectRun::read_offers() {
     peer.input_address = offer.input_address;
     offers_[static_cast<size_t>(rank)] = offer.memory;
     largest = std::max<size_t>(largest, offer.largest);
+    sums_all_ = sums_all_ && offer.sums_all != 0;
     if (peer.lane != nullptr) find(rank);
   }
   agree_about_laps(largest);

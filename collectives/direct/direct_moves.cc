@@ -1,6 +1,7 @@
 // What a direct call reads and writes, one lap at a time.
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <cstring>
 #include <span>
 
@@ -50,6 +51,7 @@ void DirectRun::put(Span lap, std::byte* slot) {
     case Shape::Kind::kWhole:
       return put_part(rank_, taken(rank_, lap));
     case Shape::Kind::kCut: {
+      if (roles_.sums_all()) return put_part(rank_, lap);
       const Span own = shape_.share(lap, rank_);
       put_part(rank_, {lap.begin, own.begin});
       put_part(rank_, {own.end, lap.end});
@@ -64,20 +66,22 @@ void DirectRun::put(Span lap, std::byte* slot) {
 
 // What lies in a slot is ready to be combined.
 void DirectRun::fill(std::byte* to, const Pieces& from) const {
-  if (!scales_inputs())
-    return copy_bytes(one_piece(to, from.bytes()), from,
-                      [this](auto... copied) { write_lane(copied...); });
+  // Not in pairs of pages where it is read in order, as sums do.
+  const auto write = [this](std::byte* target, const std::byte* source, size_t bytes) {
+    write_lane(target, source, bytes, roles_.reducing() ? SIZE_MAX : bytes);
+  };
+  if (!scales_inputs()) return copy_bytes(one_piece(to, from.bytes()), from, write);
   for (size_t i = 0; i < from.size(); ++i) {
     scale(to, from[i].data, from[i].bytes);
     to += from[i].bytes;
   }
 }
 
-void DirectRun::write_lane(std::byte* to, const std::byte* from, size_t bytes) const {
+void DirectRun::write_lane(std::byte* to, const std::byte* from, size_t bytes, size_t all) const {
   if (call_->write_pace == nullptr)
     std::memcpy(to, from, bytes);
   else
-    tell_way(lane_->way, call_->write_pace->copy(to, from, bytes, bytes));
+    tell_way(lane_->way, call_->write_pace->copy(to, from, bytes, all));
 }
 
 bool DirectRun::scales_inputs() const {
@@ -91,12 +95,17 @@ void DirectRun::scale(std::byte* to, const std::byte* from, size_t bytes) const 
 bool DirectRun::work(Span lap, uint32_t number) {
   if (roles_.pushes() && !begin_writing()) return false;
   if (roles_.reducing())
-    reduce(shape_.kind == Shape::Kind::kCut ? shape_.share(lap, rank_) : given(rank_, lap), lap,
-           number);
+    reduce(share_of(lap), lap, number);
   else if (!copy(lap, number))
     return false;
   if (roles_.pushes()) lane_->writing.store(0, std::memory_order_release);
   return true;
+}
+
+// What of a lap this rank reduces.
+Span DirectRun::share_of(Span lap) const {
+  if (shape_.kind != Shape::Kind::kCut) return given(rank_, lap);
+  return roles_.sums_all() ? lap : shape_.share(lap, rank_);
 }
 
 // A rank that gives up takes its line back, then looks whether somebody writes; this is the other half.
@@ -202,7 +211,7 @@ void DirectRun::reduce_part(Span range, Span lap, uint32_t number) const {
     sum(result, sources, now);
     if (past) copy_past_caches(target.data, result, now);
     if (several) {
-      if (kept != nullptr) write_lane(kept + at, result, now);
+      if (kept != nullptr) write_lane(kept + at, result, now, now);
       if (fetches)
         for (const std::byte*& one : sources) one += now;
       for (int rank = 0; rank < ranks_; ++rank) {

@@ -51,7 +51,8 @@ bool DirectRun::begin(const BoardCall& call) {
   offers_.assign(static_cast<size_t>(ranks_), {});
   measure();
   readable_input_ = readable_input();
-  roles_ = Roles(call.collective, rank_, ranks_, call.root, /*inputs=*/0, /*outputs=*/0);
+  sums_all_ = would_sum_all();
+  roles_ = Roles(call.collective, rank_, ranks_, call.root, /*inputs=*/0, /*outputs=*/0, sums_all_);
   stage_ = Stage::kShown;
   return true;
 }

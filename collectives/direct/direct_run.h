@@ -4,7 +4,8 @@
 //
 // Memory that peers can map (Call::shared_input, shared_output) is read and written where it is. All other goes by in
 // laps through the lanes of shared memory, a few at a time, so that what is reduced is still in a cache. Either way a
-// call takes two meetings of the ranks, plus one if memory is shared, and all wait until nobody uses theirs any more.
+// call takes two meetings of the ranks, plus one if memory is shared, and all wait until nobody uses theirs any more; one
+// meeting where every rank makes all of its own result.
 // Where it has been faster, ranks that only exchange copy out of each other's private memory through the kernel.
 #include <chrono>
 #include <cstdint>
@@ -79,6 +80,8 @@ class DirectRun {
   void find(int rank);
   void agree_about_laps(size_t largest);
 
+  bool would_sum_all() const;
+
   // direct_meeting.cc: what the ranks agree about.
   void read_offers();
   bool knows_all();
@@ -112,11 +115,13 @@ class DirectRun {
   // direct_moves.cc: what is read and written.
   void put(Span lap, std::byte* slot);
   void fill(std::byte* to, const Pieces& from) const;
-  void write_lane(std::byte* to, const std::byte* from, size_t bytes) const;
+  // `all` as in copy_in_pairs().
+  void write_lane(std::byte* to, const std::byte* from, size_t bytes, size_t all) const;
   bool scales_inputs() const;
   void scale(std::byte* to, const std::byte* from, size_t bytes) const;
   // False if a rank took back what this one was to write into.
   bool work(Span lap, uint32_t number);
+  Span share_of(Span lap) const;
   // reduce() and move() divide what is long among idle cores.
   void reduce(Span range, Span lap, uint32_t number);
   template <class Copy>
@@ -158,6 +163,7 @@ class DirectRun {
   uint32_t first_slot_ = 0;
   Shape shape_;
   Roles roles_;
+  bool sums_all_ = false;  // what this rank wishes, and then what all do
   std::vector<Peer> peers_;
   std::vector<MemoryOffer> offers_;  // by rank
   uint64_t readable_input_ = 0;      // what this rank has told of its own

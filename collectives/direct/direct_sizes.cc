@@ -54,6 +54,10 @@ bool goes_past_caches(const BoardCall& call) {
   return static_cast<size_t>(call.board->size()) * touched > last_cache_bytes();
 }
 
+// What a rank of several reads in the time that a meeting takes: on a core of its own, and, for each other in each turn, where they take
+// turns at one.
+constexpr size_t kReadsInMeeting = 8 << 10, kReadsInTurn = 5632;
+
 // Where chunk `chunk` begins, if the chunks of a layout lie side by side.
 uint64_t begin_of(const Layout& layout, int chunk) {
   uint64_t begin = 0;
@@ -86,6 +90,19 @@ void DirectRun::measure() {
     peer.gives = equal ? payload : call_->output->bytes(output_chunk(rank));
     peer.takes = equal ? payload : call_->input->bytes(input_chunk(rank));
   }
+}
+
+// To sum all of an all-reduce, not a share for all, saves a meeting of the ranks. Two read no more of each other for it, if their
+// memory is not mapped; several do.
+bool DirectRun::would_sum_all() const {
+  if (call_->collective != Collective::kAllReduce) return false;
+  const bool shares = call_->shared_input != nullptr || call_->shared_output != nullptr;
+  if (ranks_ == 2) return !shares;
+  const auto ranks = static_cast<size_t>(ranks_), cores = static_cast<size_t>(call_->cores);
+  const bool crowded = cores > 0 && ranks > cores;
+  const size_t more = (ranks - 1) * (ranks - 2) * shape_.payload / ranks;
+  const size_t least = crowded ? kReadsInTurn * ranks * ranks / cores : kReadsInMeeting;
+  return more <= least / (shares ? 2 : 1);
 }
 
 size_t DirectRun::input_chunk(int to) const {

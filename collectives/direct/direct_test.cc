@@ -5,6 +5,7 @@
 #include <cstring>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "collectives/direct/direct_run.h"
@@ -21,8 +22,9 @@ using std::chrono::milliseconds;
 class Direct : public ::testing::TestWithParam<DirectCase> {};
 INSTANTIATE_TEST_SUITE_P(, Direct, all_settings());
 
-// Numbers of one rank: just above the board, about a lap of the lanes, several laps, more laps than slots.
-const std::vector<size_t> kCounts{399, 1'000, 16'384, 32'771, 100'003, 400'009};
+// Numbers of one rank: just above the board; such that, on few cores, ranks with mapped memory wish another way to sum them than those
+// without; about a lap of the lanes, several laps, more laps than slots.
+const std::vector<size_t> kCounts{399, 1'000, 5'003, 16'384, 32'771, 100'003, 400'009};
 
 // In place, in memory that all peers may map.
 Call shared_all_reduce(const Rank& me, Numbers& data) {
@@ -80,6 +82,44 @@ TEST_P(Direct, ReducesExactly) {
         }
         for (size_t i = 0; i < count; ++i) ASSERT_EQ(in[i], value(me.rank, 0, i));
       }
+    }
+  });
+}
+
+// Without mapped memory: ranks that know of another number of cores, as containers may, do not sum in two ways.
+TEST(DirectWishes, ToSumAllCountIfAllHaveThem) {
+  constexpr size_t kCount = 5'003;
+  on_ranks(4, Config{}, [&](Rank me) {
+    me.communicator.run({.collective = Collective::kBarrier});  // the board is open
+    Board& board = *me.communicator.board();
+    Crew crew;
+    KnownMemory known;
+    for (uint32_t number = 1; number < 4; ++number) {
+      Numbers data(kCount, 0);
+      for (size_t i = 0; i < kCount; ++i) data[i] = value(me.rank, 0, i);
+      const Layout layout = Layout::even(data.region(), 1, kInt);
+      const BoardCall call{.board = &board,
+                           .input = &layout,
+                           .output = &layout,
+                           .collective = Collective::kAllReduce,
+                           .type = DataType::kInt32,
+                           .reduction = reduction(DataType::kInt32, ReduceOp::kSum),
+                           .fingerprint = 7,
+                           .number = number,
+                           .cores = number == 1 || me.rank == 2 ? 1 : 4,
+                           .known_memory = &known,
+                           .crew = &crew};
+      DirectRun run;
+      ASSERT_TRUE(board.writable(number) && run.begin(call));
+      run.show();
+      for (int rank = 0; rank < me.size; ++rank)
+        while (board.line(rank, number) == nullptr) std::this_thread::yield();
+      run.meet();
+      while (!run.finished())
+        if (!run.advance()) std::this_thread::yield();
+      board.done(number);
+      run.end();
+      for (size_t i = 0; i < kCount; ++i) ASSERT_EQ(data[i], sum(4, 0, i)) << i << ", " << number;
     }
   });
 }

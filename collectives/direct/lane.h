@@ -57,7 +57,8 @@ struct Offer {
   uint64_t input_offset = 0, output_offset = 0;  // in what the handles name
   // In its process, if it wishes that all read each other's memory through the kernel.
   uint64_t input_address = 0;
-  uint64_t largest = 0;  // of the chunks that this rank knows
+  uint64_t largest = 0;   // of the chunks that this rank knows
+  uint64_t sums_all = 0;  // not 0: it wishes that every rank sums all of it
 };
 static_assert(sizeof(Offer) <= BoardArea::kInlineBytes);
 

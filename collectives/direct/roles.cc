@@ -2,8 +2,14 @@
 
 namespace hccl_like {
 
-Roles::Roles(Collective collective, int rank, int ranks, int root, RankSet inputs, RankSet outputs)
-    : collective_(collective), rank_(rank), root_(root), inputs_(inputs), outputs_(outputs) {
+Roles::Roles(Collective collective, int rank, int ranks, int root, RankSet inputs, RankSet outputs,
+             bool sums_all)
+    : collective_(collective),
+      rank_(rank),
+      root_(root),
+      inputs_(inputs),
+      outputs_(outputs),
+      sums_all_(sums_all) {
   for (int from = 0; from < ranks; ++from) {
     if (reducing()) {
       const bool puts = !input_mapped(from);

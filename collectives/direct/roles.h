@@ -22,8 +22,10 @@ constexpr RankSet rank_bit(int rank) { return RankSet{1} << rank; }
 
 class Roles {
  public:
-  // `inputs` and `outputs`: the ranks whose memory all others can map.
-  Roles(Collective collective, int rank, int ranks, int root, RankSet inputs, RankSet outputs);
+  // `inputs` and `outputs`: the ranks whose memory all others can map. `sums_all`: of an all-reduce without such memory, that every
+  // rank sums all of it for itself.
+  Roles(Collective collective, int rank, int ranks, int root, RankSet inputs, RankSet outputs,
+        bool sums_all = false);
   Roles() = default;
 
   bool reducing() const { return reduces(collective_); }
@@ -35,7 +37,9 @@ class Roles {
   // Of collectives that reduce: whether a rank gets all shares of the result, not only its own.
   bool collects(int rank) const;
   // Whether a rank, which is not this one, must be given this rank's share of the result in this rank's lane.
-  bool fetches(int rank) const { return collects(rank) && !output_mapped(rank); }
+  bool fetches(int rank) const { return !sums_all_ && collects(rank) && !output_mapped(rank); }
+  // Whether every rank reduces all of it, instead of a share for all.
+  bool sums_all() const { return sums_all_; }
 
   // Whether this rank puts its input into its lane; whether it writes results there.
   bool puts() const { return puts_; }
@@ -56,6 +60,7 @@ class Roles {
   int rank_ = 0;
   int root_ = 0;
   RankSet inputs_ = 0, outputs_ = 0;
+  bool sums_all_ = false;
   bool puts_ = false;
   bool keeps_results_ = false;
   bool pushes_ = false;
