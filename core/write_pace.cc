@@ -12,8 +12,8 @@ constexpr int64_t kUnit = 1 << 20;
 // What a MiB takes its reader longer at most, in ns, if it was written past the caches. (100 us where cores share a cache.)
 constexpr int64_t kReaderPays = 150'000;
 constexpr int64_t kForgetting = 4;
-// The first writes are measured, then one of so many.
-constexpr uint32_t kSampleAll = 256;
+// The first bytes of writes are all measured, then one write of so many.
+constexpr uint64_t kSampleAll = 16 << 20;
 constexpr uint32_t kSample = 8;
 
 // Writes past the caches are tried a few at a time, after twice as many others than before.
@@ -49,59 +49,68 @@ WriteWay WritePace::copy(std::byte* to, const std::byte* from, size_t bytes, siz
   const Choice choice = choose(bytes);
   if (!choice.measured) {
     copy_by(choice.way, to, from, bytes, all);
-    return bytes < kLeast ? way_.load(std::memory_order_relaxed) : choice.way;
+    return bytes < kLeast ? records_[line_time_.distance()].way.load(std::memory_order_relaxed)
+                          : choice.way;
   }
   const auto begin = Clock::now();
   copy_by(choice.way, to, from, bytes, all);
-  learn(bytes, choice.way, Clock::now() - begin);
+  learn(bytes, choice, Clock::now() - begin);
   return choice.way;
 }
 
 WritePace::Choice WritePace::choose(size_t bytes) {
   if (bytes < kLeast) return {};
-  const WriteWay way = way_.load(std::memory_order_relaxed);
+  const uint32_t distance = line_time_.distance();
+  Record& record = records_[distance];
+  const WriteWay way = record.way.load(std::memory_order_relaxed);
   if (bytes < kLeastMeasured) return {.way = way};
   const uint32_t write = writes_.load(std::memory_order_relaxed);
   writes_.store(write + 1, std::memory_order_relaxed);
-  const bool sampled = write < kSampleAll || write % kSample == 0;
-  const uint64_t at = bytes_.load(std::memory_order_relaxed);
-  bytes_.store(at + bytes, std::memory_order_relaxed);
-  if (way == WriteWay::kThroughCaches)
-    return tries_past_caches(at) ? Choice{.way = WriteWay::kPastCaches, .measured = true}
-                                 : Choice{.way = way, .measured = sampled};
-  return tries_caches(at) ? Choice{.way = WriteWay::kThroughCaches, .measured = measures_caches(at)}
-                          : Choice{.way = way, .measured = sampled};
+  const uint64_t at = record.bytes.load(std::memory_order_relaxed);
+  const bool sampled = at < kSampleAll || write % kSample == 0;
+  record.bytes.store(at + bytes, std::memory_order_relaxed);
+  const uint64_t before = bytes_.load(std::memory_order_relaxed);
+  if (before < kNew) bytes_.store(before + bytes, std::memory_order_relaxed);
+  Choice choice{.way = way, .measured = sampled, .distance = distance};
+  if (way == WriteWay::kThroughCaches && before >= kNew && record.tries_past_caches(at)) {
+    choice.way = WriteWay::kPastCaches;
+    choice.measured = true;
+  } else if (way == WriteWay::kPastCaches && tries_caches(at)) {
+    choice.way = WriteWay::kThroughCaches;
+    choice.measured = measures_caches(at);
+  }
+  return choice;
 }
 
-bool WritePace::tries_past_caches(uint64_t bytes) {
-  const uint64_t next = next_trial_.load(std::memory_order_relaxed);
-  if (bytes < next) return false;
-  const uint32_t tried = tried_.load(std::memory_order_relaxed) + 1;
-  tried_.store(tried % kTries, std::memory_order_relaxed);
-  if (tried == kTries)
-    next_trial_.store(bytes + std::min(next, kPeriod), std::memory_order_relaxed);
+bool WritePace::Record::tries_past_caches(uint64_t at) {
+  const uint64_t next = next_trial.load(std::memory_order_relaxed);
+  if (at < next) return false;
+  const uint32_t times = tried.load(std::memory_order_relaxed) + 1;
+  tried.store(times % kTries, std::memory_order_relaxed);
+  if (times == kTries) next_trial.store(at + std::min(next, kPeriod), std::memory_order_relaxed);
   return true;
 }
 
-void WritePace::change(WriteWay way) {
-  bytes_.store(0, std::memory_order_relaxed);
-  next_trial_.store(kFirstTrial, std::memory_order_relaxed);
-  tried_.store(0, std::memory_order_relaxed);
-  way_.store(way, std::memory_order_relaxed);
+void WritePace::Record::change(WriteWay other) {
+  bytes.store(0, std::memory_order_relaxed);
+  next_trial.store(kFirstTrial, std::memory_order_relaxed);
+  tried.store(0, std::memory_order_relaxed);
+  way.store(other, std::memory_order_relaxed);
 }
 
-void WritePace::learn(size_t bytes, WriteWay way, std::chrono::nanoseconds took) {
+void WritePace::learn(size_t bytes, const Choice& choice, std::chrono::nanoseconds took) {
+  Record& record = records_[choice.distance];
   const int64_t now = std::max<int64_t>(1, took.count() * kUnit / static_cast<int64_t>(bytes));
-  std::atomic<int64_t>& cost = costs_[index(way)];
+  std::atomic<int64_t>& cost = record.costs[index(choice.way)];
   const int64_t known = cost.load(std::memory_order_relaxed);
   cost.store(known == 0 ? now : std::min(now, known + known / kForgetting),
              std::memory_order_relaxed);
-  const int64_t through = costs_[0].load(std::memory_order_relaxed);
-  const int64_t past = costs_[1].load(std::memory_order_relaxed);
+  const int64_t through = record.costs[0].load(std::memory_order_relaxed);
+  const int64_t past = record.costs[1].load(std::memory_order_relaxed);
   if (through == 0 || past == 0) return;
-  const bool goes_past = way_.load(std::memory_order_relaxed) == WriteWay::kPastCaches;
-  if (!goes_past && through > past + kReaderPays) change(WriteWay::kPastCaches);
-  if (goes_past && through < past + kReaderPays / 2) change(WriteWay::kThroughCaches);
+  const bool goes_past = record.way.load(std::memory_order_relaxed) == WriteWay::kPastCaches;
+  if (!goes_past && through > past + kReaderPays) record.change(WriteWay::kPastCaches);
+  if (goes_past && through < past + kReaderPays / 2) record.change(WriteWay::kThroughCaches);
 }
 
 }  // namespace hccl_like

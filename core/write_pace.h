@@ -5,12 +5,14 @@
 // What a peer has read stays in its caches, and to write those lines again takes one exchange with that core for each. Where the
 // cores share a cache this is cheap, and what is written past the caches its reader has to fetch from memory. Between dies 64 KiB
 // took 25 us through the caches and 2 us past them, and the reader 4 us either way. No system tells how far two cores are apart,
-// and a virtual machine's may move.
+// and a virtual machine's may move: what was learnt is kept for each distance (core/line_time.h), as far as looks at lines tell it.
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+
+#include "core/line_time.h"
 
 namespace hccl_like {
 
@@ -37,25 +39,39 @@ class WritePace {
   struct Choice {
     WriteWay way = WriteWay::kThroughCaches;
     bool measured = false;  // learn() is to be told
+    uint32_t distance = 0;
   };
   Choice choose(size_t bytes);
-  void learn(size_t bytes, WriteWay way, std::chrono::nanoseconds took);
+  void learn(size_t bytes, const Choice& choice, std::chrono::nanoseconds took);
+
+  // Whether looks at lines make a difference: something was written for which there is a choice.
+  bool looks() const { return writes_.load(std::memory_order_relaxed) > 0; }
+  // How long a look took that found what another core had just written.
+  void looked(std::chrono::nanoseconds took) { line_time_.add(took); }
 
  private:
   // What memory costs shows when writes have been all over it: in new memory they are slow, and what nobody has read yet is fast.
-  static constexpr uint64_t kFirstTrial = 3 << 20;
+  static constexpr uint64_t kNew = 3 << 20;
+  static constexpr uint64_t kFirstTrial = 512 << 10;
 
-  bool tries_past_caches(uint64_t bytes);
-  void change(WriteWay way);
+  // What was learnt while the cores were so far apart.
+  struct Record {
+    bool tries_past_caches(uint64_t at);
+    void change(WriteWay other);
 
-  std::atomic<WriteWay> way_{WriteWay::kThroughCaches};
+    std::atomic<WriteWay> way{WriteWay::kThroughCaches};
+    // Since it became the way: bytes, and of the other way those at which it is tried next, and writes of that trial.
+    std::atomic<uint64_t> bytes{0};
+    std::atomic<uint64_t> next_trial{kFirstTrial};
+    std::atomic<uint32_t> tried{0};
+    // By WriteWay, in ns for a MiB, 0: not known. Grow a little with each write that took longer, so that they are forgotten.
+    std::array<std::atomic<int64_t>, 2> costs{};
+  };
+
+  LineTime line_time_;
   std::atomic<uint32_t> writes_{0};
-  // Since it became the way: bytes, and of the other way those at which it is tried next, and writes of that trial.
   std::atomic<uint64_t> bytes_{0};
-  std::atomic<uint64_t> next_trial_{kFirstTrial};
-  std::atomic<uint32_t> tried_{0};
-  // By WriteWay, in ns for a MiB, 0: not known. Grow a little with each write that took longer, so that they are forgotten.
-  std::array<std::atomic<int64_t>, 2> costs_{};
+  std::array<Record, LineTime::kDistances> records_;
 };
 
 }  // namespace hccl_like

@@ -116,6 +116,10 @@ class RingReader {
     }
     return damaged_ ? 0 : written_ - read_;
   }
+  // Whether available() would look.
+  bool looks(size_t want) const { return written_ - read_ < want; }
+  // What the writer had published at the last look, since the beginning.
+  uint64_t seen() const { return written_; }
   // How they were written, as a rule: what of them is read first may be from before that.
   WriteWay way() const { return indices_.way.load(std::memory_order_relaxed); }
   // The first bytes that lie in a cell and are not dropped, null if none of those that can be seen do.

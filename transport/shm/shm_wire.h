@@ -59,6 +59,7 @@ class ShmWire final : public Wire {
   void lose();
   bool make_ring(uint64_t end);
   size_t write_cell(ConstRegion from);
+  size_t look(size_t want);
   std::span<const std::byte> view(RingReader& reader, size_t shown) const;
   std::span<const std::byte> join(size_t bytes);
   void publish_written();
@@ -79,6 +80,7 @@ class ShmWire final : public Wire {
   size_t made_ = 0;                     // bytes of the ring that is written
   bool no_memory_ = false;              // for more of it
   size_t want_ = 1;                     // of the last peek
+  uint32_t looks_ = 0;
   Lifeline lifeline_{*this};
   std::optional<Error> gone_;
 };
