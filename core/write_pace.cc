@@ -1,6 +1,7 @@
 #include "core/write_pace.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "core/copy.h"
@@ -28,9 +29,12 @@ bool measures_caches(uint64_t past) { return past % kPeriod >= kPeriod - kMeasur
 
 size_t index(WriteWay way) { return static_cast<size_t>(way); }
 
-void copy_by(WriteWay way, std::byte* to, const std::byte* from, size_t bytes, size_t all) {
+void copy_by(WriteWay way, std::byte* to, const std::byte* from, size_t bytes, size_t all,
+             bool in_order) {
   if (way == WriteWay::kPastCaches)
     copy_past_caches(to, from, bytes);
+  else if (in_order)
+    std::memcpy(to, from, bytes);
   else
     copy_in_pairs(to, from, bytes, all);
 }
@@ -44,24 +48,30 @@ void copy_written(WriteWay way, std::byte* to, const std::byte* from, size_t byt
     copy_between_cores(to, from, bytes, all);
 }
 
-WriteWay WritePace::copy(std::byte* to, const std::byte* from, size_t bytes, size_t all) {
+size_t WritePace::record_of(size_t all) const {
+  const auto larger = static_cast<size_t>(std::bit_width((std::max<size_t>(all, 1) - 1) >> 16));
+  return line_time_.distance() * kSizes + std::min((larger + 1) / 2, kSizes - 1);
+}
+
+WriteWay WritePace::copy(std::byte* to, const std::byte* from, size_t bytes, size_t all,
+                         bool in_order) {
   using Clock = std::chrono::steady_clock;
-  const Choice choice = choose(bytes);
+  const Choice choice = choose(bytes, all);
   if (!choice.measured) {
-    copy_by(choice.way, to, from, bytes, all);
-    return bytes < kLeast ? records_[line_time_.distance()].way.load(std::memory_order_relaxed)
+    copy_by(choice.way, to, from, bytes, all, in_order);
+    return bytes < kLeast ? records_[record_of(all)].way.load(std::memory_order_relaxed)
                           : choice.way;
   }
   const auto begin = Clock::now();
-  copy_by(choice.way, to, from, bytes, all);
+  copy_by(choice.way, to, from, bytes, all, in_order);
   learn(bytes, choice, Clock::now() - begin);
   return choice.way;
 }
 
-WritePace::Choice WritePace::choose(size_t bytes) {
+WritePace::Choice WritePace::choose(size_t bytes, size_t all) {
   if (bytes < kLeast) return {};
-  const uint32_t distance = line_time_.distance();
-  Record& record = records_[distance];
+  const size_t number = record_of(all);
+  Record& record = records_[number];
   const WriteWay way = record.way.load(std::memory_order_relaxed);
   if (bytes < kLeastMeasured) return {.way = way};
   const uint32_t write = writes_.load(std::memory_order_relaxed);
@@ -71,7 +81,7 @@ WritePace::Choice WritePace::choose(size_t bytes) {
   record.bytes.store(at + bytes, std::memory_order_relaxed);
   const uint64_t before = bytes_.load(std::memory_order_relaxed);
   if (before < kNew) bytes_.store(before + bytes, std::memory_order_relaxed);
-  Choice choice{.way = way, .measured = sampled, .distance = distance};
+  Choice choice{.way = way, .measured = sampled, .record = number};
   if (way == WriteWay::kThroughCaches && before >= kNew && record.tries_past_caches(at)) {
     choice.way = WriteWay::kPastCaches;
     choice.measured = true;
@@ -99,7 +109,7 @@ void WritePace::Record::change(WriteWay other) {
 }
 
 void WritePace::learn(size_t bytes, const Choice& choice, std::chrono::nanoseconds took) {
-  Record& record = records_[choice.distance];
+  Record& record = records_[choice.record];
   const int64_t now = std::max<int64_t>(1, took.count() * kUnit / static_cast<int64_t>(bytes));
   std::atomic<int64_t>& cost = record.costs[index(choice.way)];
   const int64_t known = cost.load(std::memory_order_relaxed);

@@ -5,7 +5,8 @@
 // What a peer has read stays in its caches, and to write those lines again takes one exchange with that core for each. Where the
 // cores share a cache this is cheap, and what is written past the caches its reader has to fetch from memory. Between dies 64 KiB
 // took 25 us through the caches and 2 us past them, and the reader 4 us either way. No system tells how far two cores are apart,
-// and a virtual machine's may move: what was learnt is kept for each distance (core/line_time.h), as far as looks at lines tell it.
+// and a virtual machine's may move: what was learnt is kept for each distance (core/line_time.h), as far as looks at lines tell it; and
+// for each size of a call, as what is written out of a cache takes less time either way than what comes from memory.
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -30,18 +31,20 @@ class WritePace {
  public:
   // Shorter writes go through the caches.
   static constexpr size_t kLeast = 1 << 10;
-  // Shorter ones go as the longer ones do, but take too little time to learn from.
+  // Shorter ones go as those do that calls of up to 64 KiB make, but take too little time to learn from.
   static constexpr size_t kLeastMeasured = 4 << 10;
 
-  // As memcpy; `all` as in copy_in_pairs(). Returns the way, of what is too short for a choice that of the longer ones.
-  WriteWay copy(std::byte* to, const std::byte* from, size_t bytes, size_t all);
+  // As memcpy; `all` as in copy_in_pairs(), `in_order` if it is read from the beginning to the end. Returns the way, of what is too short
+  // for a choice that of the longer ones.
+  WriteWay copy(std::byte* to, const std::byte* from, size_t bytes, size_t all,
+                bool in_order = false);
 
   struct Choice {
     WriteWay way = WriteWay::kThroughCaches;
     bool measured = false;  // learn() is to be told
-    uint32_t distance = 0;
+    size_t record = 0;
   };
-  Choice choose(size_t bytes);
+  Choice choose(size_t bytes, size_t all);
   void learn(size_t bytes, const Choice& choice, std::chrono::nanoseconds took);
 
   // Whether looks at lines make a difference: something was written for which there is a choice.
@@ -54,7 +57,7 @@ class WritePace {
   static constexpr uint64_t kNew = 3 << 20;
   static constexpr uint64_t kFirstTrial = 512 << 10;
 
-  // What was learnt while the cores were so far apart.
+  // What was learnt of calls of a size while the cores were so far apart.
   struct Record {
     bool tries_past_caches(uint64_t at);
     void change(WriteWay other);
@@ -68,10 +71,14 @@ class WritePace {
     std::array<std::atomic<int64_t>, 2> costs{};
   };
 
+  // Of 64 KiB at most, 256 KiB, and so on; beyond the last one it makes no difference.
+  static constexpr size_t kSizes = 6;
+  size_t record_of(size_t all) const;
+
   LineTime line_time_;
   std::atomic<uint32_t> writes_{0};
   std::atomic<uint64_t> bytes_{0};
-  std::array<Record, LineTime::kDistances> records_;
+  std::array<Record, LineTime::kDistances * kSizes> records_;
 };
 
 }  // namespace hccl_like

@@ -11,11 +11,11 @@ using std::chrono::nanoseconds;
 constexpr size_t kSize = 64 << 10;
 
 // As copy() does: `writes` writes of which each way takes so long. How many went past the caches.
-uint32_t past_caches(WritePace& pace, uint32_t writes, int through, int past,
-                     size_t bytes = kSize) {
+uint32_t past_caches(WritePace& pace, uint32_t writes, int through, int past, size_t bytes = kSize,
+                     size_t all = 0) {
   uint32_t count = 0;
   for (uint32_t i = 0; i < writes; ++i) {
-    const WritePace::Choice choice = pace.choose(bytes);
+    const WritePace::Choice choice = pace.choose(bytes, all == 0 ? bytes : all);
     const bool goes_past = choice.way == WriteWay::kPastCaches;
     count += goes_past;
     if (choice.measured) pace.learn(bytes, choice, nanoseconds(goes_past ? past : through));
@@ -84,6 +84,18 @@ TEST(WritePace, LearnsForEachDistance) {
   EXPECT_EQ(past_caches(pace, 8, 2'000, 2'500), 4u) << "the next one";
 }
 
+// A large call's writes read memory that is in no cache, which takes longer either way.
+TEST(WritePace, LearnsForEachSizeOfACall) {
+  WritePace pace;
+  const auto large = [&](uint32_t writes, int through, int past) {
+    return past_caches(pace, writes, through, past, kSize, /*all=*/64 << 20);
+  };
+  EXPECT_EQ(past_caches(pace, kDecision + 100, 3'000, 2'000), 12u) << "three trials";
+  EXPECT_EQ(large(8, 14'000, 4'000), 0u) << "not tried yet";
+  EXPECT_EQ(large(100, 14'000, 4'000), 100u);
+  EXPECT_EQ(past_caches(pace, 50, 3'000, 2'000), 0u);
+}
+
 TEST(WritePace, WritesToNewMemoryDoNotDecide) {
   for (const int at_first : {2'000, 60'000}) {
     WritePace far, near;
@@ -99,8 +111,8 @@ TEST(WritePace, WritesToNewMemoryDoNotDecide) {
 TEST(WritePace, OneSlowWriteChangesNothing) {
   WritePace pace;
   past_caches(pace, 200, 2'500, 2'000);
-  pace.learn(kSize, {.way = WriteWay::kThroughCaches}, nanoseconds(4'000'000));
-  EXPECT_EQ(pace.choose(kSize).way, WriteWay::kThroughCaches);
+  pace.learn(kSize, pace.choose(kSize, kSize), nanoseconds(4'000'000));
+  EXPECT_EQ(pace.choose(kSize, kSize).way, WriteWay::kThroughCaches);
 }
 
 TEST(WritePace, ShortWritesGoAsTheLongOnesDoAndTeachNothing) {

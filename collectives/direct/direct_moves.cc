@@ -1,7 +1,6 @@
 // What a direct call reads and writes, one lap at a time.
 #include <algorithm>
 #include <array>
-#include <cstdint>
 #include <cstring>
 #include <span>
 
@@ -68,7 +67,7 @@ void DirectRun::put(Span lap, std::byte* slot) {
 void DirectRun::fill(std::byte* to, const Pieces& from) const {
   // Not in pairs of pages where it is read in order, as sums do.
   const auto write = [this](std::byte* target, const std::byte* source, size_t bytes) {
-    write_lane(target, source, bytes, roles_.reducing() ? SIZE_MAX : bytes);
+    write_lane(target, source, bytes, /*in_order=*/roles_.reducing());
   };
   if (!scales_inputs()) return copy_bytes(one_piece(to, from.bytes()), from, write);
   for (size_t i = 0; i < from.size(); ++i) {
@@ -77,11 +76,12 @@ void DirectRun::fill(std::byte* to, const Pieces& from) const {
   }
 }
 
-void DirectRun::write_lane(std::byte* to, const std::byte* from, size_t bytes, size_t all) const {
+void DirectRun::write_lane(std::byte* to, const std::byte* from, size_t bytes,
+                           bool in_order) const {
   if (call_->write_pace == nullptr)
     std::memcpy(to, from, bytes);
   else
-    tell_way(lane_->way, call_->write_pace->copy(to, from, bytes, all));
+    tell_way(lane_->way, call_->write_pace->copy(to, from, bytes, shape_.payload, in_order));
 }
 
 bool DirectRun::scales_inputs() const {
@@ -211,7 +211,7 @@ void DirectRun::reduce_part(Span range, Span lap, uint32_t number) const {
     sum(result, sources, now);
     if (past) copy_past_caches(target.data, result, now);
     if (several) {
-      if (kept != nullptr) write_lane(kept + at, result, now, now);
+      if (kept != nullptr) write_lane(kept + at, result, now, /*in_order=*/false);
       if (fetches)
         for (const std::byte*& one : sources) one += now;
       for (int rank = 0; rank < ranks_; ++rank) {

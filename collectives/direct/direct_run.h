@@ -115,8 +115,7 @@ class DirectRun {
   // direct_moves.cc: what is read and written.
   void put(Span lap, std::byte* slot);
   void fill(std::byte* to, const Pieces& from) const;
-  // `all` as in copy_in_pairs().
-  void write_lane(std::byte* to, const std::byte* from, size_t bytes, size_t all) const;
+  void write_lane(std::byte* to, const std::byte* from, size_t bytes, bool in_order) const;
   bool scales_inputs() const;
   void scale(std::byte* to, const std::byte* from, size_t bytes) const;
   // False if a rank took back what this one was to write into.

@@ -76,7 +76,10 @@ struct Job : BoardRanks {
     while (!stage.finished())
       if (!stage.advance()) rank.sleep([&] { return stage.could_advance(); });
     stage.end();
-    const int32_t expected = setting.collective == Collective::kAllReduce ? 3 : 1;
+    const bool reduced = setting.collective == Collective::kAllReduce ||
+                         (setting.collective == Collective::kReduce && self == 0);
+    const int32_t kept = setting.collective == Collective::kReduce ? 2 : 1;
+    const int32_t expected = reduced ? 3 : kept;
     check(std::ranges::count(memory, expected) == std::ssize(memory), "a wrong result");
   }
 
@@ -116,7 +119,12 @@ TEST(DirectModel, ABroadcastInTwoLapsArrives) {
 }
 
 TEST(DirectModel, AllRanksGetTheSumAndNobodySleepsTooLong) {
-  EXPECT_TRUE(holds(run({Collective::kAllReduce, 4096}), 35'000, kMany));
+  EXPECT_TRUE(holds(run({Collective::kAllReduce, 4096}), 2'000));
+}
+
+// The other rank sums a share, which the root fetches.
+TEST(DirectModel, TheRootGetsBothSharesOfTheSumAndNobodySleepsTooLong) {
+  EXPECT_TRUE(holds(run({Collective::kReduce, 4096}), 10'000, kMany));
 }
 
 TEST(DirectModel, APairWhoseSizesOnlyItsRanksKnowExchangesInTwoLaps) {
