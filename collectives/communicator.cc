@@ -195,7 +195,7 @@ Communicator::Tried Communicator::try_run(const Call& call, bool patient) {
     return {.over = rest == nullptr, .sequence = sequence, .rest = std::move(rest)};
   }
   Board* board = identity_.board.get();
-  if (board == nullptr || !board->is_open() || failed_.load(std::memory_order_acquire)) return {};
+  if (board == nullptr || !board->is_open() || has_failed()) return {};
   Plan plan;
   plan.chunks = chunks_of(call, size());
   plan.way = way(call, plan.chunks);
@@ -267,7 +267,7 @@ std::shared_ptr<Communicator> Communicator::tied() const {
 }
 
 std::optional<Error> Communicator::failure() const {
-  if (!failed_.load(std::memory_order_acquire)) return std::nullopt;
+  if (!has_failed()) return std::nullopt;
   std::lock_guard lock(mutex_);
   return failure_;
 }

@@ -97,6 +97,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
                   const std::shared_ptr<Communicator>& other);
   // The first failure, if any.
   std::optional<Error> failure() const;
+  bool has_failed() const { return failed_.load(std::memory_order_acquire); }
 
   // The sub-communicator of `ranks` (in the new order), over the links that exist: no message is exchanged. Every rank
   // of this communicator calls split() with its own list the same number of times; null if this rank is in none
@@ -136,7 +137,9 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   uint64_t meeting_fingerprint(const Call& call, const Plan& plan) const;
   Way way(const Call& call, Chunks chunks) const;
   Link* shared_memory_link(const Call& call) const;
-  Link* short_message_link(const Call& call) const;
+  Link* short_message_link(const Call& call, bool patient) const;
+  void begin(Engine::Passing& passing, const Call& call, Link* link);
+  std::shared_ptr<Operation> rest_of(Passage& passage);
   bool others_are_there(const BoardCall& call, bool patient) const;
   Tried try_direct(const Call& call, BoardCall& on_board, const Plan& plan, bool patient);
   // With mutex_ held.

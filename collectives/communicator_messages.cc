@@ -14,6 +14,10 @@ const Layout& payload(const Call& call) {
   return call.collective == Collective::kSend ? call.input : call.output;
 }
 
+const std::optional<ExportedRange>& shared_side(const Call& call) {
+  return call.collective == Collective::kSend ? call.shared_input : call.shared_output;
+}
+
 }  // namespace
 
 // The link of a message between processes of one host, else null.
@@ -23,14 +27,14 @@ Link* Communicator::shared_memory_link(const Call& call) const {
   return link != nullptr && link->transport() == "shm" ? link : nullptr;
 }
 
-// The link of a message that may pass without an operation, else null. What is copied out of its sender's memory does not.
-Link* Communicator::short_message_link(const Call& call) const {
+// The link of a message that may pass without an operation, else null. One that is copied out of its sender's memory passes only if
+// its caller has the patience to stay until that is done.
+Link* Communicator::short_message_link(const Call& call, bool patient) const {
   Link* link = is_message(call) ? shared_memory_link(call) : nullptr;
   if (link == nullptr) return nullptr;
   const size_t bytes = payload(call).total_bytes();
-  const bool sends = call.collective == Collective::kSend;
-  const bool shared = (sends ? call.shared_input : call.shared_output).has_value();
-  return bytes > link->eager_bytes() || (shared && bytes >= kLeastMapped) ? nullptr : link;
+  const bool lent = shared_side(call).has_value() && bytes >= kLeastMapped;
+  return bytes > link->eager_bytes() || (lent && !patient) ? nullptr : link;
 }
 
 // Of messages the long ones, which their links move between the memory of both ends (transport/rendezvous.h).
@@ -70,49 +74,78 @@ uint32_t Communicator::message_number(const Call& call, uint32_t channel) {
   return (call.collective == Collective::kSend ? sent_ : received_)(call.root, channel)++;
 }
 
-std::shared_ptr<Operation> Communicator::pass(const Call& call, bool patient) {
-  Link* link = short_message_link(call);
-  if (link == nullptr || failed_.load(std::memory_order_acquire)) return prepare(call);
+void Communicator::begin(Engine::Passing& passing, const Call& call, Link* link) {
   const uint32_t channel = kMessages | call.tag;
-  uint32_t number;
-  {
-    std::lock_guard lock(mutex_);
-    number = message_number(call, channel);
-  }
-  uint32_t pending = 1;
-  const auto passes = [&](auto& message, Pieces& pieces) {
+  const auto post = [&](Passage& passage, auto& message, Pieces& pieces) {
     const Layout& layout = payload(call);
     layout.visit(0, 0, layout.total_bytes(),
                  [&](Region region) { pieces.add(region.data, region.bytes); });
-    message.tag = {.communicator = identity_.id, .channel = channel, .sequence = number};
+    message.tag = {.communicator = identity_.id, .channel = channel};
     message.fingerprint = fingerprint(call, 0);
     message.bytes = layout.total_bytes();
-    message.pending = &pending;
-    return engine_.pass(*link, message, patient);
+    message.place = engine_.place(call, shared_side(call));
+    message.passing = true;
+    {
+      std::lock_guard lock(mutex_);
+      message.tag.sequence = message_number(call, channel);
+    }
+    passing.post(passage);
   };
-  bool passed;
   if (call.collective == Collective::kSend) {
-    Send send;
-    passed = passes(send, send.from);
+    Passage& passage = passing.next<Send>(call, link);
+    Send& send = std::get<Send>(passage.message);
+    post(passage, send, send.from);
   } else {
-    Recv recv;
-    recv.passing = true;
-    passed = passes(recv, recv.into);
+    Passage& passage = passing.next<Recv>(call, link);
+    Recv& recv = std::get<Recv>(passage.message);
+    post(passage, recv, recv.into);
   }
-  if (passed) return nullptr;
+}
+
+// What did not pass; null if it did.
+std::shared_ptr<Operation> Communicator::rest_of(Passage& passage) {
+  const Message& message = passage.common();
+  if (message.done) return nullptr;
   std::lock_guard lock(mutex_);
-  return std::make_shared<Operation>(shared_from_this(), call, message_plan(call), number);
+  return std::make_shared<Operation>(shared_from_this(), *passage.call, message_plan(*passage.call),
+                                     message.tag.sequence);
+}
+
+std::shared_ptr<Operation> Communicator::pass(const Call& call, bool patient) {
+  if (Link* link = short_message_link(call, patient)) {
+    Engine::Passing passing(engine_, *this, 1);
+    if (passing.holds()) {
+      begin(passing, call, link);
+      passing.finish(patient);
+      return rest_of(passing.messages().front());
+    }
+  }
+  return prepare(call);
 }
 
 // Sends first: a rank that waited for its receive before it sent would wait for a rank that does the same.
 void Communicator::run(std::span<const Call> calls) {
+  for (const Call& call : calls) check(call);
+  std::vector<const Call*> others;
   std::vector<std::shared_ptr<Operation>> rest;
-  for (const bool sends : {true, false})
-    for (const Call& call : calls) {
-      if ((call.collective == Collective::kSend) != sends) continue;
-      if (auto operation = pass(call, /*patient=*/rest.empty()))
-        rest.push_back(std::move(operation));
+  {
+    Engine::Passing passing(engine_, *this, calls.size());
+    for (const bool sends : {true, false})
+      for (const Call& call : calls) {
+        if ((call.collective == Collective::kSend) != sends) continue;
+        Link* const link = passing.holds() ? short_message_link(call, /*patient=*/true) : nullptr;
+        if (link != nullptr)
+          begin(passing, call, link);
+        else
+          others.push_back(&call);
+      }
+    if (passing.holds()) {
+      passing.finish(/*patient=*/others.empty());
+      for (Passage& passage : passing.messages())
+        if (auto operation = rest_of(passage)) rest.push_back(std::move(operation));
     }
+  }
+  for (const Call* call : others) rest.push_back(prepare(*call));
   if (rest.empty()) return;
   engine_.launch(rest, /*waited_for=*/true);
   engine_.wait(rest, Deadline::never());

@@ -40,6 +40,12 @@ Engine::~Engine() {
 
 // ---------------------------------------------------------------------------------------------------- any thread
 
+SharedPlace Engine::place(const Call& call, const std::optional<ExportedRange>& range) {
+  if (!range || call.device == nullptr) return {};
+  return {
+      .range = &*range, .device = call.device, .index = call.device_index, .memory = &peer_memory_};
+}
+
 void Engine::launch(std::span<const std::shared_ptr<Operation>> operations, bool waited_for) {
   running_ += operations.size();
   large_ += static_cast<size_t>(std::ranges::count_if(operations, is_large));
@@ -154,10 +160,15 @@ void Engine::with_mesh(const std::function<void(Mesh&, const std::function<void(
 // Gives the engine up: to a thread that waits for it, else to the background thread if anything is left to do, and to the
 // keeper if somebody is at the door, who may have to be shown out.
 void Engine::leave(std::unique_lock<std::mutex> driver, bool waited_for) {
-  const bool restless = mesh_.is_restless();
   // What a rank has sent reaches its peers also while its program does other things. A caller who is about to wait looks after
   // it; said to be owed it would outlast the call, and wake the background thread beside the next one.
   if (!waited_for && !owing_ && mesh_.owes()) owing_ = true;
+  hand_over(std::move(driver), waited_for);
+}
+
+// The same where it is known what is owed.
+void Engine::hand_over(std::unique_lock<std::mutex> driver, bool waited_for) {
+  const bool restless = mesh_.is_restless();
   driver.unlock();
   if (wanted_ > 0) {
     std::lock_guard lock(turn_mutex_);

@@ -14,6 +14,7 @@
 
 #include "collectives/execution.h"
 #include "collectives/operation.h"
+#include "collectives/passage.h"
 #include "collectives/self_messages.h"
 #include "core/config.h"
 #include "core/crew.h"
@@ -35,6 +36,8 @@ class Engine {
   // Any thread.
   PeerMemory& peer_memory() { return peer_memory_; }
   Crew& crew() { return crew_; }
+  // Where a call's memory lies for peers, if it is shared. `range` is one of the call's, which is borrowed.
+  SharedPlace place(const Call& call, const std::optional<ExportedRange>& range);
   // Of writes into the process's lanes.
   WritePace& write_pace() { return write_pace_; }
 
@@ -53,11 +56,36 @@ class Engine {
   // Any thread. Has whoever waits look again whether he may go.
   void nudge();
 
-  // Any thread. Moves a message of at most the link's eager_bytes over a link in shared memory in the caller's thread,
-  // with a moment's patience if asked for. False, and the message is as if it had never been posted, if somebody else
-  // drives or the moment did not suffice. `message.pending` counts as usual.
-  bool pass(Link& link, Send& message, bool patient);
-  bool pass(Link& link, Recv& message, bool patient);
+  // Any thread. Holds the engine, unless somebody else drives, while its maker moves messages himself: of at most their links'
+  // eager_bytes, over links in shared memory.
+  class Passing {
+   public:
+    // For `most` messages of the communicator at most.
+    Passing(Engine& engine, const Communicator& communicator, size_t most);
+    ~Passing();
+    Passing(const Passing&) = delete;
+    Passing& operator=(const Passing&) = delete;
+
+    bool holds() const { return driver_.owns_lock(); }
+    // Room for the next message, a Send or a Recv; and, once it is filled, has it posted and its first step made.
+    template <class OneEnd>
+    Passage& next(const Call& call, Link* link) {
+      return engine_.passages_.emplace_back(&call, link, OneEnd());
+    }
+    void post(Passage& passage);
+    // Makes the other steps, with a moment's patience if asked for, and takes back what is not done then. That is to be launched as
+    // an operation: its memory may be lent to the peer already.
+    void finish(bool patient);
+    std::span<Passage> messages() const { return engine_.passages_; }
+
+   private:
+    void settle(Passage& passage);
+
+    Engine& engine_;
+    std::unique_lock<std::mutex> driver_;
+    uint32_t pending_ = 0;
+    bool news_ = false;
+  };
 
   // Any thread. Ends every operation of the communicator with an error.
   void abort(Communicator& communicator, Error error);
@@ -110,8 +138,6 @@ class Engine {
   };
 
   // Any thread.
-  template <class OneEnd>
-  bool pass_end(Link& link, OneEnd& message, bool patient);
   template <class Done>
   bool wait_until(Done done, Deadline deadline);
 
@@ -166,6 +192,7 @@ class Engine {
   // Any thread.
   bool unfinished() const { return running_ > 0 || owing_; }
   void leave(std::unique_lock<std::mutex> driver, bool waited_for);
+  void hand_over(std::unique_lock<std::mutex> driver, bool waited_for);
   static bool is_large(const std::shared_ptr<Operation>& operation);
   // engine_background.cc
   void wake_background();
@@ -187,7 +214,8 @@ class Engine {
   Crew crew_;
   WritePace write_pace_;
 
-  std::mutex driver_;  // held by the thread that drives; guards the next five
+  std::mutex driver_;  // held by the thread that drives; guards what follows up to spare_
+  std::vector<Passage> passages_;
   std::vector<std::unique_ptr<Execution>> active_;
   uint32_t steps_ = 0;
   bool gave_up_ = false;  // some communicator: peers that come in may have to be told

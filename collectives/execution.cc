@@ -283,12 +283,8 @@ int Execution::unbound_source(int peer) const {
 
 // A message of a send or a receive is all of its call's memory; those of collectives are parts, and not described.
 SharedPlace Execution::place(const std::optional<ExportedRange>& range) const {
-  const Call& call = operation_->call_;
-  if (plan_->channel == 0 || !range || call.device == nullptr) return {};
-  return {.range = &*range,
-          .device = call.device,
-          .index = call.device_index,
-          .memory = &operation_->communicator().engine().peer_memory()};
+  if (plan_->channel == 0) return {};
+  return operation_->communicator().engine().place(operation_->call_, range);
 }
 
 template <class OneEnd>

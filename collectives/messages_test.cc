@@ -207,6 +207,29 @@ TEST_P(Messages, OfMemoryThatPeersMapGoRoundTheRing) {
     });
 }
 
+TEST_P(Messages, OfMemoryThatPeersMapComeWhoeverIsLate) {
+  run(2, [](Rank me) {
+    for (uint32_t round = 0; round < 60; ++round) {
+      Bytes plain;
+      Shared out(65'536 + round), in(65'536 + round);
+      out.set(message(me.rank, 65'536 + round, round));
+      std::vector<Call> calls{send(plain, 1 - me.rank), recv(plain, 1 - me.rank)};
+      out.show(calls[0]);
+      in.show(calls[1]);
+      // Neither, one of them, or the other; together, or the send before the receive.
+      if (round % 3 == static_cast<uint32_t>(me.rank) + 1)
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      if (round % 2 == 0) {
+        me.communicator.run(calls);
+      } else {
+        std::swap(calls[0], calls[static_cast<size_t>(me.rank)]);
+        for (const Call& call : calls) me.communicator.run({&call, 1});
+      }
+      ASSERT_EQ(in.get(), message(1 - me.rank, 65'536 + round, round)) << round;
+    }
+  });
+}
+
 TEST_P(Messages, KeepTheirOrderWhicheverWayTheyGo) {
   run(2, [](Rank me) {
     constexpr uint32_t kMessages = 90;
@@ -278,6 +301,28 @@ TEST_P(Messages, FromARankThatLeftAreMissed) {
     Call second = recv(data, 1);
     EXPECT_THROW(me.communicator.run({&second, 1}), Exception);
     EXPECT_THROW(me.communicator.run({&second, 1}), Exception);
+  });
+}
+
+TEST_P(Messages, ThatNobodyTakesAreTheirSendersAgainWhenTheirGroupEnds) {
+  std::atomic<bool> sending{false};
+  run(2, [&](Rank me) {
+    if (me.rank == 1) {
+      while (!sending) std::this_thread::yield();
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      me.communicator.abort("enough");
+      return;
+    }
+    Bytes plain;
+    Shared out(100'000);
+    Call call = send(plain, 1);
+    out.show(call);
+    sending = true;
+    if (me.communicator.engine().config().transports.front() == "shm") {
+      EXPECT_THROW(me.communicator.run({&call, 1}), Exception);
+      EXPECT_EQ(me.communicator.failure()->code, ErrorCode::kAborted);
+      EXPECT_THROW(me.communicator.run({&call, 1}), Exception);
+    }
   });
 }
 

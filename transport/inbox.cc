@@ -47,7 +47,7 @@ void Inbox::post(Recv& recv) {
 
   EarlyMessage* early = found->early;
   const bool announced = announces(early->header.kind);
-  if (announced && recv.passing) return;
+  if (announced && !may_meet(recv, early->header)) return;
   // Also when it does not fit, so that the sender learns what is expected here.
   if (announced) answer(recv, early->header);
   if (!matches(recv, early->header)) {
@@ -56,14 +56,14 @@ void Inbox::post(Recv& recv) {
     incoming_.erase(recv.tag);
     return;
   }
+  if (announced && early->has_descriptor()) {
+    if (!meet(recv, early->from)) return;
+    early->header.payload = 0;
+  }
   found->recv = &recv;
   if (announced) {
     found->asked = true;
     found->early = nullptr;
-    if (early->has_descriptor()) {
-      meet(recv, early->from);
-      early->header.payload = 0;
-    }
     free_early(early);
   } else if (early->whole()) {
     deliverable_.push(recv.tag);
@@ -83,6 +83,7 @@ bool Inbox::matches(const Recv& recv, const FrameHeader& header) {
 void Inbox::withdraw(Recv& recv) {
   Incoming* found = incoming_.find(recv.tag);
   if (found == nullptr || found->recv != &recv) return;
+  if (recv.beside) rendezvous_.leave(recv);
   found->recv = nullptr;
   deliverable_.erase_if([&](const Tag& tag) { return tag == recv.tag; });
   if (recv_ == &recv) {
@@ -162,7 +163,7 @@ bool Inbox::deliver_early() {
 bool Inbox::progress(const Recv* until) {
   bool moved = deliver_early();
   for (size_t read = 0; read < turn_bytes_ && !failure_;) {
-    if (until != nullptr && until->done) break;
+    if (until != nullptr && (until->done || until->beside)) break;
     if (!busy_) {
       if (!begin_frame()) break;
       read += sizeof header_;

@@ -83,7 +83,8 @@ class Inbox {
   bool awaits() const;
   void begin_announced(const FrameHeader& header);
   void keep_announced(const FrameHeader& header, Incoming& incoming);
-  void meet(Recv& recv, const Descriptor& from);
+  bool may_meet(const Recv& recv, const FrameHeader& announced) const;
+  bool meet(Recv& recv, const Descriptor& from);
   void begin_data(const FrameHeader& header);
   bool read_payload();
   size_t read_into(Recv& recv);

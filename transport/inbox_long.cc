@@ -31,16 +31,23 @@ void Inbox::answer(Recv& recv, const FrameHeader& announced) {
     ask_for(recv);
 }
 
+// A passing receive asks for nothing: it copies what is lent, if its own memory is mapped, too.
+bool Inbox::may_meet(const Recv& recv, const FrameHeader& announced) const {
+  return !recv.passing || (announced.kind == FrameKind::kLend && rendezvous_.takes(recv) &&
+                           !rendezvous_.is_a_matter_of_pace(recv));
+}
+
 // A message whose sender has told where it lies meets a receive that asks for it. From here on both ends are there, and it takes
-// what its way takes.
-void Inbox::meet(Recv& recv, const Descriptor& from) {
+// what its way takes. False if the receive is a passing one, and leaves it to the next.
+bool Inbox::meet(Recv& recv, const Descriptor& from) {
   const auto slot = static_cast<uint32_t>(from.slot);
   if (rendezvous_.takes(recv) && rendezvous_.is_a_matter_of_pace(recv))
     recv.met_at = std::chrono::steady_clock::now();
-  if (recv.beside)
-    rendezvous_.begin(recv, slot, from.range);
-  else
+  if (!recv.beside)
     rendezvous_.decline(slot);
+  else if (!rendezvous_.begin(recv, slot, from.range))
+    recv.beside = false;
+  return recv.beside || !recv.passing;
 }
 
 // The payload of an announcement or a wish is read with its header. False: not yet, or it is none.
@@ -66,14 +73,17 @@ void Inbox::begin_announced(const FrameHeader& header) {
       rendezvous_.leave(static_cast<uint32_t>(descriptor_.slot));
   } else if (found->early != nullptr || found->recv->moved > 0) {
     fail("two messages with one tag");
-  } else if (found->recv->passing) {
+  } else if (!may_meet(*found->recv, header)) {
     found->recv = nullptr;
     keep_announced(header, *found);
   } else {
     Recv& recv = *found->recv;
     if (!std::exchange(found->asked, true)) answer(recv, header);
     if (matches(recv, header)) {
-      if (described) meet(recv, descriptor_);
+      if (described && !meet(recv, descriptor_)) {
+        *found = {};
+        keep_announced(header, *found);
+      }
       return;
     }
     incoming_.erase(header.tag);

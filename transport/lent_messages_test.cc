@@ -124,6 +124,121 @@ TEST_F(LentMessages, AMismatchIsTheReceiversAndTheSenderIsFreeWhenItGivesUp) {
   EXPECT_TRUE(into.holds_only(std::byte{0xee}));
 }
 
+// ------------------------------------------------------------------------- messages that their callers' threads move
+
+TEST_F(LentMessages, PassIfBothAreThere) {
+  uint32_t number = 0;
+  for (const size_t bytes : {kLeastMapped, kBytes})
+    for (const bool send_first : {true, false}) {
+      Shared from(bytes), into(bytes);
+      from.fill(++number);
+      const auto sends = [&] { pass_send(0, number, from); };
+      const auto receives = [&] { pass_recv(1, number, into); };
+      send_first ? post_in_order(sends, receives) : post_in_order(receives, sends);
+      Send& send = sends_.back();
+      Recv& recv = recvs_.back();
+      for (int i = 0; i < 50 && pending_ > 0; ++i) a().progress(send), b().progress(recv);
+      EXPECT_TRUE(withdraw(0, send) && withdraw(1, recv));
+      EXPECT_TRUE(into.holds(number)) << bytes << " bytes, the sender first: " << send_first;
+      EXPECT_TRUE(a().flushed());
+    }
+}
+
+TEST_F(LentMessages, TakenBackStayLentUntilTheNextOfTheirTag) {
+  for (int before = 0; before < 12; ++before)
+    for (int between = 0; between < 12; ++between) {
+      const auto number = static_cast<uint32_t>(before * 12 + between);
+      Shared from(kBytes), into(kBytes);
+      from.fill(number);
+      Send& first = pass_send(0, number, from);
+      recv(1, number, into);
+      const auto steps = [&](int count) {
+        for (int i = 0; i < count; ++i) i % 2 == 0 ? a().progress() : b().progress();
+      };
+      steps(before);
+      if (withdraw(0, first)) continue;
+      EXPECT_FALSE(a().flushed());
+      steps(between);
+      EXPECT_FALSE(first.done);
+      first = {};  // it is its owner's again
+      send(0, number, from);
+      run();
+      EXPECT_TRUE(into.holds(number)) << before << " steps before, " << between << " between";
+      EXPECT_TRUE(a().flushed());
+    }
+}
+
+TEST_F(LentMessages, AReceiveThatIsTakenBackHasAllOrNothing) {
+  bool all = false, nothing = false;
+  for (const bool send_first : {true, false})
+    for (uint32_t steps = 0; steps < 12; ++steps) {
+      Shared from(kBytes), first(kBytes), second(kBytes);
+      from.fill(steps);
+      const uint32_t number = 2 * steps + (send_first ? 1 : 0);
+      Recv* passing = nullptr;
+      const auto sends = [&] { send(0, number, from); };
+      const auto receives = [&] { passing = &pass_recv(1, number, first); };
+      if (send_first)
+        sends(), receives();
+      else
+        receives(), sends();
+      for (uint32_t i = 0; i < steps; ++i)
+        if (i % 2 == 0)
+          a().progress();
+        else
+          b().progress(*passing);
+      const bool done = withdraw(1, *passing);
+      EXPECT_TRUE(done ? first.holds(steps) : first.holds_only(std::byte{0xee})) << steps;
+      if (!done) recv(1, number, second);
+      run();
+      EXPECT_TRUE((done ? first : second).holds(steps)) << steps;
+      all |= done;
+      nothing |= !done;
+    }
+  EXPECT_TRUE(all && nothing);
+}
+
+TEST_F(LentMessages, ThatCannotBeReachedAreLeftToTheNext) {
+  uint32_t number = 0;
+  for (const bool send_first : {true, false})
+    for (const bool broken : {true, false}) {
+      Shared from(kBytes), into(kBytes);
+      from.fill(++number);
+      if (broken) std::memset(&from.range().handle, 0xab, sizeof from.range().handle);
+      const auto sends = [&] { pass_send(0, number, from); };
+      const auto receives = [&] { pass_recv(1, number, into); };
+      const auto receives_in_private = [&] {
+        Recv& message = recvs_.emplace_back();
+        post(1, message, message.into, number, into, /*shown=*/false, /*passing=*/true);
+      };
+      const auto second = [&] { broken ? receives() : receives_in_private(); };
+      send_first ? post_in_order(sends, second) : post_in_order(second, sends);
+      for (int i = 0; i < 50; ++i) a().progress(), b().progress();
+      EXPECT_FALSE(withdraw(1, recvs_.back()));
+      // The next one declines, and hears of the message when it is posted for good.
+      recv(1, number, into, /*shown=*/broken);
+      for (int i = 0; i < 50; ++i) a().progress(), b().progress();
+      EXPECT_FALSE(recvs_.back().done);
+      EXPECT_FALSE(withdraw(0, sends_.back()));
+      for (int i = 0; i < 50; ++i) a().progress(), b().progress();
+      EXPECT_FALSE(recvs_.back().done);
+      send(0, number, from);
+      run();
+      EXPECT_TRUE(into.holds(number)) << send_first << broken;
+      EXPECT_TRUE(a().flushed());
+    }
+}
+
+TEST_F(LentMessages, TakenBackAndGivenUpAreLeftAloneByThePeer) {
+  const auto post_both = [&](Shared& from, Shared& into, int steps) {
+    Send& passing = pass_send(0, 1, from);
+    recv(1, 1, into);
+    for (int i = 0; i < steps / 2; ++i) links_[i % 2]->progress();
+    withdraw(0, passing);
+  };
+  give_up_after_every_step(kBytes, post_both, [] {});
+}
+
 TEST_F(LentMessages, WhatWasGivenUpIsLeftAloneByThePeer) {
   const auto post_both = [&](Shared& from, Shared& into, int) {
     send(0, 1, from);

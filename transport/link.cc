@@ -200,6 +200,8 @@ bool Link::withdraw(Send& send) {
 }
 
 bool Link::withdraw(Recv& recv) {
+  while (recv.beside && !recv.done && state_->meet()) {
+  }
   if (!recv.done && state_->ends) state_->ends->inbox.withdraw(recv);
   if (!recv.done && !state_->ends) std::erase(state_->parked_recvs, &recv);
   return recv.done;
@@ -250,8 +252,12 @@ bool Link::progress(const Send& until) {
 
 bool Link::progress(const Recv& until) {
   if (state_->failure || !state_->ends) return progress();
-  const bool received = state_->ends->inbox.progress(&until);
-  return until.done ? received : progress() || received;
+  bool received = state_->ends->inbox.progress(&until);
+  if (until.beside && !until.done) received |= state_->meet();
+  if (received) return true;
+  const bool sent = state_->ends->outbox.progress();
+  if (!sent) state_->look_for_failure();
+  return sent || state_->failure;
 }
 
 bool Link::arrived(const Tag& tag, size_t* bytes) const {

@@ -57,6 +57,9 @@ struct Message {
   // Its memory is a device's (device/exported_memory.h), which prepare() has taken: nobody on the host may touch it. It is longer
   // than eager_bytes, or empty, and a send is one piece. If its way fails take_mismatch() tells.
   bool device = false;
+  // Takes only the short way: a Recv what comes unasked, a Send what the wire or the peer takes without a further word. To be
+  // withdrawn if it is not done.
+  bool passing = false;
   size_t moved = 0;  // bytes so far; owned by the link
   // Set by the link with `pending`; tells a finished message without bytes from one that is not.
   bool done = false;
@@ -75,8 +78,6 @@ struct Recv : Message {
   Pieces operand;
   Combine combine = nullptr;
   size_t element_bytes = 1;  // with combine: a power of two up to 4096; pieces hold whole elements
-  // Takes only what comes unasked: until it is withdrawn, nothing is announced to the peer.
-  bool passing = false;
   bool beside =
       false;  // it asked for its message beside the wire; owned by the link, as what follows
   std::chrono::steady_clock::time_point met_at{};  // where what that takes is of interest
@@ -137,8 +138,10 @@ class Link {
   // After failure() a post is accepted and never done.
   void post(Send& send);
   void post(Recv& recv);
-  // Takes back a message of at most eager_bytes that need not be done here and now; false, and it is free to be posted
-  // again, unless it is done: a send that the wire has begun to take is done on return. A Recv must be `passing`.
+  // Takes back a `passing` message of at most eager_bytes that need not be done here and now; false, and it is free to be
+  // posted again, unless it is done: a send that the wire has begun to take is done on return, and so is a receive that has
+  // begun to copy out of its sender's memory. A send in memory that peers map must be posted again, or its communicator
+  // cancelled: until then it is lent, as the peer has been told where it lies.
   bool withdraw(Send& send);
   bool withdraw(Recv& recv);
   // Forgets every posted message of a communicator without completing it; its memory is free on return, for which a peer
@@ -153,7 +156,7 @@ class Link {
   bool progress();
 
   // The part of progress() that a message needs which was just posted: whatever else has arrived stays on the wire, where
-  // the receives that will be posted next find it.
+  // the receives that will be posted next find it. To be mixed with progress(), for the others' sake.
   bool progress(const Send& until);
   bool progress(const Recv& until);
 

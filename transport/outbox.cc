@@ -76,6 +76,7 @@ void Outbox::post(Send& send) {
 
 // Where the receiver copies it out of this process's memory, the message need not go through the wire; nor need it be asked for.
 bool Outbox::lend(Send& send) {
+  if (rendezvous_.take_up(send)) return true;
   if (!rendezvous_.lends(send)) return false;
   const std::optional<uint32_t> slot = rendezvous_.offer(send);
   if (!slot) return false;
@@ -200,7 +201,7 @@ bool Outbox::withdraw(Send& send) {
     done(send);
     return true;
   }
-  eager_.erase_if([&](const Send* one) { return one == &send; });
+  if (!rendezvous_.set_down(send)) eager_.erase_if([&](const Send* one) { return one == &send; });
   return false;
 }
 

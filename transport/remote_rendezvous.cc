@@ -96,14 +96,18 @@ bool RemoteRendezvous::may_begin(uint64_t message) const {
   return message <= UINT32_MAX && pulls_[slot_of(static_cast<uint32_t>(message))].recv == nullptr;
 }
 
-void RemoteRendezvous::begin(Recv& recv, uint32_t message, const ExportedRange& from) {
+bool RemoteRendezvous::begin(Recv& recv, uint32_t message, const ExportedRange& from) {
   const uint32_t slot = slot_of(message);
   // Its communicator is being given up by the sender: the message never comes.
-  if (stopped_[slot] == message) return leave(message);
+  if (stopped_[slot] == message) {
+    leave(message);
+    return true;
+  }
   seen_[slot] = message;
   Pull& pull = pulls_[slot];
   pull = {.recv = &recv, .message = message};
   std::memcpy(&pull.from, from.handle.bytes, sizeof pull.from);
+  return true;
 }
 
 void RemoteRendezvous::leave(uint32_t message) {

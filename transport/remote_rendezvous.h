@@ -44,7 +44,7 @@ class RemoteRendezvous final : public Rendezvous {
   void begin(uint32_t) override {}
   void retract(uint32_t message) override;
   bool may_begin(uint64_t message) const override;
-  void begin(Recv& recv, uint32_t message, const ExportedRange& from) override;
+  bool begin(Recv& recv, uint32_t message, const ExportedRange& from) override;
   void leave(uint32_t message) override;
   void decline(uint32_t message) override { leave(message); }
   void leave(const Recv& recv) override;

@@ -50,14 +50,19 @@ class Rendezvous {
   virtual void begin(uint32_t slot, const ExportedRange& into) = 0;
   // Of a message that it lends: nothing is waited for but that the receiver has it, or declines.
   virtual void begin(uint32_t slot) = 0;
+  // A message that it lends is taken back, and stays lent until another of its tag takes it up. False if it is none.
+  virtual bool set_down(const Send&) { return false; }
+  // True, and it is as if this one had been offered and had begun, if a message of its tag was set down.
+  virtual bool take_up(Send&) { return false; }
   // The receiver has told that its memory cannot be reached: the message goes through the wire.
   virtual void retract(uint32_t slot) = 0;
 
   // --- receives ---
   // Whether a peer may have announced this slot.
   virtual bool may_begin(uint64_t slot) const = 0;
-  // The sender has announced its memory, and is told of the receive's own.
-  virtual void begin(Recv& recv, uint32_t slot, const ExportedRange& from) = 0;
+  // The sender has announced its memory, and is told of the receive's own. False, and nothing has begun, if it cannot be reached and
+  // the receive is `passing`.
+  virtual bool begin(Recv& recv, uint32_t slot, const ExportedRange& from) = 0;
   // The announced message is dropped.
   virtual void leave(uint32_t slot) = 0;
   // It goes through the wire.

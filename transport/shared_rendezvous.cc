@@ -69,7 +69,7 @@ std::optional<uint32_t> SharedRendezvous::offer(Send& send) {
   for (uint32_t slot = 0; slot < slots_; ++slot) {
     RendezvousSlot& shared = own_[slot];
     Active<Send>& active = sends_[slot];
-    if (active.message != nullptr ||
+    if (active.in_use() ||
         (active.used && shared.receiver_left.load(std::memory_order_acquire) == 0))
       continue;
     shared.claims.store(0, std::memory_order_relaxed);
@@ -78,6 +78,7 @@ std::optional<uint32_t> SharedRendezvous::offer(Send& send) {
     shared.receiver_left.store(0, std::memory_order_relaxed);
     active = {.message = &send, .used = true};
     ++active_;
+    ++sending_;
     return slot;
   }
   return std::nullopt;
@@ -85,7 +86,28 @@ std::optional<uint32_t> SharedRendezvous::offer(Send& send) {
 
 void SharedRendezvous::begin(uint32_t slot, const ExportedRange& into) {
   Active<Send>& active = sends_[slot];
-  begin(active, active.message->from[0].data, into);
+  if (!begin(active, active.message->from[0].data, into)) cannot_reach(active);
+}
+
+bool SharedRendezvous::set_down(const Send& send) {
+  for (Active<Send>& active : sends_) {
+    if (active.message != &send) continue;
+    active.set_down = send.tag;
+    active.message = nullptr;
+    return true;
+  }
+  return false;
+}
+
+bool SharedRendezvous::take_up(Send& send) {
+  if (sending_ == 0) return false;
+  for (Active<Send>& active : sends_) {
+    if (active.set_down != send.tag) continue;
+    active.set_down.reset();
+    active.message = &send;
+    return true;
+  }
+  return false;
 }
 
 void SharedRendezvous::retract(uint32_t slot) { end(sends_[slot]); }
@@ -94,18 +116,25 @@ bool SharedRendezvous::may_begin(uint64_t slot) const {
   return slot < slots_ && recvs_[slot].message == nullptr;
 }
 
-void SharedRendezvous::begin(Recv& recv, uint32_t slot, const ExportedRange& from) {
+bool SharedRendezvous::begin(Recv& recv, uint32_t slot, const ExportedRange& from) {
   Active<Recv>& active = recvs_[slot];
   active.message = &recv;
   ++active_;
-  begin(active, recv.into[0].data, from);
+  if (begin(active, recv.into[0].data, from)) return true;
+  if (recv.passing) {
+    active = {};
+    --active_;
+    return false;
+  }
+  cannot_reach(active);
+  return true;
 }
 
 template <class OneEnd>
-void SharedRendezvous::begin(Active<OneEnd>& active, std::byte* own, const ExportedRange& range) {
+bool SharedRendezvous::begin(Active<OneEnd>& active, std::byte* own, const ExportedRange& range) {
   active.begun = true;
   active.own = own;
-  if (!open(active, range)) cannot_reach(active);
+  return open(active, range);
 }
 
 bool SharedRendezvous::open(Active<Send>& active, const ExportedRange& range) {
@@ -155,6 +184,7 @@ void SharedRendezvous::leave(const Recv& recv) {
 void SharedRendezvous::end(Active<Send>& active) {
   active = {.used = true};
   --active_;
+  --sending_;
 }
 
 void SharedRendezvous::end(Active<Recv>& active) {
@@ -236,7 +266,7 @@ bool SharedRendezvous::progress(bool copy) {
     if (active.begun && advance(active, copy)) moved = true;
   // The receiver of what is sent does the same: this end helps when it has nothing to receive itself.
   for (Active<Send>& active : sends_)
-    if (active.begun && advance(active, copy && !moved)) moved = true;
+    if (active.begun && active.message != nullptr && advance(active, copy && !moved)) moved = true;
   return moved;
 }
 
@@ -254,7 +284,7 @@ bool SharedRendezvous::advance(Active<OneEnd>& active, bool may_copy) {
     end(active);
     return true;
   }
-  if (!active.reaches() && claims.other_refuses()) {
+  if (!message.passing && !active.reaches() && claims.other_refuses()) {
     refused(message);
     end(active);
     return true;
@@ -275,15 +305,11 @@ void SharedRendezvous::refused(Recv&) {}  // its data will come
 
 template <class OneEnd>
 bool SharedRendezvous::could_advance(const Active<OneEnd>& active) const {
-  if (!active.begun) return false;
+  if (!active.begun || active.message == nullptr) return false;
   const Claims claims = this->claims(active);
   const uint32_t count = Blocks(active.message->bytes).count();
   return claims.complete(count) ||
          (active.reaches() ? claims.may_take(count) : claims.other_refuses());
-}
-
-bool SharedRendezvous::sends() const {
-  return std::ranges::any_of(sends_, [](const auto& one) { return one.message != nullptr; });
 }
 
 bool SharedRendezvous::could_advance() {
@@ -304,8 +330,8 @@ template <class OneEnd>
 void SharedRendezvous::give_up(Table<OneEnd>& table, std::optional<uint64_t> communicator,
                                bool peer_lives) {
   for (Active<OneEnd>& active : table) {
-    if (active.message == nullptr) continue;
-    if (communicator && active.message->tag.communicator != *communicator) continue;
+    if (!active.in_use()) continue;
+    if (communicator && active.tag().communicator != *communicator) continue;
     Claims claims = this->claims(active);
     claims.close();
     const Deadline deadline = Deadline::after(kLongestWait);

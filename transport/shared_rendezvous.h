@@ -33,14 +33,16 @@ class SharedRendezvous final : public Rendezvous {
   ExportedRange place(uint32_t slot) const override;
   void begin(uint32_t slot, const ExportedRange& into) override;
   void begin(uint32_t slot) override { sends_[slot].begun = true; }
+  bool set_down(const Send& send) override;
+  bool take_up(Send& send) override;
   void retract(uint32_t slot) override;
   bool may_begin(uint64_t slot) const override;
-  void begin(Recv& recv, uint32_t slot, const ExportedRange& from) override;
+  bool begin(Recv& recv, uint32_t slot, const ExportedRange& from) override;
   void leave(uint32_t slot) override;
   void decline(uint32_t slot) override;
   void leave(const Recv& recv) override;
   bool progress(bool copy) override;
-  bool sends() const override;
+  bool sends() const override { return sending_ > 0; }
   bool could_advance() override;
   void cancel(std::optional<uint64_t> communicator, bool peer_lives) override;
 
@@ -49,9 +51,12 @@ class SharedRendezvous final : public Rendezvous {
   // A message under way.
   template <class OneEnd>
   struct Active {
-    OneEnd* message = nullptr;  // null: not in use on this side
-    bool used = false;          // the slot was, so the receiver must have left it
-    bool begun = false;         // the other end has told where its memory lies
+    OneEnd* message = nullptr;  // null: not in use on this side, unless it was set down
+    std::optional<Tag> set_down;
+    bool in_use() const { return message != nullptr || set_down; }
+    const Tag& tag() const { return set_down ? *set_down : message->tag; }
+    bool used = false;   // the slot was, so the receiver must have left it
+    bool begun = false;  // the other end has told where its memory lies
     std::byte* own = nullptr;
     PeerMemory::View other;           // null data: cannot be mapped
     std::optional<uint64_t> address;  // of the sender's private memory, in its process
@@ -64,7 +69,7 @@ class SharedRendezvous final : public Rendezvous {
   Claims claims(const Active<Send>& active) const;
   Claims claims(const Active<Recv>& active) const;
   template <class OneEnd>
-  void begin(Active<OneEnd>& active, std::byte* own, const ExportedRange& range);
+  bool begin(Active<OneEnd>& active, std::byte* own, const ExportedRange& range);
   bool open(Active<Send>& active, const ExportedRange& range);
   bool open(Active<Recv>& active, const ExportedRange& range);
   template <class OneEnd>
@@ -97,6 +102,7 @@ class SharedRendezvous final : public Rendezvous {
   size_t slots_ = 0;
   Table<Send> sends_;
   Table<Recv> recvs_;
+  size_t sending_ = 0;  // of sends_
 };
 
 }  // namespace hccl_like
