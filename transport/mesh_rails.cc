@@ -28,7 +28,7 @@ void Mesh::State::step_rails() {
       if (!one.dialer->step(connect_timeout, advice)) return false;
       one.routes = one.dialer->routes();
     }
-    if (one.wire->wants_rails() || one.routes.empty()) return false;
+    if (one.wire->misses_any() || one.wire->failure() != nullptr) return false;
     if (Known* const known_one = find(one.id);
         known_one != nullptr && known_one->link == one.link) {
       Known now = *known_one;

@@ -38,42 +38,90 @@ TEST(Rails, TakeTurnsWithTheNetworks) {
   EXPECT_EQ(ordered_for(5, {}), Texts{});
 }
 
-// Both directions at once; the order of the numbers says who came first.
-void exchange(MeshRank& me, Link& link, size_t bytes, uint32_t sequence, uint64_t seed) {
-  const auto out = stream_bytes(seed, bytes);
-  std::vector<std::byte> in(bytes);
-  uint32_t pending = 2;
-  Send send;
-  Recv recv;
-  send.tag = recv.tag = {.communicator = me.roster.communicator, .sequence = sequence};
-  send.bytes = recv.bytes = bytes;
-  send.pending = recv.pending = &pending;
-  send.from.add(const_cast<std::byte*>(out.data()), bytes);
-  recv.into.add(in.data(), bytes);
-  link.post(recv);
-  link.post(send);
-  me.drive([&] { return pending == 0; });
-  if (in != out) throw_error(ErrorCode::kMismatch, "other bytes came");
-}
+// A rank, and what it exchanges with the only other one. The mesh goes first: what is on its way may be looked at until then.
+class Exchanging {
+ public:
+  Exchanging(size_t rails, Store& store, int rank) : me_(config_of(rails)) {
+    link_ = me_.join(store, rank, 2)[static_cast<size_t>(1 - rank)];
+  }
+
+  // `count` messages, both directions at once; the order of the numbers says who came first.
+  void exchange(size_t bytes, uint32_t sequence, size_t count = 1) {
+    out_ = stream_bytes(sequence, bytes * count);
+    in_.assign(out_.size(), {});
+    sends_.assign(count, {});
+    receives_.assign(count, {});
+    pending_ = static_cast<uint32_t>(2 * count);
+    for (uint32_t i = 0; i < count; ++i) {
+      Send& send = sends_[i];
+      Recv& recv = receives_[i];
+      send.tag = recv.tag = {.communicator = me_.roster.communicator, .sequence = sequence + i};
+      send.bytes = recv.bytes = bytes;
+      send.pending = recv.pending = &pending_;
+      send.from.add(out_.data() + i * bytes, bytes);
+      recv.into.add(in_.data() + i * bytes, bytes);
+      link_->post(recv);
+      link_->post(send);
+    }
+    me_.drive([&] { return pending_ == 0; });
+    if (in_ != out_) throw_error(ErrorCode::kMismatch, "other bytes came");
+  }
+  // Takes in who comes, and nothing of what they send.
+  void read_nothing_for(std::chrono::milliseconds time) {
+    for (const Deadline deadline = Deadline::after(time); !deadline.expired();) {
+      me_.poller.poll();
+      me_.mesh.poll();
+    }
+  }
+  void wait_for_connections(ptrdiff_t count) {
+    me_.drive([&] { return connections() == count; });
+  }
+  ptrdiff_t connections() const {
+    const std::string text = me_.mesh.describe(*link_);
+    return std::ranges::count(text, '+') + 1;
+  }
+
+ private:
+  static Config config_of(size_t rails) {
+    Config config = config_with({"tcp"});
+    config.tcp_rails = {rails};
+    return config;
+  }
+  uint32_t pending_ = 0;
+  std::vector<Send> sends_;
+  std::vector<Recv> receives_;
+  std::vector<std::byte> out_, in_;
+  MeshRank me_;
+  Link* link_;
+};
 
 TEST(Rails, AreMadeWhenEnoughHasPassed) {
   const auto outcomes = run_ranks(2, [](int rank, Store& store) -> int {
-    Config config = config_with({"tcp"});
-    config.tcp_rails = {3};
-    MeshRank me(config);
-    Link& link = *me.join(store, rank, 2)[static_cast<size_t>(1 - rank)];
-    exchange(me, link, 1'000, 0, 7);
-    const auto connections = [&] {
-      const std::string text = me.mesh.describe(link);
-      return std::ranges::count(text, '+') + 1;
-    };
-    if (connections() != 1) throw_misuse("too early: " + me.mesh.describe(link));
-    exchange(me, link, 9'000'001, 1, 11);
-    me.drive([&] { return connections() == 3; });
-    exchange(me, link, 3'000'001, 2, 13);
+    Exchanging me(3, store, rank);
+    me.exchange(1'000, 0);
+    if (me.connections() != 1) throw_misuse("too early");
+    me.exchange(9'000'001, 1);
+    me.wait_for_connections(3);
+    me.exchange(3'000'001, 2);
     return 0;
   });
-  EXPECT_TRUE(all_ok(outcomes));
+  EXPECT_TRUE(all_ok(outcomes)) << to_string(outcomes);
+}
+
+// The end that makes them sees by what it has written that they are worth it, before the other one has read as much.
+TEST(Rails, AreAllTakenInByWhoHasReadLittle) {
+  for (const int late : {0, 1}) {
+    const auto outcomes = run_ranks(2, [late](int rank, Store& store) -> int {
+      Exchanging me(8, store, rank);
+      me.exchange(1'000, 0);
+      if (rank == late) me.read_nothing_for(std::chrono::milliseconds(200));
+      me.exchange(10'000, 1, 40);
+      me.wait_for_connections(8);
+      me.exchange(3'000'001, 100);
+      return 0;
+    });
+    EXPECT_TRUE(all_ok(outcomes)) << "rank " << late << " is late; " << to_string(outcomes);
+  }
 }
 
 }  // namespace

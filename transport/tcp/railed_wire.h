@@ -34,8 +34,10 @@ class RailedWire final : public Wire {
  public:
   RailedWire(std::unique_ptr<TcpWire> first, const RailOptions& options);
 
-  // Whether enough has passed for the other rails to be worth making, and some are still missing.
+  // Whether enough has passed for the other rails to be worth making, as this end sees it, and some are still missing.
   bool wants_rails() const;
+  // Whether some are, worth making or not: the other end may have seen more pass.
+  bool misses_any() const { return missing_ > 0; }
   // Whether rail `index` may come: there is such a one, and it is not there.
   bool misses(size_t index) const;
   // Only if it misses it.

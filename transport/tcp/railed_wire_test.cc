@@ -105,6 +105,7 @@ TEST(RailedWire, UsesItsFirstRailUntilEnoughHasPassed) {
   EXPECT_EQ(write(*ends.ends[0], 0, 10'000), 10'000u);
   EXPECT_TRUE(ends.ends[0]->wants_rails()) << "a quarter has passed";
   EXPECT_FALSE(ends.ends[1]->wants_rails()) << "nothing has been read";
+  EXPECT_TRUE(ends.ends[1]->misses_any());
   EXPECT_EQ(read(*ends.ends[1], *ends.pair.pollers[1], 10'000), stream_bytes(0, 10'000));
   EXPECT_TRUE(ends.ends[1]->wants_rails());
 }
@@ -120,7 +121,9 @@ TEST(RailedWire, WaitsForARailThatHasNotCome) {
   EXPECT_TRUE(ends.ends[0]->misses(1));
   EXPECT_FALSE(ends.ends[0]->misses(2));
   EXPECT_FALSE(ends.ends[0]->misses(3)) << "there is none of this number";
+  EXPECT_TRUE(ends.ends[0]->misses_any());
   ends.attach(1);
+  EXPECT_FALSE(ends.ends[0]->misses_any());
   EXPECT_FALSE(ends.ends[0]->wants_rails());
   EXPECT_EQ(write(*ends.ends[0], 40'000, 20'001), 20'001u);
   EXPECT_EQ(read(*ends.ends[1], *ends.pair.pollers[1], 20'001), stream_bytes(40'000, 20'001));

@@ -40,11 +40,15 @@ struct MeshRank {
     return static_cast<size_t>(
         std::ranges::count_if(mesh.links(), [](const auto& link) { return link->connected(); }));
   }
-  // Throws after 20 s.
+  // Throws after 20 s, and says how far the links are; what is posted must then outlive the mesh.
   void drive(const std::function<bool()>& done) {
     const Deadline deadline = Deadline::after(std::chrono::seconds(20));
     while (!done()) {
-      if (deadline.expired()) throw_error(ErrorCode::kTimeout, "it takes too long");
+      if (deadline.expired()) {
+        std::string text = "it takes too long";
+        for (const auto& link : mesh.links()) text += "; " + mesh.describe(*link);
+        throw_error(ErrorCode::kTimeout, text);
+      }
       poller.poll();
       mesh.poll();
       bool moved = false;
