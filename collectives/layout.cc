@@ -41,28 +41,6 @@ Layout Layout::single(std::span<const Region> regions, size_t chunk, size_t elem
   return layout;
 }
 
-Layout::Extent Layout::extent(size_t chunk) const {
-  if (chunk >= chunks_) return {};
-  switch (kind_) {
-    case Kind::kNone:
-      return {};
-    case Kind::kEven: {
-      if (chunks_ == 1) return {0, total_};
-      const size_t elements = total_ / element_bytes_;
-      const size_t begin = even_begin(elements, chunk, chunks_);
-      const size_t end = even_begin(elements, chunk + 1, chunks_);
-      return {begin * element_bytes_, (end - begin) * element_bytes_};
-    }
-    case Kind::kList:
-      return {0, regions()[chunk].bytes};
-    case Kind::kInterleaved:
-      return {0, total_ / chunks_};
-    case Kind::kSingle:
-      return {0, chunk == only_chunk_ ? total_ : 0};
-  }
-  return {};
-}
-
 size_t Layout::largest_chunk() const {
   if (chunks_ == 0) return 0;
   if (kind_ == Kind::kSingle) return total_;

@@ -84,9 +84,35 @@ class Layout {
   std::vector<size_t> starts_;   // of each region in the concatenation
 };
 
+inline Layout::Extent Layout::extent(size_t chunk) const {
+  if (chunk >= chunks_) return {};
+  switch (kind_) {
+    case Kind::kNone:
+      return {};
+    case Kind::kEven: {
+      if (chunks_ == 1) return {0, total_};
+      const size_t elements = total_ / element_bytes_;
+      const size_t begin = even_begin(elements, chunk, chunks_);
+      const size_t end = even_begin(elements, chunk + 1, chunks_);
+      return {begin * element_bytes_, (end - begin) * element_bytes_};
+    }
+    case Kind::kList:
+      return {0, regions()[chunk].bytes};
+    case Kind::kInterleaved:
+      return {0, total_ / chunks_};
+    case Kind::kSingle:
+      return {0, chunk == only_chunk_ ? total_ : 0};
+  }
+  return {};
+}
+
 template <class Visitor>
 void Layout::visit(size_t chunk, size_t begin, size_t end, Visitor&& visit) const {
   if (begin >= end) return;
+  if (regions_.empty() && kind_ != Kind::kInterleaved) {
+    visit(Region{one_.data + extent(chunk).begin + begin, end - begin});
+    return;
+  }
   const auto parts = regions();
   if (kind_ == Kind::kList) {
     visit(Region{parts[chunk].data + begin, end - begin});

@@ -69,17 +69,54 @@ TEST(Commons, TellsWhoseMemoryCanBeRead) {
   ::munmap(notes, sizeof(CommonsNotes));
 }
 
+// They are done with all uses up to one, and count how often they are asked.
+struct SlowReaders final : Readers {
+  bool are_done_with(uint32_t use) const override {
+    ++asked;
+    return use <= done;
+  }
+  uint32_t done = 0;
+  mutable int asked = 0;
+};
+
 TEST(Commons, UsesAnAreaAgainWhenNobodyReadsIt) {
   Commons commons;
   const uint32_t first = *commons.areas().take();
   commons.areas().give_back(first);
   EXPECT_EQ(*commons.areas().take(), first);
 
-  bool unread = false;
-  commons.areas().retire(first, [&] { return unread; });
-  EXPECT_NE(*commons.areas().take(), first);
-  unread = true;
+  const auto readers = std::make_shared<SlowReaders>();
+  commons.areas().retire(first, readers, 1);
+  const uint32_t second = *commons.areas().take();
+  EXPECT_NE(second, first);
+  readers->done = 1;
   EXPECT_EQ(*commons.areas().take(), first);
+}
+
+TEST(Commons, AsksReadersWhenToldToAndWhereNoAreaIsFree) {
+  Commons commons;
+  Shelf& areas = commons.areas();
+  const uint32_t first = *areas.take(), second = *areas.take();
+  const auto readers = std::make_shared<SlowReaders>();
+  areas.give_back(second);
+  areas.retire(first, readers, 1);
+  EXPECT_EQ(*areas.take(), second) << "one was free";
+  EXPECT_EQ(readers->asked, 0);
+  const uint32_t third = *areas.take();
+  EXPECT_NE(third, first) << "it is still read";
+  EXPECT_EQ(readers->asked, 1);
+
+  readers->done = 1;
+  areas.look();
+  EXPECT_EQ(readers->asked, 2);
+  EXPECT_EQ(*areas.take(), first);
+  EXPECT_EQ(readers->asked, 2) << "it was known to be free";
+
+  // The one that came back last is the one that is found first, if those of the others are asked before.
+  areas.give_back(second);
+  areas.retire(third, readers, 1);
+  EXPECT_EQ(*areas.take(/*asks_first=*/true), third);
+  EXPECT_EQ(readers->asked, 3);
 }
 
 TEST(Commons, ComesToAnEnd) {

@@ -1,16 +1,14 @@
 #include "transport/shelf.h"
 
+#include <utility>
+
 #include "core/memory_file.h"
 
 namespace hccl_like {
 
-std::optional<uint32_t> Shelf::take() {
+std::optional<uint32_t> Shelf::take(bool asks_first) {
   const std::lock_guard lock(mutex_);
-  std::erase_if(retired_, [this](const auto& one) {
-    const bool over = one.second();
-    if (over) free_.push_back(one.first);
-    return over;
-  });
+  if (asks_first || free_.empty()) ask_readers();
   if (!free_.empty()) {
     const uint32_t piece = free_.back();
     free_.pop_back();
@@ -27,9 +25,22 @@ void Shelf::give_back(uint32_t piece) {
   free_.push_back(piece);
 }
 
-void Shelf::retire(uint32_t piece, std::function<bool()> unread) {
+void Shelf::retire(uint32_t piece, std::shared_ptr<const Readers> readers, uint32_t use) {
   const std::lock_guard lock(mutex_);
-  retired_.emplace_back(piece, std::move(unread));
+  retired_.push_back({piece, use, std::move(readers)});
+}
+
+void Shelf::look() {
+  const std::lock_guard lock(mutex_);
+  ask_readers();
+}
+
+void Shelf::ask_readers() {
+  std::erase_if(retired_, [this](const Retired& one) {
+    const bool over = one.readers->are_done_with(one.use);
+    if (over) free_.push_back(one.piece);
+    return over;
+  });
 }
 
 }  // namespace hccl_like

@@ -105,18 +105,14 @@ Board::~Board() {
     if (parent_) commons_->areas().give_back(area_);
     return;
   }
-  commons_->areas().retire(area_, done_with(shown_));
+  commons_->areas().retire(area_, readers_, shown_);
 }
 
-std::function<bool()> Board::done_with(uint32_t call) const {
-  return [readers = readers_, call] { return readers->done_with(call); };
-}
-
-bool Board::Readers::done_with(uint32_t call) const {
-  return std::ranges::all_of(areas, [&](const BoardArea* area) {
+bool Board::OtherRanks::are_done_with(uint32_t call) const {
+  return std::ranges::all_of(areas_, [&](const BoardArea* area) {
     const uint64_t done = area->done.load(std::memory_order_acquire);
     // Another seal, or none yet: that rank's area is another board's by now.
-    if ((done & ~uint64_t{UINT32_MAX}) != seal) return true;
+    if ((done & ~uint64_t{UINT32_MAX}) != seal_) return true;
     return static_cast<int32_t>(static_cast<uint32_t>(done) - call) >= 0;
   });
 }
@@ -126,11 +122,10 @@ Board::State Board::open() {
   if (state != State::kOpening) return state;
   const State now = parent_ ? look_at_parent() : look_at_peers();
   if (now == State::kOpen) {
-    auto readers = std::make_shared<Readers>();
-    readers->seal = seal_;
+    std::vector<const BoardArea*> areas;
     for (const Peer& peer : peers_)
-      if (peer.link != nullptr) readers->areas.push_back(peer.area);
-    readers_ = std::move(readers);
+      if (peer.link != nullptr) areas.push_back(peer.area);
+    readers_ = std::make_shared<OtherRanks>(std::move(areas), seal_);
   }
   if (now != State::kOpening) state_.store(now, std::memory_order_release);
   return now;

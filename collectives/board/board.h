@@ -4,11 +4,11 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "collectives/board/area.h"
@@ -70,8 +70,8 @@ class Board {
   const std::byte* payload(int rank, uint32_t call, size_t bytes) const;
   // This rank needs no line of the call any more. Once for each call, in any order.
   void done(uint32_t call);
-  // Tells whether all other ranks have said that of the call, also when this board is gone.
-  std::function<bool()> done_with(uint32_t call) const;
+  // The other ranks, who are done with a call when they have said so; also when this board is gone. Once it is open.
+  std::shared_ptr<const Readers> readers() const { return readers_; }
 
   // This process's memory for payloads too large for an area, and what a rank has put into a lane of its own. Null if a
   // rank names one that there is not.
@@ -95,10 +95,15 @@ class Board {
   };
 
   // Whom this rank shows something; apart from the board, which they outlive.
-  struct Readers {
-    std::vector<const BoardArea*> areas;
-    uint64_t seal = 0;
-    bool done_with(uint32_t call) const;
+  class OtherRanks final : public Readers {
+   public:
+    OtherRanks(std::vector<const BoardArea*> areas, uint64_t seal)
+        : areas_(std::move(areas)), seal_(seal) {}
+    bool are_done_with(uint32_t call) const override;
+
+   private:
+    const std::vector<const BoardArea*> areas_;
+    const uint64_t seal_;
   };
 
   Board(std::shared_ptr<Commons> commons, uint32_t area, uint64_t communicator, int rank,

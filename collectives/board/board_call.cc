@@ -74,7 +74,10 @@ void BoardCall::finish() const {
       sources[rank] = board->payload(static_cast<int>(rank), number, shown) + at;
     output->visit(chunk, 0, output->bytes(chunk), [&](Region region) {
       const size_t elements = region.bytes / size_of(type);
-      reduction.combine_many(region.data, std::span(sources).first(ranks), elements);
+      if (ranks == 2)
+        reduction.combine(region.data, sources[0], sources[1], elements);
+      else
+        reduction.combine_many(region.data, std::span(sources).first(ranks), elements);
       if (op == ReduceOp::kAvg && reduction.scale != nullptr) {
         const auto count = static_cast<double>(ranks);
         reduction.scale(region.data, region.data, elements, is_integer(type) ? count : 1.0 / count);

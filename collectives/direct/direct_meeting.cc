@@ -56,6 +56,7 @@ void DirectRun::show() {
   std::memcpy(board.payload(call_->number, sizeof offer), &offer, sizeof offer);
   board.show(call_->number, call_->fingerprint, call_->bytes);
   // What needs nobody is done while the others come.
+  if (alternates_) board.lanes().look();
   if (!roles_.reducing()) keep_own(shape_.lap(0));
   if (could_read()) shown_in_ = std::chrono::steady_clock::now() - begun;
 }
@@ -128,6 +129,7 @@ bool DirectRun::knows_all() {
 // What this rank can map of what the others offer.
 uint64_t DirectRun::map_all() {
   uint64_t mapped = Lane::kInputs | Lane::kOutputs;
+  mappings_.assign(peers_.size(), {});
   for (int rank = 0; rank < ranks_; ++rank) {
     if (rank == rank_) continue;
     Handles handles;
@@ -140,6 +142,7 @@ uint64_t DirectRun::map_all() {
 
 uint64_t DirectRun::map(int rank, const Handles& handles) {
   Peer& peer = peers_[static_cast<size_t>(rank)];
+  Mappings& mappings = mappings_[static_cast<size_t>(rank)];
   const MemoryOffer& offer = offers_[static_cast<size_t>(rank)];
   const auto open = [&](const hcd_ipc_handle& handle, uint64_t offset, size_t bytes,
                         std::shared_ptr<const ImportedRange>& mapping, std::byte*& data) {
@@ -153,10 +156,10 @@ uint64_t DirectRun::map(int rank, const Handles& handles) {
   };
   uint64_t mapped = Lane::kInputs | Lane::kOutputs;
   if (offer.has_input() &&
-      !open(handles.input, peer.input_offset, peer.gives, peer.input_mapping, peer.input))
+      !open(handles.input, peer.input_offset, peer.gives, mappings.input, peer.input))
     mapped &= ~Lane::kInputs;
   if (offer.has_output() &&
-      !open(handles.output, peer.output_offset, peer.takes, peer.output_mapping, peer.output))
+      !open(handles.output, peer.output_offset, peer.takes, mappings.output, peer.output))
     mapped &= ~Lane::kOutputs;
   return mapped;
 }
@@ -166,11 +169,13 @@ void DirectRun::agree() {
   auto agreement = std::make_shared<KnownMemory::Agreement>();
   agreement->offers = offers_;
   agreement->accepted = Lane::kInputs | Lane::kOutputs;
-  for (const Peer& peer : peers_) {
+  for (const Peer& peer : peers_)
     agreement->accepted &= peer.lane->accepted.load(std::memory_order_relaxed);
-    agreement->inputs.push_back(peer.input_mapping);
-    agreement->outputs.push_back(peer.output_mapping);
+  for (Mappings& one : mappings_) {
+    agreement->inputs.push_back(std::move(one.input));
+    agreement->outputs.push_back(std::move(one.output));
   }
+  mappings_.clear();
   agreement_ = agreement;
   call_->known_memory->remember(agreement);
   settle(agreement->accepted);

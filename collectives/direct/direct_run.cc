@@ -32,14 +32,9 @@ bool runs_direct(const Call& call, int ranks) {
 }
 
 bool DirectRun::begin(const BoardCall& call) {
-  const auto lane = call.board->lanes().take();
-  if (!lane) return false;
   call_ = &call;
   rank_ = call.board->rank();
   ranks_ = call.board->size();
-  lane_number_ = *lane;
-  lane_ = reinterpret_cast<Lane*>(call.board->lanes().data(*lane));
-  base_ = lane_->next_base;
   put_ = worked_ = fetched_ = 0;
   kept_ = 0;
   lost_ = false;
@@ -50,6 +45,12 @@ bool DirectRun::begin(const BoardCall& call) {
   peers_.assign(static_cast<size_t>(ranks_), {});
   offers_.assign(static_cast<size_t>(ranks_), {});
   measure();
+  const auto lane = call.board->lanes().take(/*asks_first=*/!alternates_);
+  if (!lane) return false;
+  lane_number_ = *lane;
+  lane_ = reinterpret_cast<Lane*>(call.board->lanes().data(*lane));
+  base_ = lane_->next_base;
+  first_slot_ = lane_->next_slot % slots_;
   readable_input_ = readable_input();
   sums_all_ = would_sum_all();
   roles_ = Roles(call.collective, rank_, ranks_, call.root, /*inputs=*/0, /*outputs=*/0, sums_all_);
@@ -155,7 +156,7 @@ void DirectRun::end() {
     // All ranks have finished with it; of its counters they want to know no more than that they have grown.
     lanes.give_back(lane_number_);
   } else if (stage_ == Stage::kFinished) {
-    lanes.retire(lane_number_, call_->board->done_with(call_->number));
+    lanes.retire(lane_number_, call_->board->readers(), call_->number);
   } else {
     // The line has been taken back. What others read from now on they drop when they see that (still_shown).
     full_fence();
@@ -163,7 +164,7 @@ void DirectRun::end() {
     lanes.give_back(lane_number_);
   }
   stage_ = Stage::kOff;
-  peers_.clear();
+  mappings_.clear();
   mismatch_.reset();
   failure_.reset();
   agreement_.reset();

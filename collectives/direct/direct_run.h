@@ -64,12 +64,14 @@ class DirectRun {
     uint64_t base = 0;
     uint32_t first_slot = 0;
     uint64_t input_offset = 0,
-             output_offset = 0;  // in its mappings, of what `input` and `output` point to
-    std::shared_ptr<const ImportedRange> input_mapping, output_mapping;
+             output_offset = 0;   // in its mappings, of what `input` and `output` point to
     std::byte* input = nullptr;   // what it gives to this rank
     std::byte* output = nullptr;  // what it takes from this rank
     size_t gives = 0, takes = 0;  // bytes of these
     uint64_t input_address = 0;   // of what it gives, in its process
+  };
+  struct Mappings {
+    std::shared_ptr<const ImportedRange> input, output;
   };
 
   // direct_sizes.cc: how much goes from whom to whom.
@@ -160,10 +162,12 @@ class DirectRun {
   size_t slot_bytes_ = 1;
   uint32_t slots_ = Lane::kSlots;  // that a lane is cut into
   uint32_t first_slot_ = 0;
+  bool alternates_ = false;  // between two lanes
   Shape shape_;
   Roles roles_;
   bool sums_all_ = false;  // what this rank wishes, and then what all do
   std::vector<Peer> peers_;
+  std::vector<Mappings> mappings_;   // by rank, from map_all() to agree()
   std::vector<MemoryOffer> offers_;  // by rank
   uint64_t readable_input_ = 0;      // what this rank has told of its own
   bool reads_ = false;               // all ranks read the others' inputs through the kernel

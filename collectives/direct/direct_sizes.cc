@@ -46,6 +46,10 @@ size_t room_of(const BoardCall& call) {
 // What a peer has read lies in its caches still: to write that again takes two to four times as long as to write what has left
 // them since. So calls go round all of a lane, but for the smallest, which the first cache holds.
 constexpr size_t kMostSlots = 128;
+// Whether nobody reads the last lane any more the other ranks tell in lines of theirs, and to look at them takes as long as to copy some
+// KiB. Calls that put no more than this into a lane look when they have shown theirs, while the others come, and so use two lanes in turns;
+// for larger ones the way back to the same lane, which is in a cache, is worth more.
+constexpr size_t kMostAlternating = 16 << 10;
 
 // Whether all that the ranks touch is more than the last cache holds. A broadcast has one buffer a rank, most often.
 bool goes_past_caches(const BoardCall& call) {
@@ -79,10 +83,10 @@ void DirectRun::measure() {
   // Of pairs nobody knows how little it is.
   if (call_->chunks != Chunks::kPairs)
     slot_bytes_ = std::min(slot_bytes_, Shape::room(call_->collective, ranks_, payload));
-  slots_ = static_cast<uint32_t>(std::min(kMostSlots, Lane::kPayloadBytes / slot_bytes_));
-  first_slot_ = lane_->next_slot % slots_;
   shape_ = Shape::of(call_->collective, ranks_, payload, slot_bytes_);
   most_laps_ = shape_.laps;
+  alternates_ = slot_bytes_ * shape_.laps <= kMostAlternating;
+  slots_ = static_cast<uint32_t>(std::min(kMostSlots, Lane::kPayloadBytes / slot_bytes_));
   past_caches_ = goes_past_caches(*call_);
   for (int rank = 0; rank < ranks_; ++rank) {
     Peer& peer = peers_[static_cast<size_t>(rank)];

@@ -24,10 +24,22 @@ constexpr std::array<Family, kDataTypes> kFamilies{
     families::complex,      families::complex,       // complex64, complex128
 };
 
+using Row = std::array<Reduction, kReduceOps>;
+
+// A call asks twice, and a family takes as long as the sum of a few numbers.
+std::array<Row, kDataTypes> look_all_up() noexcept {
+  std::array<Row, kDataTypes> found;
+  for (size_t type = 0; type < found.size(); ++type)
+    for (size_t op = 0; op < found[type].size(); ++op)
+      found[type][op] = kFamilies[type](static_cast<DataType>(type), static_cast<ReduceOp>(op));
+  return found;
+}
+
 }  // namespace
 
-Reduction reduction(DataType type, ReduceOp op) noexcept {
-  return kFamilies[static_cast<size_t>(type)](type, op);
+const Reduction& reduction(DataType type, ReduceOp op) noexcept {
+  static const std::array<Row, kDataTypes> found = look_all_up();
+  return found[static_cast<size_t>(type)][static_cast<size_t>(op)];
 }
 
 const char* reduction_target() noexcept {

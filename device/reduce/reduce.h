@@ -34,7 +34,7 @@ struct Reduction {
 
 // Null members where torch does not define the operation: bit operations on floats and complex, min/max on complex,
 // kAvg on bool, kPreMulSum on anything but floats and complex. Thread-safe, no allocation.
-Reduction reduction(DataType type, ReduceOp op) noexcept;
+const Reduction& reduction(DataType type, ReduceOp op) noexcept;
 
 // Name of the instruction set in use, e.g. "AVX3_ZEN4", for logs and the doctor.
 const char* reduction_target() noexcept;
