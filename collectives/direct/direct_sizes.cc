@@ -55,7 +55,7 @@ constexpr size_t kMostAlternating = 16 << 10;
 bool goes_past_caches(const BoardCall& call) {
   const size_t in = call.input->total_bytes(), out = call.output->total_bytes();
   const size_t touched = call.collective == Collective::kBroadcast ? std::max(in, out) : in + out;
-  return static_cast<size_t>(call.board->size()) * touched > last_cache_bytes();
+  return static_cast<size_t>(call.board->size()) * touched >= last_cache_bytes();
 }
 
 // What a rank of several reads in the time that a meeting takes: on a core of its own, and, for each other in each turn, where they take
