@@ -80,6 +80,7 @@ class Engine {
 
    private:
     void settle(Passage& passage);
+    void take_back();
 
     Engine& engine_;
     std::unique_lock<std::mutex> driver_;

@@ -20,7 +20,10 @@ Engine::Passing::Passing(Engine& engine, const Communicator& communicator, size_
 }
 
 Engine::Passing::~Passing() {
-  if (driver_) engine_.hand_over(std::move(driver_), /*waited_for=*/false);
+  if (!driver_) return;
+  // What threw between two posts leaves nothing behind that would tell this of its end.
+  if (pending_ > 0) take_back();
+  engine_.hand_over(std::move(driver_), /*waited_for=*/false);
 }
 
 void Engine::Passing::post(Passage& passage) {
@@ -36,6 +39,12 @@ void Engine::Passing::settle(Passage& passage) {
   // A full wire may have taken a part of it only.
   if (passage.link->owes()) engine_.owing_ = true;
   news_ = news_ || passage.link->has_news();
+}
+
+void Engine::Passing::take_back() {
+  for (Passage& one : messages())
+    if (!one.done() && one.withdraw()) settle(one);
+  pending_ = 0;
 }
 
 void Engine::Passing::finish(bool patient) {
@@ -55,8 +64,7 @@ void Engine::Passing::finish(bool patient) {
     }
     if (pending_ > 0 && !patience.wait()) break;
   }
-  for (Passage& one : messages())
-    if (!one.done() && one.withdraw()) settle(one);
+  take_back();
   // Those that concern a message which did not pass wait for the operation that it becomes.
   if (news_) engine_.look_at_links(/*idle=*/false);
 }

@@ -168,6 +168,68 @@ TEST_F(LentMessages, TakenBackStayLentUntilTheNextOfTheirTag) {
     }
 }
 
+TEST_F(LentMessages, TakenBackKeepTheirPlaceWhileOthersAreSent) {
+  for (const bool received : {false, true}) {
+    connect();
+    Shared from(kBytes), into(kBytes), other_from(kBytes), other_into(kBytes);
+    from.fill(1);
+    other_from.fill(2);
+    Send& first = pass_send(0, 1, from);
+    exhaust(a());
+    ASSERT_FALSE(withdraw(0, first));
+    first = {};
+    EXPECT_TRUE(a().prepare_sleep()) << "nothing is to be done before its next comes";
+    a().end_sleep();
+    if (received) {
+      recv(1, 1, into);
+      exhaust(b());
+      EXPECT_TRUE(recvs_.back().done);
+    }
+    send(0, 2, other_from);
+    recv(1, 2, other_into);
+    run();
+    EXPECT_TRUE(other_into.holds(2));
+    if (!received) recv(1, 1, into);
+    send(0, 1, from);
+    run();
+    EXPECT_TRUE(into.holds(1));
+    EXPECT_TRUE(a().flushed());
+  }
+}
+
+// The receiver finds what is lent no more, in a receive of either kind, and keeps nothing of it.
+TEST_F(LentMessages, TakenBackAndGivenUpAreNotReadByWhoComesLater) {
+  for (const bool passing : {false, true}) {
+    connect();
+    Shared from(kBytes), into(kBytes), next(kBytes);
+    from.fill(1);
+    Send& first = pass_send(0, 1, from);
+    exhaust(a());
+    ASSERT_FALSE(withdraw(0, first));
+    a().cancel(7);
+    EXPECT_TRUE(a().flushed());
+    from.fill(2);
+    Recv& late = passing ? pass_recv(1, 1, into) : recv(1, 1, into);
+    exhaust(b());
+    EXPECT_FALSE(late.done);
+    EXPECT_TRUE(into.holds_only(std::byte{0xee}));
+    if (passing) {
+      EXPECT_FALSE(withdraw(1, late));
+    } else {
+      b().cancel(7);
+      --pending_;
+    }
+    late = {};
+    for (uint32_t number = 10; number < 40; ++number) {
+      send(0, number, from);
+      recv(1, number, next);
+      run();
+      EXPECT_TRUE(next.holds(2)) << "message " << number;
+      EXPECT_TRUE(into.holds_only(std::byte{0xee}));
+    }
+  }
+}
+
 TEST_F(LentMessages, AReceiveThatIsTakenBackHasAllOrNothing) {
   bool all = false, nothing = false;
   for (const bool send_first : {true, false})
