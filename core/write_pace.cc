@@ -105,7 +105,14 @@ void WritePace::Record::change(WriteWay other) {
   bytes.store(0, std::memory_order_relaxed);
   next_trial.store(kFirstTrial, std::memory_order_relaxed);
   tried.store(0, std::memory_order_relaxed);
+  slow_since.store(0, std::memory_order_relaxed);
   way.store(other, std::memory_order_relaxed);
+}
+
+bool WritePace::Record::has_been_slow_for(uint32_t looks, uint32_t now) {
+  const uint32_t since = slow_since.load(std::memory_order_relaxed);
+  if (since == 0) slow_since.store(now + 1, std::memory_order_relaxed);
+  return since != 0 && now + 1 - since >= looks;
 }
 
 void WritePace::learn(size_t bytes, const Choice& choice, std::chrono::nanoseconds took) {
@@ -119,7 +126,15 @@ void WritePace::learn(size_t bytes, const Choice& choice, std::chrono::nanosecon
   const int64_t past = record.costs[1].load(std::memory_order_relaxed);
   if (through == 0 || past == 0) return;
   const bool goes_past = record.way.load(std::memory_order_relaxed) == WriteWay::kPastCaches;
-  if (!goes_past && through > past + kReaderPays) record.change(WriteWay::kPastCaches);
+  if (!goes_past && through <= past + kReaderPays) {
+    record.slow_since.store(0, std::memory_order_relaxed);
+  } else if (!goes_past) {
+    // Cores that have just moved apart make writes slow before looks tell: that is not to be held against the distance that was.
+    const bool distance_known = choice.record >= kSizes;
+    if (!distance_known || (choice.way == WriteWay::kThroughCaches &&
+                            record.has_been_slow_for(LineTime::kDelay, line_time_.looks())))
+      record.change(WriteWay::kPastCaches);
+  }
   if (goes_past && through < past + kReaderPays / 2) record.change(WriteWay::kThroughCaches);
 }
 

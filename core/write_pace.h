@@ -61,6 +61,7 @@ class WritePace {
   struct Record {
     bool tries_past_caches(uint64_t at);
     void change(WriteWay other);
+    bool has_been_slow_for(uint32_t looks, uint32_t now);
 
     std::atomic<WriteWay> way{WriteWay::kThroughCaches};
     // Since it became the way: bytes, and of the other way those at which it is tried next, and writes of that trial.
@@ -69,6 +70,8 @@ class WritePace {
     std::atomic<uint32_t> tried{0};
     // By WriteWay, in ns for a MiB, 0: not known. Grow a little with each write that took longer, so that they are forgotten.
     std::array<std::atomic<int64_t>, 2> costs{};
+    // At how many looks writes through the caches became too slow, and one more; 0: they are not.
+    std::atomic<uint32_t> slow_since{0};
   };
 
   // Of 64 KiB at most, 256 KiB, and so on; beyond the last one it makes no difference.

@@ -74,6 +74,10 @@ TEST(WritePace, LearnsForEachDistance) {
   look(150);
   EXPECT_EQ(past_caches(pace, kFirst, 26'000, 2'000), 0u) << "not tried yet";
   EXPECT_TRUE(pace.looks());
+  EXPECT_LE(past_caches(pace, 40, 26'000, 2'000), 12u)
+      << "trials: looks could still tell of a move";
+  look(150), look(150);
+  EXPECT_GE(past_caches(pace, 10, 26'000, 2'000), 9u) << "none did";
   EXPECT_EQ(past_caches(pace, 1000, 26'000, 2'000), 1000u);
   look(50);
   EXPECT_EQ(past_caches(pace, 8, 2'000, 2'500), 0u);
@@ -82,6 +86,29 @@ TEST(WritePace, LearnsForEachDistance) {
   EXPECT_EQ(past_caches(pace, 1000, 26'000, 2'000), 1000u);
   look(50);
   EXPECT_EQ(past_caches(pace, 8, 2'000, 2'500), 4u) << "the next one";
+}
+
+// The first writes after a move are slow while looks still tell of the cores as they were.
+TEST(WritePace, WhatIsSlowBecauseCoresMoveIsNotLearntForTheDistanceThatWas) {
+  // Moves at every place of a sequence of looks, early enough for all writes to be measured.
+  for (uint32_t before = 0; before < 40; ++before) {
+    WritePace pace;
+    uint32_t writes = 0;
+    // One write in four is timed with a look.
+    const auto write = [&](uint32_t count, int look, int through) {
+      uint32_t past = 0;
+      for (uint32_t i = 0; i < count; ++i) {
+        if (++writes % 4 == 0) pace.looked(nanoseconds(look));
+        past += past_caches(pace, 1, through, 2'000);
+      }
+      return past;
+    };
+    write(kFirst + 20 + before, 50, 2'000);
+    write(100, 160, 26'000);
+    EXPECT_EQ(write(40, 160, 26'000), 40u) << "it has learnt what to do where they are now";
+    write(40, 50, 2'000);
+    EXPECT_LE(write(40, 50, 2'000), 4u) << before << ": a trial";
+  }
 }
 
 // A large call's writes read memory that is in no cache, which takes longer either way.
