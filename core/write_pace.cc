@@ -109,10 +109,11 @@ void WritePace::Record::change(WriteWay other) {
   way.store(other, std::memory_order_relaxed);
 }
 
-bool WritePace::Record::has_been_slow_for(uint32_t looks, uint32_t now) {
-  const uint32_t since = slow_since.load(std::memory_order_relaxed);
-  if (since == 0) slow_since.store(now + 1, std::memory_order_relaxed);
-  return since != 0 && now + 1 - since >= looks;
+// Cores that have just moved apart make writes slow before looks tell: that is not to be held against the distance that was.
+bool WritePace::is_slow_at_this_distance(Record& record) const {
+  const uint32_t since = record.slow_since.load(std::memory_order_relaxed);
+  if (since == 0) record.slow_since.store(line_time_.looks() + 1, std::memory_order_relaxed);
+  return since != 0 && line_time_.is_confirmed_since(since - 1);
 }
 
 void WritePace::learn(size_t bytes, const Choice& choice, std::chrono::nanoseconds took) {
@@ -129,10 +130,9 @@ void WritePace::learn(size_t bytes, const Choice& choice, std::chrono::nanosecon
   if (!goes_past && through <= past + kReaderPays) {
     record.slow_since.store(0, std::memory_order_relaxed);
   } else if (!goes_past) {
-    // Cores that have just moved apart make writes slow before looks tell: that is not to be held against the distance that was.
     const bool distance_known = choice.record >= kSizes;
-    if (!distance_known || (choice.way == WriteWay::kThroughCaches &&
-                            record.has_been_slow_for(LineTime::kDelay, line_time_.looks())))
+    if (!distance_known ||
+        (choice.way == WriteWay::kThroughCaches && is_slow_at_this_distance(record)))
       record.change(WriteWay::kPastCaches);
   }
   if (goes_past && through < past + kReaderPays / 2) record.change(WriteWay::kThroughCaches);

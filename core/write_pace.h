@@ -61,7 +61,6 @@ class WritePace {
   struct Record {
     bool tries_past_caches(uint64_t at);
     void change(WriteWay other);
-    bool has_been_slow_for(uint32_t looks, uint32_t now);
 
     std::atomic<WriteWay> way{WriteWay::kThroughCaches};
     // Since it became the way: bytes, and of the other way those at which it is tried next, and writes of that trial.
@@ -77,6 +76,7 @@ class WritePace {
   // Of 64 KiB at most, 256 KiB, and so on; beyond the last one it makes no difference.
   static constexpr size_t kSizes = 6;
   size_t record_of(size_t all) const;
+  bool is_slow_at_this_distance(Record& record) const;
 
   LineTime line_time_;
   std::atomic<uint32_t> writes_{0};
