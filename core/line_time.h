@@ -12,6 +12,10 @@ namespace hccl_like {
 class LineTime {
  public:
   static constexpr uint32_t kDistances = 8;
+  // What counts is the median of so many looks.
+  static constexpr uint32_t kLooks = 5;
+  // That the cores have moved shows in the distance after so many at most.
+  static constexpr uint32_t kShows = kLooks / 2 + kLooks;
 
   // A look that found something new. Looks that were interrupted do no harm, if they are few.
   void add(std::chrono::nanoseconds took);
@@ -19,15 +23,8 @@ class LineTime {
   uint32_t distance() const { return distance_.load(std::memory_order_relaxed); }
   // How many there were, counted round.
   uint32_t looks() const { return added_.load(std::memory_order_relaxed); }
-  // Whether looks that followed on the first `looks` ones tell of the same distance, each of them: when cores have just moved the
-  // median does not know it yet.
-  bool is_confirmed_since(uint32_t looks) const;
 
  private:
-  // What counts is the median of so many.
-  static constexpr uint32_t kLooks = 5;
-  static constexpr uint32_t kConfirming = 3;
-
   std::atomic<uint32_t> added_{0};
   std::atomic<uint32_t> distance_{0};
   std::array<std::atomic<uint32_t>, kLooks> looks_{};  // in ns

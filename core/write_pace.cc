@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <span>
 
 #include "core/copy.h"
 
@@ -101,19 +102,25 @@ bool WritePace::Record::tries_past_caches(uint64_t at) {
   return true;
 }
 
-void WritePace::Record::change(WriteWay other) {
+void WritePace::Record::change(WriteWay other, uint32_t looks) {
   bytes.store(0, std::memory_order_relaxed);
   next_trial.store(kFirstTrial, std::memory_order_relaxed);
   tried.store(0, std::memory_order_relaxed);
-  slow_since.store(0, std::memory_order_relaxed);
+  changed_at.store(looks, std::memory_order_relaxed);
   way.store(other, std::memory_order_relaxed);
 }
 
-// Cores that have just moved apart make writes slow before looks tell: that is not to be held against the distance that was.
-bool WritePace::is_slow_at_this_distance(Record& record) const {
-  const uint32_t since = record.slow_since.load(std::memory_order_relaxed);
-  if (since == 0) record.slow_since.store(line_time_.looks() + 1, std::memory_order_relaxed);
-  return since != 0 && line_time_.is_confirmed_since(since - 1);
+// Cores that have just moved apart make writes slow before looks tell: what was learnt from those is not held against the distance
+// that was.
+void WritePace::looked(std::chrono::nanoseconds took) {
+  const uint32_t was = line_time_.distance();
+  line_time_.add(took);
+  if (line_time_.distance() <= was) return;
+  const uint32_t looks = line_time_.looks();
+  for (Record& record : std::span(records_).subspan(was * kSizes, kSizes))
+    if (record.way.load(std::memory_order_relaxed) == WriteWay::kPastCaches &&
+        looks - record.changed_at.load(std::memory_order_relaxed) <= LineTime::kShows)
+      record.change(WriteWay::kThroughCaches, looks);
 }
 
 void WritePace::learn(size_t bytes, const Choice& choice, std::chrono::nanoseconds took) {
@@ -127,15 +134,10 @@ void WritePace::learn(size_t bytes, const Choice& choice, std::chrono::nanosecon
   const int64_t past = record.costs[1].load(std::memory_order_relaxed);
   if (through == 0 || past == 0) return;
   const bool goes_past = record.way.load(std::memory_order_relaxed) == WriteWay::kPastCaches;
-  if (!goes_past && through <= past + kReaderPays) {
-    record.slow_since.store(0, std::memory_order_relaxed);
-  } else if (!goes_past) {
-    const bool distance_known = choice.record >= kSizes;
-    if (!distance_known ||
-        (choice.way == WriteWay::kThroughCaches && is_slow_at_this_distance(record)))
-      record.change(WriteWay::kPastCaches);
-  }
-  if (goes_past && through < past + kReaderPays / 2) record.change(WriteWay::kThroughCaches);
+  if (!goes_past && through > past + kReaderPays)
+    record.change(WriteWay::kPastCaches, line_time_.looks());
+  if (goes_past && through < past + kReaderPays / 2)
+    record.change(WriteWay::kThroughCaches, line_time_.looks());
 }
 
 }  // namespace hccl_like

@@ -50,7 +50,7 @@ class WritePace {
   // Whether looks at lines make a difference: something was written for which there is a choice.
   bool looks() const { return writes_.load(std::memory_order_relaxed) > 0; }
   // How long a look took that found what another core had just written.
-  void looked(std::chrono::nanoseconds took) { line_time_.add(took); }
+  void looked(std::chrono::nanoseconds took);
 
  private:
   // What memory costs shows when writes have been all over it: in new memory they are slow, and what nobody has read yet is fast.
@@ -60,7 +60,7 @@ class WritePace {
   // What was learnt of calls of a size while the cores were so far apart.
   struct Record {
     bool tries_past_caches(uint64_t at);
-    void change(WriteWay other);
+    void change(WriteWay other, uint32_t looks);
 
     std::atomic<WriteWay> way{WriteWay::kThroughCaches};
     // Since it became the way: bytes, and of the other way those at which it is tried next, and writes of that trial.
@@ -69,14 +69,13 @@ class WritePace {
     std::atomic<uint32_t> tried{0};
     // By WriteWay, in ns for a MiB, 0: not known. Grow a little with each write that took longer, so that they are forgotten.
     std::array<std::atomic<int64_t>, 2> costs{};
-    // At how many looks writes through the caches became too slow, and one more; 0: they are not.
-    std::atomic<uint32_t> slow_since{0};
+    // At how many looks the way changed last.
+    std::atomic<uint32_t> changed_at{0};
   };
 
   // Of 64 KiB at most, 256 KiB, and so on; beyond the last one it makes no difference.
   static constexpr size_t kSizes = 6;
   size_t record_of(size_t all) const;
-  bool is_slow_at_this_distance(Record& record) const;
 
   LineTime line_time_;
   std::atomic<uint32_t> writes_{0};

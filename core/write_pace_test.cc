@@ -74,10 +74,6 @@ TEST(WritePace, LearnsForEachDistance) {
   look(150);
   EXPECT_EQ(past_caches(pace, kFirst, 26'000, 2'000), 0u) << "not tried yet";
   EXPECT_TRUE(pace.looks());
-  EXPECT_LE(past_caches(pace, 40, 26'000, 2'000), 12u)
-      << "trials: looks could still tell of a move";
-  look(150), look(150);
-  EXPECT_GE(past_caches(pace, 10, 26'000, 2'000), 9u) << "none did";
   EXPECT_EQ(past_caches(pace, 1000, 26'000, 2'000), 1000u);
   look(50);
   EXPECT_EQ(past_caches(pace, 8, 2'000, 2'500), 0u);
@@ -107,7 +103,7 @@ TEST(WritePace, WhatIsSlowBecauseCoresMoveIsNotLearntForTheDistanceThatWas) {
     write(100, 160, 26'000);
     EXPECT_EQ(write(40, 160, 26'000), 40u) << "it has learnt what to do where they are now";
     write(40, 50, 2'000);
-    EXPECT_LE(write(40, 50, 2'000), 4u) << before << ": a trial";
+    EXPECT_LE(write(40, 50, 2'000), 8u) << before << ": two trials";
   }
 }
 
