@@ -20,11 +20,20 @@ namespace hccl_like {
 enum class WriteWay : uint32_t { kThroughCaches, kPastCaches };
 
 // For those who read what was written: what lies past the caches memcpy reads fastest, what lies in a core's caches
-// copy_between_cores(). A line that is polled is not written for nothing.
-inline void tell_way(std::atomic<WriteWay>& told, WriteWay way) {
-  if (told.load(std::memory_order_relaxed) != way) told.store(way, std::memory_order_relaxed);
-}
+// copy_between_cores().
 void copy_written(WriteWay way, std::byte* to, const std::byte* from, size_t bytes, size_t all);
+
+// Tells them. A line that another core polls is there with each poll, so the writer neither looks into it nor writes it for nothing: it
+// knows what it has told. `told` has but one writer, which is a thread at a time.
+class ToldWay {
+ public:
+  void tell(std::atomic<WriteWay>& told, WriteWay way) {
+    if (way_ != way) told.store(way_ = way, std::memory_order_relaxed);
+  }
+
+ private:
+  WriteWay way_ = WriteWay::kThroughCaches;  // as memory of zeros has it
+};
 
 // Of one place that is written again and again. Any thread; what two learn at once may be learnt once.
 class WritePace {

@@ -36,8 +36,9 @@ struct Lane {
   // Whose memory it could map: base << 8 | 0x80 | kInputs | kOutputs.
   alignas(kBoardLine) Counter accepted{0};
   alignas(kBoardLine) Counter writing{0};  // base + 1 while it writes into a peer's memory
-  uint64_t next_base = 0;                  // these two for the owner alone
+  uint64_t next_base = 0;                  // these three for the owner alone
   uint32_t next_slot = 0;
+  ToldWay told_way;
   // Of a call whose sizes each pair of ranks knows (Chunks::kPairs), by the other rank. Written before the line is shown.
   alignas(kBoardLine) std::array<Pair, kMostDirectRanks> pairs;
   alignas(4096) std::array<std::byte, kPayloadBytes> payload;

@@ -73,7 +73,7 @@ class RingWriter {
   }
   size_t unpublished() const { return written_ - published_; }
   // How the bytes went that are published next.
-  void tell_way(WriteWay way) { hccl_like::tell_way(indices_.way, way); }
+  void tell_way(WriteWay way) { way_.tell(indices_.way, way); }
   // Since the beginning.
   uint64_t written() const { return written_; }
   // True if the reader sleeps, for news that are not in the ring. Any thread, after a full
@@ -96,6 +96,7 @@ class RingWriter {
   uint64_t published_ = 0;
   uint64_t read_ = 0;  // as last seen
   uint32_t records_ = 0;
+  ToldWay way_;
   bool damaged_ = false;
 };
 
