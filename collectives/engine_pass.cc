@@ -52,9 +52,10 @@ void Engine::Passing::finish(bool patient) {
   Patience patience(engine_.config_);
   bool news = false;
   for (uint32_t polls = 1; pending_ > 0 && patient && !news; ++polls) {
+    bool moved = false;
     for (Passage& one : messages()) {
       if (one.done()) continue;
-      one.progress();
+      moved |= one.progress();
       // What else goes over the link has its turn now and then.
       if (polls % kPollsBetweenSteps == 0) one.link->progress();
       if (one.done())
@@ -62,7 +63,10 @@ void Engine::Passing::finish(bool patient) {
       else
         news = news || one.link->has_news();
     }
-    if (pending_ > 0 && !patience.wait()) break;
+    if (moved)
+      patience.reset();
+    else if (pending_ > 0 && !patience.wait())
+      break;
   }
   take_back();
   // Those that concern a message which did not pass wait for the operation that it becomes.

@@ -21,8 +21,8 @@ struct Passage {
     std::visit([&](auto& one) { link->post(one); }, message);
   }
   // What the message needs, and no more.
-  void progress() {
-    std::visit([&](auto& one) { link->progress(one); }, message);
+  bool progress() {
+    return std::visit([&](auto& one) { return link->progress(one); }, message);
   }
   bool withdraw() {
     return std::visit([&](auto& one) { return link->withdraw(one); }, message);
