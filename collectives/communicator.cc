@@ -214,8 +214,9 @@ Communicator::Tried Communicator::try_run(const Call& call, bool patient) {
   on_board.input = &call.input;
   on_board.output = &call.output;
   if (plan.way == Way::kDirect) return try_direct(call, on_board, plan, patient);
+  Patience patience(engine_.config());
   on_board.show();
-  if (others_are_there(on_board, patient)) {
+  if (others_are_there(on_board, patience, patient, /*timed=*/nullptr)) {
     on_board.finish();
     board->done(number);
     return {.over = true, .sequence = number, .rest = nullptr};
@@ -223,19 +224,6 @@ Communicator::Tried Communicator::try_run(const Call& call, bool patient) {
   auto operation = std::make_shared<Operation>(shared_from_this(), call, plan, number);
   operation->shown_ = true;
   return {.over = false, .sequence = number, .rest = std::move(operation)};
-}
-
-// Looks for the lines of all ranks, with patience a little longer. False also if one of them is of another call.
-bool Communicator::others_are_there(const BoardCall& call, bool patient) const {
-  Patience patience(engine_.config());
-  for (int rank = 0; rank < size(); ++rank) {
-    if (rank == this->rank()) continue;
-    const Board::Line* line;
-    while ((line = call.board->line(rank, call.number)) == nullptr)
-      if (!patient || !patience.wait()) return false;
-    if (line->fingerprint != call.fingerprint) return false;
-  }
-  return true;
 }
 
 void Communicator::run(const Call& call) {

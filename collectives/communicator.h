@@ -140,7 +140,6 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Link* short_message_link(const Call& call, bool patient) const;
   void begin(Engine::Passing& passing, const Call& call, Link* link);
   std::shared_ptr<Operation> rest_of(Passage& passage);
-  bool others_are_there(const BoardCall& call, bool patient) const;
   Tried try_direct(const Call& call, BoardCall& on_board, const Plan& plan, bool patient);
   // With mutex_ held.
   const Choice& choice(Collective collective, size_t bytes, size_t element_bytes, bool uneven);

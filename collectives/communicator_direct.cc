@@ -15,22 +15,10 @@ namespace {
 constexpr uint32_t kTimed = 4;
 
 // Makes the steps of a call that is shown; false if other ranks keep it waiting.
-bool drive(DirectRun& run, const BoardCall& call, Patience patience, bool patient) {
-  using Clock = std::chrono::steady_clock;
+bool drive(DirectRun& run, const BoardCall& call, const Config& config, bool patient) {
+  Patience patience(config);
   const bool times = call.number % kTimed == 0 && call.write_pace->looks();
-  for (int rank = 0; rank < call.board->size(); ++rank) {
-    const bool timed = times && rank != call.board->rank();
-    Clock::time_point begin;
-    const auto look = [&] {
-      if (timed) begin = Clock::now();
-      return call.board->line(rank, call.number);
-    };
-    const Board::Line* line;
-    while ((line = look()) == nullptr)
-      if (!patient || !patience.wait()) return false;
-    if (timed) call.write_pace->looked(Clock::now() - begin);
-    if (line->fingerprint != call.fingerprint) return false;
-  }
+  if (!others_are_there(call, patience, patient, times ? call.write_pace : nullptr)) return false;
   run.meet();
   if (run.mismatch()) return false;
   patience.reset();
@@ -59,7 +47,7 @@ Communicator::Tried Communicator::try_direct(const Call& call, BoardCall& on_boa
   const bool begun = run.begin(on_board);
   if (begun) {
     run.show();
-    if (drive(run, on_board, Patience(engine_.config()), patient)) {
+    if (drive(run, on_board, engine_.config(), patient)) {
       on_board.board->done(number);
       run.end();
       return {.over = true, .sequence = number, .rest = nullptr};

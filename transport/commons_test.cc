@@ -93,7 +93,7 @@ TEST(Commons, UsesAnAreaAgainWhenNobodyReadsIt) {
   EXPECT_EQ(*commons.areas().take(), first);
 }
 
-TEST(Commons, AsksReadersWhenToldToAndWhereNoAreaIsFree) {
+TEST(Commons, AsksReadersWithEachThatIsRetiredWhenToldToAndWhereNoAreaIsFree) {
   Commons commons;
   Shelf& areas = commons.areas();
   const uint32_t first = *areas.take(), second = *areas.take();
@@ -107,14 +107,14 @@ TEST(Commons, AsksReadersWhenToldToAndWhereNoAreaIsFree) {
   EXPECT_EQ(readers->asked, 1);
 
   readers->done = 1;
-  areas.look();
-  EXPECT_EQ(readers->asked, 2);
+  areas.retire(third, readers, 2);
+  EXPECT_EQ(readers->asked, 2) << "those of the first, not of the one that has just come";
   EXPECT_EQ(*areas.take(), first);
   EXPECT_EQ(readers->asked, 2) << "it was known to be free";
 
   // The one that came back last is the one that is found first, if those of the others are asked before.
+  readers->done = 2;
   areas.give_back(second);
-  areas.retire(third, readers, 1);
   EXPECT_EQ(*areas.take(/*asks_first=*/true), third);
   EXPECT_EQ(readers->asked, 3);
 }

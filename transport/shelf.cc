@@ -27,12 +27,8 @@ void Shelf::give_back(uint32_t piece) {
 
 void Shelf::retire(uint32_t piece, std::shared_ptr<const Readers> readers, uint32_t use) {
   const std::lock_guard lock(mutex_);
-  retired_.push_back({piece, use, std::move(readers)});
-}
-
-void Shelf::look() {
-  const std::lock_guard lock(mutex_);
   ask_readers();
+  retired_.push_back({piece, use, std::move(readers)});
 }
 
 void Shelf::ask_readers() {

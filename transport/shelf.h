@@ -32,10 +32,9 @@ class Shelf {
   std::optional<uint32_t> take(bool asks_first = false);
   // Nobody reads it any more.
   void give_back(uint32_t piece);
-  // It is given back once its readers are found to be done with `use`.
+  // It is given back once its readers are found to be done with `use`. Those of pieces that were retired before are asked here: what they
+  // say lies in other cores' caches, and whoever takes a piece need not wait for it then.
   void retire(uint32_t piece, std::shared_ptr<const Readers> readers, uint32_t use);
-  // Asks them all, so that take() need not. What they say lies in other cores' caches: to be called where there is time.
-  void look();
   std::byte* data(uint32_t piece) const { return data_ + size_t{piece} * bytes_; }
 
  private:

@@ -197,7 +197,6 @@ void Board::show(uint32_t call, uint64_t fingerprint, size_t bytes) {
   line.stamp.store(stamp(call), std::memory_order_release);
   const uint32_t before = shown_.load(std::memory_order_relaxed);
   if (static_cast<int32_t>(call - before) > 0) shown_.store(call, std::memory_order_relaxed);
-  ring();
 }
 
 void Board::withdraw(uint32_t call) {

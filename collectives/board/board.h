@@ -58,7 +58,7 @@ class Board {
   std::vector<int> behind(uint32_t call) const;
   // Where this rank's payload of `bytes` goes, at most BoardArea::kPayloadBytes.
   std::byte* payload(uint32_t call, size_t bytes);
-  // Shows the call, and wakes ranks that sleep.
+  // Shows the call. Others are woken by ring(), which may come as late as this rank has to wait: until then they see it all the same.
   void show(uint32_t call, uint64_t fingerprint, size_t bytes);
 
   // Shows the call no longer: it has failed here, so a rank that comes late must not succeed.
@@ -82,7 +82,8 @@ class Board {
   std::optional<int> readable_process(int rank) const {
     return link(rank)->commons()->readable_process();
   }
-  // Wakes ranks that sleep, so that they look at what this rank has changed.
+  // Wakes ranks that sleep, so that they look at what this rank has changed. Waits until other cores have given up the lines that it has
+  // written, which they do meanwhile if this comes later.
   void ring();
 
  private:

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstring>
+#include <utility>
 
 namespace hccl_like {
 namespace {
@@ -114,6 +116,39 @@ void BoardCall::finish() const {
     case Collective::kRecv:
       return;
   }
+}
+
+bool others_are_there(const BoardCall& call, Patience& patience, bool patient, WritePace* timed) {
+  using Clock = std::chrono::steady_clock;
+  Board& board = *call.board;
+  bool told = false;
+  const auto tell = [&] {
+    if (!std::exchange(told, true)) board.ring();
+  };
+  const auto find = [&](int rank) -> const Board::Line* {
+    Clock::time_point begin;
+    const auto look = [&] {
+      if (timed != nullptr) begin = Clock::now();
+      return board.line(rank, call.number);
+    };
+    const Board::Line* line;
+    while ((line = look()) == nullptr) {
+      if (!patient) return nullptr;
+      // From here on they could wait for long.
+      if (patience.spun()) tell();
+      if (!patience.wait()) return nullptr;
+    }
+    if (timed != nullptr) timed->looked(Clock::now() - begin);
+    return line;
+  };
+  bool there = true;
+  for (int rank = 0; rank < board.size() && there; ++rank) {
+    if (rank == board.rank()) continue;
+    const Board::Line* const line = find(rank);
+    there = line != nullptr && line->fingerprint == call.fingerprint;
+  }
+  tell();
+  return there;
 }
 
 void BoardWatch::begin(const BoardCall& call) {

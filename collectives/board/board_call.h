@@ -10,6 +10,7 @@
 #include "collectives/operation.h"
 #include "core/crew.h"
 #include "core/pace.h"
+#include "core/patience.h"
 #include "core/write_pace.h"
 #include "device/reduce/reduce.h"
 #include "transport/peer_memory.h"
@@ -47,7 +48,7 @@ struct BoardCall {
   WritePace* write_pace = nullptr;  // of lanes; null: they are written through the caches
   Crew* crew = nullptr;
 
-  // Shows the call and this rank's input. The line must be writable. The input is free afterwards.
+  // Shows the call and this rank's input, as Board::show() does. The line must be writable. The input is free afterwards.
   void show() const;
   // Only that the call is made: its data goes another way.
   void show_fingerprint() const;
@@ -64,6 +65,10 @@ struct BoardMismatch {
   size_t bytes = 0;
   std::optional<size_t> expected;  // what this rank expects of it, if it is not the whole call
 };
+
+// Looks for the lines of all ranks, with patience a little longer, and wakes those who sleep. False if one is missing still or of another
+// call. `timed`: is told how long looks took that found what a rank had just written; may be null.
+bool others_are_there(const BoardCall& call, Patience& patience, bool patient, WritePace* timed);
 
 // Follows the lines of one call until all were seen.
 class BoardWatch {

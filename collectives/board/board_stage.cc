@@ -34,24 +34,24 @@ void BoardStage::end() {
   phase_ = Phase::kOff;
 }
 
-bool BoardStage::show() {
+void BoardStage::show() {
   switch (way_) {
     case Way::kMessages:
       call_->show_fingerprint();
       phase_ = Phase::kWatching;
-      return true;
+      break;
     case Way::kBoard:
       call_->show();
       phase_ = Phase::kReading;
-      return true;
+      break;
     case Way::kDirect:
       // Lanes are only short while very many calls are under way at once.
-      if (!direct_.begin(*call_)) return false;
+      if (!direct_.begin(*call_)) return;
       direct_.show();
       phase_ = Phase::kMeeting;
-      return true;
+      break;
   }
-  return false;
+  call_->board->ring();
 }
 
 bool BoardStage::advance() {

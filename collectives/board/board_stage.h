@@ -49,7 +49,7 @@ class BoardStage {
     kWatching,  // the messages go on; the lines are compared when they come
   };
 
-  bool show();
+  void show();
 
   const BoardCall* call_ = nullptr;
   Way way_ = Way::kMessages;

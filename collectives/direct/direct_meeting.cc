@@ -56,7 +56,6 @@ void DirectRun::show() {
   std::memcpy(board.payload(call_->number, sizeof offer), &offer, sizeof offer);
   board.show(call_->number, call_->fingerprint, call_->bytes);
   // What needs nobody is done while the others come.
-  if (alternates_) board.lanes().look();
   if (!roles_.reducing()) keep_own(shape_.lap(0));
   if (could_read()) shown_in_ = std::chrono::steady_clock::now() - begun;
 }

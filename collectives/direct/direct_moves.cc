@@ -81,7 +81,8 @@ void DirectRun::write_lane(std::byte* to, const std::byte* from, size_t bytes,
   if (call_->write_pace == nullptr)
     std::memcpy(to, from, bytes);
   else
-    lane_->told_way.tell(lane_->way, call_->write_pace->copy(to, from, bytes, shape_.payload, in_order));
+    lane_->told_way.tell(lane_->way,
+                         call_->write_pace->copy(to, from, bytes, shape_.payload, in_order));
 }
 
 bool DirectRun::scales_inputs() const {

@@ -31,7 +31,7 @@ class DirectRun {
  public:
   // Takes a lane for the call, which is borrowed until end(); false if none is free now.
   bool begin(const BoardCall& call);
-  // Shows the call and what this rank offers. The line must be writable.
+  // Shows the call and what this rank offers, as Board::show() does. The line must be writable.
   void show();
   // All lines are there.
   void meet();

@@ -46,9 +46,9 @@ size_t room_of(const BoardCall& call) {
 // What a peer has read lies in its caches still: to write that again takes two to four times as long as to write what has left
 // them since. So calls go round all of a lane, but for the smallest, which the first cache holds.
 constexpr size_t kMostSlots = 128;
-// Whether nobody reads the last lane any more the other ranks tell in lines of theirs, and to look at them takes as long as to copy some
-// KiB. Calls that put no more than this into a lane look when they have shown theirs, while the others come, and so use two lanes in turns;
-// for larger ones the way back to the same lane, which is in a cache, is worth more.
+// Whether nobody reads the last lane any more the other ranks tell in lines of theirs, and to wait for those takes as long as to copy some
+// KiB. Calls that put no more than this into a lane do not ask, and so use two lanes in turns, of which the other one is found to be free
+// when this one is retired; for larger ones the way back to the same lane, which is in a cache, is worth more.
 constexpr size_t kMostAlternating = 16 << 10;
 
 // Whether all that the ranks touch is more than the last cache holds. A broadcast has one buffer a rank, most often.

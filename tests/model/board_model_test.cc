@@ -13,18 +13,26 @@ namespace {
 struct Job : BoardRanks {
   using BoardRanks::BoardRanks;
 
-  // A small call as BoardCall makes it: shows this rank's line, reads those of `from`.
+  // A small call as BoardCall makes it: shows this rank's line, reads those of `from`, and wakes others before it waits for them or when
+  // it has found them all, as others_are_there() does.
   void call(size_t self, uint32_t number, const std::vector<size_t>& from) {
     BoardRank& rank = ranks[self];
     Board& board = *rank.board;
     uint64_t place = uint64_t{number} << 8;
     rank.wait(place, [&] { return board.writable(number); });
     show(self, number);
+    bool told = false;
+    const auto tell = [&] {
+      if (tells && !std::exchange(told, true)) board.ring();
+    };
     for (const size_t peer : from) {
-      const auto other = static_cast<int>(peer);
-      rank.wait(++place, [&] { return board.line(other, number) != nullptr; });
-      read(peer, number);
+      const auto there = [&] { return board.line(static_cast<int>(peer), number) != nullptr; };
+      if (there()) continue;
+      tell();
+      rank.wait(++place, there);
     }
+    tell();
+    for (const size_t peer : from) read(peer, number);
     board.done(number);
   }
   void show(size_t self, uint32_t number) {
@@ -39,6 +47,7 @@ struct Job : BoardRanks {
     check(there == static_cast<std::byte>(number), "the payload of another call");
   }
 
+  bool tells = true;
   std::array<std::array<Plain, BoardArea::kLines>, 3> payloads;  // stand for what is in the lines
 };
 
@@ -92,6 +101,15 @@ TEST(BoardModel, WithoutTheFenceOfEitherSideAWakeUpIsLost) {
   const Needs one_way{{}, {0}};
   EXPECT_TRUE(fails_with(calls(1, one_way, {.thread = "rank 0"}), kLost)) << "who shows";
   EXPECT_TRUE(fails_with(calls(1, one_way, {.thread = "rank 1"}), kLost)) << "who sleeps";
+}
+
+TEST(BoardModel, WhoeverDoesNotTellLeavesOthersAsleep) {
+  const auto scenario = [](Explorer& explorer, const std::shared_ptr<Job>& job) {
+    job->tells = false;
+    explorer.thread("rank 0", [=] { job->call(0, 0, {}); });
+    explorer.thread("rank 1", [=] { job->call(1, 0, {0}); });
+  };
+  EXPECT_TRUE(fails_with(explore(2, scenario), kLost));
 }
 
 TEST(BoardModel, StampsMustBeReleasedAndAcquired) {

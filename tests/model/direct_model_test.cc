@@ -71,6 +71,8 @@ struct Job : BoardRanks {
     if (setting.begun) {
       begun.begin(call);
       begun.show();
+      Patience none{Config{}};
+      others_are_there(call, none, /*patient=*/false, /*timed=*/nullptr);
     }
     stage.begin(call, Way::kDirect, setting.begun, setting.begun ? &begun : nullptr);
     while (!stage.finished())
