@@ -83,7 +83,7 @@ void Communicator::begin(Engine::Passing& passing, const Call& call, Link* link)
     message.tag = {.communicator = identity_.id, .channel = channel};
     message.fingerprint = fingerprint(call, 0);
     message.bytes = layout.total_bytes();
-    message.place = engine_.place(call, shared_side(call));
+    if (shared_side(call)) message.place = engine_.place(call, shared_side(call));
     message.passing = true;
     {
       std::lock_guard lock(mutex_);

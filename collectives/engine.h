@@ -70,7 +70,9 @@ class Engine {
     // Room for the next message, a Send or a Recv; and, once it is filled, has it posted and its first step made.
     template <class OneEnd>
     Passage& next(const Call& call, Link* link) {
-      return engine_.passages_.emplace_back(&call, link, OneEnd());
+      Passage& passage = engine_.passages_.emplace_back(&call, link);
+      passage.message.emplace<OneEnd>();
+      return passage;
     }
     void post(Passage& passage);
     // Makes the other steps, with a moment's patience if asked for, and takes back what is not done then. That is to be launched as
