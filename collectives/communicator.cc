@@ -180,8 +180,9 @@ std::shared_ptr<Operation> Communicator::prepare(Call call) {
   } else {
     plan.fingerprint = meeting_fingerprint(call, plan);
   }
-  log_.add(sequence_, plan.fingerprint, payload_bytes(call));
-  return std::make_shared<Operation>(shared_from_this(), std::move(call), plan, sequence_++);
+  const uint32_t number = sequence_.fetch_add(1, std::memory_order_relaxed);
+  log_.add(number, plan.fingerprint, payload_bytes(call));
+  return std::make_shared<Operation>(shared_from_this(), std::move(call), plan, number);
 }
 
 void Communicator::launch(std::span<const std::shared_ptr<Operation>> operations, bool waited_for) {
@@ -204,12 +205,10 @@ Communicator::Tried Communicator::try_run(const Call& call, bool patient) {
   check_own_part(call);
   if (reduces(call.collective)) plan.reduction = reduction(call.type, call.op);
   plan.fingerprint = meeting_fingerprint(call, plan);
-  uint32_t number;
-  {
-    std::lock_guard lock(mutex_);
-    if (!board->writable(sequence_)) return {};
-    number = sequence_++;
-  }
+  uint32_t number = sequence_.load(std::memory_order_relaxed);
+  do {
+    if (!board->writable(number)) return {};
+  } while (!sequence_.compare_exchange_weak(number, number + 1, std::memory_order_relaxed));
   BoardCall on_board = board_call(call, plan, number);
   on_board.input = &call.input;
   on_board.output = &call.output;
@@ -310,10 +309,7 @@ std::vector<std::string> Communicator::routes() const {
   return routes;
 }
 
-uint32_t Communicator::sequence() const {
-  std::lock_guard lock(mutex_);
-  return sequence_;
-}
+uint32_t Communicator::sequence() const { return sequence_.load(std::memory_order_relaxed); }
 
 int Communicator::rank_of(const Link& link) const {
   const auto found = std::find(identity_.links.begin(), identity_.links.end(), &link);

@@ -166,6 +166,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::array<std::atomic<bool>, kCollectives> named_{};  // collectives in forced_
   std::atomic<std::chrono::milliseconds> timeout_;
   std::atomic<bool> failed_{false};
+  std::atomic<uint32_t> sequence_{0};  // of the next call
   mutable KnownMemory known_memory_;
   mutable Pace pace_;  // of large calls in private memory
 
@@ -173,7 +174,6 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::optional<Error> failure_;
   std::weak_ptr<Communicator> tied_;
   ForcedAlgorithms forced_;
-  uint32_t sequence_ = 0;
   uint32_t splits_ = 0;
   // Mixed from the roots of all calls that went by messages. Two ranks that both take themselves for the root expect no
   // message of each other, so it is the next call that tells.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <thread>
 #include <utility>
 
 #include "core/fence.h"
@@ -229,7 +230,8 @@ const std::byte* Board::lane(int rank, uint32_t piece) const {
 void Board::done(uint32_t call) {
   bool block_done = false;
   {
-    const std::lock_guard lock(done_mutex_);
+    // For a moment, in which nobody waits for anything. To unlock a mutex would be to wait until other cores have given up the line.
+    while (counting_.exchange(true, std::memory_order_acquire)) std::this_thread::yield();
     done_after_ |= 1u << (call - done_ - 1);
     while ((done_after_ & 1) != 0) {
       done_after_ >>= 1;
@@ -237,6 +239,7 @@ void Board::done(uint32_t call) {
       block_done |= done_ % kBlock == kBlock - 1;
     }
     own().done.store(stamp(done_), std::memory_order_release);
+    counting_.store(false, std::memory_order_release);
   }
   // Only then may somebody wait for it.
   if (block_done) ring();

@@ -5,7 +5,6 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <utility>
@@ -137,8 +136,8 @@ class Board {
   std::vector<int> parent_ranks_;
   uint32_t number_ = 0;
 
-  std::atomic<uint32_t> open_block_{1};  // the last block that may be written
-  std::mutex done_mutex_;
+  std::atomic<uint32_t> open_block_{1};      // the last block that may be written
+  std::atomic<bool> counting_{false};        // guards these two, for a moment
   uint32_t done_ = UINT32_MAX;               // all calls up to this one
   uint32_t done_after_ = 0;                  // bit i: call done_ + 1 + i
   std::atomic<uint32_t> shown_{UINT32_MAX};  // the last call that this rank has shown, roughly
