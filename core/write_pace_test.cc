@@ -175,6 +175,19 @@ TEST(WritePace, TellsTheWayOfAWriteAlsoIfItIsShort) {
   EXPECT_EQ(way(48), WriteWay::kPastCaches) << "it is published with longer ones";
 }
 
+TEST(ToldWay, IsWrittenWhenItChangesAndNotRead) {
+  std::atomic<WriteWay> told{WriteWay::kThroughCaches};
+  ToldWay way;
+  told = WriteWay::kPastCaches;  // as nobody else does: shows whether it is written
+  way.tell(told, WriteWay::kThroughCaches);
+  EXPECT_EQ(told, WriteWay::kPastCaches) << "nothing new";
+  told = WriteWay::kThroughCaches;
+  way.tell(told, WriteWay::kPastCaches);
+  EXPECT_EQ(told, WriteWay::kPastCaches);
+  way.tell(told, WriteWay::kThroughCaches);
+  EXPECT_EQ(told, WriteWay::kThroughCaches);
+}
+
 TEST(CopyWritten, CopiesWhatItIsToldEitherWay) {
   for (const WriteWay way : {WriteWay::kThroughCaches, WriteWay::kPastCaches}) {
     std::vector<std::byte> source(20'000), target(source.size(), std::byte{0xee});
