@@ -8,6 +8,7 @@
 #include "transport/inbox.h"
 #include "transport/neighbour.h"
 #include "transport/outbox.h"
+#include "transport/pair_cells.h"
 #include "transport/rendezvous.h"
 
 namespace hccl_like {
@@ -109,6 +110,7 @@ void Link::State::join(std::unique_ptr<Wire> taken, const LinkOptions& options) 
   eager_bytes.store(ends->eager_bytes, std::memory_order_relaxed);
   reaches_devices.store(ends->rendezvous->reaches_devices(), std::memory_order_relaxed);
   wire.store(its, std::memory_order_release);
+  if (PairCells* const cells = its->pair_cells()) cells->open();
   wanted = false;
   for (const uint64_t communicator : std::exchange(cancelled, {})) ends->inbox.cancel(communicator);
   for (Recv* recv : std::exchange(parked_recvs, {})) ends->inbox.post(*recv);
@@ -368,6 +370,11 @@ const PeerCommons* Link::commons() const {
   if (state_->neighbour) return &state_->neighbour->commons();
   const Wire* const wire = state_->wire.load(std::memory_order_acquire);
   return wire == nullptr ? nullptr : wire->commons();
+}
+
+PairCells* Link::pair_cells() const {
+  Wire* const wire = state_->wire.load(std::memory_order_acquire);
+  return wire == nullptr ? nullptr : wire->pair_cells();
 }
 
 // A neighbour tells whether it sleeps, whatever wires there are.

@@ -220,6 +220,8 @@ class Link {
 
   // As Wire's; any thread.
   const PeerCommons* commons() const;
+  // Null before there is a wire, too.
+  PairCells* pair_cells() const;
   void nudge();
 
  private:

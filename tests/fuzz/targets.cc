@@ -216,7 +216,7 @@ std::span<const Target> targets() {
       {"commons", commons, notes, {}},
       {"ring", ring, ring_seeds, {}},
       {"slot", slot, slot_seeds, {}},
-      {"handshake", handshake, handshake_seeds, {"hcclshm2"}},
+      {"handshake", handshake, handshake_seeds, {"hcclshm3"}},
       {"greeting", wire_greeting, wire_greeting_seeds, {"hccl-like hello 02"}},
       {"sealed_frames", sealed_frames, sealed_frame_seeds, {}},
       {"blocks", blocks, block_seeds, {}},

@@ -40,6 +40,7 @@ struct Job : BoardRanks {
            {&Lane::put, &Lane::worked, &Lane::finished, &Lane::accepted, &Lane::writing})
         (lane.*counter).load();
       lane.way.load();
+      for (const auto& cell : lane.cells) cell.load();
     }
   }
 
@@ -130,7 +131,7 @@ TEST(DirectModel, TheRootGetsBothSharesOfTheSumAndNobodySleepsTooLong) {
 }
 
 TEST(DirectModel, APairWhoseSizesOnlyItsRanksKnowExchangesInTwoLaps) {
-  EXPECT_TRUE(holds(run({Collective::kAllToAll, Lane::kSlotBytes + 4096}), 10'000));
+  EXPECT_TRUE(holds(run({Collective::kAllToAll, PairCells::kBytes + 4096}), 10'000));
 }
 
 TEST(DirectModel, ACallThatItsCallerBeganAndAnEngineTookOverArrives) {

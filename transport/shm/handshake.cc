@@ -18,7 +18,7 @@ namespace hccl_like {
 namespace {
 
 struct Offer {
-  std::array<char, 8> magic{'h', 'c', 'c', 'l', 's', 'h', 'm', '2'};
+  std::array<char, 8> magic{'h', 'c', 'c', 'l', 's', 'h', 'm', '3'};
   uint64_t ring_bytes = 0;
 };
 struct Reply {

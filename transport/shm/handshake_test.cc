@@ -21,7 +21,7 @@ class ShmHandshakeTest : public testing::Test {
               FdMessageResult::kDone);
   }
   static std::string offer(uint64_t ring_bytes) {
-    std::string text = "hcclshm2";
+    std::string text = "hcclshm3";
     text.append(reinterpret_cast<const char*>(&ring_bytes), sizeof ring_bytes);
     return text;
   }

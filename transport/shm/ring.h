@@ -25,6 +25,7 @@ struct RingIndices {
   std::atomic<WriteWay> way{WriteWay::kThroughCaches};  // of what was written last
   CellRecords cells;
   alignas(kLineBytes) std::atomic<uint64_t> read{0};
+  std::atomic<uint32_t> sees_cells{0};  // its reader looks for PairCells
   alignas(kLineBytes) Sleeper reader;
   alignas(kLineBytes) Sleeper writer;
 };

@@ -20,7 +20,7 @@ constexpr size_t kLargestRing = 1 << 30;
 
 size_t page_bytes() { return static_cast<size_t>(::sysconf(_SC_PAGESIZE)); }
 size_t index_bytes() { return page_bytes(); }
-constexpr size_t kAllCells = kCells * kCellBytes;
+constexpr size_t kAllCells = kCells * kCellBytes + PairCells::kAllBytes;
 size_t file_bytes(size_t ring_bytes) { return index_bytes() + 2 * ring_bytes + kAllCells; }
 
 void map_over(std::byte* address, size_t bytes, int fd, size_t offset) {

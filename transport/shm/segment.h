@@ -1,9 +1,11 @@
 #pragma once
-// The memory behind a shm wire: a sealed memfd with two rings, one per direction, and the cells that go to and fro.
+// The memory behind a shm wire: a sealed memfd with two rings, one per direction, and the cells that go to and fro, of the wire and of
+// others.
 #include <cstddef>
 
 #include "core/fd.h"
 #include "core/mapping.h"
+#include "transport/pair_cells.h"
 #include "transport/shm/cells.h"
 #include "transport/shm/ring.h"
 
@@ -41,6 +43,9 @@ class ShmSegment {
   std::byte* cell(uint32_t number) const;
   bool make_cell(uint32_t number) const;
   bool is_in_cell(const std::byte* at) const { return at >= cell(0) && at < cell(kCells); }
+  // PairCells::kAllBytes, and whether a side looks for them.
+  std::byte* pair_cells() const { return cell(kCells); }
+  std::atomic<uint32_t>& sees_cells(int side) const { return indices(1 - side).sees_cells; }
   // What is left beside the indices, half for each side.
   std::span<std::byte> workspace(int side) const;
 
@@ -51,7 +56,7 @@ class ShmSegment {
 
   Fd memory_;
   size_t ring_bytes_;
-  Mapping mapping_;  // indices, then each ring twice, then the cells
+  Mapping mapping_;  // indices, then each ring twice, then the cells of both kinds
 };
 
 }  // namespace hccl_like

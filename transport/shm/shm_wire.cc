@@ -32,7 +32,9 @@ ShmWire::ShmWire(ShmEnd end, Poller& poller)
       segment_(std::move(end.segment)),
       writer_(segment_.writer(end.side)),
       reader_(segment_.reader(1 - end.side)),
-      deck_(end.side) {
+      deck_(end.side),
+      pair_cells_(end.side, segment_.pair_cells(), segment_.sees_cells(end.side),
+                  segment_.sees_cells(1 - end.side)) {
   segment_.close_fd();
   poller_.watch(socket_.get(), EPOLLIN | EPOLLRDHUP, lifeline_);
   watch_process();

@@ -44,6 +44,7 @@ class ShmWire final : public Wire {
     return {segment_.workspace(side_), segment_.workspace(1 - side_)};
   }
   const PeerCommons* commons() const override { return commons_.get(); }
+  PairCells* pair_cells() override { return &pair_cells_; }
   void nudge() override;
   std::string_view transport() const override { return "shm"; }
 
@@ -76,6 +77,7 @@ class ShmWire final : public Wire {
   WritePace write_pace_;  // of the ring
   mutable RingReader reader_;
   CellDeck deck_;
+  PairCells pair_cells_;
   std::array<std::byte, 4096> joined_;  // what was wanted in one piece and lies in several
   size_t made_ = 0;                     // bytes of the ring that is written
   bool no_memory_ = false;              // for more of it
