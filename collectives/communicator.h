@@ -169,6 +169,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::atomic<uint32_t> sequence_{0};  // of the next call
   mutable KnownMemory known_memory_;
   mutable Pace pace_;  // of large calls in private memory
+  std::atomic<uint32_t> calls_without_cells_{0};
 
   mutable std::mutex mutex_;  // guards what follows
   std::optional<Error> failure_;

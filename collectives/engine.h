@@ -99,6 +99,8 @@ class Engine {
   // Any thread. Has whoever drives run `work`, which may touch links and throws nothing, between two steps; returns when it is
   // over, also while operations run that are waited for.
   void run(std::function<void()> work);
+  // Any thread. Has the link connected soon, if it is not; nobody waits for it.
+  void want_wire(Link& link);
   // Any thread. From now on peers that connect are let in also while nobody drives.
   void keep_door();
 

@@ -36,6 +36,10 @@ void Engine::keep_door() {
   }
 }
 
+void Engine::want_wire(Link& link) {
+  run([&] { link.want_wire(); });
+}
+
 void Engine::end_keeper() {
   if (!keeper_bell_.valid()) return;
   Poller::ring(keeper_bell_.get());

@@ -76,7 +76,7 @@ class Board {
   // rank names one that there is not.
   Shelf& lanes() const { return commons_->lanes(); }
   const std::byte* lane(int rank, uint32_t piece) const;
-  const Link* link(int rank) const { return peers_[static_cast<size_t>(rank)].link; }
+  Link* link(int rank) const { return peers_[static_cast<size_t>(rank)].link; }
   // The process of another rank, if its memory can be read (core/process_memory.h). Once it is open.
   std::optional<int> readable_process(int rank) const {
     return link(rank)->commons()->readable_process();

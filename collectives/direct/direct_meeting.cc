@@ -47,10 +47,7 @@ void DirectRun::show() {
   if (roles_.puts() && (call_->shared_input == nullptr || sums_all_) && readable_input_ == 0) {
     // A reader need not wait for more than it can begin with.
     const uint32_t first = roles_.reducing() ? Lane::kSlots : 1;
-    while (put_ < std::min(shape_.laps, first)) {
-      put(shape_.lap(put_), slot(put_));
-      ++put_;
-    }
+    while (put_ < std::min(shape_.laps, first) && !awaits_cell()) put(put_++);
     lane_->put.store(base_ + put_, std::memory_order_relaxed);
   }
   std::memcpy(board.payload(call_->number, sizeof offer), &offer, sizeof offer);

@@ -42,6 +42,8 @@ void copy_bytes(const Pieces& to, const Pieces& from, const Copy& copy) {
 
 }  // namespace
 
+void DirectRun::put(uint32_t number) { put(shape_.lap(number), place_for(number)); }
+
 void DirectRun::put(Span lap, std::byte* slot) {
   const auto put_part = [&](int to, Span range) {
     fill(slot + shape_.place(lap, rank_, to, range.begin), own_input(to, range));
@@ -67,6 +69,7 @@ void DirectRun::put(Span lap, std::byte* slot) {
 void DirectRun::fill(std::byte* to, const Pieces& from) const {
   // Not in pairs of pages where it is read in order, as sums do.
   const auto write = [this](std::byte* target, const std::byte* source, size_t bytes) {
+    if (in_cell_) return write_cell(target, source, bytes);
     write_lane(target, source, bytes, /*in_order=*/roles_.reducing());
   };
   if (!scales_inputs()) return copy_bytes(one_piece(to, from.bytes()), from, write);
@@ -85,6 +88,13 @@ void DirectRun::write_lane(std::byte* to, const std::byte* from, size_t bytes,
                          call_->write_pace->copy(to, from, bytes, shape_.payload, in_order));
 }
 
+void DirectRun::write_cell(std::byte* to, const std::byte* from, size_t bytes) const {
+  if (roles_.reducing())
+    std::memcpy(to, from, bytes);
+  else
+    copy_in_pairs(to, from, bytes, bytes);
+}
+
 bool DirectRun::scales_inputs() const {
   return call_->op == ReduceOp::kPreMulSum && call_->reduction.scale != nullptr;
 }
@@ -95,11 +105,13 @@ void DirectRun::scale(std::byte* to, const std::byte* from, size_t bytes) const 
 
 bool DirectRun::work(Span lap, uint32_t number) {
   if (roles_.pushes() && !begin_writing()) return false;
+  find_input(number);
   if (roles_.reducing())
     reduce(share_of(lap), lap, number);
   else if (!copy(lap, number))
     return false;
   if (roles_.pushes()) lane_->writing.store(0, std::memory_order_release);
+  keep(given_cell_);
   return true;
 }
 
@@ -150,6 +162,16 @@ auto DirectRun::reads_lane(int rank) const {
   };
 }
 
+// A copy of what another rank has put.
+auto DirectRun::reads_input(int rank) const {
+  return [this, lane = reads_lane(rank)](std::byte* to, const std::byte* from, size_t bytes) {
+    if (given_cell_)
+      copy_in_pairs(to, from, bytes, bytes);
+    else
+      lane(to, from, bytes);
+  };
+}
+
 // What all ranks give to this one's share, from `offset` on.
 void DirectRun::find_sources(std::span<const std::byte*> sources, const std::byte* own,
                              size_t offset, Span lap, uint32_t number) const {
@@ -158,7 +180,7 @@ void DirectRun::find_sources(std::span<const std::byte*> sources, const std::byt
         rank == rank_ ? own
         : roles_.input_mapped(rank)
             ? peer(rank).input + offset
-            : slot_of(rank, number) + shape_.place(lap, rank, rank_, offset);
+            : input_of(rank, number) + shape_.place(lap, rank, rank_, offset);
 }
 
 void DirectRun::sum(std::byte* result, std::span<const std::byte* const> sources,
@@ -256,8 +278,9 @@ bool DirectRun::copy(Span lap, uint32_t number) {
         continue;
       }
       if (roles_.path(peer, rank_) == Path::kStaged) {
-        std::byte* const from = slot_of(peer, number) + shape_.place(lap, peer, rank_, range.begin);
-        move(own_output(peer, range), one_piece(from, range.bytes()), reads_lane(peer));
+        std::byte* const from =
+            input_of(peer, number) + shape_.place(lap, peer, rank_, range.begin);
+        move(own_output(peer, range), one_piece(from, range.bytes()), reads_input(peer));
       } else {
         std::byte* const from = this->peer(peer).input + range.begin;
         move(own_output(peer, range), one_piece(from, range.bytes()), between_memories);

@@ -37,6 +37,8 @@ bool DirectRun::begin(const BoardCall& call) {
   ranks_ = call.board->size();
   put_ = worked_ = fetched_ = 0;
   kept_ = 0;
+  in_cell_ = false;
+  given_cell_.reset();
   lost_ = false;
   mismatch_.reset();
   failure_.reset();
@@ -77,7 +79,8 @@ DirectRun::Step DirectRun::next() const {
       if (worked_ < shape_.laps && (worked_ < put_ || !roles_.puts()) &&
           inputs_are_there(worked_) && (!roles_.keeps_results() || slot_is_free(worked_)))
         return Step::kWork;
-      if (roles_.puts() && put_ < shape_.laps && slot_is_free(put_)) return Step::kPut;
+      if (roles_.puts() && put_ < shape_.laps && slot_is_free(put_) && !awaits_cell())
+        return Step::kPut;
       return Step::kNone;
     case Stage::kDraining:
       return !lends() || all_told(&Lane::finished, shape_.laps) ? Step::kFinish : Step::kNone;
@@ -97,7 +100,7 @@ bool DirectRun::advance() {
       keep_own({kept_, std::min(kept_ + kOwnStep, shape_.payload)});
       return true;
     case Step::kPut:
-      put(shape_.lap(put_), slot(put_));
+      put(put_);
       count(lane_->put, ++put_);
       untold_ = true;
       break;
@@ -118,6 +121,7 @@ bool DirectRun::advance() {
       // Whoever gave up may have used his memory for something else already.
       for (int rank = 0; rank < ranks_; ++rank) lost_ = lost_ || !still_shown(rank);
       if (lost_) return false;
+      keep_unread_cells();
       learn_pace();
       stage_ = Stage::kFinished;
       return true;

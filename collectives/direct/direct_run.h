@@ -3,7 +3,8 @@
 // show, and writes straight into it where it may.
 //
 // Memory that peers can map (Call::shared_input, shared_output) is read and written where it is. All other goes by in
-// laps through the lanes of shared memory, a few at a time, so that what is reduced is still in a cache. Either way a
+// laps through the lanes of shared memory, a few at a time, so that what is reduced is still in a cache; between two ranks that
+// exchange, through cells that go to and fro (transport/pair_cells.h). Either way a
 // call takes two meetings of the ranks, plus one if memory is shared, and all wait until nobody uses theirs any more; one
 // meeting where every rank makes all of its own result.
 // Where it has been faster, ranks that only exchange copy out of each other's private memory through the kernel.
@@ -19,6 +20,7 @@
 #include "collectives/direct/lane.h"
 #include "collectives/direct/roles.h"
 #include "collectives/direct/shape.h"
+#include "transport/pair_cells.h"
 #include "transport/pieces.h"
 
 namespace hccl_like {
@@ -52,6 +54,8 @@ class DirectRun {
   bool finished() const { return stage_ == Stage::kFinished; }
   // Ranks that it waits for, after meet().
   std::vector<int> waiting_for() const;
+  // Whether it would have used cells, if its two ranks had any.
+  bool misses_cells() const { return exchanges_ && cells() == nullptr; }
   // The call is over or has failed. If it failed, nobody writes into this rank's memory any more when this returns: it
   // waits for whoever does, a second at most.
   void end();
@@ -100,6 +104,15 @@ class DirectRun {
   void learn_pace() const;
   bool read(const Pieces& to, int from, Span range);
 
+  // direct_cells.cc: what two ranks put for each other.
+  PairCells* cells() const;
+  std::byte* place_for(uint32_t lap);
+  std::optional<uint32_t> cell_of(uint32_t lap) const;
+  void find_input(uint32_t lap);
+  void keep(std::optional<uint32_t> cell) const;
+  void keep_unread_cells() const;
+  bool awaits_cell() const;
+
   // direct_run.cc: who waits for whom.
   Step next() const;
   void count(Lane::Counter& counter, uint64_t laps);
@@ -115,9 +128,11 @@ class DirectRun {
   void wait_for_writers() const;
 
   // direct_moves.cc: what is read and written.
+  void put(uint32_t number);
   void put(Span lap, std::byte* slot);
   void fill(std::byte* to, const Pieces& from) const;
   void write_lane(std::byte* to, const std::byte* from, size_t bytes, bool in_order) const;
+  void write_cell(std::byte* to, const std::byte* from, size_t bytes) const;
   bool scales_inputs() const;
   void scale(std::byte* to, const std::byte* from, size_t bytes) const;
   // False if a rank took back what this one was to write into.
@@ -127,6 +142,7 @@ class DirectRun {
   void reduce(Span range, Span lap, uint32_t number);
   template <class Copy>
   void move(const Pieces& to, const Pieces& from, const Copy& copy) const;
+  auto reads_input(int rank) const;
   auto reads_lane(int rank) const;
   void reduce_part(Span range, Span lap, uint32_t number) const;
   void find_sources(std::span<const std::byte*> sources, const std::byte* own, size_t offset,
@@ -151,6 +167,9 @@ class DirectRun {
     return lane_->payload.data() + slot_begin(first_slot_, lap);
   }
   std::byte* slot_of(int rank, uint32_t lap) const;
+  std::byte* input_of(int rank, uint32_t lap) const {
+    return given_cell_ ? cells()->data(*given_cell_) : slot_of(rank, lap);
+  }
 
   const BoardCall* call_ = nullptr;
   Stage stage_ = Stage::kOff;
@@ -163,6 +182,10 @@ class DirectRun {
   uint32_t slots_ = Lane::kSlots;  // that a lane is cut into
   uint32_t first_slot_ = 0;
   bool alternates_ = false;  // between two lanes
+  bool exchanges_ = false;   // two ranks, which give each other alike
+  bool in_cell_ = false;     // what this rank puts now
+  std::optional<uint32_t>
+      given_cell_;  // with the other rank's input of the lap at work, if it is in none of its slots
   Shape shape_;
   Roles roles_;
   bool sums_all_ = false;  // what this rank wishes, and then what all do

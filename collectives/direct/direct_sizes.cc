@@ -31,7 +31,9 @@ size_t payload_of(const BoardCall& call) {
 
 // What a lap takes of each lane. More ranks than cores take turns: the more one of them finds, the fewer turns they need.
 // One writer and one reader work side by side and stay ahead of nobody: their slots should leave room in one core's cache.
-size_t room_of(const BoardCall& call) {
+// What lies in a cell is one lap.
+size_t room_of(const BoardCall& call, bool exchanges) {
+  if (exchanges) return PairCells::kBytes;
   switch (call.collective) {
     case Collective::kBroadcast:
       return call.board->size() == 2 ? Lane::kSlotBytes / 8 : Lane::kSlotBytes / 2;
@@ -50,6 +52,20 @@ constexpr size_t kMostSlots = 128;
 // KiB. Calls that put no more than this into a lane do not ask, and so use two lanes in turns, of which the other one is found to be free
 // when this one is retired; for larger ones the way back to the same lane, which is in a cache, is worth more.
 constexpr size_t kMostAlternating = 16 << 10;
+
+// Whether two ranks give each other as much as they take.
+bool exchange(const BoardCall& call) {
+  if (call.board->size() != 2) return false;
+  switch (call.collective) {
+    case Collective::kAllReduce:
+    case Collective::kReduceScatter:
+    case Collective::kAllGather:
+    case Collective::kAllToAll:
+      return true;
+    default:
+      return false;
+  }
+}
 
 // Whether all that the ranks touch is more than the last cache holds. A broadcast has one buffer a rank, most often.
 bool goes_past_caches(const BoardCall& call) {
@@ -79,7 +95,8 @@ uint64_t add(uint64_t a, uint64_t b) {
 
 void DirectRun::measure() {
   const size_t payload = payload_of(*call_);
-  slot_bytes_ = room_of(*call_);
+  exchanges_ = exchange(*call_);
+  slot_bytes_ = room_of(*call_, exchanges_);
   // Of pairs nobody knows how little it is.
   if (call_->chunks != Chunks::kPairs)
     slot_bytes_ = std::min(slot_bytes_, Shape::room(call_->collective, ranks_, payload));

@@ -30,7 +30,9 @@ struct Lane {
 
   alignas(kBoardLine) Counter put{0};                   // laps whose input is in the slots
   std::atomic<WriteWay> way{WriteWay::kThroughCaches};  // by which they were written last
-  alignas(kBoardLine) Counter worked{0};                // laps of which this rank has made its part
+  // Of two ranks that exchange: the cell where the input of lap k lies, + 1, at k modulo kSlots; 0: in its slot.
+  std::array<std::atomic<uint8_t>, kSlots> cells{};
+  alignas(kBoardLine) Counter worked{0};  // laps of which this rank has made its part
   // Laps of which it needs nobody's slot and nobody's memory any more.
   alignas(kBoardLine) Counter finished{0};
   // Whose memory it could map: base << 8 | 0x80 | kInputs | kOutputs.

@@ -1,0 +1,62 @@
+// Direct calls of two ranks that give each other alike: what they put for each other lies in cells that go to and fro, as far as there
+// are any, and in their lanes otherwise. Nothing is agreed: each tells beside its counters where a lap lies.
+#include <algorithm>
+
+#include "collectives/direct/direct_run.h"
+
+namespace hccl_like {
+
+PairCells* DirectRun::cells() const {
+  return ranks_ == 2 ? call_->board->link(1 - rank_)->pair_cells() : nullptr;
+}
+
+// Where this rank's input of a lap goes; told with the lap.
+std::byte* DirectRun::place_for(uint32_t lap) {
+  std::optional<uint32_t> cell;
+  if (exchanges_) {
+    PairCells* const cells = this->cells();
+    if (cells != nullptr) cell = cells->take();
+    // Whoever sees this sees that the line of an earlier call was taken back: keep().
+    lane_->cells[lap % Lane::kSlots].store(static_cast<uint8_t>(cell ? *cell + 1 : 0),
+                                           std::memory_order_release);
+  }
+  in_cell_ = cell.has_value();
+  return in_cell_ ? cells()->data(*cell) : slot(lap);
+}
+
+// The cell in which the other rank has put a lap, if it has.
+std::optional<uint32_t> DirectRun::cell_of(uint32_t lap) const {
+  if (!exchanges_) return std::nullopt;
+  const uint32_t told =
+      peer(1 - rank_).lane->cells[lap % Lane::kSlots].load(std::memory_order_acquire);
+  // Whoever is not there yet was told of none, so the rest is a peer's nonsense.
+  if (told == 0 || told > PairCells::kCount || cells() == nullptr) return std::nullopt;
+  return told - 1;
+}
+
+void DirectRun::find_input(uint32_t lap) {
+  given_cell_.reset();
+  if (exchanges_ && roles_.reads_lane_of(1 - rank_)) given_cell_ = cell_of(lap);
+}
+
+// The input in it is needed no more: it is this rank's cell, unless the other gave up. Then the lane that named it may serve another call
+// by now.
+void DirectRun::keep(std::optional<uint32_t> cell) const {
+  if (cell && still_shown(1 - rank_)) cells()->keep(*cell);
+}
+
+// What was put before both knew that it goes another way.
+void DirectRun::keep_unread_cells() const {
+  if (!exchanges_ || roles_.reads_lane_of(1 - rank_)) return;
+  const uint64_t put = std::min<uint64_t>(told(1 - rank_, &Lane::put), Lane::kSlots);
+  for (uint32_t lap = 0; lap < put; ++lap) keep(cell_of(lap));
+}
+
+// The next lap had better lie in the cell of one that the other rank puts before it waits for this one.
+bool DirectRun::awaits_cell() const {
+  if (!exchanges_ || put_ <= worked_) return false;
+  const PairCells* const cells = this->cells();
+  return cells != nullptr && !cells->holds_any();
+}
+
+}  // namespace hccl_like
