@@ -41,6 +41,11 @@ class PairCells {
   // Of a cell that exists.
   std::byte* data(uint32_t number) const { return cells_ + number * kBytes; }
 
+  // A thread of this process has written into a cell, before the peer is told; one is about to read what the peer wrote into it. What
+  // happened here before then happened before what happens here now: the language does not know the way by the peer.
+  void give(uint32_t number) { given_[number].store(true, std::memory_order_release); }
+  void receive(uint32_t number) const { (void)given_[number].load(std::memory_order_acquire); }
+
  private:
   struct Cell {
     uint32_t number = 0;
@@ -54,6 +59,7 @@ class PairCells {
   std::atomic<bool> busy_{false};  // guards what follows, for a moment
   std::array<Cell, kCount> deck_;  // in the order in which they came
   std::atomic<size_t> held_{0};
+  std::array<std::atomic<bool>, kCount> given_{};
 };
 
 }  // namespace hccl_like

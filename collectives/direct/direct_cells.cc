@@ -12,16 +12,15 @@ PairCells* DirectRun::cells() const {
 
 // Where this rank's input of a lap goes; told with the lap.
 std::byte* DirectRun::place_for(uint32_t lap) {
-  std::optional<uint32_t> cell;
+  own_cell_.reset();
   if (exchanges_) {
     PairCells* const cells = this->cells();
-    if (cells != nullptr) cell = cells->take();
+    if (cells != nullptr) own_cell_ = cells->take();
     // Whoever sees this sees that the line of an earlier call was taken back: keep().
-    lane_->cells[lap % Lane::kSlots].store(static_cast<uint8_t>(cell ? *cell + 1 : 0),
+    lane_->cells[lap % Lane::kSlots].store(static_cast<uint8_t>(own_cell_ ? *own_cell_ + 1 : 0),
                                            std::memory_order_release);
   }
-  in_cell_ = cell.has_value();
-  return in_cell_ ? cells()->data(*cell) : slot(lap);
+  return own_cell_ ? cells()->data(*own_cell_) : slot(lap);
 }
 
 // The cell in which the other rank has put a lap, if it has.
@@ -37,6 +36,7 @@ std::optional<uint32_t> DirectRun::cell_of(uint32_t lap) const {
 void DirectRun::find_input(uint32_t lap) {
   given_cell_.reset();
   if (exchanges_ && roles_.reads_lane_of(1 - rank_)) given_cell_ = cell_of(lap);
+  if (given_cell_) cells()->receive(*given_cell_);
 }
 
 // The input in it is needed no more: it is this rank's cell, unless the other gave up. Then the lane that named it may serve another call
@@ -45,7 +45,7 @@ void DirectRun::keep(std::optional<uint32_t> cell) const {
   if (cell && still_shown(1 - rank_)) cells()->keep(*cell);
 }
 
-// What was put before both knew that it goes another way.
+// What was put before both knew that it goes another way. While the other rank waits for this one its lane serves no other call.
 void DirectRun::keep_unread_cells() const {
   if (!exchanges_ || roles_.reads_lane_of(1 - rank_)) return;
   const uint64_t put = std::min<uint64_t>(told(1 - rank_, &Lane::put), Lane::kSlots);

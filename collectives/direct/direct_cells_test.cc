@@ -113,6 +113,26 @@ TEST_P(DirectCells, CarryEveryExchangeExactlyAndNoneIsLost) {
   });
 }
 
+// What was put before all knew that it goes another way is given back while its lane still serves this call, not the next one.
+TEST(DirectCellsOfCallsInARow, ComeBackInTheirOwnCall) {
+  on_ranks(2, Config{}, [&](Rank me) {
+    me.communicator.run({.collective = Collective::kBarrier});
+    ASSERT_NE(cells_of(me), nullptr);
+    constexpr size_t kCount = 9'000;
+    Numbers in(2 * kCount, 0), out(2 * kCount, 0);
+    for (int32_t round = 0; round < 400; ++round)
+      for (const Sharing sharing : {Sharing::kOutputs, Sharing::kNobody}) {
+        const int32_t number = 4 * round + 2 * static_cast<int32_t>(sharing == Sharing::kNobody);
+        for (size_t i = 0; i < kCount; ++i) in[i] = number + me.rank;
+        Call call = call_of(Collective::kAllGather, me.rank, in, out, kCount);
+        share(call, sharing, me.rank, in.region(), out.region());
+        me.communicator.run(std::move(call));
+        for (size_t i = 0; i < 2 * kCount; ++i)
+          ASSERT_EQ(out[i], number + static_cast<int32_t>(i / kCount)) << "round " << round;
+      }
+  });
+}
+
 // Without any cell left all of it goes through lanes.
 TEST(DirectWithoutCells, LanesCarryTheSame) {
   on_ranks(2, Config{}, [&](Rank me) {

@@ -189,6 +189,7 @@ void DirectRun::settle(uint64_t accepted) {
 
 void DirectRun::settle(RankSet inputs, RankSet outputs) {
   roles_ = Roles(call_->collective, rank_, ranks_, call_->root, inputs, outputs);
+  keep_unread_cells();
   if (!roles_.staged()) {
     const size_t ranks = peers_.size();
     const size_t share = shape_.payload / (shape_.kind == Shape::Kind::kCut ? ranks : 1);

@@ -42,7 +42,10 @@ void copy_bytes(const Pieces& to, const Pieces& from, const Copy& copy) {
 
 }  // namespace
 
-void DirectRun::put(uint32_t number) { put(shape_.lap(number), place_for(number)); }
+void DirectRun::put(uint32_t number) {
+  put(shape_.lap(number), place_for(number));
+  if (own_cell_) cells()->give(*own_cell_);
+}
 
 void DirectRun::put(Span lap, std::byte* slot) {
   const auto put_part = [&](int to, Span range) {
@@ -69,7 +72,7 @@ void DirectRun::put(Span lap, std::byte* slot) {
 void DirectRun::fill(std::byte* to, const Pieces& from) const {
   // Not in pairs of pages where it is read in order, as sums do.
   const auto write = [this](std::byte* target, const std::byte* source, size_t bytes) {
-    if (in_cell_) return write_cell(target, source, bytes);
+    if (own_cell_) return write_cell(target, source, bytes);
     write_lane(target, source, bytes, /*in_order=*/roles_.reducing());
   };
   if (!scales_inputs()) return copy_bytes(one_piece(to, from.bytes()), from, write);

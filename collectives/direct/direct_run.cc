@@ -37,7 +37,7 @@ bool DirectRun::begin(const BoardCall& call) {
   ranks_ = call.board->size();
   put_ = worked_ = fetched_ = 0;
   kept_ = 0;
-  in_cell_ = false;
+  own_cell_.reset();
   given_cell_.reset();
   lost_ = false;
   mismatch_.reset();
@@ -121,7 +121,6 @@ bool DirectRun::advance() {
       // Whoever gave up may have used his memory for something else already.
       for (int rank = 0; rank < ranks_; ++rank) lost_ = lost_ || !still_shown(rank);
       if (lost_) return false;
-      keep_unread_cells();
       learn_pace();
       stage_ = Stage::kFinished;
       return true;

@@ -183,7 +183,7 @@ class DirectRun {
   uint32_t first_slot_ = 0;
   bool alternates_ = false;  // between two lanes
   bool exchanges_ = false;   // two ranks, which give each other alike
-  bool in_cell_ = false;     // what this rank puts now
+  std::optional<uint32_t> own_cell_;  // into which this rank puts, if it is none of its slots
   std::optional<uint32_t>
       given_cell_;  // with the other rank's input of the lap at work, if it is in none of its slots
   Shape shape_;

@@ -91,7 +91,7 @@ TEST(ShmSegment, CannotBeResizedByAnyone) {
 }
 
 TEST(ShmSegment, RefusesMemoryThatCouldFailLater) {
-  const off_t right = 4096 + 2 * kRing + kCells * kCellBytes;
+  const off_t right = 4096 + 2 * kRing + kCells * kCellBytes + PairCells::kAllBytes;
   const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
   const auto refused = [](Fd fd, size_t ring_bytes) {
     return code_of([&] { ShmSegment::open(std::move(fd), ring_bytes); }) == ErrorCode::kPeerLost;
