@@ -32,8 +32,9 @@ class PairCellsTest : public testing::Test {
 TEST_F(PairCellsTest, HalfOfThemBeginAtEachSide) {
   open_both();
   for (uint32_t side : {0, 1}) {
+    EXPECT_FALSE(cells_[side]->gave_all());
     for (uint32_t i = kHalf; i-- > 0;) EXPECT_EQ(cells_[side]->take(), side * kHalf + i);
-    EXPECT_FALSE(cells_[side]->holds_any());
+    EXPECT_TRUE(cells_[side]->gave_all());
     EXPECT_EQ(cells_[side]->take(), std::nullopt);
   }
 }

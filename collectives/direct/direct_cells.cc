@@ -10,11 +10,14 @@ PairCells* DirectRun::cells() const {
   return ranks_ == 2 ? call_->board->link(1 - rank_)->pair_cells() : nullptr;
 }
 
+// What is more than the caches hold goes by lanes: between dies a line comes sooner from memory than out of another core's cache.
+bool DirectRun::uses_cells() const { return exchanges_ && !past_caches_; }
+
 // Where this rank's input of a lap goes; told with the lap.
 std::byte* DirectRun::place_for(uint32_t lap) {
   own_cell_.reset();
   if (exchanges_) {
-    PairCells* const cells = this->cells();
+    PairCells* const cells = uses_cells() ? this->cells() : nullptr;
     if (cells != nullptr) own_cell_ = cells->take();
     // Whoever sees this sees that the line of an earlier call was taken back: keep().
     lane_->cells[lap % Lane::kSlots].store(static_cast<uint8_t>(own_cell_ ? *own_cell_ + 1 : 0),
@@ -52,11 +55,18 @@ void DirectRun::keep_unread_cells() const {
   for (uint32_t lap = 0; lap < put; ++lap) keep(cell_of(lap));
 }
 
+// What this rank is to put next, if so much of it lies in one piece.
+const std::byte* DirectRun::next_input(size_t bytes) const {
+  if (!exchanges_ || !roles_.puts() || put_ >= shape_.laps) return nullptr;
+  const Pieces next = own_input(1 - rank_, taken(1 - rank_, shape_.lap(put_)));
+  return next.size() == 1 && next[0].bytes >= bytes ? next[0].data : nullptr;
+}
+
 // The next lap had better lie in the cell of one that the other rank puts before it waits for this one.
 bool DirectRun::awaits_cell() const {
-  if (!exchanges_ || put_ <= worked_) return false;
+  if (!uses_cells() || put_ <= worked_) return false;
   const PairCells* const cells = this->cells();
-  return cells != nullptr && !cells->holds_any();
+  return cells != nullptr && cells->gave_all();
 }
 
 }  // namespace hccl_like

@@ -45,8 +45,10 @@ void DirectRun::show() {
   }
   // What will go through the lane for sure is there when the others see this line.
   if (roles_.puts() && (call_->shared_input == nullptr || sums_all_) && readable_input_ == 0) {
-    // A reader need not wait for more than it can begin with.
-    const uint32_t first = roles_.reducing() ? Lane::kSlots : 1;
+    // A reader need not wait for more than it can begin with; each of two has as many cells.
+    const uint32_t first = exchanges_          ? PairCells::kCount / 2
+                           : roles_.reducing() ? Lane::kSlots
+                                               : 1;
     while (put_ < std::min(shape_.laps, first) && !awaits_cell()) put(put_++);
     lane_->put.store(base_ + put_, std::memory_order_relaxed);
   }

@@ -147,11 +147,17 @@ void DirectRun::reduce(Span range, Span lap, uint32_t number) {
   });
 }
 
+// `next`: as many bytes that are read afterwards, or null.
 template <class Copy>
-void DirectRun::move(const Pieces& to, const Pieces& from, const Copy& copy) const {
+void DirectRun::move(const Pieces& to, const Pieces& from, const Copy& copy,
+                     const std::byte* next) const {
   copy_bytes(to, from, [&](std::byte* target, const std::byte* source, size_t bytes) {
     const size_t hands = call_->crew->hands(bytes, static_cast<size_t>(ranks_));
-    if (hands == 1 && past_caches_) return copy_past_caches(target, source, bytes);
+    if (hands == 1 && past_caches_) {
+      copy_past_caches(target, source, bytes, next);
+      if (next != nullptr) next += bytes;
+      return;
+    }
     if (hands == 1) return copy(target, source, bytes);
     parallel_copy({*call_->crew, hands}, target, source, bytes);
   });
@@ -214,6 +220,7 @@ void DirectRun::reduce_part(Span range, Span lap, uint32_t number) const {
   std::vector<std::byte> scaled(scales_inputs() ? sources.size() * kScaledBytes : 0);
   const bool fetches = past_caches_ && scaled.empty() && roles_.pushes() &&
                        sources.size() * kHotBesideNext <= kRoomForNext;
+  const std::byte* const next = next_input(lap.bytes());
   // What was read a moment ago is in a cache. Any other place of the result would be read only to be overwritten.
   const bool goes_past = past_caches_ && (collects || kept == nullptr);
   alignas(64) std::array<std::byte, kHotBesideNext> hot;
@@ -235,7 +242,9 @@ void DirectRun::reduce_part(Span range, Span lap, uint32_t number) const {
       from = to;
     }
     sum(result, sources, now);
-    if (past) copy_past_caches(target.data, result, now);
+    if (past)
+      copy_past_caches(target.data, result, now,
+                       next == nullptr ? next : next + (range.begin - lap.begin + at));
     if (several) {
       if (kept != nullptr) write_lane(kept + at, result, now, /*in_order=*/false);
       if (fetches)
@@ -263,8 +272,10 @@ void DirectRun::keep_own(Span lap) {
   kept_ = lap.end;
   if (call_->collective == Collective::kAllGather || call_->collective == Collective::kAllToAll ||
       rank_ == call_->root)
-    move(own_output(rank_, given(rank_, lap)), own_input(rank_, taken(rank_, lap)),
-         [](std::byte* to, const std::byte* from, size_t bytes) { std::memcpy(to, from, bytes); });
+    move(
+        own_output(rank_, given(rank_, lap)), own_input(rank_, taken(rank_, lap)),
+        [](std::byte* to, const std::byte* from, size_t bytes) { std::memcpy(to, from, bytes); },
+        next_input(lap.bytes()));
 }
 
 bool DirectRun::copy(Span lap, uint32_t number) {
@@ -283,7 +294,8 @@ bool DirectRun::copy(Span lap, uint32_t number) {
       if (roles_.path(peer, rank_) == Path::kStaged) {
         std::byte* const from =
             input_of(peer, number) + shape_.place(lap, peer, rank_, range.begin);
-        move(own_output(peer, range), one_piece(from, range.bytes()), reads_input(peer));
+        move(own_output(peer, range), one_piece(from, range.bytes()), reads_input(peer),
+             next_input(range.bytes()));
       } else {
         std::byte* const from = this->peer(peer).input + range.begin;
         move(own_output(peer, range), one_piece(from, range.bytes()), between_memories);

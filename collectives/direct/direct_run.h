@@ -55,7 +55,7 @@ class DirectRun {
   // Ranks that it waits for, after meet().
   std::vector<int> waiting_for() const;
   // Whether it would have used cells, if its two ranks had any.
-  bool misses_cells() const { return exchanges_ && cells() == nullptr; }
+  bool misses_cells() const { return uses_cells() && cells() == nullptr; }
   // The call is over or has failed. If it failed, nobody writes into this rank's memory any more when this returns: it
   // waits for whoever does, a second at most.
   void end();
@@ -106,11 +106,13 @@ class DirectRun {
 
   // direct_cells.cc: what two ranks put for each other.
   PairCells* cells() const;
+  bool uses_cells() const;
   std::byte* place_for(uint32_t lap);
   std::optional<uint32_t> cell_of(uint32_t lap) const;
   void find_input(uint32_t lap);
   void keep(std::optional<uint32_t> cell) const;
   void keep_unread_cells() const;
+  const std::byte* next_input(size_t bytes) const;
   bool awaits_cell() const;
 
   // direct_run.cc: who waits for whom.
@@ -141,7 +143,8 @@ class DirectRun {
   // reduce() and move() divide what is long among idle cores.
   void reduce(Span range, Span lap, uint32_t number);
   template <class Copy>
-  void move(const Pieces& to, const Pieces& from, const Copy& copy) const;
+  void move(const Pieces& to, const Pieces& from, const Copy& copy,
+            const std::byte* next = nullptr) const;
   auto reads_input(int rank) const;
   auto reads_lane(int rank) const;
   void reduce_part(Span range, Span lap, uint32_t number) const;

@@ -31,7 +31,7 @@ size_t payload_of(const BoardCall& call) {
 
 // What a lap takes of each lane. More ranks than cores take turns: the more one of them finds, the fewer turns they need.
 // One writer and one reader work side by side and stay ahead of nobody: their slots should leave room in one core's cache.
-// What lies in a cell is one lap.
+// What two ranks exchange may lie in cells, of which one takes a lap.
 size_t room_of(const BoardCall& call, bool exchanges) {
   if (exchanges) return PairCells::kBytes;
   switch (call.collective) {
