@@ -54,7 +54,7 @@ Communicator::Tried Communicator::try_direct(const Call& call, BoardCall& on_boa
       const bool connects =
           run.misses_cells() && calls_without_cells_.fetch_add(1) == kMostWithoutCells;
       run.end();
-      if (connects) engine_.want_wire(*on_board.board->link(1 - on_board.board->rank()));
+      if (connects) engine_.like_wire(*on_board.board->link(1 - on_board.board->rank()));
       return {.over = true, .sequence = number, .rest = nullptr};
     }
   }

@@ -100,7 +100,7 @@ class Engine {
   // over, also while operations run that are waited for.
   void run(std::function<void()> work);
   // Any thread. Has the link connected soon, if it is not; nobody waits for it.
-  void want_wire(Link& link);
+  void like_wire(Link& link);
   // Any thread. From now on peers that connect are let in also while nobody drives.
   void keep_door();
 

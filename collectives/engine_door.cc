@@ -36,8 +36,8 @@ void Engine::keep_door() {
   }
 }
 
-void Engine::want_wire(Link& link) {
-  run([&] { link.want_wire(); });
+void Engine::like_wire(Link& link) {
+  run([&] { link.like_wire(); });
 }
 
 void Engine::end_keeper() {

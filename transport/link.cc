@@ -68,8 +68,8 @@ struct Link::State {
         eager_bytes(options.eager_bytes) {}
 
   void join(std::unique_ptr<Wire> taken, const LinkOptions& options);
-  void wish() {
-    wanted = true;
+  void wish(bool& kind) {
+    kind = true;
     if (wishes != nullptr) *wishes = true;
   }
   bool meet();
@@ -86,7 +86,7 @@ struct Link::State {
   std::atomic<bool> reaches_devices{false};
 
   // While there is no wire.
-  bool wanted = false;
+  bool wanted = false, liked = false;
   std::vector<uint64_t> cancelled;
   std::vector<AbortNotice> parked_aborts;
   std::vector<Send*> parked_sends;
@@ -111,7 +111,7 @@ void Link::State::join(std::unique_ptr<Wire> taken, const LinkOptions& options) 
   reaches_devices.store(ends->rendezvous->reaches_devices(), std::memory_order_relaxed);
   wire.store(its, std::memory_order_release);
   if (PairCells* const cells = its->pair_cells()) cells->open();
-  wanted = false;
+  wanted = liked = false;
   for (const uint64_t communicator : std::exchange(cancelled, {})) ends->inbox.cancel(communicator);
   for (Recv* recv : std::exchange(parked_recvs, {})) ends->inbox.post(*recv);
   for (Send* send : std::exchange(parked_sends, {})) ends->outbox.post(*send);
@@ -158,13 +158,21 @@ Link::~Link() = default;
 bool Link::connected() const { return state_->ends.has_value(); }
 
 // Also for the peer to learn what was given up, if a connection is made anyway or this process leaves.
-bool Link::wants_wire() const {
+bool Link::needs_wire() const {
   return (state_->wanted || !state_->parked_aborts.empty()) && !state_->failure;
 }
 
+bool Link::wants_wire() const { return needs_wire() || (state_->liked && !state_->failure); }
+
 void Link::want_wire() {
-  if (!state_->ends) state_->wish();
+  if (!state_->ends) state_->wish(state_->wanted);
 }
+
+void Link::like_wire() {
+  if (!state_->ends) state_->wish(state_->liked);
+}
+
+void Link::forgo_wire() { state_->liked = false; }
 
 void Link::attach(std::unique_ptr<Wire> wire, LinkOptions options) {
   state_->join(std::move(wire), options);
@@ -184,14 +192,14 @@ void Link::post(Send& send) {
   if (state_->failure) return;
   if (state_->ends) return state_->ends->outbox.post(send);
   park(state_->parked_sends, send);
-  state_->wish();
+  state_->wish(state_->wanted);
 }
 
 // Also after the end: what the peer sent before it left may have been waiting here for this.
 void Link::post(Recv& recv) {
   if (state_->ends) return state_->ends->inbox.post(recv);
   park(state_->parked_recvs, recv);
-  state_->wish();
+  state_->wish(state_->wanted);
 }
 
 bool Link::withdraw(Send& send) {

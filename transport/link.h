@@ -122,10 +122,15 @@ class Link {
   ~Link();
 
   bool connected() const;
-  // Whether a message waits for a wire.
+  // Whether a message waits for a wire, or somebody else wants or likes one.
   bool wants_wire() const;
-  // The same without a message.
+  // Whether all that is left undone without one.
+  bool needs_wire() const;
   void want_wire();
+  // It would be of use; all goes on without one.
+  void like_wire();
+  // Nothing came of it. Who needs one needs it still.
+  void forgo_wire();
   // Once, unless it has failed.
   void attach(std::unique_ptr<Wire> wire, LinkOptions options);
   // It was given up before there was a wire.

@@ -165,14 +165,14 @@ Mesh::~Mesh() {
     for (auto& link : state_->links) {
       if (link->failure() == nullptr) link->send_goodbye();
       if (!link->connected()) link->nudge();
-      state_->wishes |= link->wants_wire() && !link->connected();
+      state_->wishes |= link->needs_wire() && !link->connected();
     }
     const Deadline deadline = Deadline::after(kFarewell);
     const auto busy = [&] {
       bool any = false;
       for (auto& link : state_->links) {
         link->progress();
-        const bool owes = link->connected() ? !link->flushed() : link->wants_wire();
+        const bool owes = link->connected() ? !link->flushed() : link->needs_wire();
         any |= link->failure() == nullptr && owes;
       }
       return any;

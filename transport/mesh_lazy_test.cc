@@ -138,6 +138,32 @@ TEST_P(LazyMesh, SaysWhatWasTriedWhenItsTimeIsOver) {
       << links[1]->failure()->message;
 }
 
+TEST_P(LazyMesh, GoesOnWithoutAConnectionThatWasOnlyLiked) {
+  Config config = config_with({GetParam()});
+  config.connect_timeout = milliseconds(50);
+  MeshRank self(config);
+  ProcessRecord nobody = self.mesh.self();
+  nobody.id = std::string(32, 'f');
+  nobody.commons.reset();
+  nobody.unix_name = "hccl-like-nobody";
+  nobody.port = nobody.port == 0 ? 0 : 1;
+  const auto links =
+      self.mesh.introduce({self.mesh.self(), nobody}, 0, Deadline::after(seconds(5)), {});
+  Link& link = *links[1];
+  for (int time = 0; time < 2; ++time) {
+    link.like_wire();
+    EXPECT_TRUE(link.wants_wire());
+    EXPECT_FALSE(link.needs_wire());
+    self.drive([&] { return !link.wants_wire(); });
+    EXPECT_EQ(link.failure(), nullptr);
+  }
+  link.like_wire();
+  link.want_wire();
+  self.drive([&] { return link.failure() != nullptr; });
+  EXPECT_NE(link.failure()->message.find("timed out connecting to rank 1 ("), std::string::npos)
+      << link.failure()->message;
+}
+
 INSTANTIATE_TEST_SUITE_P(Over, LazyMesh, testing::Values("shm", "tcp"),
                          [](const auto& test) { return test.param; });
 

@@ -296,7 +296,7 @@ void Job::leave(int rank) {
       if (part.communicator && part.running()) part.communicator->abort("leaving");
     for (const auto& link : seat.mesh.links()) {
       if (link->failure() == nullptr) link->send_goodbye();
-      if (link->wants_wire() && !link->connected()) link->want_wire();
+      if (link->needs_wire() && !link->connected()) link->want_wire();
     }
   }
   seat.mesh.poll();
@@ -304,7 +304,7 @@ void Job::leave(int rank) {
   for (const auto& link : seat.mesh.links()) {
     link->progress();
     busy |=
-        link->failure() == nullptr && (link->connected() ? !link->flushed() : link->wants_wire());
+        link->failure() == nullptr && (link->connected() ? !link->flushed() : link->needs_wire());
   }
   seat.nap = std::min(2 * seat.nap, 20 * kMillisecond);
   if (busy && now < seat.farewell_ends) return world_.wake(rank, now + seat.nap);
