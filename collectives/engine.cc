@@ -132,7 +132,8 @@ bool Engine::wait_until(Done done, Deadline deadline) {
         [&] { return done() || turn_epoch_ != epoch; });
   }
   // The driver that left may have counted on this thread to go on.
-  if (wanted_.fetch_sub(1) == 1 && unfinished()) wake_background();
+  if (wanted_.fetch_sub(1) == 1)
+    if (std::unique_lock driver(driver_, std::try_to_lock); driver) leave(std::move(driver), false);
   return done();
 }
 
@@ -168,19 +169,25 @@ void Engine::leave(std::unique_lock<std::mutex> driver, bool waited_for) {
 
 // The same where it is known what is owed.
 void Engine::hand_over(std::unique_lock<std::mutex> driver, bool waited_for) {
+  if (pass_on(std::move(driver))) return;
+  if (!waited_for && unfinished()) wake_background();
+}
+
+// True if a thread waits for the engine, which sees to all that is left to do, also if it finds that it need not drive any more.
+bool Engine::pass_on(std::unique_lock<std::mutex> driver) {
   const bool restless = mesh_.is_restless();
   driver.unlock();
   if (wanted_ > 0) {
     std::lock_guard lock(turn_mutex_);
     ++turn_epoch_;
     turn_.notify_all();
-    return;
+    return true;
   }
   if (restless) {
     std::lock_guard lock(background_mutex_);
     if (keeper_bell_.valid()) Poller::ring(keeper_bell_.get());
   }
-  if (!waited_for && unfinished()) wake_background();
+  return false;
 }
 
 // In a thread of our own, which nothing that is thrown may leave: the system refuses a descriptor to somebody who comes in, and
@@ -206,14 +213,7 @@ void Engine::background() {
       background_drives_ = true;
       drive_alone(stop);
       background_drives_ = false;
-      driver.unlock();
-      if (wanted_ == 0) continue;
-      {
-        std::lock_guard lock(turn_mutex_);
-        ++turn_epoch_;
-      }
-      turn_.notify_all();
-      break;
+      if (pass_on(std::move(driver))) break;
     }
   }
 }

@@ -198,6 +198,7 @@ class Engine {
   bool unfinished() const { return running_ > 0 || owing_; }
   void leave(std::unique_lock<std::mutex> driver, bool waited_for);
   void hand_over(std::unique_lock<std::mutex> driver, bool waited_for);
+  bool pass_on(std::unique_lock<std::mutex> driver);
   static bool is_large(const std::shared_ptr<Operation>& operation);
   // engine_background.cc
   void wake_background();

@@ -1,5 +1,6 @@
 // Two ranks that exchange private memory through cells: every collective that does, exactly, and no cell is lost.
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <numeric>
 #include <thread>
@@ -131,6 +132,22 @@ TEST(DirectCellsOfCallsInARow, ComeBackInTheirOwnCall) {
           ASSERT_EQ(out[i], number + static_cast<int32_t>(i / kCount)) << "round " << round;
       }
   });
+}
+
+// Where ranks take turns at a core another thread of the engine begins the connection that a rank would like, and goes on with it.
+TEST(DirectCellsOfRanksOnOneCore, ComeSoon) {
+  cpu_set_t before, one;
+  ASSERT_EQ(::sched_getaffinity(0, sizeof before, &before), 0);
+  CPU_ZERO(&one);
+  for (int core = 0; CPU_COUNT(&one) == 0; ++core)
+    if (CPU_ISSET(core, &before)) CPU_SET(core, &one);
+  ASSERT_EQ(::sched_setaffinity(0, sizeof one, &one), 0);  // and of all threads that this one makes
+  for (int time = 0; time < 10; ++time)
+    on_ranks(2, Config{}, [&](Rank me) {
+      me.communicator.run({.collective = Collective::kBarrier});
+      EXPECT_NE(cells_of(me), nullptr);
+    });
+  EXPECT_EQ(::sched_setaffinity(0, sizeof before, &before), 0);
 }
 
 // Without any cell left all of it goes through lanes.
