@@ -25,6 +25,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
 from torch.distributed.tensor import DTensor, Shard
+from torch.distributed.tensor.debug import CommDebugMode
 
 import hccl_like
 from ranks import make_store, run_ranks
@@ -193,6 +194,25 @@ def mappable_shards():
     return seen
 
 
+def calls_of_shards():
+    """What fully_shard calls to gather parameters; as it is, and where a program has a look at what is gathered."""
+    model = torch.nn.Sequential(torch.nn.Linear(8, 3), torch.nn.Linear(3, 8))
+    fully_shard(model, mesh=init_device_mesh("cpu", (RANKS,)))
+    torchs = dist.all_gather_single
+
+    def watched(*arguments, **keywords):
+        return torchs(*arguments, **keywords)
+
+    seen = []
+    for dist.all_gather_single in (torchs, watched):
+        with CommDebugMode() as calls:
+            model(torch.ones(1, 8))
+        seen += [call.__name__.split(".")[0] for call in calls.get_comm_counts()]
+        model.reshard()
+    dist.all_gather_single = torchs
+    return seen
+
+
 def gathered_base_gradient():
     mine = torch.full((3, 2), dist.get_rank() + 1.0, device=device(), requires_grad=True)
     everybody = functional._all_gather_base(torch.empty(6, 2, device=device()), mine)
@@ -313,7 +333,7 @@ def second_api_with_a_wrong_option():
 
 
 PROBES = (
-    mesh_of_a_bare_module, sharded_on_a_bare_module, mappable_shards, default_type, host_tensor, part_of_the_devices, part_of_its_name,
+    mesh_of_a_bare_module, sharded_on_a_bare_module, mappable_shards, calls_of_shards, default_type, host_tensor, part_of_the_devices, part_of_its_name,
     gloo_beside_it, shrunk, subgroups, sequence_number, monitored, monitored_by_a_group, timeouts, compressed,
     compressed_twice, no_hook, logged_backend, mappable_buckets,
     gathered_base_gradient, gathered_gradient, reduce_scatters_of_a_gradient, scaler, generators,

@@ -15,7 +15,7 @@ from torch.distributed.fsdp import (
     fully_shard,
 )
 from torch.distributed.fsdp.wrap import ModuleWrapPolicy
-from torch.distributed.tensor import DTensor
+from torch.distributed.tensor import DTensor, Shard
 from torch.func import functional_call
 from torch.nn import Linear
 
@@ -151,6 +151,21 @@ def second_kind_ahead(device):
 
 def test_the_second_kind_prefetches_accumulates_and_clips(device):
     on_ranks(second_kind_ahead, 2, device)
+
+
+def second_kind_cut_elsewhere(device):
+    def model():
+        torch.manual_seed(7)
+        return torch.nn.Sequential(Linear(13, 8), torch.nn.ReLU(), Linear(8, 5)).to(device)
+
+    columns = {(5, 8): Shard(1)}
+    wrapped = shard(model(), init_device_mesh(device.type, (2,)), shard_placement_fn=lambda p: columns.get(tuple(p.shape)))
+    training.train(wrapped, device)
+    training.same_parameters(full(wrapped), training.train_alone(device, 2, plain=model()).parameters())
+
+
+def test_the_second_kind_gathers_rows_and_columns(device):
+    on_ranks(second_kind_cut_elsewhere, 2, device)
 
 
 def second_kind_mixed(device, reduce_dtype):

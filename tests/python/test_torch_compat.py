@@ -57,6 +57,8 @@ MENDED = [
     ("ddp-buckets", "ours", "mappable_buckets", [False, False], [True, True]),
     ("fsdp-buffers", "ours", "mappable_shards", [[False, False], [True, True], [False, False]],
      [[True, True], [True, True], [False, False]]),
+    ("fsdp-gathers", "ours", "calls_of_shards", ["_allgather_base_", "_allgather_base_"],
+     ["allgather_into_tensor_coalesced_", "_allgather_base_"]),
     ("all-gather-gradient", "ours", "gathered_base_gradient", "RuntimeError: Backend not supported!", SUMS),
     ("all-gather-gradient", "unnamed", "gathered_base_gradient", "RuntimeError: Backend not supported!", SUMS),
     ("all-gather-gradient", "ours", "reduce_scatters_of_a_gradient", 0, 1),

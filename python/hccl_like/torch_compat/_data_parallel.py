@@ -1,4 +1,4 @@
-"""DistributedDataParallel and fully_shard."""
+"""DistributedDataParallel."""
 
 from __future__ import annotations
 
@@ -63,19 +63,3 @@ def buckets(module) -> None:
         return original(self, *args, **kwargs)
 
     ddp._ddp_init_helper = _ddp_init_helper
-
-
-def sharded_buffers(module) -> None:
-    """torch takes fully_shard's buffers from the group only if asked to, module by module. For tensors on the host this one has
-    memory that peers map, which is used again instead of being faulted in anew."""
-    group_class = module.FSDPParamGroup
-    original = group_class.__init__
-
-    @functools.wraps(original)
-    def __init__(self, *args, **kwargs):
-        original(self, *args, **kwargs)
-        group = getattr(self.mesh_info, "shard_process_group", None)  # none: replicate()
-        if self.device.type == "cpu" and group is not None and "cpu" in _ours.backends(group):
-            self.set_allocate_memory_from_process_group(True)
-
-    group_class.__init__ = __init__

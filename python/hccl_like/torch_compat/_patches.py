@@ -63,9 +63,13 @@ PATCHES = (
         "DDP's buckets are memory that no peer can map, unless DDP_DISABLE_COMM_MEM=0 is set (Reducer::initialize_buckets)",
     ),
     Patch(
-        "fsdp-buffers", _FSDP2, "_data_parallel:sharded_buffers",
+        "fsdp-buffers", _FSDP2, "_sharding:buffers",
         "fully_shard's buffers are memory that no peer can map, unless set_allocate_memory_from_process_group_for_comm() is "
         "called for each module (_fsdp_param_group.py:201-203)",
+    ),
+    Patch(
+        "fsdp-gathers", _FSDP2, "_sharding:gathers",
+        "fully_shard gathers parameters on the host into one buffer and copies them out of it (_fsdp_collectives.py:320, :420)",
     ),
     Patch(
         "all-gather-gradient", "torch.distributed.nn.functional", "_calls:all_gather_gradient",
