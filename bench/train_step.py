@@ -67,7 +67,7 @@ class Way:
         self.model = wrap(transformer(args.layers, args.width).to(device, torch.bfloat16))
         self._optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01)
         self._tokens = torch.randint(0, 256, (1, args.tokens)).to(device)
-        self.times, self.loss = [], None
+        self.turns, self.loss = [], None  # of each turn the times of its steps, in milliseconds
 
     def step(self) -> None:
         import torch
@@ -85,7 +85,7 @@ class Way:
     def timed(self) -> None:
         begin = time.perf_counter_ns()
         self.step()
-        self.times.append((time.perf_counter_ns() - begin) / 1e6)
+        self.turns[-1].append((time.perf_counter_ns() - begin) / 1e6)
 
 
 def ddp(group):
@@ -144,7 +144,7 @@ def ways(args, device) -> list[Way]:
 
 
 def run(args) -> dict:
-    """On one rank: the median of each way's steps."""
+    """On one rank, which learns of all ranks' steps."""
     import torch
     import torch.distributed as dist
 
@@ -164,42 +164,50 @@ def run(args) -> dict:
     for _ in range(args.rounds):
         for way in tried:
             way.step()  # the one before had the caches
+            way.turns.append([])
             for _ in range(args.steps):
                 meeting.meet()
                 way.timed()
-    mine = {way.name: statistics.median(way.times) for way in tried}
+    mine = {way.name: way.turns for way in tried}
     busy, capacity, own = load.since()
     everyone = [None] * ranks
     dist.all_gather_object(everyone, (mine, own))
-    times = {name: sum(one[name] for one, _ in everyone) / ranks for name in mine}
+    turns = {name: turns_of_job([one[name] for one, _ in everyone]) for name in mine}
     foreign = machine.foreign(busy, capacity, sum(own for _, own in everyone))
     result = {"ranks": ranks, "device": args.device, "tokens": args.tokens, "steps": args.rounds * args.steps,
-              "parameters": sum(p.numel() for p in tried[0].model.parameters()), "times_ms": times, "foreign": foreign,
+              "parameters": sum(p.numel() for p in tried[0].model.parameters()), "turns_ms": turns, "foreign": foreign,
               "losses": {way.name: way.loss for way in tried}}
     dist.destroy_process_group()
     return result
 
 
-def added(times: dict[str, float], name: str) -> float:
-    """What communication adds to a step, in milliseconds: over the same model on the same device, alone."""
-    alone = next((time for way, time in times.items() if way.startswith("alone, ") and name.endswith("hccl-like")),
-                 times["alone"])
-    return times[name] - alone
+def turns_of_job(ranks: list[list[list[float]]]) -> list[float]:
+    """What a step takes in each turn. A job has made one when its slowest rank has, also where no rank waits for another."""
+    return [statistics.median(map(max, zip(*turn))) for turn in zip(*ranks)]
+
+
+def added(turns: dict[str, list[float]], name: str) -> float:
+    """What communication adds to a step, in milliseconds: over the same model on the same device, alone, in the same turn. The
+    median of all turns, since a machine's pace changes from one to the next."""
+    alone = next((its for way, its in turns.items() if way.startswith("alone, ") and name.endswith("hccl-like")),
+                 turns["alone"])
+    return statistics.median(step - least for step, least in zip(turns[name], alone))
 
 
 def table(result: dict) -> str:
-    times = result["times_ms"]
+    turns = result["turns_ms"]
     lines = [f"**{result['parameters'] / 1e6:.1f} M parameters, bfloat16, {result['ranks']} ranks, {result['device']} tensors, "
-             f"{result['tokens']} tokens a rank** (medians of {result['steps']} steps in turns; others used "
+             f"{result['tokens']} tokens a rank** (medians of {result['steps']} steps of the slowest rank, in turns; others used "
              f"{100 * (result['foreign'] or 0):.0f} % of the cores)", "",
              "| | a step, ms | communication adds, ms | of gloo's |", "|---|---|---|---|"]
-    for name, time_ms in times.items():
+    for name, its in turns.items():
+        step = statistics.median(its)
         if name.startswith("alone"):
-            lines.append(f"| {name} | {time_ms:.1f} | | |")
+            lines.append(f"| {name} | {step:.1f} | | |")
             continue
         gloo = name.endswith("gloo")
-        part = added(times, name) / added(times, f"{name.split()[0]} gloo")
-        lines.append(f"| {name} | {time_ms:.1f} | {added(times, name):.1f} | {'' if gloo else f'{part:.2f}'} |")
+        part = added(turns, name) / added(turns, f"{name.split()[0]} gloo")
+        lines.append(f"| {name} | {step:.1f} | {added(turns, name):.1f} | {'' if gloo else f'{part:.2f}'} |")
     return "\n".join(lines) + "\n"
 
 

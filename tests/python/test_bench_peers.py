@@ -201,10 +201,16 @@ def test_an_interrupted_comparison_keeps_its_rows_and_leaves_no_process(tmp_path
 
 
 def test_what_communication_adds_is_counted_from_the_same_device():
-    times = {"alone": 100.0, "alone, sim": 120.0, "DDP gloo": 160.0, "DDP hccl-like": 130.0}
-    assert train_step.added(times, "DDP gloo") == 60
-    assert train_step.added(times, "DDP hccl-like") == 10
-    assert train_step.added({"alone": 100.0, "DDP hccl-like": 130.0}, "DDP hccl-like") == 30
+    turns = {"alone": [100.0], "alone, sim": [120.0], "DDP gloo": [160.0], "DDP hccl-like": [130.0]}
+    assert train_step.added(turns, "DDP gloo") == 60
+    assert train_step.added(turns, "DDP hccl-like") == 10
+    assert train_step.added({"alone": [100.0], "DDP hccl-like": [130.0]}, "DDP hccl-like") == 30
+
+
+def test_what_communication_adds_is_counted_in_the_same_turn_from_the_slowest_rank():
+    alone = train_step.turns_of_job([[[100.0, 104.0, 90.0], [50.0]], [[80.0, 105.0, 110.0], [60.0]]])
+    assert alone == [105.0, 60.0]  # the median of 100, 105 and 110; then the machine became faster
+    assert train_step.added({"alone": alone + [70.0], "DDP gloo": [125.0, 90.0, 80.0]}, "DDP gloo") == 20
 
 
 @pytest.mark.slow
@@ -214,7 +220,7 @@ def test_a_small_training_step_is_measured_on_both_backends(tmp_path):
                            "1", "--steps", "2", "--fake", "-J", file], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     result = json.loads(file.read_text())
-    assert set(result["times_ms"]) == {"alone"} | {f"{way} {backend}" for way in ("DDP", "FSDP2")
+    assert set(result["turns_ms"]) == {"alone"} | {f"{way} {backend}" for way in ("DDP", "FSDP2")
                                                    for backend in ("gloo", "hccl-like", "fake")}
     assert result["losses"]["DDP gloo"] == result["losses"]["DDP hccl-like"]
     assert result["losses"]["FSDP2 gloo"] == result["losses"]["FSDP2 hccl-like"]
