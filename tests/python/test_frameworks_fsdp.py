@@ -168,16 +168,18 @@ def test_the_second_kind_gathers_rows_and_columns(device):
     on_ranks(second_kind_cut_elsewhere, 2, device)
 
 
-def second_kind_mixed(device, reduce_dtype):
+def second_kind_mixed(device, reduce_dtype, asynchronous):
     policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=reduce_dtype)
     wrapped = shard(training.model(device), init_device_mesh(device.type, (2,)), mp_policy=policy)
+    wrapped._set_unshard_async_op(asynchronous)  # what is gathered are temporaries that nobody else holds
     training.train(wrapped, device)
     training.same_parameters(full(wrapped), mixed_alone(device, 2, reduce_dtype).parameters())
 
 
+@pytest.mark.parametrize("asynchronous", [False, True], ids=["", "asynchronously"])
 @pytest.mark.parametrize("reduce_dtype", [torch.float32, torch.bfloat16])
-def test_the_second_kind_computes_in_bfloat16(device, reduce_dtype):
-    on_ranks(second_kind_mixed, 2, device, reduce_dtype)
+def test_the_second_kind_computes_in_bfloat16(device, reduce_dtype, asynchronous):
+    on_ranks(second_kind_mixed, 2, device, reduce_dtype, asynchronous)
 
 
 def second_kind_offloaded(device):
