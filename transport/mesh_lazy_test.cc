@@ -43,6 +43,24 @@ struct Exchange {
   Recv recv;
 };
 
+Config impatient(const std::string& transport) {
+  Config config = config_with({transport});
+  config.connect_timeout = milliseconds(50);
+  return config;
+}
+
+// As rank 0, to a rank 1 that was never there.
+Link& link_to_nobody(MeshRank& self) {
+  ProcessRecord nobody = self.mesh.self();
+  nobody.id = std::string(32, 'f');
+  nobody.commons.reset();
+  nobody.unix_name = "hccl-like-nobody";
+  nobody.port = nobody.port == 0 ? 0 : 1;
+  const auto links =
+      self.mesh.introduce({self.mesh.self(), nobody}, 0, Deadline::after(seconds(5)), {});
+  return *links[1];
+}
+
 class LazyMesh : public testing::TestWithParam<std::string> {};
 
 TEST_P(LazyMesh, ConnectsThoseWhoPost) {
@@ -120,36 +138,18 @@ TEST_P(LazyMesh, FailsTheLinkToAPeerThatHasEnded) {
 }
 
 TEST_P(LazyMesh, SaysWhatWasTriedWhenItsTimeIsOver) {
-  Config config = config_with({GetParam()});
-  config.connect_timeout = milliseconds(50);
-  MeshRank self(config);
-  ProcessRecord nobody = self.mesh.self();
-  nobody.id = std::string(32, 'f');
-  nobody.commons.reset();
-  nobody.unix_name = "hccl-like-nobody";
-  nobody.port = nobody.port == 0 ? 0 : 1;
-  const auto links =
-      self.mesh.introduce({self.mesh.self(), nobody}, 0, Deadline::after(seconds(5)), {});
-  links[1]->want_wire();
-  self.drive([&] { return links[1]->failure() != nullptr; });
-  EXPECT_NE(links[1]->failure()->message.find("rank 0 ("), std::string::npos);
-  EXPECT_NE(links[1]->failure()->message.find("timed out connecting to rank 1 ("),
-            std::string::npos)
-      << links[1]->failure()->message;
+  MeshRank self(impatient(GetParam()));
+  Link& link = link_to_nobody(self);
+  link.want_wire();
+  self.drive([&] { return link.failure() != nullptr; });
+  EXPECT_NE(link.failure()->message.find("rank 0 ("), std::string::npos);
+  EXPECT_NE(link.failure()->message.find("timed out connecting to rank 1 ("), std::string::npos)
+      << link.failure()->message;
 }
 
 TEST_P(LazyMesh, GoesOnWithoutAConnectionThatWasOnlyLiked) {
-  Config config = config_with({GetParam()});
-  config.connect_timeout = milliseconds(50);
-  MeshRank self(config);
-  ProcessRecord nobody = self.mesh.self();
-  nobody.id = std::string(32, 'f');
-  nobody.commons.reset();
-  nobody.unix_name = "hccl-like-nobody";
-  nobody.port = nobody.port == 0 ? 0 : 1;
-  const auto links =
-      self.mesh.introduce({self.mesh.self(), nobody}, 0, Deadline::after(seconds(5)), {});
-  Link& link = *links[1];
+  MeshRank self(impatient(GetParam()));
+  Link& link = link_to_nobody(self);
   for (int time = 0; time < 2; ++time) {
     link.like_wire();
     EXPECT_TRUE(link.wants_wire());
