@@ -67,11 +67,16 @@ bool exchange(const BoardCall& call) {
   }
 }
 
-// Whether all that the ranks touch is more than the last cache holds. A broadcast has one buffer a rank, most often.
+// Whether all that the ranks touch is more than the last cache holds. A broadcast has one buffer a rank, most often; what passes through
+// lanes takes room for them, too.
 bool goes_past_caches(const BoardCall& call) {
   const size_t in = call.input->total_bytes(), out = call.output->total_bytes();
-  const size_t touched = call.collective == Collective::kBroadcast ? std::max(in, out) : in + out;
-  return static_cast<size_t>(call.board->size()) * touched >= last_cache_bytes();
+  const bool one_buffer =
+      call.collective == Collective::kBroadcast &&
+      call.input->contiguous(0, 0, in).data == call.output->contiguous(0, 0, out).data;
+  const size_t touched = static_cast<size_t>(call.board->size()) * (one_buffer ? in : in + out);
+  return call.shared_output != nullptr ? touched > last_cache_bytes()
+                                       : touched >= last_cache_bytes();
 }
 
 // What a rank of several reads in the time that a meeting takes: on a core of its own, and, for each other in each turn, where they take
