@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "core/copy.h"
 #include "transport/absorb.h"
 
 namespace hccl_like {
@@ -13,6 +14,7 @@ namespace {
 // Combined and released at once: large enough for the kernels, small enough that the sender gets
 // its space back while it is still writing.
 constexpr size_t kCombineBytes = 32 << 10;
+constexpr size_t kPastCachesBytes = 64 << 10;
 // Buffers up to this size are kept for the next early message.
 constexpr size_t kKeptBuffer = 16 << 10;
 
@@ -25,6 +27,7 @@ Inbox::Inbox(Wire& wire, Outbox& outbox, Rendezvous& rendezvous, const LinkOptio
       rendezvous_(rendezvous),
       eager_bytes_(options.eager_bytes),
       turn_bytes_(options.turn_bytes),
+      least_past_caches_(options.least_past_caches),
       early_limit_(options.early_bytes_limit),
       alignment_(wire.alignment()),
       mismatches_(mismatches) {}
@@ -285,9 +288,19 @@ bool Inbox::read_payload() {
 
 size_t Inbox::read_into(Recv& recv) {
   const Piece piece = recv.into_at.here(recv.into);
-  const size_t part = wire_.read({piece.data, std::min(piece.bytes, left_)});
+  const std::span<std::byte> into(piece.data, std::min(piece.bytes, left_));
+  const size_t part = recv.bytes >= least_past_caches_ ? read_past_caches(into) : wire_.read(into);
   recv.into_at.advance(recv.into, part);
   recv.moved += part;
+  return part;
+}
+
+size_t Inbox::read_past_caches(std::span<std::byte> into) {
+  const std::span<const std::byte> view = wire_.peek();
+  // What was read is free soon, and the peer goes on meanwhile.
+  const size_t part = std::min({view.size(), into.size(), kPastCachesBytes});
+  copy_past_caches(into.data(), view.data(), part);
+  wire_.release(part);
   return part;
 }
 

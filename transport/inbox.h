@@ -88,6 +88,7 @@ class Inbox {
   void begin_data(const FrameHeader& header);
   bool read_payload();
   size_t read_into(Recv& recv);
+  size_t read_past_caches(std::span<std::byte> into);
   size_t combine_into(Recv& recv);
   void end_frame();
   void deliver(Tag tag);
@@ -106,6 +107,7 @@ class Inbox {
   Rendezvous& rendezvous_;
   const size_t eager_bytes_;
   const size_t turn_bytes_;
+  const size_t least_past_caches_;
   const size_t early_limit_;
   const size_t alignment_;
   Fifo<Link::Mismatch>& mismatches_;

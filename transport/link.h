@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -95,6 +96,8 @@ struct LinkOptions {
   // The receiver stops reading from a peer whose early messages fill this much, unless it waits for something of that peer:
   // that may come behind them.
   size_t early_bytes_limit = 64 << 20;
+  // Messages of so many bytes are copied out of what the wire shows, past the caches: what they overwrite need not be read first.
+  size_t least_past_caches = std::numeric_limits<size_t>::max();
 };
 
 // Another rank gave up a communicator.

@@ -9,6 +9,7 @@
 #include <functional>
 #include <utility>
 
+#include "core/copy.h"
 #include "core/error.h"
 #include "core/fence.h"
 #include "core/log.h"
@@ -31,9 +32,12 @@ bool has(const std::vector<std::string>& list, std::string_view what) {
   return std::find(list.begin(), list.end(), what) != list.end();
 }
 
-// Both directions take turns often enough that what is in the rings stays in the second-level cache.
+// Both directions take turns often enough that what is in the rings stays in the second-level cache. The last cache has no room for both
+// ends of what is half as long.
 LinkOptions local_link_options(const Config& config) {
-  return {.eager_bytes = config.shm_eager_bytes, .turn_bytes = 64 << 10};
+  return {.eager_bytes = config.shm_eager_bytes,
+          .turn_bytes = 64 << 10,
+          .least_past_caches = last_cache_bytes() / 2};
 }
 
 // Pieces as long as the system takes at once: every write ends with a packet that is not full.

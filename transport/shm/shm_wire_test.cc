@@ -7,6 +7,7 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <iterator>
 
@@ -31,6 +32,19 @@ INSTANTIATE_TYPED_TEST_SUITE_P(ShmSmallest, LinkEndings, Smallest);
 INSTANTIATE_TYPED_TEST_SUITE_P(Shm, WireContract, Usual);
 INSTANTIATE_TYPED_TEST_SUITE_P(Shm, LinkContract, Usual);
 INSTANTIATE_TYPED_TEST_SUITE_P(Shm, LinkEndings, Usual);
+
+class LongMessages : public LinkPair<Usual> {};
+TEST_F(LongMessages, GoPastTheCachesToWhereTheyBelong) {
+  connect({}, {.least_past_caches = 2000});
+  for (const uint32_t bytes : {1999u, 2000u, 65'537u, 1'048'579u}) {
+    auto data = stream_bytes(bytes, bytes), got = fresh(bytes + 4), expected = got;
+    std::ranges::copy(data, expected.begin() + 3);
+    recv(b(), tag(bytes), got.data() + 3, bytes);
+    send(a(), tag(bytes), data.data(), bytes);
+    run_until_done();
+    EXPECT_TRUE(got == expected) << bytes << " bytes";
+  }
+}
 
 size_t shared_memory_files() {
   return static_cast<size_t>(std::distance(std::filesystem::directory_iterator("/dev/shm"), {}));
