@@ -18,13 +18,14 @@ inline constexpr size_t kBoardLine = 128;
 struct BoardArea {
   static constexpr size_t kLines = 8;
   static constexpr size_t kChildren = 256;
-  static constexpr size_t kInlineBytes = kBoardLine - 24;
+  static constexpr size_t kInlineBytes = kBoardLine - 32;
   static constexpr size_t kPayloadBytes = (Commons::kAreaBytes - 4096) / kLines;
 
   struct Line {
     alignas(kBoardLine) std::atomic<uint64_t> stamp{0};  // of the call; written last
     uint64_t fingerprint = 0;                            // what the rank calls
     uint64_t bytes = 0;  // of its payload, which is in the line if it fits
+    uint64_t done = 0;   // the rank's count when it showed this: nobody has to ask for it then
     std::array<std::byte, kInlineBytes> payload{};
   };
 

@@ -175,7 +175,10 @@ bool Board::writable(uint32_t call) {
 // Whether a rank is done with what the lines of the block held: all calls up to the block before the last.
 bool Board::done_before(const Peer& peer, uint32_t block) const {
   const uint32_t needed = (block - 1) * kBlock - 1;
-  return static_cast<int32_t>(last_done(*peer.area.load(std::memory_order_relaxed)) - needed) >= 0;
+  const auto reaches = [&](uint32_t done) { return static_cast<int32_t>(done - needed) >= 0; };
+  // A line is here, as a call has just used it. The count itself comes from another core, and leaves it waiting for it when it counts on.
+  return reaches(peer.told_done.load(std::memory_order_acquire)) ||
+         reaches(last_done(*peer.area.load(std::memory_order_relaxed)));
 }
 
 std::vector<int> Board::behind(uint32_t call) const {
@@ -195,6 +198,7 @@ void Board::show(uint32_t call, uint64_t fingerprint, size_t bytes) {
   Line& line = own().lines[call % BoardArea::kLines];
   line.fingerprint = fingerprint;
   line.bytes = bytes;
+  line.done = last_done(own());
   line.stamp.store(stamp(call), std::memory_order_release);
   const uint32_t before = shown_.load(std::memory_order_relaxed);
   if (static_cast<int32_t>(call - before) > 0) shown_.store(call, std::memory_order_relaxed);
@@ -213,6 +217,11 @@ void Board::ring() {
 const Board::Line* Board::line(int rank, uint32_t call) const {
   const Line& line = area(rank).lines[call % BoardArea::kLines];
   return line.stamp.load(std::memory_order_acquire) == stamp(call) ? &line : nullptr;
+}
+
+void Board::heed(int rank, const Line& line) {
+  peers_[static_cast<size_t>(rank)].told_done.store(static_cast<uint32_t>(line.done),
+                                                    std::memory_order_release);
 }
 
 const std::byte* Board::payload(int rank, uint32_t call, size_t bytes) const {

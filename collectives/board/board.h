@@ -65,6 +65,8 @@ class Board {
 
   // What a rank shows of the call, null if it has not come that far. Valid until done(call).
   const Line* line(int rank, uint32_t call) const;
+  // What such a line tells of its rank, before done(call).
+  void heed(int rank, const Line& line);
   // The payload of a line that is there. The size is the reader's own idea of it.
   const std::byte* payload(int rank, uint32_t call, size_t bytes) const;
   // This rank needs no line of the call any more. Once for each call, in any order.
@@ -92,6 +94,7 @@ class Board {
   struct Peer {
     Link* link = nullptr;                         // null: this rank itself
     std::atomic<const BoardArea*> area{nullptr};  // null until it is known
+    std::atomic<uint32_t> told_done{UINT32_MAX};  // the last call that it is done with, by its lines
   };
 
   // Whom this rank shows something; apart from the board, which they outlive.

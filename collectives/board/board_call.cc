@@ -145,6 +145,7 @@ bool others_are_there(const BoardCall& call, Patience& patience, bool patient, W
   for (int rank = 0; rank < board.size() && there; ++rank) {
     if (rank == board.rank()) continue;
     const Board::Line* const line = find(rank);
+    if (line != nullptr) board.heed(rank, *line);
     there = line != nullptr && line->fingerprint == call.fingerprint;
   }
   tell();
@@ -163,6 +164,7 @@ bool BoardWatch::look(const BoardCall& call) {
   std::erase_if(missing_, [&](int rank) {
     const Board::Line* line = call.board->line(rank, call.number);
     if (line == nullptr) return false;
+    call.board->heed(rank, *line);
     if (line->fingerprint == call.fingerprint) return true;
     if (!mismatch_) mismatch_ = {rank, line->fingerprint, line->bytes, {}};
     return false;

@@ -53,12 +53,24 @@ int64_t value(int from, int to, size_t i) {
   return from * 1000 + to * 100 + static_cast<int64_t>(i);
 }
 
+TEST(BoardLines, TellWhatTheirRankIsDoneWith) {
+  on_ranks(2, Config{}, [](Rank me) {
+    open(me);
+    constexpr uint32_t kCalls = 20;
+    for (uint32_t call = 1; call <= kCalls; ++call)
+      me.communicator.run({.collective = Collective::kBarrier});
+    const Board::Line* const line = me.communicator.board()->line(1 - me.rank, kCalls);
+    ASSERT_NE(line, nullptr);
+    EXPECT_EQ(static_cast<uint32_t>(line->done), kCalls - 1);
+  });
+}
+
 class BoardOfRanks : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(, BoardOfRanks, ::testing::Values(2, 3, 4),
                          ::testing::PrintToStringParamName());
 
 // Around what fits into a line, and around what fits onto the board.
-const std::vector<size_t> kCounts{0, 1, 12, 13, 14, 50, 190, 191, 192, 193, 200};
+const std::vector<size_t> kCounts{0, 1, 11, 12, 13, 50, 190, 191, 192, 193, 200};
 
 TEST_P(BoardOfRanks, RunsEveryCollectiveExactly) {
   on_ranks(GetParam(), Config{}, [](Rank me) {

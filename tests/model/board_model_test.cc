@@ -32,7 +32,10 @@ struct Job : BoardRanks {
       rank.wait(++place, there);
     }
     tell();
-    for (const size_t peer : from) read(peer, number);
+    for (const size_t peer : from) {
+      board.heed(static_cast<int>(peer), *board.line(static_cast<int>(peer), number));
+      read(peer, number);
+    }
     board.done(number);
   }
   void show(size_t self, uint32_t number) {
