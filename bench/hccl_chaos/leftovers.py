@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -32,7 +33,7 @@ class Leftovers:
         self.name, self._device, self._transports = name, device, transports
 
     def needs(self) -> str:
-        return needs.root() or (needs.simulator() if self._device == "sim" else "")
+        return needs.root() or _needs_what_it_hides() or (needs.simulator() if self._device == "sim" else "")
 
     def try_it(self, settings: Settings) -> Result:
         """In a process that sees no other's files and sockets, and inherits its children's children."""
@@ -52,6 +53,15 @@ class Leftovers:
             left = pipe.read().splitlines()
         os.waitpid(pid, 0)
         return Result([Figure("files, sockets, segments, processes left", 0, [len(left)], "")], left)
+
+
+def _needs_what_it_hides() -> str:
+    """Empty folders take the place of these, also for the ranks."""
+    for path in map(os.path.realpath, (__file__, sys.prefix, sys.executable)):
+        for folder in FOLDERS:
+            if os.path.commonpath([path, folder]) == folder:
+                return f"takes a checkout and a Python outside of {folder}: {path}"
+    return ""
 
 
 def _check(result: int, what: str) -> None:
