@@ -136,6 +136,7 @@ BoardCall Communicator::board_call(const Call& call, const Plan& plan, uint32_t 
           .fingerprint = plan.fingerprint,
           .number = number,
           .shared_input = call.shared_input ? &*call.shared_input : nullptr,
+          .shared_regions = call.shared_regions ? &*call.shared_regions : nullptr,
           .shared_output = call.shared_output ? &*call.shared_output : nullptr,
           .device = call.device,
           .device_index = call.device_index,

@@ -103,6 +103,7 @@ void Communicator::use_device_memory(Operation& operation, Layout input, Layout 
   call.output = std::move(output);
   call.in_device = true;
   call.shared_input.reset();
+  call.shared_regions.reset();
   call.shared_output.reset();
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "collectives/algorithms.h"
+#include "collectives/direct/shared_regions.h"
 #include "collectives/layout.h"
 #include "collectives/plan.h"
 #include "core/error.h"
@@ -43,12 +44,13 @@ struct Call {
   bool uneven = false;
   Layout input;
   Layout output;
-  // Where peers on this host find the memory, if it is one piece that its device lets them map: nothing is copied on the
+  // Where peers on this host find the memory, if its device lets them map it: nothing is copied on the
   // way then. Peers open it by the same device of theirs.
   const Device* device = nullptr;
   int device_index = 0;
-  std::optional<ExportedRange> shared_input;   // of the whole input
-  std::optional<ExportedRange> shared_output;  // of the whole output
+  std::optional<ExportedRange> shared_input;    // of the whole input
+  std::optional<SharedRegions> shared_regions;  // of an input that is several pieces, instead
+  std::optional<ExportedRange> shared_output;   // of the whole output
   // The layouts are of memory that nobody on the host may touch; see Communicator::use_device_memory().
   bool in_device = false;
   std::chrono::milliseconds timeout{0};  // 0: the communicator's

@@ -139,25 +139,36 @@ Call Buffers::call(const Request& request) {
   call.input = layout_of(request.input, inputs, element, rank_, ranks_);
   call.output = layout_of(request.output, outputs, element, rank_, ranks_);
   const at::Tensor* input = memory_of(request.input);
+  bool copied = false;
   if (overlap(inputs, outputs) && !runs_in_place(request, call, rank_)) {
     // Input and output overlap in a way that an algorithm may not expect.
     Regions copies;
     for (const at::Tensor& tensor : request.input.tensors) copies.push_back(private_copy(tensor));
     call.input = layout_of(request.input, copies, element, rank_, ranks_);
     if (input != nullptr) input = &temporaries_.back();
+    copied = true;
   }
-  if (worth_sharing(communicator_, access_, call))
-    share(access_, input, memory_of(request.output), call);
+  if (!worth_sharing(communicator_, access_, call)) return call;
+  share(access_, input, memory_of(request.output), call);
+  if (inputs.size() > 1 && !copied) {
+    std::vector<const at::Tensor*> memory;
+    for (const at::Tensor& tensor : request.input.tensors) memory.push_back(memory_of(tensor));
+    share_list(access_, memory, inputs, call);
+  }
   return call;
 }
 
-// The memory behind the one tensor of a side, which may be a temporary; null if there is not one.
+// The memory behind the one tensor of a side; null if there is not one.
 const at::Tensor* Buffers::memory_of(const Side& side) const {
   const at::Tensor* const tensor = only_tensor(side);
-  if (tensor == nullptr) return nullptr;
+  return tensor == nullptr ? nullptr : memory_of(*tensor);
+}
+
+// That of a tensor that was reached, which may be a temporary; null if there is nothing in it.
+const at::Tensor* Buffers::memory_of(const at::Tensor& tensor) const {
   for (const Known& known : known_) {
-    if (known.tensor->is_same(*tensor))
-      return known.temporary.defined() ? &known.temporary : tensor;
+    if (known.tensor->is_same(tensor))
+      return known.temporary.defined() ? &known.temporary : &tensor;
   }
   return nullptr;
 }

@@ -60,6 +60,7 @@ class Buffers {
   Region private_copy(const at::Tensor& tensor);
   Region map(const at::Tensor& tensor);
   const at::Tensor* memory_of(const Side& side) const;
+  const at::Tensor* memory_of(const at::Tensor& tensor) const;
 
   const DeviceAccess& access_;
   const Communicator& communicator_;

@@ -1,6 +1,12 @@
 #include "process_group/sharing.h"
 
 namespace hccl_like {
+namespace {
+
+// Bytes of each tensor, on average.
+constexpr size_t kLeastInList = 4 << 10;
+
+}  // namespace
 
 bool worth_sharing(const Communicator& communicator, const DeviceAccess& access, const Call& call) {
   return access.direct() && communicator.uses_shared_memory(call);
@@ -12,6 +18,19 @@ void share(const DeviceAccess& access, const at::Tensor* input, const at::Tensor
   call.device_index = access.plugin_index();
   if (input != nullptr) call.shared_input = access.share(*input);
   if (output != nullptr) call.shared_output = access.share(*output);
+}
+
+void share_list(const DeviceAccess& access, std::span<const at::Tensor* const> inputs,
+                std::span<const Region> regions, Call& call) {
+  // To find a tensor in its allocation takes as long as to copy some KiB.
+  if (call.input.total_bytes() < kLeastInList * inputs.size()) return;
+  SharedRegions shared;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (regions[i].bytes == 0) continue;
+    const auto range = inputs[i] == nullptr ? std::nullopt : access.share(*inputs[i]);
+    if (!range || !shared.add(regions[i], *range)) return;
+  }
+  call.shared_regions = std::move(shared);
 }
 
 const at::Tensor* only_tensor(const Side& side) {

@@ -41,7 +41,7 @@ class Commons {
   static constexpr size_t kAreaBytes = 16 << 10;
   static constexpr size_t kAreaHeadBytes = 4 << 10;  // all that most communicators use of it
   static constexpr uint32_t kAreas = 4096;
-  static constexpr size_t kLaneBytes = 4096 + (2 << 20);
+  static constexpr size_t kLaneBytes = 8192 + (2 << 20);
   static constexpr uint32_t kLanes = 128;
   static constexpr size_t kLanesBegin = kAreaBytes * kAreas;
   static constexpr size_t kLifeBegin = kLanesBegin + kLaneBytes * kLanes;

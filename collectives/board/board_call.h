@@ -38,6 +38,7 @@ struct BoardCall {
   size_t bytes = 0;  // the payload, for people
   // Of memory that peers can map (Call); null if they can't.
   const ExportedRange* shared_input = nullptr;
+  const SharedRegions* shared_regions = nullptr;  // of an input that is several pieces, instead
   const ExportedRange* shared_output = nullptr;
   const Device* device = nullptr;
   int device_index = 0;

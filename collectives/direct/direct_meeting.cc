@@ -25,26 +25,28 @@ void DirectRun::show() {
               .first_slot = first_slot_,
               .base = base_,
               .input_address = readable_input_,
-              .sums_all = sums_all_};
-  const auto lay = [&](size_t at, const hcd_ipc_handle& handle) {
-    std::memcpy(board.payload(call_->number, sizeof(Handles)) + at, &handle, sizeof handle);
+              .sums_all = sums_all_,
+              .input_handles = input_handles_};
+  const auto lay = [&](size_t at, std::span<const hcd_ipc_handle> handles) {
+    std::memcpy(board.payload(call_->number, sizeof(Handles)) + at, handles.data(),
+                handles.size_bytes());
   };
-  if (const ExportedRange* input = call_->shared_input; input != nullptr && !sums_all_) {
-    offer.memory.input = mark_of(input->handle);
-    offer.input_offset = input->offset;
-    lay(offsetof(Handles, input), input->handle);
+  if (const auto handles = own_handles(); !handles.empty() && !sums_all_) {
+    offer.memory.input = mark_of(handles);
+    offer.input_offset = call_->shared_input == nullptr ? 0 : call_->shared_input->offset;
+    lay(offsetof(Handles, inputs), handles);
   }
   if (const ExportedRange* output = call_->shared_output; output != nullptr && !sums_all_) {
     offer.memory.output = mark_of(output->handle);
     offer.output_offset = output->offset;
-    lay(offsetof(Handles, output), output->handle);
+    lay(offsetof(Handles, output), {&output->handle, 1});
   }
   if (call_->chunks == Chunks::kPairs) {
     offer.largest = shape_.payload;
     tell_pairs();
   }
   // What will go through the lane for sure is there when the others see this line.
-  if (roles_.puts() && (call_->shared_input == nullptr || sums_all_) && readable_input_ == 0) {
+  if (roles_.puts() && (!shares_input() || sums_all_) && readable_input_ == 0) {
     // A reader need not wait for more than it can begin with; each of two has as many cells.
     const uint32_t first = exchanges_          ? PairCells::kCount / 2
                            : roles_.reducing() ? Lane::kSlots
@@ -100,7 +102,10 @@ void DirectRun::read_offers() {
     offers_[static_cast<size_t>(rank)] = offer.memory;
     largest = std::max<size_t>(largest, offer.largest);
     sums_all_ = sums_all_ && offer.sums_all != 0;
-    if (peer.lane != nullptr) find(rank);
+    peer.input_handles = offer.input_handles;
+    if (peer.lane == nullptr) continue;
+    find(rank);
+    if (peer.input_handles > 0) read_places(peer);
   }
   agree_about_laps(largest);
 }
@@ -109,16 +114,9 @@ void DirectRun::read_offers() {
 bool DirectRun::knows_all() {
   agreement_ = call_->known_memory->find(offers_);
   if (!agreement_) return false;
-  const auto place = [](const auto& mapping, uint64_t offset, size_t bytes, std::byte*& data) {
-    if (!mapping) return true;
-    if (offset > mapping->size() || bytes > mapping->size() - offset) return false;
-    data = mapping->data() + offset;
-    return true;
-  };
   for (size_t rank = 0; rank < peers_.size(); ++rank) {
-    Peer& peer = peers_[rank];
-    if (!place(agreement_->inputs[rank], peer.input_offset, peer.gives, peer.input) ||
-        !place(agreement_->outputs[rank], peer.output_offset, peer.takes, peer.output))
+    if (!place_input(peers_[rank], agreement_->inputs[rank]) ||
+        !place_output(peers_[rank], agreement_->outputs[rank]))
       return false;
   }
   return true;
@@ -142,23 +140,23 @@ uint64_t DirectRun::map(int rank, const Handles& handles) {
   Peer& peer = peers_[static_cast<size_t>(rank)];
   Mappings& mappings = mappings_[static_cast<size_t>(rank)];
   const MemoryOffer& offer = offers_[static_cast<size_t>(rank)];
-  const auto open = [&](const hcd_ipc_handle& handle, uint64_t offset, size_t bytes,
-                        std::shared_ptr<const ImportedRange>& mapping, std::byte*& data) {
-    if (call_->device == nullptr) return false;
-    auto opened =
-        call_->peer_memory->open(*call_->device, call_->device_index, {handle, offset}, bytes);
-    if (!opened.ok()) return false;
-    mapping = opened.value().mapping;
-    data = opened.value().data;
-    return true;
+  const auto open = [&](const hcd_ipc_handle& handle) -> Mapping {
+    if (call_->device == nullptr) return nullptr;
+    auto opened = call_->peer_memory->open(*call_->device, call_->device_index, {handle, 0}, 0);
+    return opened.ok() ? std::move(opened).value().mapping : nullptr;
   };
   uint64_t mapped = Lane::kInputs | Lane::kOutputs;
-  if (offer.has_input() &&
-      !open(handles.input, peer.input_offset, peer.gives, mappings.input, peer.input))
-    mapped &= ~Lane::kInputs;
-  if (offer.has_output() &&
-      !open(handles.output, peer.output_offset, peer.takes, mappings.output, peer.output))
-    mapped &= ~Lane::kOutputs;
+  if (offer.has_input()) {
+    const size_t count = std::clamp<size_t>(peer.input_handles, 1, handles.inputs.size());
+    for (size_t i = 0; i < count; ++i) mappings.input.push_back(open(handles.inputs[i]));
+    if (std::ranges::count(mappings.input, nullptr) > 0 || !place_input(peer, mappings.input))
+      mapped &= ~Lane::kInputs;
+  }
+  if (offer.has_output()) {
+    mappings.output = open(handles.output);
+    if (mappings.output == nullptr || !place_output(peer, mappings.output))
+      mapped &= ~Lane::kOutputs;
+  }
   return mapped;
 }
 

@@ -181,15 +181,22 @@ auto DirectRun::reads_input(int rank) const {
   };
 }
 
-// What all ranks give to this one's share, from `offset` on.
-void DirectRun::find_sources(std::span<const std::byte*> sources, const std::byte* own,
-                             size_t offset, Span lap, uint32_t number) const {
-  for (int rank = 0; rank < ranks_; ++rank)
-    sources[static_cast<size_t>(rank)] =
-        rank == rank_ ? own
-        : roles_.input_mapped(rank)
-            ? peer(rank).input + offset
-            : input_of(rank, number) + shape_.place(lap, rank, rank_, offset);
+// What all ranks give to this one's share, from `offset` on. Returns how many of `bytes` lie side by side at each.
+size_t DirectRun::find_sources(std::span<const std::byte*> sources, const std::byte* own,
+                               size_t offset, size_t bytes, Span lap, uint32_t number) const {
+  for (int rank = 0; rank < ranks_; ++rank) {
+    const std::byte*& source = sources[static_cast<size_t>(rank)];
+    if (rank == rank_) {
+      source = own;
+    } else if (roles_.input_mapped(rank)) {
+      const Piece piece = peer(rank).input.from(offset);
+      source = piece.data;
+      bytes = std::min(bytes, piece.bytes);
+    } else {
+      source = input_of(rank, number) + shape_.place(lap, rank, rank_, offset);
+    }
+  }
+  return bytes;
 }
 
 void DirectRun::sum(std::byte* result, std::span<const std::byte* const> sources,
@@ -229,7 +236,7 @@ void DirectRun::reduce_part(Span range, Span lap, uint32_t number) const {
     size_t now = std::min(target.bytes, source.bytes);
     if (several) now = std::min(now, fetches ? kHotBesideNext : kHotBytes);
     if (!scaled.empty()) now = std::min(now, kScaledBytes);
-    find_sources(sources, source.data, range.begin + at, lap, number);
+    now = find_sources(sources, source.data, range.begin + at, now, lap, number);
     const bool past = goes_past && std::ranges::find(sources, target.data) == sources.end();
     if (past) now = std::min(now, hot.size());
     std::byte* const result = past ? hot.data() : target.data;
@@ -252,7 +259,7 @@ void DirectRun::reduce_part(Span range, Span lap, uint32_t number) const {
       for (int rank = 0; rank < ranks_; ++rank) {
         if (rank == rank_ || !roles_.collects(rank) || !roles_.output_mapped(rank)) continue;
         std::byte* const output = peer(rank).output + range.begin + at;
-        if (goes_past && peer(rank).output != peer(rank).input)
+        if (goes_past && peer(rank).output != peer(rank).input.from(0).data)
           copy_past_caches(output, result, now);
         else if (fetches && at + now < range.bytes())
           // Memory would have nothing to do meanwhile.
@@ -297,8 +304,7 @@ bool DirectRun::copy(Span lap, uint32_t number) {
         move(own_output(peer, range), one_piece(from, range.bytes()), reads_input(peer),
              next_input(range.bytes()));
       } else {
-        std::byte* const from = this->peer(peer).input + range.begin;
-        move(own_output(peer, range), one_piece(from, range.bytes()), between_memories);
+        move(own_output(peer, range), given_input(peer, range), between_memories);
       }
     }
     if (const Span range = own_part(taken(peer, lap), rank_, peer); range.bytes() > 0)
@@ -344,6 +350,18 @@ Pieces DirectRun::own_input(int to, Span range) const {
   Pieces pieces;
   call_->input->visit(input_chunk(to), range.begin, range.end,
                       [&](Region region) { pieces.add(region.data, region.bytes); });
+  return pieces;
+}
+
+// Of what another rank gives to this one, in its own memory.
+Pieces DirectRun::given_input(int from, Span range) const {
+  Pieces pieces;
+  while (range.begin < range.end) {
+    const Piece rest = peer(from).input.from(range.begin);
+    const size_t bytes = std::min(rest.bytes, range.bytes());
+    pieces.add(rest.data, bytes);
+    range.begin += bytes;
+  }
   return pieces;
 }
 

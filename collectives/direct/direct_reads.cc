@@ -14,13 +14,12 @@ bool DirectRun::could_read() const {
   return call_->pace != nullptr && shape_.payload >= Pace::kLeast &&
          (call_->collective == Collective::kAllGather ||
           call_->collective == Collective::kAllToAll) &&
-         call_->shared_input == nullptr && call_->shared_output == nullptr;
+         !shares_input() && call_->shared_output == nullptr;
 }
 
 // Where the others shall read this rank's input; 0 if it does not wish that.
 uint64_t DirectRun::readable_input() const {
-  if (!could_read() || call_->pace->choose(shape_.payload) == CopyWay::kShared)
-    return 0;
+  if (!could_read() || call_->pace->choose(shape_.payload) == CopyWay::kShared) return 0;
   for (int rank = 0; rank < ranks_; ++rank)
     if (rank != rank_ && !call_->board->readable_process(rank)) return 0;
   const std::byte* begin = nullptr;

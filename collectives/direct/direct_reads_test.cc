@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <barrier>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -96,7 +97,8 @@ TEST_P(DirectReads, AnExchangeInWhichOneGivesNothingIsExact) {
 // The first call of a size goes through the kernel.
 TEST(DirectReading, MemoryThatTheKernelDoesNotReadIsAnErrorThatSaysSo) {
   if (!kernel_reads()) GTEST_SKIP() << "the system does not let processes read each other";
-  on_ranks(2, Config{}, [](Rank me) {
+  std::barrier both(2);
+  on_ranks(2, Config{}, [&](Rank me) {
     constexpr size_t kBytes = 2 * Pace::kLeast;
     void* const memory =
         ::mmap(nullptr, 2 * kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -117,6 +119,7 @@ TEST(DirectReading, MemoryThatTheKernelDoesNotReadIsAnErrorThatSaysSo) {
       EXPECT_NE(text.find("the memory of rank 1 cannot be read"), std::string::npos) << text;
       EXPECT_NE(text.find("alltoall"), std::string::npos) << text;
     }
+    both.arrive_and_wait();  // or the other one finds what it reads of this one gone, too
     ::munmap(memory, 2 * kBytes);
   });
 }

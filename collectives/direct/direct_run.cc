@@ -53,6 +53,7 @@ bool DirectRun::begin(const BoardCall& call) {
   lane_ = reinterpret_cast<Lane*>(call.board->lanes().data(*lane));
   base_ = lane_->next_base;
   first_slot_ = lane_->next_slot % slots_;
+  input_handles_ = tell_places();
   readable_input_ = readable_input();
   sums_all_ = would_sum_all();
   roles_ = Roles(call.collective, rank_, ranks_, call.root, /*inputs=*/0, /*outputs=*/0, sums_all_);
@@ -206,13 +207,13 @@ bool DirectRun::finish_is_awaited() const {
   return fetched_ == shape_.laps ? roles_.lends() : fetched_ + Lane::kSlots <= shape_.laps;
 }
 
-uint64_t DirectRun::told(int rank, Lane::Counter Lane::* counter) const {
+uint64_t DirectRun::told(int rank, Lane::Counter Lane::*counter) const {
   const Peer& peer = peers_[static_cast<size_t>(rank)];
   const uint64_t count = (peer.lane->*counter).load(std::memory_order_acquire);
   return count > peer.base ? count - peer.base : 0;
 }
 
-bool DirectRun::all_told(Lane::Counter Lane::* counter, uint64_t laps) const {
+bool DirectRun::all_told(Lane::Counter Lane::*counter, uint64_t laps) const {
   for (int rank = 0; rank < ranks_; ++rank)
     if (rank != rank_ && told(rank, counter) < laps) return false;
   return true;

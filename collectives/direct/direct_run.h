@@ -63,19 +63,27 @@ class DirectRun {
  private:
   enum class Stage : uint8_t { kOff, kShown, kAccepting, kMoving, kDraining, kFinished };
   enum class Step : uint8_t { kNone, kSettle, kKeep, kPut, kWork, kFetch, kFinish };
+  struct Place {
+    size_t handle = 0;
+    InputPlaces::Place at;
+  };
   struct Peer {
     const Lane* lane = nullptr;
     uint64_t base = 0;
     uint32_t first_slot = 0;
     uint64_t input_offset = 0,
              output_offset = 0;   // in its mappings, of what `input` and `output` point to
-    std::byte* input = nullptr;   // what it gives to this rank
+    uint32_t input_handles = 0;   // of an input that is several pieces, else 0
+    std::vector<Place> places;    // of that, in what the handles name
+    Pieces input;                 // what it gives to this rank
     std::byte* output = nullptr;  // what it takes from this rank
     size_t gives = 0, takes = 0;  // bytes of these
     uint64_t input_address = 0;   // of what it gives, in its process
   };
+  using Mapping = std::shared_ptr<const ImportedRange>;
   struct Mappings {
-    std::shared_ptr<const ImportedRange> input, output;
+    std::vector<Mapping> input;
+    Mapping output;
   };
 
   // direct_sizes.cc: how much goes from whom to whom.
@@ -87,6 +95,14 @@ class DirectRun {
   void agree_about_laps(size_t largest);
 
   bool would_sum_all() const;
+
+  // direct_places.cc: inputs that are several pieces, and where those of others lie.
+  bool shares_input() const { return call_->shared_input != nullptr || input_handles_ > 0; }
+  std::span<const hcd_ipc_handle> own_handles() const;
+  uint32_t tell_places();
+  void read_places(Peer& peer) const;
+  static bool place_input(Peer& peer, std::span<const Mapping> mappings);
+  static bool place_output(Peer& peer, const Mapping& mapping);
 
   // direct_meeting.cc: what the ranks agree about.
   void read_offers();
@@ -148,8 +164,8 @@ class DirectRun {
   auto reads_input(int rank) const;
   auto reads_lane(int rank) const;
   void reduce_part(Span range, Span lap, uint32_t number) const;
-  void find_sources(std::span<const std::byte*> sources, const std::byte* own, size_t offset,
-                    Span lap, uint32_t number) const;
+  size_t find_sources(std::span<const std::byte*> sources, const std::byte* own, size_t offset,
+                      size_t bytes, Span lap, uint32_t number) const;
   void sum(std::byte* result, std::span<const std::byte* const> sources, size_t bytes) const;
   bool copy(Span lap, uint32_t number);
   void keep_own(Span lap);
@@ -163,6 +179,7 @@ class DirectRun {
   const Peer& peer(int rank) const { return peers_[static_cast<size_t>(rank)]; }
   Pieces own_input(int to, Span range) const;
   Pieces own_output(int from, Span range) const;
+  Pieces given_input(int from, Span range) const;
   size_t slot_begin(uint32_t first, uint32_t lap) const {
     return (first + lap) % slots_ * slot_bytes_;
   }
@@ -184,8 +201,8 @@ class DirectRun {
   size_t slot_bytes_ = 1;
   uint32_t slots_ = Lane::kSlots;  // that a lane is cut into
   uint32_t first_slot_ = 0;
-  bool alternates_ = false;  // between two lanes
-  bool exchanges_ = false;   // two ranks, which give each other alike
+  bool alternates_ = false;           // between two lanes
+  bool exchanges_ = false;            // two ranks, which give each other alike
   std::optional<uint32_t> own_cell_;  // into which this rank puts, if it is none of its slots
   std::optional<uint32_t>
       given_cell_;  // with the other rank's input of the lap at work, if it is in none of its slots
@@ -195,8 +212,9 @@ class DirectRun {
   std::vector<Peer> peers_;
   std::vector<Mappings> mappings_;   // by rank, from map_all() to agree()
   std::vector<MemoryOffer> offers_;  // by rank
-  uint64_t readable_input_ = 0;      // what this rank has told of its own
-  bool reads_ = false;               // all ranks read the others' inputs through the kernel
+  uint32_t input_handles_ = 0;  // of its own input, if that is several pieces and all of it is told
+  uint64_t readable_input_ = 0;  // what this rank has told of its own
+  bool reads_ = false;           // all ranks read the others' inputs through the kernel
   std::chrono::steady_clock::time_point met_at_;
   std::chrono::nanoseconds shown_in_{};  // the work made before that
   std::shared_ptr<const KnownMemory::Agreement> agreement_;

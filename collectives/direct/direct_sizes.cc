@@ -122,7 +122,7 @@ void DirectRun::measure() {
 // memory is not mapped; several do.
 bool DirectRun::would_sum_all() const {
   if (call_->collective != Collective::kAllReduce) return false;
-  const bool shares = call_->shared_input != nullptr || call_->shared_output != nullptr;
+  const bool shares = shares_input() || call_->shared_output != nullptr;
   if (ranks_ == 2) return !shares;
   const auto ranks = static_cast<size_t>(ranks_), cores = static_cast<size_t>(call_->cores);
   const bool crowded = cores > 0 && ranks > cores;

@@ -23,6 +23,15 @@ HandleMark mark_of(const hcd_ipc_handle& handle) {
   return {mix(one, other), mix(other, ~one) | 1};
 }
 
+HandleMark mark_of(std::span<const hcd_ipc_handle> handles) {
+  HandleMark all = mark_of(handles.front());
+  for (const hcd_ipc_handle& handle : handles.subspan(1)) {
+    const HandleMark one = mark_of(handle);
+    all = {mix(all[0], one[0]), mix(all[1], one[1]) | 1};
+  }
+  return all;
+}
+
 namespace {
 
 // Marks are random, so that little has to be done to them. Where they lie counts.

@@ -16,6 +16,8 @@ namespace hccl_like {
 // Stands for a handle where the handle itself is not needed. Handles hold random numbers, so no two marks are alike.
 using HandleMark = std::array<uint64_t, 2>;
 HandleMark mark_of(const hcd_ipc_handle& handle);
+// Of several in this order, at least one.
+HandleMark mark_of(std::span<const hcd_ipc_handle> handles);
 
 // What one rank offers in one call.
 struct MemoryOffer {
@@ -31,8 +33,9 @@ class KnownMemory {
   struct Agreement {
     std::vector<MemoryOffer> offers;  // by rank
     uint64_t accepted = 0;            // what all ranks could map: Lane::kInputs, Lane::kOutputs
-    // By rank; null where there is none. Held so that it stays mapped.
-    std::vector<std::shared_ptr<const ImportedRange>> inputs, outputs;
+    // By rank; null or empty where there is none. Held so that it stays mapped.
+    std::vector<std::vector<std::shared_ptr<const ImportedRange>>> inputs;
+    std::vector<std::shared_ptr<const ImportedRange>> outputs;
   };
 
   // Of so many the oldest are forgotten: an allocator has some tens of pieces, and a loop names pairs of them.

@@ -7,6 +7,7 @@
 
 #include "collectives/board/area.h"
 #include "collectives/direct/known_memory.h"
+#include "collectives/direct/shared_regions.h"
 #include "core/write_pace.h"
 #include "transport/commons.h"
 
@@ -18,12 +19,27 @@ struct Pair {
   uint64_t input_at = 0, output_at = 0;  // where that lies in the rank's input and output
 };
 
+// Where a rank's input lies that is several pieces: what it gives to each rank, in order. In bytes.
+struct InputPlaces {
+  static constexpr size_t kMost = 256;
+  struct Range {
+    uint16_t begin = 0, end = 0;
+  };
+  struct Place {
+    uint64_t offset = 0, bytes = 0;
+  };
+
+  std::array<Range, kMostDirectRanks> for_rank;  // of places
+  std::array<uint8_t, kMost> handles;            // of each place, in which of the handles it lies
+  std::array<Place, kMost> places;
+};
+
 // The rank that owns it writes, the others read. The counters only grow, also from call to call, so that what an earlier
 // call left is never taken for progress of this one: lap k of a call that began at `base` is over when a counter is
 // larger than base + k.
 struct Lane {
   static constexpr uint32_t kSlots = 4;
-  static constexpr size_t kPayloadBytes = Commons::kLaneBytes - 4096;
+  static constexpr size_t kPayloadBytes = Commons::kLaneBytes - 8192;
   static constexpr size_t kSlotBytes = kPayloadBytes / kSlots;  // at most: slots lie close together
 
   using Counter = std::atomic<uint64_t>;
@@ -43,6 +59,7 @@ struct Lane {
   ToldWay told_way;
   // Of a call whose sizes each pair of ranks knows (Chunks::kPairs), by the other rank. Written before the line is shown.
   alignas(kBoardLine) std::array<Pair, kMostDirectRanks> pairs;
+  InputPlaces input_places;  // of a call whose Offer says so; written before the line is shown, too
   alignas(4096) std::array<std::byte, kPayloadBytes> payload;
 
   static constexpr uint64_t kInputs = 1;
@@ -61,13 +78,16 @@ struct Offer {
   // In its process, if it wishes that all read each other's memory through the kernel.
   uint64_t input_address = 0;
   uint64_t largest = 0;   // of the chunks that this rank knows
-  uint64_t sums_all = 0;  // not 0: it wishes that every rank sums all of it
+  uint32_t sums_all = 0;  // not 0: it wishes that every rank sums all of it
+  uint32_t input_handles =
+      0;  // of an input that is several pieces, which the lane tells; 0: it is one
 };
 static_assert(sizeof(Offer) <= BoardArea::kInlineBytes);
 
 // And beside the line, for ranks that do not know its memory yet.
 struct Handles {
-  hcd_ipc_handle input{}, output{};
+  hcd_ipc_handle output{};
+  std::array<hcd_ipc_handle, SharedRegions::kMostHandles> inputs{};
 };
 static_assert(sizeof(Handles) > BoardArea::kInlineBytes &&
               sizeof(Handles) <= BoardArea::kPayloadBytes);
