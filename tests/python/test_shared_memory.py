@@ -232,6 +232,43 @@ def test_whole_tensors_and_those_that_overlap(device):
     run_ranks(whole_tensors, 3, device)
 
 
+def lists(rank, size, device, make, other):
+    """Coalesced calls and lists that name a tensor twice. `other` makes one tensor of each input."""
+    group, place = dist.group.WORLD, make(device).device  # the pool is the host's
+    for _ in range(2):
+        parts = [filled(make, device, rank), filled(other, device, rank + 1), filled(make, device, rank + 2)]
+        wholes = [torch.zeros(size * COUNT, device=place) for _ in parts]
+        group.allgather_into_tensor_coalesced(wholes, parts).wait()
+        for i, whole in enumerate(wholes):
+            assert torch.equal(whole.cpu(), torch.cat([expected(r + i) for r in range(size)]))
+        both = make(device), other(device)
+        for tensor, part in zip(both, parts):
+            tensor.copy_(part)
+        group.allreduce_coalesced([*both]).wait()
+        for i, tensor in enumerate(both):
+            assert torch.equal(tensor.cpu(), sum(expected(r + i) for r in range(size)))
+        outputs = [make(device) for _ in range(size)]
+        dist.all_to_all(outputs, [parts[0]] * size)
+        assert all(torch.equal(output.cpu(), expected(r)) for r, output in enumerate(outputs))
+    if make is make_ordinary:
+        return
+    whole = [hccl_like.empty(size, COUNT) if place.type == "cpu" else torch.empty(size, COUNT, device=place) for _ in range(20)]
+    for i, tensor in enumerate(whole):
+        tensor.copy_(torch.stack([expected(rank + r + i) for r in range(size)]))
+    sums = [make(device) for _ in whole]
+    group.reduce_scatter_tensor_coalesced(sums, whole).wait()
+    for i, tensor in enumerate(sums):
+        assert torch.equal(tensor.cpu(), sum(expected(r + rank + i) for r in range(size)))
+
+
+def test_lists_are_right_on_every_kind_of_memory(make, device):
+    run_ranks(lists, 3 if make is make_pool else 2, device, make, make)
+
+
+def test_a_list_need_not_be_of_one_kind_of_memory(make):
+    run_ranks(lists, 2, "cpu", make, make_ordinary)
+
+
 LONG = (2 << 20) + 4 * 33  # bytes: more than one block of a long message
 
 
