@@ -98,7 +98,7 @@ std::vector<Move> moves(const Shape& shape, const Case& row, bool in_place,
   return found;
 }
 
-double Floor::measure(const Shape& shape, const Case& row, bool in_place, bool dirty,
+double Floor::measure(const Shape& shape, const Case& row, bool in_place, bool dirty, int untimed,
                       int repeats) const {
   const size_t one = share_of(row), whole = one * static_cast<size_t>(row.ranks);
   const size_t sent = shape.send_shares ? whole : one;
@@ -111,7 +111,7 @@ double Floor::measure(const Shape& shape, const Case& row, bool in_place, bool d
   double least = std::numeric_limits<double>::infinity();
   for (const bool streaming : {false, true}) {
     std::vector<double> times;
-    for (int i = -1; i < repeats; ++i) {
+    for (int i = -1 - untimed; i < repeats; ++i) {
       if (dirty || i < 0) {
         overwrite({mine.receive, received}, 0x3f800000);
         overwrite({mine.send, sent}, 0x3f800000);

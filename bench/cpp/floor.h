@@ -45,8 +45,10 @@ class Floor {
   Floor(Meeting& meeting, std::byte* arena, size_t piece, bool crowded)
       : meeting_(meeting), arena_(arena), piece_(piece), crowded_(crowded) {}
 
-  // Microseconds on this rank; 0 if nothing that counts must move. All ranks call it together.
-  double measure(const Shape& shape, const Case& row, bool in_place, bool dirty, int repeats) const;
+  // Microseconds on this rank, the median of so many repeats, after others that are not timed: a cache that just holds what moves takes
+  // some ten of them to do so. 0 if nothing that counts must move. All ranks call it together.
+  double measure(const Shape& shape, const Case& row, bool in_place, bool dirty, int untimed,
+                 int repeats) const;
 
  private:
   Meeting& meeting_;

@@ -141,11 +141,11 @@ TEST(Floor, KnowsNoneForABarrierAndForAHandfulOfBytes) {
            .type = DataType::kFloat32,
            .op = ReduceOp::kSum,
            .root = -1};
-  EXPECT_EQ(floor.measure(shape("barrier"), row, false, true, 3), 0);
+  EXPECT_EQ(floor.measure(shape("barrier"), row, false, true, 1, 3), 0);
   row.count = Floor::kLeast / 4 - 1;
-  EXPECT_EQ(floor.measure(shape("all_gather"), row, false, true, 3), 0);
+  EXPECT_EQ(floor.measure(shape("all_gather"), row, false, true, 1, 3), 0);
   row.count = Floor::kLeast / 4;
-  EXPECT_GT(floor.measure(shape("all_gather"), row, false, true, 3), 0);
+  EXPECT_GT(floor.measure(shape("all_gather"), row, false, true, 1, 3), 0);
 }
 
 TEST(Move, StreamsTheSameBytesAtAnyAlignment) {

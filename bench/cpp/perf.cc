@@ -182,7 +182,7 @@ class Benchmark {
       Timing timing = measure(*communicator_, meeting_, buffers, options_);
       constexpr int kRepeats = 10;
       if (options_.floor)
-        timing.floor_us = floor_.measure(shape_, row, in_place, options_.dirty,
+        timing.floor_us = floor_.measure(shape_, row, in_place, options_.dirty, options_.warmup,
                                          std::min(kRepeats, options_.iterations));
       mine.forms.push_back(timing);
     }
