@@ -260,7 +260,8 @@ TEST(DirectListMemory, OfMorePiecesThanALaneTellsGoesThroughIt) {
 TEST(DirectListMemory, BeyondItsMappingIsNotTouched) {
   on_ranks(2, Config{}, [](Rank me) {
     const std::vector<size_t> sizes{60'000, 2'000};
-    ASSERT_EQ(exchange_with_decoys(me, sizes, uint64_t{1} << 60), (std::vector<int32_t>{1, 1}));
+    for (int i = 0; i < 2; ++i)  // the second time it is known
+      ASSERT_EQ(exchange_with_decoys(me, sizes, uint64_t{1} << 60), (std::vector<int32_t>{1, 1}));
   });
 }
 

@@ -149,13 +149,17 @@ uint64_t DirectRun::map(int rank, const Handles& handles) {
   if (offer.has_input()) {
     const size_t count = std::clamp<size_t>(peer.input_handles, 1, handles.inputs.size());
     for (size_t i = 0; i < count; ++i) mappings.input.push_back(open(handles.inputs[i]));
-    if (std::ranges::count(mappings.input, nullptr) > 0 || !place_input(peer, mappings.input))
+    if (std::ranges::count(mappings.input, nullptr) > 0 || !place_input(peer, mappings.input)) {
+      mappings.input.clear();
       mapped &= ~Lane::kInputs;
+    }
   }
   if (offer.has_output()) {
     mappings.output = open(handles.output);
-    if (mappings.output == nullptr || !place_output(peer, mappings.output))
+    if (mappings.output == nullptr || !place_output(peer, mappings.output)) {
+      mappings.output = nullptr;
       mapped &= ~Lane::kOutputs;
+    }
   }
   return mapped;
 }
