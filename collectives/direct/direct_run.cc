@@ -54,6 +54,7 @@ bool DirectRun::begin(const BoardCall& call) {
   base_ = lane_->next_base;
   first_slot_ = lane_->next_slot % slots_;
   input_handles_ = tell_places();
+  backwards_ = would_go_backwards();
   readable_input_ = readable_input();
   sums_all_ = would_sum_all();
   roles_ = Roles(call.collective, rank_, ranks_, call.root, /*inputs=*/0, /*outputs=*/0, sums_all_);
@@ -98,7 +99,7 @@ bool DirectRun::advance() {
       agree();
       return true;
     case Step::kKeep:
-      keep_own({kept_, std::min(kept_ + kOwnStep, shape_.payload)});
+      keep_own(next_own(kOwnStep));
       return true;
     case Step::kPut:
       put(put_);
@@ -106,7 +107,7 @@ bool DirectRun::advance() {
       untold_ = true;
       break;
     case Step::kWork:
-      if (!work(shape_.lap(worked_), worked_)) return false;
+      if (!work(lap(worked_), worked_)) return false;
       count(lane_->worked, ++worked_);
       untold_ |= roles_.reducing();
       if (roles_.fetches(rank_)) break;
@@ -114,7 +115,7 @@ bool DirectRun::advance() {
       untold_ |= finish_is_awaited();
       break;
     case Step::kFetch:
-      fetch(shape_.lap(fetched_), fetched_);
+      fetch(lap(fetched_), fetched_);
       count(lane_->finished, ++fetched_);
       untold_ |= finish_is_awaited();
       break;

@@ -11,7 +11,6 @@
 #include "collectives/direct/direct_run.h"
 #include "collectives/direct/direct_testing.h"
 #include "collectives/testing.h"
-#include "core/copy.h"
 
 namespace hccl_like {
 namespace {
@@ -121,49 +120,6 @@ TEST(DirectWishes, ToSumAllCountIfAllHaveThem) {
       run.end();
       for (size_t i = 0; i < kCount; ++i) ASSERT_EQ(data[i], sum(4, 0, i)) << i << ", " << number;
     }
-  });
-}
-
-class DirectLarge : public ::testing::TestWithParam<DirectCase> {};
-INSTANTIATE_TEST_SUITE_P(, DirectLarge,
-                         ::testing::Values(DirectCase{2, Sharing::kNobody},
-                                           DirectCase{2, Sharing::kOutputs},
-                                           DirectCase{2, Sharing::kEverybody}));
-
-// Memory is asked for what comes next, and whatever is not read before it is written goes past the caches.
-TEST_P(DirectLarge, SumsExactlyMoreThanTheCachesHold) {
-  const size_t count = last_cache_bytes() / (4 * kInt) + 12'345;
-  if (count > size_t{64} << 20) GTEST_SKIP() << "a cache of " << last_cache_bytes() << " bytes";
-  on_ranks(2, Config{}, [&](Rank me) {
-    const auto expect_sums = [&](Numbers& result, size_t first, const char* of) {
-      for (size_t i = 0; i < result.size(); ++i)
-        ASSERT_EQ(result[i], sum(2, 0, first + i)) << i << " of " << count << ", " << of;
-    };
-    Numbers in(count, 0), out(count, -1), part(count / 2, -1);
-    for (size_t i = 0; i < count; ++i) in[i] = value(me.rank, 0, i);
-    const auto run = [&](Collective collective, Region input, const Layout& from, Numbers& result) {
-      const Region region = result.region();
-      Call call{.collective = collective, .type = DataType::kInt32, .root = 1, .input = from};
-      call.output = collective == Collective::kReduceScatter
-                        ? Layout::single({&region, 1}, static_cast<size_t>(me.rank), kInt)
-                        : Layout::even(region, 1, kInt);
-      share(call, GetParam().sharing, me.rank, input, region);
-      me.communicator.run(std::move(call));
-    };
-    const Region whole = in.region(), even = {whole.data, count / 2 * 2 * kInt};
-    const Layout one = Layout::even(whole, 1, kInt);
-    run(Collective::kReduceScatter, even, Layout::even(even, 2, kInt), part);
-    expect_sums(part, static_cast<size_t>(me.rank) * (count / 2), "reduce_scatter");
-    run(Collective::kAllReduce, whole, one, out);
-    expect_sums(out, 0, "all_reduce out of place");
-    std::fill_n(&out[0], count, -1);
-    run(Collective::kReduce, whole, one, me.rank == 1 ? in : out);
-    if (me.rank == 1) {
-      expect_sums(in, 0, "reduce in place");
-      for (size_t i = 0; i < count; ++i) in[i] = value(me.rank, 0, i);
-    }
-    run(Collective::kAllReduce, whole, one, in);
-    expect_sums(in, 0, "all_reduce in place");
   });
 }
 
