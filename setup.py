@@ -44,6 +44,7 @@ class CMakeBuild(build_ext):
             cmake, "-S", ROOT, "-B", build,
             "-DCMAKE_BUILD_TYPE=" + ("Debug" if self.debug else "Release"),
             "-DHCCL_LIKE_PYTHON=ON", "-DHCCL_LIKE_TESTS=OFF", "-DHCCL_LIKE_BENCH=OFF",
+            "-DHCCL_LIKE_PRECOMPILE=ON",
             f"-DPython3_EXECUTABLE={sys.executable}",
             f"-DHCCL_LIKE_EXTENSION_DIR={made}",
             *shlex.split(os.environ.get("CMAKE_ARGS", "")),
