@@ -2,7 +2,7 @@
 // One large call between ranks of one host, without messages: each rank reduces or copies straight out of what the others
 // show, and writes straight into it where it may.
 //
-// Memory that peers can map (Call::shared_input, shared_output) is read and written where it is. All other goes by in
+// Memory that peers can map (Call::shared_input, shared_regions, shared_output) is read and written where it is. All other goes by in
 // laps through the lanes of shared memory, a few at a time, so that what is reduced is still in a cache; between two ranks that
 // exchange, through cells that go to and fro (transport/pair_cells.h). Either way a
 // call takes two meetings of the ranks, plus one if memory is shared, and all wait until nobody uses theirs any more; one
