@@ -87,6 +87,31 @@ Verdict run_ahead(Flaw flaw = {}) {
   return explore(2, scenario, flaw);
 }
 
+// Of several calls at once a rank is done with the later ones first, and its lines tell that it is not done with the first. Where
+// `tells_later`, one tells of the last call that it is done with instead.
+Verdict at_once(bool tells_later = false) {
+  constexpr uint32_t kLines = BoardArea::kLines;
+  const auto scenario = [=](Explorer& explorer, const std::shared_ptr<Job>& job) {
+    Board& first = *job->ranks[0].board;
+    Board& second = *job->ranks[1].board;
+    for (uint32_t number = 0; number < kLines; ++number) {
+      job->show(0, number);
+      job->show(1, number);
+      BoardArea::Line told;
+      told.done = tells_later ? number - 1 : second.line(1, number)->done;
+      first.heed(1, told);
+      first.done(number);
+      if (number > 0) second.done(number);
+    }
+    explorer.thread("rank 0", [=] { job->call(0, kLines, {}); });
+    explorer.thread("rank 1", [=, &second] {
+      job->read(0, 0);
+      second.done(0);
+    });
+  };
+  return explore(2, scenario);
+}
+
 TEST(BoardModel, EveryRankSeesTheOthersLines) {
   EXPECT_TRUE(holds(calls(1, {{1}, {0}}), 200));
   EXPECT_TRUE(holds(calls(2, {{1}, {0}}), 3'000));
@@ -98,6 +123,11 @@ TEST(BoardModel, ARankThatNeedsSeveralSleepsOnAllOfThem) {
 
 TEST(BoardModel, WhoeverWaitsForNobodyRunsAheadUntilItsLinesAreNeeded) {
   EXPECT_TRUE(holds(run_ahead(), 100));
+}
+
+TEST(BoardModel, ALineStaysWhileACallThatCameFirstGoesOn) {
+  EXPECT_TRUE(holds(at_once(), 10));
+  EXPECT_TRUE(fails_with(at_once(/*tells_later=*/true), kRace));
 }
 
 TEST(BoardModel, WithoutTheFenceOfEitherSideAWakeUpIsLost) {
