@@ -130,7 +130,12 @@ def test_abort_wakes_every_waiter(device):
 
 def outlives_a_killed_rank(rank, size, device):
     dist.all_reduce(torch.ones(10, device=device))
+    if device == "sim":
+        torch.sim.synchronize()
+    store = dist.distributed_c10d._get_default_store()
+    store.set(f"through {rank}", "")
     if rank == 1:
+        store.wait([f"through {other}" for other in range(size)])  # or a late rank learns of the death in this call
         os.kill(os.getpid(), signal.SIGKILL)
     begin = time.monotonic()
     with pytest.raises(RuntimeError) as caught:
