@@ -58,7 +58,7 @@ void DirectRun::keep_unread_cells() const {
 // What this rank is to put next, if so much of it lies in one piece.
 const std::byte* DirectRun::next_input(size_t bytes) const {
   if (!exchanges_ || !roles_.puts() || put_ >= shape_.laps) return nullptr;
-  const Pieces next = own_input(1 - rank_, taken(1 - rank_, lap(put_)));
+  const Pieces next = own_input(1 - rank_, taken(1 - rank_, shape_.lap(put_)));
   return next.size() == 1 && next[0].bytes >= bytes ? next[0].data : nullptr;
 }
 

@@ -62,11 +62,11 @@ TEST_P(DirectLarge, SumsExactlyMoreThanTheCachesHold) {
   });
 }
 
-// A rank that lends its memory begins at the end of it, unless it turns out that somebody cannot map it.
-class DirectBackwards : public ::testing::TestWithParam<bool> {};
-INSTANTIATE_TEST_SUITE_P(, DirectBackwards, ::testing::Bool());
+// Copies, too, of memory that is mapped or that somebody turns out not to be able to map.
+class DirectLargest : public ::testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(, DirectLargest, ::testing::Bool());
 
-TEST_P(DirectBackwards, IsExactFromTheEndOn) {
+TEST_P(DirectLargest, IsExact) {
   const bool mapped = GetParam();
   const size_t count = last_cache_bytes() / (2 * kInt) + 12'345;
   if (count > size_t{32} << 20) GTEST_SKIP() << "a cache of " << last_cache_bytes() << " bytes";
@@ -125,8 +125,8 @@ TEST_P(DirectBackwards, IsExactFromTheEndOn) {
   });
 }
 
-// What each pair gives differs, so that the ranks learn of each other where the end is.
-TEST(DirectBackwardsPairs, CountsFromAnEndThatAnotherRankTells) {
+// What each pair gives differs, so that the ranks learn of each other how many laps there are.
+TEST(DirectLargestPairs, MayDiffer) {
   const size_t unit = last_cache_bytes() / (3 * kInt) + 12'345;
   if (unit > size_t{32} << 20) GTEST_SKIP() << "a cache of " << last_cache_bytes() << " bytes";
   on_ranks(2, Config{}, [&](Rank me) {

@@ -57,7 +57,7 @@ void DirectRun::show() {
   std::memcpy(board.payload(call_->number, sizeof offer), &offer, sizeof offer);
   board.show(call_->number, call_->fingerprint, call_->bytes);
   // What needs nobody is done while the others come.
-  if (!roles_.reducing()) keep_own(lap(0));
+  if (!roles_.reducing()) keep_own(shape_.lap(0));
   if (could_read()) shown_in_ = std::chrono::steady_clock::now() - begun;
 }
 
@@ -194,10 +194,7 @@ void DirectRun::settle(uint64_t accepted) {
 void DirectRun::settle(RankSet inputs, RankSet outputs) {
   roles_ = Roles(call_->collective, rank_, ranks_, call_->root, inputs, outputs);
   keep_unread_cells();
-  if (roles_.staged()) {
-    if (backwards_) kept_ = 0;
-    backwards_ = false;
-  } else {
+  if (!roles_.staged()) {
     const size_t ranks = peers_.size();
     const size_t share = shape_.payload / (shape_.kind == Shape::Kind::kCut ? ranks : 1);
     shape_ = Shape::of(call_->collective, ranks_, shape_.payload,

@@ -43,7 +43,7 @@ void copy_bytes(const Pieces& to, const Pieces& from, const Copy& copy) {
 }  // namespace
 
 void DirectRun::put(uint32_t number) {
-  put(lap(number), place_for(number));
+  put(shape_.lap(number), place_for(number));
   if (own_cell_) cells()->give(*own_cell_);
 }
 
@@ -272,20 +272,11 @@ void DirectRun::reduce_part(Span range, Span lap, uint32_t number) const {
   }
 }
 
-// The next `bytes` of what a rank gives to itself, or what is left.
-Span DirectRun::next_own(size_t bytes) const {
-  const size_t left = shape_.payload - kept_, now = std::min(bytes, left);
-  return backwards_ ? Span{left - now, left} : Span{kept_, kept_ + now};
-}
-
 // Of collectives that only copy: what a rank gives to itself.
 void DirectRun::keep_own(Span lap) {
-  if (backwards_)
-    lap.end = std::min(lap.end, shape_.payload - kept_);
-  else
-    lap.begin = std::max(lap.begin, kept_);
+  lap.begin = std::max(lap.begin, kept_);
   if (lap.begin >= lap.end) return;
-  kept_ = backwards_ ? shape_.payload - lap.begin : lap.end;
+  kept_ = lap.end;
   if (call_->collective == Collective::kAllGather || call_->collective == Collective::kAllToAll ||
       rank_ == call_->root)
     move(

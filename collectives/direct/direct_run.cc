@@ -54,7 +54,6 @@ bool DirectRun::begin(const BoardCall& call) {
   base_ = lane_->next_base;
   first_slot_ = lane_->next_slot % slots_;
   input_handles_ = tell_places();
-  backwards_ = would_go_backwards();
   readable_input_ = readable_input();
   sums_all_ = would_sum_all();
   roles_ = Roles(call.collective, rank_, ranks_, call.root, /*inputs=*/0, /*outputs=*/0, sums_all_);
@@ -99,7 +98,7 @@ bool DirectRun::advance() {
       agree();
       return true;
     case Step::kKeep:
-      keep_own(next_own(kOwnStep));
+      keep_own({kept_, std::min(kept_ + kOwnStep, shape_.payload)});
       return true;
     case Step::kPut:
       put(put_);
@@ -107,7 +106,7 @@ bool DirectRun::advance() {
       untold_ = true;
       break;
     case Step::kWork:
-      if (!work(lap(worked_), worked_)) return false;
+      if (!work(shape_.lap(worked_), worked_)) return false;
       count(lane_->worked, ++worked_);
       untold_ |= roles_.reducing();
       if (roles_.fetches(rank_)) break;
@@ -115,7 +114,7 @@ bool DirectRun::advance() {
       untold_ |= finish_is_awaited();
       break;
     case Step::kFetch:
-      fetch(lap(fetched_), fetched_);
+      fetch(shape_.lap(fetched_), fetched_);
       count(lane_->finished, ++fetched_);
       untold_ |= finish_is_awaited();
       break;

@@ -94,7 +94,6 @@ class DirectRun {
   void find(int rank);
   void agree_about_laps(size_t largest);
 
-  bool would_go_backwards() const;
   bool would_sum_all() const;
 
   // direct_places.cc: inputs that are several pieces, and where those of others lie.
@@ -170,14 +169,10 @@ class DirectRun {
   void sum(std::byte* result, std::span<const std::byte* const> sources, size_t bytes) const;
   bool copy(Span lap, uint32_t number);
   void keep_own(Span lap);
-  Span next_own(size_t bytes) const;
   void fetch(Span lap, uint32_t number);
   bool begin_writing();
   // What of a lap this rank, which is one of the two, moves.
   Span own_part(Span lap, int from, int to) const;
-  Span lap(uint32_t number) const {
-    return shape_.lap(backwards_ ? shape_.laps - 1 - number : number);
-  }
   // What of a lap `rank` gives this one, and takes from it.
   Span given(int rank, Span lap) const { return within(lap, peer(rank).gives); }
   Span taken(int rank, Span lap) const { return within(lap, peer(rank).takes); }
@@ -227,7 +222,6 @@ class DirectRun {
   uint32_t put_ = 0, worked_ = 0, fetched_ = 0;
   size_t kept_ = 0;           // bytes of the payload of which this rank's own part is in place
   bool past_caches_ = false;  // copies go past them
-  bool backwards_ = false;    // the last lap comes first, as far as nothing passes through lanes
   bool lost_ = false;
   std::optional<BoardMismatch> mismatch_;
   std::optional<Error> failure_;

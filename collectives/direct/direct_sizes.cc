@@ -118,13 +118,6 @@ void DirectRun::measure() {
   }
 }
 
-// Where the last cache does not hold everything it holds what the program has written last, most often the end. Only of memory that is
-// mapped, where a rank's laps are its own affair.
-bool DirectRun::would_go_backwards() const {
-  const size_t largest = std::max(call_->input->total_bytes(), call_->output->total_bytes());
-  return shares_input() && peers_.size() * largest > last_cache_bytes();
-}
-
 // To sum all of an all-reduce, not a share for all, saves a meeting of the ranks. Two read no more of each other for it, if their
 // memory is not mapped; several do.
 bool DirectRun::would_sum_all() const {
@@ -196,7 +189,6 @@ void DirectRun::find(int rank) {
 // The largest chunk of any rank decides how many laps there are.
 void DirectRun::agree_about_laps(size_t largest) {
   if (call_->chunks != Chunks::kPairs) return;
-  if (backwards_ && largest > shape_.payload) kept_ = 0;  // it was counted from another end
   shape_ = Shape::of(call_->collective, ranks_, std::max(shape_.payload, largest), slot_bytes_);
   most_laps_ = std::max<uint64_t>(most_laps_, shape_.laps);
 }
