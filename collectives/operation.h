@@ -44,8 +44,8 @@ struct Call {
   bool uneven = false;
   Layout input;
   Layout output;
-  // Where peers on this host find the memory, if its device lets them map it: nothing is copied on the
-  // way then. Peers open it by the same device of theirs.
+  // Where peers on this host find the memory, if its device lets them map it: nothing is copied on the way then. Peers open it by the
+  // same device of theirs.
   const Device* device = nullptr;
   int device_index = 0;
   std::optional<ExportedRange> shared_input;    // of the whole input
