@@ -77,8 +77,8 @@ struct Offer {
   uint64_t input_offset = 0, output_offset = 0;  // in what the handles name
   // In its process, if it wishes that all read each other's memory through the kernel.
   uint64_t input_address = 0;
-  uint64_t largest = 0;   // of the chunks that this rank knows
-  uint32_t sums_all = 0;  // not 0: it wishes that every rank sums all of it
+  uint64_t largest = 0;        // of the chunks that this rank knows
+  uint32_t sums_all = 0;       // not 0: it wishes that every rank sums all of it
   uint32_t input_handles = 0;  // of an input in several pieces, which the lane tells; 0: in one
 };
 static_assert(sizeof(Offer) <= BoardArea::kInlineBytes);
