@@ -9,7 +9,6 @@
 #define HCCL_LIKE_DEVICE_REDUCE_NARROW_CODECS_INL_H_
 #endif
 
-#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include <cmath>
@@ -22,22 +21,9 @@ HWY_BEFORE_NAMESPACE();
 namespace hccl_like {
 namespace HWY_NAMESPACE {
 
-// The factor of `scale` as float32; a NaN without payload, on which round_to_upper_half relies.
+// The factor of `scale` as float32; a NaN without payload, on which rounding to bfloat16 relies.
 HWY_INLINE float narrow_factor(double value) {
   return std::isnan(value) ? std::numeric_limits<float>::quiet_NaN() : static_cast<float>(value);
-}
-
-// Asks for what will be worked on soon. To widen and to round takes so many steps that the processor, which looks some 500
-// of them ahead, has few lines of memory on their way otherwise: out of another core's cache a sum of bfloat16 took more than twice
-// as long.
-template <class Lane>
-HWY_INLINE void fetch_ahead(const Lane* quad, size_t lanes) {
-  constexpr size_t kBytesAhead = 2048;
-  // No pointer to it exists: it may lie behind the end.
-  const auto from = reinterpret_cast<uintptr_t>(quad) + kBytesAhead;
-  constexpr size_t kLine = 64;
-  for (size_t at = 0; at < lanes * sizeof(Lane); at += kLine)
-    hwy::Prefetch(reinterpret_cast<const char*>(from + at));
 }
 
 // A codec from a conversion of one register.
@@ -51,7 +37,6 @@ struct Converted {
   static HWY_INLINE size_t quad() { return 4 * hn::Lanes(kFloats); }
   template <int kIndex>
   static HWY_INLINE auto get(const Lane* p) {
-    if constexpr (kIndex == 0) fetch_ahead(p, quad());
     return Conversion::widen(p + kIndex * hn::Lanes(kFloats));
   }
   template <class V>
@@ -65,18 +50,9 @@ struct Converted {
   static HWY_INLINE auto factor(double value) { return hn::Set(kFloats, narrow_factor(value)); }
 };
 
-// The upper half of a float32 is a bfloat16. Rounds to nearest even: adds half a unit of the last
-// place that stays, less one if that place is even. A NaN needs no special care: its low half is
-// zero, because it was widened from 16 bits or made by the processor, so nothing carries into its
-// upper half.
-template <class V>
-HWY_INLINE auto round_to_upper_half(V v) {
-  const hn::RebindToUnsigned<hn::DFromV<V>> d;
-  const auto bits = hn::BitCast(d, v);
-  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d, 1u));
-  return hn::Add(hn::Add(bits, hn::Set(d, 0x7fffu)), odd);
-}
-
+// The upper half of a float32 is a bfloat16. Rounds to nearest even: up if the lower half is more than half a unit of the last
+// place that stays, or just that where the upper half is odd. A NaN needs no special care: its low half is
+// zero, because it was widened from 16 bits or made by the processor, so it is not rounded.
 #if HWY_TARGET == HWY_SCALAR
 struct BFloat16Conversion {
   using Lane = uint16_t;
@@ -88,7 +64,8 @@ struct BFloat16Conversion {
   }
   template <class V>
   static HWY_INLINE void narrow(uint16_t* p, V v) {
-    *p = static_cast<uint16_t>(hn::GetLane(round_to_upper_half(v)) >> 16);
+    const uint32_t bits = hn::GetLane(hn::BitCast(kBits, v)), odd = bits >> 16 & 1;
+    *p = static_cast<uint16_t>((bits + 0x7fff + odd) >> 16);
   }
 };
 using BFloat16 = Converted<BFloat16Conversion>;
@@ -106,7 +83,6 @@ struct BFloat16 {
 
   template <int kIndex>
   static HWY_INLINE auto get(const uint16_t* p) {
-    if constexpr (kIndex == 0) fetch_ahead(p, quad());
     const auto pair = hn::LoadU(kBits, pairs(p) + kIndex / 2 * hn::Lanes(kBits));
     if constexpr (kIndex % 2 == 0) {
       return hn::BitCast(kFloats, hn::ShiftLeft<16>(pair));
@@ -129,12 +105,18 @@ struct BFloat16 {
   }
   static HWY_INLINE uint32_t* pairs(uint16_t* p) { return reinterpret_cast<uint32_t*>(p); }
 
+  // Two registers' halves are parted first, then rounded together.
   template <class V>
   static HWY_INLINE auto join(V even, V odd) {
     const hn::ScalableTag<uint16_t> halves;
-    const auto low = hn::ShiftRight<16>(round_to_upper_half(even));
-    return hn::BitCast(kBits, hn::OddEven(hn::BitCast(halves, round_to_upper_half(odd)),
-                                          hn::BitCast(halves, low)));
+    const auto even_upper = hn::ShiftRight<16>(hn::BitCast(kBits, even));
+    const auto odd_lower = hn::ShiftLeft<16>(hn::BitCast(kBits, odd));
+    const auto upper = hn::OddEven(hn::BitCast(halves, odd), hn::BitCast(halves, even_upper));
+    const auto lower = hn::OddEven(hn::BitCast(halves, odd_lower), hn::BitCast(halves, even));
+    const auto one = hn::Set(halves, uint16_t{1});
+    // 0x8000 if the upper half is odd, else one more.
+    const auto least = hn::Or(hn::AndNot(upper, one), hn::Set(halves, uint16_t{0x8000}));
+    return hn::BitCast(kBits, hn::IfThenElse(hn::Lt(lower, least), upper, hn::Add(upper, one)));
   }
 };
 #endif
