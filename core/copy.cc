@@ -111,16 +111,6 @@ void copy_past_caches(std::byte* to, const std::byte* from, size_t bytes, const 
   std::memcpy(to, from, bytes);
 }
 
-void copy_and_fetch(std::byte* to, const std::byte* from, size_t bytes,
-                    std::span<const std::byte* const> next) {
-  size_t done = 0;
-  for (; bytes - done >= kLine; done += kLine) {
-    for (const std::byte* one : next) __builtin_prefetch(one + done, 0, 2);
-    copy_line(to + done, from + done);
-  }
-  std::memcpy(to + done, from + done, bytes - done);
-}
-
 size_t last_cache_bytes() {
   static const size_t bytes = [] {
     // What sysconf() tells is that of all such caches of a processor together, on some.

@@ -1,7 +1,6 @@
 #pragma once
 // Copies of much memory.
 #include <cstddef>
-#include <span>
 
 namespace hccl_like {
 
@@ -24,9 +23,5 @@ void copy_past_caches(std::byte* to, const std::byte* from, size_t bytes,
 
 // Bytes of the last cache; a guess where the system does not tell.
 size_t last_cache_bytes();
-
-// As memcpy, of what lies in a core's own caches; meanwhile as many bytes of each of `next` come closer, which are read afterwards.
-void copy_and_fetch(std::byte* to, const std::byte* from, size_t bytes,
-                    std::span<const std::byte* const> next);
 
 }  // namespace hccl_like

@@ -14,6 +14,9 @@ struct Piece {
 
 class Pieces {
  public:
+  Pieces() = default;
+  Pieces(std::byte* data, size_t bytes) { add(data, bytes); }
+
   void clear() {
     size_ = 0;
     more_.clear();

@@ -42,6 +42,15 @@ void combine_elsewhere(benchmark::State& state, Combine kernel, DataType type, s
   report(state, bytes);
 }
 
+void combine_twice(benchmark::State& state, CombineTwice kernel, DataType type, size_t bytes) {
+  auto a = operand(bytes), b = operand(bytes);
+  for (auto _ : state) {
+    kernel(a.data(), b.data(), a.data(), b.data(), bytes / size_of(type));
+    benchmark::ClobberMemory();
+  }
+  report(state, bytes);
+}
+
 void combine_four(benchmark::State& state, CombineMany kernel, DataType type, size_t bytes) {
   const auto a = operand(bytes), b = operand(bytes), c = operand(bytes), d = operand(bytes);
   auto out = operand(bytes);
@@ -69,6 +78,8 @@ void add_all() {
         if (op != ReduceOp::kSum) continue;
         benchmark::RegisterBenchmark(("c=a+b/" + what).c_str(), combine_elsewhere, kernels.combine,
                                      type, bytes);
+        benchmark::RegisterBenchmark(("a=b=a+b/" + what).c_str(), combine_twice,
+                                     kernels.combine_twice, type, bytes);
         benchmark::RegisterBenchmark(("e=a+b+c+d/" + what).c_str(), combine_four,
                                      kernels.combine_many, type, bytes);
       }

@@ -1,6 +1,5 @@
 // What a direct call reads and writes, one lap at a time.
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <span>
 
@@ -11,23 +10,6 @@
 
 namespace hccl_like {
 namespace {
-
-// A result that goes to several places is copied while it is in the first-level cache.
-constexpr size_t kHotBytes = 16 << 10;
-// Beside what is summed next, as far as that has room there.
-constexpr size_t kHotBesideNext = 8 << 10;
-constexpr size_t kRoomForNext = 16 << 10;
-// Of each input of a premul-sum, scaled in memory of our own.
-constexpr size_t kScaledBytes = 4 << 10;
-// Of a pass that several threads make: some are slower than others.
-constexpr size_t kPartsPerHand = 4;
-constexpr size_t kGrain = 64;
-
-Pieces one_piece(std::byte* data, size_t bytes) {
-  Pieces pieces;
-  pieces.add(data, bytes);
-  return pieces;
-}
 
 template <class Copy>
 void copy_bytes(const Pieces& to, const Pieces& from, const Copy& copy) {
@@ -75,7 +57,7 @@ void DirectRun::fill(std::byte* to, const Pieces& from) const {
     if (own_cell_) return write_cell(target, source, bytes);
     write_lane(target, source, bytes, /*in_order=*/roles_.reducing());
   };
-  if (!scales_inputs()) return copy_bytes(one_piece(to, from.bytes()), from, write);
+  if (!scales_inputs()) return copy_bytes(Pieces(to, from.bytes()), from, write);
   for (size_t i = 0; i < from.size(); ++i) {
     scale(to, from[i].data, from[i].bytes);
     to += from[i].bytes;
@@ -98,14 +80,6 @@ void DirectRun::write_cell(std::byte* to, const std::byte* from, size_t bytes) c
     copy_in_pairs(to, from, bytes, bytes);
 }
 
-bool DirectRun::scales_inputs() const {
-  return call_->op == ReduceOp::kPreMulSum && call_->reduction.scale != nullptr;
-}
-
-void DirectRun::scale(std::byte* to, const std::byte* from, size_t bytes) const {
-  call_->reduction.scale(to, from, bytes / size_of(call_->type), call_->factor);
-}
-
 bool DirectRun::work(Span lap, uint32_t number) {
   if (roles_.pushes() && !begin_writing()) return false;
   find_input(number);
@@ -118,12 +92,6 @@ bool DirectRun::work(Span lap, uint32_t number) {
   return true;
 }
 
-// What of a lap this rank reduces.
-Span DirectRun::share_of(Span lap) const {
-  if (shape_.kind != Shape::Kind::kCut) return given(rank_, lap);
-  return roles_.sums_all() ? lap : shape_.share(lap, rank_);
-}
-
 // A rank that gives up takes its line back, then looks whether somebody writes; this is the other half.
 bool DirectRun::begin_writing() {
   lane_->writing.store(base_ + 1, std::memory_order_relaxed);
@@ -132,19 +100,6 @@ bool DirectRun::begin_writing() {
     if (rank != rank_ && roles_.output_mapped(rank) && !still_shown(rank)) lost_ = true;
   if (lost_) lane_->writing.store(0, std::memory_order_release);
   return !lost_;
-}
-
-void DirectRun::reduce(Span range, Span lap, uint32_t number) {
-  const size_t hands = call_->crew->hands(range.bytes(), static_cast<size_t>(ranks_));
-  if (hands == 1) return reduce_part(range, lap, number);
-  const auto parts = static_cast<uint32_t>(hands * kPartsPerHand);
-  call_->crew->run(hands, parts, [&](uint32_t part) {
-    const size_t grains = (range.bytes() + kGrain - 1) / kGrain;
-    const auto at = [&](uint32_t i) {
-      return std::min(range.end, range.begin + kGrain * even_begin(grains, i, parts));
-    };
-    reduce_part({at(part), at(part + 1)}, lap, number);
-  });
 }
 
 // `next`: as many bytes that are read afterwards, or null.
@@ -181,97 +136,6 @@ auto DirectRun::reads_input(int rank) const {
   };
 }
 
-// What all ranks give to this one's share, from `offset` on. Returns how many of `bytes` lie side by side at each.
-size_t DirectRun::find_sources(std::span<const std::byte*> sources, const std::byte* own,
-                               size_t offset, size_t bytes, Span lap, uint32_t number) const {
-  for (int rank = 0; rank < ranks_; ++rank) {
-    const std::byte*& source = sources[static_cast<size_t>(rank)];
-    if (rank == rank_) {
-      source = own;
-    } else if (roles_.input_mapped(rank)) {
-      const Piece piece = peer(rank).input.from(offset);
-      source = piece.data;
-      bytes = std::min(bytes, piece.bytes);
-    } else {
-      source = input_of(rank, number) + shape_.place(lap, rank, rank_, offset);
-    }
-  }
-  return bytes;
-}
-
-void DirectRun::sum(std::byte* result, std::span<const std::byte* const> sources,
-                    size_t bytes) const {
-  const size_t elements = bytes / size_of(call_->type);
-  if (ranks_ == 2)
-    call_->reduction.combine(result, sources[0], sources[1], elements);
-  else
-    call_->reduction.combine_many(result, sources, elements);
-  if (call_->op == ReduceOp::kAvg && call_->reduction.scale != nullptr)
-    call_->reduction.scale(result, result, elements,
-                           is_integer(call_->type) ? ranks_ : 1.0 / ranks_);
-}
-
-void DirectRun::reduce_part(Span range, Span lap, uint32_t number) const {
-  std::array<const std::byte*, kMostDirectRanks> room;
-  const std::span<const std::byte*> sources(room.data(), static_cast<size_t>(ranks_));
-  const bool collects = roles_.collects(rank_) || shape_.kind == Shape::Kind::kChunks;
-  std::byte* const kept = roles_.keeps_results()
-                              ? slot(number) + shape_.place(lap, rank_, rank_, range.begin)
-                              : nullptr;
-  // Without a place of its own the result is made in the first place that wants it.
-  std::byte* elsewhere = kept;
-  if (!collects && kept == nullptr) elsewhere = peer(call_->root).output + range.begin;
-  const Pieces into = collects ? own_output(rank_, range) : one_piece(elsewhere, range.bytes());
-  const Pieces own = own_input(rank_, range);
-  const bool several = collects && (roles_.pushes() || kept != nullptr);
-  std::vector<std::byte> scaled(scales_inputs() ? sources.size() * kScaledBytes : 0);
-  const bool fetches = past_caches_ && scaled.empty() && roles_.pushes() &&
-                       sources.size() * kHotBesideNext <= kRoomForNext;
-  const std::byte* const next = next_input(lap.bytes());
-  // What was read a moment ago is in a cache. Any other place of the result would be read only to be overwritten.
-  const bool goes_past = past_caches_ && (collects || kept == nullptr);
-  alignas(64) std::array<std::byte, kHotBesideNext> hot;
-  for (size_t at = 0; at < range.bytes();) {
-    const Piece target = into.from(at), source = own.from(at);
-    size_t now = std::min(target.bytes, source.bytes);
-    if (several) now = std::min(now, fetches ? kHotBesideNext : kHotBytes);
-    if (!scaled.empty()) now = std::min(now, kScaledBytes);
-    now = find_sources(sources, source.data, range.begin + at, now, lap, number);
-    const bool past = goes_past && std::ranges::find(sources, target.data) == sources.end();
-    if (past) now = std::min(now, hot.size());
-    std::byte* const result = past ? hot.data() : target.data;
-    // Where inputs lie they must not be written.
-    for (int rank = 0; !scaled.empty() && rank < ranks_; ++rank) {
-      if (rank != rank_ && !roles_.input_mapped(rank)) continue;
-      const std::byte*& from = sources[static_cast<size_t>(rank)];
-      std::byte* const to = scaled.data() + static_cast<size_t>(rank) * kScaledBytes;
-      scale(to, from, now);
-      from = to;
-    }
-    sum(result, sources, now);
-    if (past)
-      copy_past_caches(target.data, result, now,
-                       next == nullptr ? next : next + (range.begin - lap.begin + at));
-    if (several) {
-      if (kept != nullptr) write_lane(kept + at, result, now, /*in_order=*/false);
-      if (fetches)
-        for (const std::byte*& one : sources) one += now;
-      for (int rank = 0; rank < ranks_; ++rank) {
-        if (rank == rank_ || !roles_.collects(rank) || !roles_.output_mapped(rank)) continue;
-        std::byte* const output = peer(rank).output + range.begin + at;
-        if (goes_past && peer(rank).output != peer(rank).input.from(0).data)
-          copy_past_caches(output, result, now);
-        else if (fetches && at + now < range.bytes())
-          // Memory would have nothing to do meanwhile.
-          copy_and_fetch(output, result, now, sources);
-        else
-          std::memcpy(output, result, now);
-      }
-    }
-    at += now;
-  }
-}
-
 // Of collectives that only copy: what a rank gives to itself.
 void DirectRun::keep_own(Span lap) {
   lap.begin = std::max(lap.begin, kept_);
@@ -301,14 +165,14 @@ bool DirectRun::copy(Span lap, uint32_t number) {
       if (roles_.path(peer, rank_) == Path::kStaged) {
         std::byte* const from =
             input_of(peer, number) + shape_.place(lap, peer, rank_, range.begin);
-        move(own_output(peer, range), one_piece(from, range.bytes()), reads_input(peer),
+        move(own_output(peer, range), Pieces(from, range.bytes()), reads_input(peer),
              next_input(range.bytes()));
       } else {
         move(own_output(peer, range), given_input(peer, range), between_memories);
       }
     }
     if (const Span range = own_part(taken(peer, lap), rank_, peer); range.bytes() > 0)
-      move(one_piece(this->peer(peer).output + range.begin, range.bytes()), own_input(peer, range),
+      move(Pieces(this->peer(peer).output + range.begin, range.bytes()), own_input(peer, range),
            between_memories);
   }
   return true;
@@ -318,10 +182,10 @@ void DirectRun::fetch(Span lap, uint32_t number) {
   for (int i = 1; i < ranks_; ++i) {
     const int peer = (rank_ + i) % ranks_;
     const Span share = shape_.share(lap, peer);
-    copy_bytes(own_output(peer, share),
-               one_piece(slot_of(peer, number) + shape_.place(lap, peer, peer, share.begin),
-                         share.bytes()),
-               reads_lane(peer));
+    copy_bytes(
+        own_output(peer, share),
+        Pieces(slot_of(peer, number) + shape_.place(lap, peer, peer, share.begin), share.bytes()),
+        reads_lane(peer));
   }
 }
 

@@ -145,34 +145,39 @@ class DirectRun {
   bool lends() const;
   void wait_for_writers() const;
 
-  // direct_moves.cc: what is read and written.
+  // direct_moves.cc: what is copied.
   void put(uint32_t number);
   void put(Span lap, std::byte* slot);
   void fill(std::byte* to, const Pieces& from) const;
   void write_lane(std::byte* to, const std::byte* from, size_t bytes, bool in_order) const;
   void write_cell(std::byte* to, const std::byte* from, size_t bytes) const;
-  bool scales_inputs() const;
-  void scale(std::byte* to, const std::byte* from, size_t bytes) const;
   // False if a rank took back what this one was to write into.
   bool work(Span lap, uint32_t number);
-  Span share_of(Span lap) const;
-  // reduce() and move() divide what is long among idle cores.
-  void reduce(Span range, Span lap, uint32_t number);
+  // Divides what is long among idle cores, as reduce() does.
   template <class Copy>
   void move(const Pieces& to, const Pieces& from, const Copy& copy,
             const std::byte* next = nullptr) const;
   auto reads_input(int rank) const;
   auto reads_lane(int rank) const;
-  void reduce_part(Span range, Span lap, uint32_t number) const;
-  size_t find_sources(std::span<const std::byte*> sources, const std::byte* own, size_t offset,
-                      size_t bytes, Span lap, uint32_t number) const;
-  void sum(std::byte* result, std::span<const std::byte* const> sources, size_t bytes) const;
   bool copy(Span lap, uint32_t number);
   void keep_own(Span lap);
   void fetch(Span lap, uint32_t number);
   bool begin_writing();
   // What of a lap this rank, which is one of the two, moves.
   Span own_part(Span lap, int from, int to) const;
+  // direct_sums.cc: what is reduced.
+  Span share_of(Span lap) const;
+  bool scales_inputs() const;
+  void scale(std::byte* to, const std::byte* from, size_t bytes) const;
+  void reduce(Span range, Span lap, uint32_t number);
+  void reduce_part(Span range, Span lap, uint32_t number) const;
+  size_t find_sources(std::span<const std::byte*> sources, const std::byte* own, size_t offset,
+                      size_t bytes, Span lap, uint32_t number) const;
+  void scale_sources(std::span<const std::byte*> sources, std::byte* room, size_t bytes) const;
+  void sum(std::byte* result, std::byte* twin, std::span<const std::byte* const> sources,
+           size_t bytes) const;
+  void spread(const std::byte* result, size_t offset, size_t bytes, bool goes_past) const;
+
   // What of a lap `rank` gives this one, and takes from it.
   Span given(int rank, Span lap) const { return within(lap, peer(rank).gives); }
   Span taken(int rank, Span lap) const { return within(lap, peer(rank).takes); }

@@ -30,6 +30,17 @@ void multiply_all(std::byte* dst, const std::byte* a, const std::byte* b,
 }
 
 template <typename T>
+void multiply_twice(std::byte* dst, std::byte* also, const std::byte* a, const std::byte* b,
+                    size_t elements) noexcept {
+  for (size_t i = 0; i < elements * 2 * sizeof(T); i += 2 * sizeof(T)) {
+    std::byte product[2 * sizeof(T)];
+    multiply<T>(product, a + i, b + i);
+    std::memcpy(dst + i, product, sizeof(product));
+    std::memcpy(also + i, product, sizeof(product));
+  }
+}
+
+template <typename T>
 void multiply_many(std::byte* dst, std::span<const std::byte* const> sources,
                    size_t elements) noexcept {
   for (size_t i = 0; i < elements * 2 * sizeof(T); i += 2 * sizeof(T)) {
@@ -42,7 +53,7 @@ void multiply_many(std::byte* dst, std::span<const std::byte* const> sources,
 
 template <typename T>
 constexpr Reduction complex_product() {
-  return {multiply_all<T>, multiply_many<T>, nullptr};
+  return {multiply_all<T>, multiply_twice<T>, multiply_many<T>, nullptr};
 }
 #else
 // (ar + i ai)(br + i bi): with a's parts doubled and b's also swapped, both parts are one sum and one difference. The
@@ -68,7 +79,7 @@ struct ComplexRow {
   using Codec = Native<T, 2>;
   static constexpr Reduction kRow[kReduceOps] = {
       without_scale<Codec, Sum>(),  // sum
-      with_scale<Codec, Sum>(),     // avg
+      average<Codec>(),             // avg
       complex_product<T>(),         // product
       {},                           // min: complex numbers have no order
       {},                           // max

@@ -102,15 +102,16 @@ struct IntegerRow {
   using Wrapping = Native<std::make_unsigned_t<T>>;
   using Bytes = Native<uint8_t, sizeof(T)>;
   static constexpr Reduction kRow[kReduceOps] = {
-      without_scale<Wrapping, IntegerSum>(),                                           // sum
-      {combine<Wrapping, IntegerSum>, combine_many<Wrapping, IntegerSum>, divide<T>},  // avg
-      without_scale<Wrapping, IntegerProduct>(),                                       // product
-      without_scale<Ordered, IntegerMin>(),                                            // min
-      without_scale<Ordered, IntegerMax>(),                                            // max
-      without_scale<Bytes, BitAnd>(),                                                  // band
-      without_scale<Bytes, BitOr>(),                                                   // bor
-      without_scale<Bytes, BitXor>(),                                                  // bxor
-      {},                                                                              // premul_sum
+      without_scale<Wrapping, IntegerSum>(),  // sum
+      {combine<Wrapping, IntegerSum>, nullptr, combine_many<Wrapping, IntegerSum>,
+       divide<T>},                                // avg
+      without_scale<Wrapping, IntegerProduct>(),  // product
+      without_scale<Ordered, IntegerMin>(),       // min
+      without_scale<Ordered, IntegerMax>(),       // max
+      without_scale<Bytes, BitAnd>(),             // band
+      without_scale<Bytes, BitOr>(),              // bor
+      without_scale<Bytes, BitXor>(),             // bxor
+      {},                                         // premul_sum
   };
 };
 

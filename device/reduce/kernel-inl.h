@@ -100,6 +100,29 @@ void combine(std::byte* dst_bytes, const std::byte* a_bytes, const std::byte* b_
   std::memcpy(dst + i, last, (count - i) * sizeof(*dst));
 }
 
+template <class Codec, class Op>
+void combine_twice(std::byte* dst_bytes, std::byte* also_bytes, const std::byte* a_bytes,
+                   const std::byte* b_bytes, size_t elements) noexcept {
+  const auto dst = lanes_of<Codec>(dst_bytes), also = lanes_of<Codec>(also_bytes);
+  const auto a = lanes_of<Codec>(a_bytes), b = lanes_of<Codec>(b_bytes);
+  const size_t count = elements * Codec::kLanesPerElement, quad = Codec::quad();
+  size_t i = 0;
+  for (; i + quad <= count; i += quad) {
+    const auto v0 = Op::apply(Codec::template get<0>(a + i), Codec::template get<0>(b + i));
+    const auto v1 = Op::apply(Codec::template get<1>(a + i), Codec::template get<1>(b + i));
+    const auto v2 = Op::apply(Codec::template get<2>(a + i), Codec::template get<2>(b + i));
+    const auto v3 = Op::apply(Codec::template get<3>(a + i), Codec::template get<3>(b + i));
+    Codec::put(dst + i, v0, v1, v2, v3);
+    Codec::put(also + i, v0, v1, v2, v3);
+  }
+  if (i == count) return;
+  Padded<Codec> result;
+  combine<Codec, Op>(reinterpret_cast<std::byte*>(result.lanes), a_bytes + i * sizeof(*a),
+                     b_bytes + i * sizeof(*b), (count - i) / Codec::kLanesPerElement);
+  std::memcpy(dst + i, result.lanes, (count - i) * sizeof(*dst));
+  std::memcpy(also + i, result.lanes, (count - i) * sizeof(*also));
+}
+
 // Every source's lanes at `i` (`count` of them) go into the same four registers, so nothing is rounded or stored in
 // between.
 template <class Codec, class Op, bool kIsLast>
@@ -171,11 +194,11 @@ void scale(std::byte* dst_bytes, const std::byte* src_bytes, size_t elements,
 
 template <class Codec, class Op>
 constexpr Reduction without_scale() {
-  return {combine<Codec, Op>, combine_many<Codec, Op>, nullptr};
+  return {combine<Codec, Op>, combine_twice<Codec, Op>, combine_many<Codec, Op>, nullptr};
 }
 template <class Codec, class Op>
 constexpr Reduction with_scale() {
-  return {combine<Codec, Op>, combine_many<Codec, Op>, scale<Codec>};
+  return {combine<Codec, Op>, combine_twice<Codec, Op>, combine_many<Codec, Op>, scale<Codec>};
 }
 
 // Lanes that are worked on as they lie in memory.

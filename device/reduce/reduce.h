@@ -12,6 +12,11 @@ namespace hccl_like {
 using Combine = void (*)(std::byte* dst, const std::byte* a, const std::byte* b,
                          size_t elements) noexcept;
 
+// dst[i] = also[i] = a[i] op b[i]: two places of one result, written while both are at hand. Each of dst and also may be a or b
+// exactly, not both the same one; neither may overlap anything else. Of kAvg it divides, too.
+using CombineTwice = void (*)(std::byte* dst, std::byte* also, const std::byte* a,
+                              const std::byte* b, size_t elements) noexcept;
+
 // dst[i] = sources[0][i] op sources[1][i] op ... in this order, left to right, with one rounding at the end for 8- and
 // 16-bit floats. dst may be one of the sources exactly. At least one source.
 using CombineMany = void (*)(std::byte* dst, std::span<const std::byte* const> sources,
@@ -24,9 +29,11 @@ using Scale = void (*)(std::byte* dst, const std::byte* src, size_t elements,
 
 // The kernels of one (type, operation). kAvg and kPreMulSum combine as kSum; what makes them different is `scale`,
 // applied to the result (kAvg, factor = 1 / ranks; for integers factor = ranks and it divides) or to each input
-// (kPreMulSum). Null where the operation needs none.
+// (kPreMulSum). Null where the operation needs none. `combine_twice` is null where an average takes a second pass: integers, and
+// floats of 8 and 16 bits.
 struct Reduction {
   Combine combine = nullptr;
+  CombineTwice combine_twice = nullptr;
   CombineMany combine_many = nullptr;
   Scale scale = nullptr;
   bool valid() const noexcept { return combine != nullptr; }

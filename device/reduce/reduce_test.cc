@@ -129,6 +129,36 @@ TEST_P(Reduce, CombinesTwoLikeTheReference) {
   });
 }
 
+TEST_P(Reduce, CombinesIntoTwoPlaces) {
+  std::mt19937 random(5);
+  for_each_reduction([&](DataType type, ReduceOp op, const Reduction& r) {
+    const size_t size = size_of(type);
+    const bool one_pass =
+        op != ReduceOp::kAvg || (size >= 4 && r.scale != nullptr && !is_integer(type));
+    ASSERT_EQ(r.combine_twice != nullptr, one_pass) << name(type) << " " << name(op);
+    if (!one_pass) return;
+    for (const size_t n : kSizes) {
+      Bytes a = random_bytes(type, n, 1, random), b = random_bytes(type, n, 3, random);
+      Bytes expected(n * size), dst(n * size + 6, std::byte{0x5a}),
+          also(n * size + 3, std::byte{0x5a});
+      r.combine(expected.data(), a.data() + 1, b.data() + 3, n);
+      if (op == ReduceOp::kAvg) r.scale(expected.data(), expected.data(), n, 0.5);
+      r.combine_twice(dst.data() + 5, also.data() + 2, a.data() + 1, b.data() + 3, n);
+      expect_same(type, op, dst.data() + 5, expected.data(), n, "the first place");
+      expect_same(type, op, also.data() + 2, expected.data(), n, "the second place");
+      for (const std::byte beside : {dst[4], dst[n * size + 5], also[1], also[n * size + 2]})
+        ASSERT_EQ(beside, std::byte{0x5a});
+      Bytes in_a = a, in_b = b;
+      r.combine_twice(in_a.data() + 1, in_b.data() + 3, in_a.data() + 1, in_b.data() + 3, n);
+      expect_same(type, op, in_a.data() + 1, expected.data(), n, "dst is a");
+      expect_same(type, op, in_b.data() + 3, expected.data(), n, "also is b");
+      r.combine_twice(b.data() + 3, a.data() + 1, a.data() + 1, b.data() + 3, n);
+      expect_same(type, op, b.data() + 3, expected.data(), n, "dst is b");
+      expect_same(type, op, a.data() + 1, expected.data(), n, "also is a");
+    }
+  });
+}
+
 TEST_P(Reduce, CombinesManyWithOneRounding) {
   std::mt19937 random(2);
   for_each_reduction([&](DataType type, ReduceOp op, const Reduction& r) {
