@@ -163,7 +163,12 @@ class Comparison:
         self._times.setdefault(key, []).append(answer.median)
         self._wrong[key] = self._wrong.get(key, 0) + answer.wrong
         if floor:
-            self._floors.setdefault(row, []).append(floor)
+            self._floors.setdefault(self._moves(row), []).append(floor)
+
+    @staticmethod
+    def _moves(row: Row) -> tuple:
+        """What a floor depends on: memory does not know types. It differs by a factor of two from process to process."""
+        return row.collective, row.size, row.ranks
 
     def _of(self, row: Row, kept: dict) -> dict:
         return {name: value for (at, name), value in kept.items() if at == row}
@@ -174,7 +179,7 @@ class Comparison:
 
     def _record(self, row: Row) -> dict:
         passes = self._of(row, self._times)
-        floors = self._floors.get(row)
+        floors = self._floors.get(self._moves(row))
         return {**vars(row), "times": {name: statistics.median(values) for name, values in passes.items()},
                 "passes": passes, "floor": statistics.median(floors) if floors else None,
                 "refused": self._of(row, self._refused), "wrong": self._of(row, self._wrong)}
