@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
+#include <utility>
 
 #include "core/crash_note.h"
 #include "core/error.h"
@@ -81,7 +82,7 @@ void run(const std::string& path, const std::shared_ptr<Loading>& loading) {
   {
     const std::lock_guard lock(loading->mutex);
     loading->device = std::move(device);
-    loading->failure = failure;
+    loading->failure = std::move(failure);
     loading->over = true;
   }
   loading->changed.notify_all();
@@ -107,7 +108,8 @@ std::unique_ptr<Device> Device::load(const std::string& library_path) {
                       "HCCL_LIKE_DEVICE_PLUGINS=NAME=none, with the device's name");
     }
   }
-  if (loading->failure) std::rethrow_exception(loading->failure);
+  // Taken along, so that whoever catches it is the only one who has it.
+  if (loading->failure) std::rethrow_exception(std::exchange(loading->failure, nullptr));
   log_info([&] {
     return "devices of type " + loading->device->name() + " are served by " + library_path;
   });
