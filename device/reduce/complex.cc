@@ -79,7 +79,7 @@ struct ComplexRow {
   using Codec = Native<T, 2>;
   static constexpr Reduction kRow[kReduceOps] = {
       without_scale<Codec, Sum>(),  // sum
-      average<Codec>(),             // avg
+      with_average<Codec, Sum>(),   // avg
       complex_product<T>(),         // product
       {},                           // min: complex numbers have no order
       {},                           // max

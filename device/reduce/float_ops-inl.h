@@ -23,15 +23,6 @@ struct Sum {
   }
 };
 
-// Of two.
-struct Average {
-  template <class V>
-  static HWY_INLINE V apply(V a, V b) {
-    const hn::DFromV<V> d;
-    return hn::Mul(hn::Add(a, b), hn::Set(d, hn::TFromD<decltype(d)>(0.5)));
-  }
-};
-
 struct Product {
   template <class V>
   static HWY_INLINE V apply(V a, V b) {
@@ -66,22 +57,12 @@ struct Max {
   }
 };
 
-// What is narrower than its register is rounded before it is scaled, so that two are not averaged in one pass.
-template <class Codec>
-constexpr Reduction average() {
-  Reduction reduction = with_scale<Codec, Sum>();
-  reduction.combine_twice = nullptr;
-  if constexpr (sizeof(typename Codec::Lane) >= sizeof(float))
-    reduction.combine_twice = combine_twice<Codec, Average>;
-  return reduction;
-}
-
 // The row of the table that a float type gives, indexed by ReduceOp.
 template <class Codec>
 struct FloatRow {
   static constexpr Reduction kRow[kReduceOps] = {
       without_scale<Codec, Sum>(),      // sum
-      average<Codec>(),                 // avg
+      with_average<Codec, Sum>(),       // avg
       without_scale<Codec, Product>(),  // product
       without_scale<Codec, Min>(),      // min
       without_scale<Codec, Max>(),      // max

@@ -100,29 +100,6 @@ void combine(std::byte* dst_bytes, const std::byte* a_bytes, const std::byte* b_
   std::memcpy(dst + i, last, (count - i) * sizeof(*dst));
 }
 
-template <class Codec, class Op>
-void combine_twice(std::byte* dst_bytes, std::byte* also_bytes, const std::byte* a_bytes,
-                   const std::byte* b_bytes, size_t elements) noexcept {
-  const auto dst = lanes_of<Codec>(dst_bytes), also = lanes_of<Codec>(also_bytes);
-  const auto a = lanes_of<Codec>(a_bytes), b = lanes_of<Codec>(b_bytes);
-  const size_t count = elements * Codec::kLanesPerElement, quad = Codec::quad();
-  size_t i = 0;
-  for (; i + quad <= count; i += quad) {
-    const auto v0 = Op::apply(Codec::template get<0>(a + i), Codec::template get<0>(b + i));
-    const auto v1 = Op::apply(Codec::template get<1>(a + i), Codec::template get<1>(b + i));
-    const auto v2 = Op::apply(Codec::template get<2>(a + i), Codec::template get<2>(b + i));
-    const auto v3 = Op::apply(Codec::template get<3>(a + i), Codec::template get<3>(b + i));
-    Codec::put(dst + i, v0, v1, v2, v3);
-    Codec::put(also + i, v0, v1, v2, v3);
-  }
-  if (i == count) return;
-  Padded<Codec> result;
-  combine<Codec, Op>(reinterpret_cast<std::byte*>(result.lanes), a_bytes + i * sizeof(*a),
-                     b_bytes + i * sizeof(*b), (count - i) / Codec::kLanesPerElement);
-  std::memcpy(dst + i, result.lanes, (count - i) * sizeof(*dst));
-  std::memcpy(also + i, result.lanes, (count - i) * sizeof(*also));
-}
-
 // Every source's lanes at `i` (`count` of them) go into the same four registers, so nothing is rounded or stored in
 // between.
 template <class Codec, class Op, bool kIsLast>
@@ -192,6 +169,40 @@ void scale(std::byte* dst_bytes, const std::byte* src_bytes, size_t elements,
   std::memcpy(dst + i, last, (count - i) * sizeof(*dst));
 }
 
+// As combine() and then, of an average of two, scale(): rounded after each of them, so that it gives the same bits.
+template <class Codec, class Op, bool kAverages = false>
+void combine_twice(std::byte* dst_bytes, std::byte* also_bytes, const std::byte* a_bytes,
+                   const std::byte* b_bytes, size_t elements) noexcept {
+  const auto dst = lanes_of<Codec>(dst_bytes), also = lanes_of<Codec>(also_bytes);
+  const auto a = lanes_of<Codec>(a_bytes), b = lanes_of<Codec>(b_bytes);
+  const size_t count = elements * Codec::kLanesPerElement, quad = Codec::quad();
+  [[maybe_unused]] Padded<Codec> sum;
+  size_t i = 0;
+  for (; i + quad <= count; i += quad) {
+    auto v0 = Op::apply(Codec::template get<0>(a + i), Codec::template get<0>(b + i));
+    auto v1 = Op::apply(Codec::template get<1>(a + i), Codec::template get<1>(b + i));
+    auto v2 = Op::apply(Codec::template get<2>(a + i), Codec::template get<2>(b + i));
+    auto v3 = Op::apply(Codec::template get<3>(a + i), Codec::template get<3>(b + i));
+    if constexpr (kAverages) {
+      const auto half = Codec::factor(0.5);
+      Codec::put(sum.lanes, v0, v1, v2, v3);
+      v0 = hn::Mul(Codec::template get<0>(sum.lanes), half);
+      v1 = hn::Mul(Codec::template get<1>(sum.lanes), half);
+      v2 = hn::Mul(Codec::template get<2>(sum.lanes), half);
+      v3 = hn::Mul(Codec::template get<3>(sum.lanes), half);
+    }
+    Codec::put(dst + i, v0, v1, v2, v3);
+    Codec::put(also + i, v0, v1, v2, v3);
+  }
+  if (i == count) return;
+  const size_t rest = (count - i) / Codec::kLanesPerElement;
+  const auto last = reinterpret_cast<std::byte*>(sum.lanes);
+  combine<Codec, Op>(last, a_bytes + i * sizeof(*a), b_bytes + i * sizeof(*b), rest);
+  if constexpr (kAverages) scale<Codec>(last, last, rest, 0.5);
+  std::memcpy(dst + i, last, (count - i) * sizeof(*dst));
+  std::memcpy(also + i, last, (count - i) * sizeof(*also));
+}
+
 template <class Codec, class Op>
 constexpr Reduction without_scale() {
   return {combine<Codec, Op>, combine_twice<Codec, Op>, combine_many<Codec, Op>, nullptr};
@@ -199,6 +210,11 @@ constexpr Reduction without_scale() {
 template <class Codec, class Op>
 constexpr Reduction with_scale() {
   return {combine<Codec, Op>, combine_twice<Codec, Op>, combine_many<Codec, Op>, scale<Codec>};
+}
+template <class Codec, class Op>
+constexpr Reduction with_average() {
+  return {combine<Codec, Op>, combine_twice<Codec, Op, true>, combine_many<Codec, Op>,
+          scale<Codec>};
 }
 
 // Lanes that are worked on as they lie in memory.

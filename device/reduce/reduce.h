@@ -29,8 +29,8 @@ using Scale = void (*)(std::byte* dst, const std::byte* src, size_t elements,
 
 // The kernels of one (type, operation). kAvg and kPreMulSum combine as kSum; what makes them different is `scale`,
 // applied to the result (kAvg, factor = 1 / ranks; for integers factor = ranks and it divides) or to each input
-// (kPreMulSum). Null where the operation needs none. `combine_twice` is null where an average takes a second pass: integers, and
-// floats of 8 and 16 bits.
+// (kPreMulSum). Null where the operation needs none. `combine_twice` is null for averages of
+// integers, which take a second pass.
 struct Reduction {
   Combine combine = nullptr;
   CombineTwice combine_twice = nullptr;

@@ -133,8 +133,7 @@ TEST_P(Reduce, CombinesIntoTwoPlaces) {
   std::mt19937 random(5);
   for_each_reduction([&](DataType type, ReduceOp op, const Reduction& r) {
     const size_t size = size_of(type);
-    const bool one_pass =
-        op != ReduceOp::kAvg || (size >= 4 && r.scale != nullptr && !is_integer(type));
+    const bool one_pass = op != ReduceOp::kAvg || !is_integer(type);
     ASSERT_EQ(r.combine_twice != nullptr, one_pass) << name(type) << " " << name(op);
     if (!one_pass) return;
     for (const size_t n : kSizes) {
