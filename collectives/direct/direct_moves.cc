@@ -1,7 +1,6 @@
-// What a direct call reads and writes, one lap at a time.
+// What a direct call copies, one lap at a time; direct_sums.cc has what it adds up.
 #include <algorithm>
 #include <cstring>
-#include <span>
 
 #include "collectives/direct/direct_run.h"
 #include "core/copy.h"

@@ -12,7 +12,7 @@ namespace {
 
 // A result that goes to several places is copied while it is in the first-level cache.
 constexpr size_t kHotBytes = 16 << 10;
-// So is one that goes past the caches.
+// What goes past the caches is made there, too.
 constexpr size_t kPastBytes = 8 << 10;
 // Of each input of a premul-sum, scaled in memory of our own.
 constexpr size_t kScaledBytes = 4 << 10;
