@@ -41,7 +41,7 @@ class CMakeBuild(build_ext):
 
     def spawn_cmake(self, cmake, build, made):
         configure = [
-            cmake, "-S", ROOT, "-B", build,
+            cmake, "-S", ROOT, "-B", build, *self.first_time(build),
             "-DCMAKE_BUILD_TYPE=" + ("Debug" if self.debug else "Release"),
             "-DHCCL_LIKE_PYTHON=ON", "-DHCCL_LIKE_TESTS=OFF", "-DHCCL_LIKE_BENCH=OFF",
             "-DHCCL_LIKE_PRECOMPILE=ON",
@@ -60,6 +60,10 @@ class CMakeBuild(build_ext):
         jobs = os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL") or str(os.cpu_count() or 1)
         if self.run_tool([cmake, "--build", build, "--target", "_C", "--parallel", jobs]) != 0:
             sys.exit("hccl-like could not be built; the lines above say why")
+
+    def first_time(self, build):
+        """A build from nothing compiles many files as one. A folder that has a build keeps the way it was configured."""
+        return [] if (build / "CMakeCache.txt").exists() else ["-DHCCL_LIKE_UNITY=ON"]
 
     def run_tool(self, command):
         return subprocess.run([str(part) for part in command]).returncode

@@ -38,8 +38,10 @@ using enum Collective;
 
 // One block per collective, in the order of the enumeration.
 constexpr Algorithm kAlgorithms[] = {
-    {kAllReduce, "one_shot", rootless<allreduce_one_shot>, any, cost_allreduce_one_shot},
-    {kAllReduce, "direct", rootless<allreduce_direct>, any, cost_allreduce_direct},
+    {kAllReduce, "one_shot", rootless<allreduce_one_shot>, any, cost_allreduce_one_shot,
+     /*equal_chunks=*/false, /*sums_at_once=*/true},
+    {kAllReduce, "direct", rootless<allreduce_direct>, any, cost_allreduce_direct,
+     /*equal_chunks=*/false, /*sums_at_once=*/true},
     {kAllReduce, "recursive_doubling", rootless<allreduce_recursive_doubling>, any,
      cost_allreduce_recursive_doubling},
     {kAllReduce, "rabenseifner", rootless<allreduce_rabenseifner>, any,
@@ -54,7 +56,8 @@ constexpr Algorithm kAlgorithms[] = {
      cost_allreduce_rails_rabenseifner},
     {kAllReduce, "rails_ring", over<allreduce_rails_ring>, nested, cost_allreduce_rails_ring},
 
-    {kReduceScatter, "direct", rootless<reduce_scatter_direct>, any, cost_reduce_scatter_direct},
+    {kReduceScatter, "direct", rootless<reduce_scatter_direct>, any, cost_reduce_scatter_direct,
+     /*equal_chunks=*/false, /*sums_at_once=*/true},
     {kReduceScatter, "recursive_halving", rootless<reduce_scatter_recursive_halving>, power_of_two,
      cost_reduce_scatter_recursive_halving},
     {kReduceScatter, "ring", rootless<reduce_scatter_ring>, any, cost_reduce_scatter_ring},
@@ -84,7 +87,8 @@ constexpr Algorithm kAlgorithms[] = {
      cost_broadcast_rails_scatter_allgather},
 
     {kReduce, "binomial", rooted<reduce_binomial>, any, cost_reduce_binomial},
-    {kReduce, "direct", rooted<reduce_direct>, any, cost_reduce_direct},
+    {kReduce, "direct", rooted<reduce_direct>, any, cost_reduce_direct,
+     /*equal_chunks=*/false, /*sums_at_once=*/true},
     {kReduce, "chain", rooted<reduce_chain>, any, cost_reduce_chain},
     {kReduce, "leaders_binomial", reduce_leaders_binomial, nested, cost_reduce_leaders_binomial},
     {kReduce, "rails_chain", reduce_rails_chain, nested, cost_reduce_rails_chain},
@@ -115,10 +119,31 @@ bool cuts_payload(Collective collective) {
 
 std::string_view name(Collective collective) {
   static constexpr std::array<std::string_view, kCollectives> kNames = {
-      "allreduce", "reduce_scatter", "allgather", "broadcast", "reduce", "gather",
-      "scatter",   "alltoall",       "barrier",   "send",      "recv",
+      "all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather",
+      "scatter",    "all_to_all",     "barrier",    "send",      "recv",
   };
   return kNames[static_cast<size_t>(collective)];
+}
+
+std::optional<Collective> collective_named(std::string_view wanted) {
+  struct Alias {
+    std::string_view name;
+    Collective collective;
+  };
+  static constexpr Alias kAliases[] = {
+      {"all_gather_into_tensor", kAllGather},
+      {"all_gather_single", kAllGather},
+      {"reduce_scatter_tensor", kReduceScatter},
+      {"reduce_scatter_single", kReduceScatter},
+      {"all_to_all_single", kAllToAll},
+      {"allreduce", kAllReduce},
+      {"allgather", kAllGather},
+      {"alltoall", kAllToAll},
+  };
+  for (int i = 0; i < kCollectives; ++i)
+    if (name(static_cast<Collective>(i)) == wanted) return static_cast<Collective>(i);
+  const auto* const alias = std::ranges::find(kAliases, wanted, &Alias::name);
+  return alias == std::end(kAliases) ? std::nullopt : std::optional(alias->collective);
 }
 
 Cost cost_of(const Algorithm& algorithm, const Crossings& crossings, uint64_t bytes) {

@@ -19,6 +19,7 @@
 // the same memory for every chunk c that a rank both reads and writes. Allreduce, broadcast and reduce choose the
 // number of chunks themselves; the others have one for each rank.
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -43,8 +44,11 @@ enum class Collective : uint8_t {
 };
 inline constexpr int kCollectives = 11;
 
-// "allreduce", "reduce_scatter", ...
+// As PyTorch spells it: "all_reduce", "reduce_scatter", ...
 std::string_view name(Collective collective);
+// The collective with that name; also by its other names in PyTorch ("all_gather_into_tensor"), and in MPI's and NCCL's spelling
+// ("allreduce").
+std::optional<Collective> collective_named(std::string_view wanted);
 // Whether the payload is cut as the algorithm wants; else there is one chunk for each rank.
 bool cuts_payload(Collective collective);
 
@@ -59,6 +63,8 @@ struct Algorithm {
   Cost (*cost)(const Crossings& crossings, uint64_t bytes);
   // All chunks must have the same size, on all ranks.
   bool equal_chunks = false;
+  // With more than two ranks every sum is one kReduce step of all ranks' inputs.
+  bool sums_at_once = false;
 };
 
 // The cost of one lap. Alone, a rank copies its input, whatever the algorithm.

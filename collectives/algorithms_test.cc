@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <vector>
 
 namespace hccl_like {
 namespace {
@@ -56,6 +57,30 @@ TEST(Algorithms, AreTheDeliveredSet) {
   EXPECT_EQ(names(kScatter), "direct ");
   EXPECT_EQ(names(kAllToAll), "direct pairwise bruck rails ");
   EXPECT_EQ(names(kBarrier), "dissemination leaders ");
+}
+
+// Of a step: that it makes no sum, or one of all inputs.
+bool is_at_once(const Step& step, int size) {
+  if (step.kind == Step::Kind::kReduce) return step.sources == static_cast<uint32_t>(size);
+  return step.kind != Step::Kind::kRecvReduce;
+}
+
+TEST(Algorithms, SumAtOnceWhereTheListSaysSo) {
+  for (const Collective collective :
+       {Collective::kAllReduce, Collective::kReduceScatter, Collective::kReduce})
+    for (const Algorithm& algorithm : algorithms(collective))
+      for (const Hosts& hosts : {Hosts(3), Hosts(4), Hosts(7), Hosts(8), Hosts::even(2, 2),
+                                 Hosts::of(std::vector{0, 1, 0}), Hosts::even(4, 3)}) {
+        if (!algorithm.fits(hosts)) continue;
+        bool at_once = true;
+        for (int root = 0; root < hosts.size(); ++root)
+          for (int rank = 0; rank < hosts.size(); ++rank) {
+            const Schedule schedule = algorithm.make(rank, hosts, root);
+            for (const Step& step : schedule.steps()) at_once &= is_at_once(step, hosts.size());
+          }
+        EXPECT_EQ(at_once, algorithm.sums_at_once)
+            << name(collective) << " " << algorithm.name << " on " << hosts.to_string();
+      }
 }
 
 TEST(Algorithms, MakeTheSameScheduleEveryTime) {

@@ -15,16 +15,17 @@ class CallLog {
   struct Entry {
     uint64_t number = 0;  // the call's and one, so that 0 is none
     uint64_t fingerprint = 0;
-    size_t bytes = 0;  // the payload, for people
+    size_t bytes = 0;    // the payload, for people
+    uint64_t shown = 0;  // the number by which people know the call
   };
 
   // By so much may a rank that expects nothing of another be ahead of it.
   static constexpr uint32_t kCalls = 128;
 
   // Sequences begin at 0 and go up by one, but for a few that are left out.
-  void add(uint32_t sequence, uint64_t fingerprint, size_t bytes) {
+  void add(uint32_t sequence, uint64_t fingerprint, size_t bytes, uint64_t shown) {
     if (entries_.size() < kCalls && sequence >= entries_.size()) grow(sequence);
-    entries_[sequence % entries_.size()] = {uint64_t{sequence} + 1, fingerprint, bytes};
+    entries_[sequence % entries_.size()] = {uint64_t{sequence} + 1, fingerprint, bytes, shown};
   }
   // Nothing if it was not made yet, or too long ago.
   std::optional<Entry> find(uint32_t sequence) const {

@@ -42,7 +42,7 @@ Choice choose(Collective collective, uint64_t bytes, size_t element_bytes, const
 std::vector<Choice> candidates(Collective collective, uint64_t bytes, size_t element_bytes,
                                const Topology& topology, const ChooseOptions& options = {});
 
-// "allreduce of 16777216 bytes on 4 ranks: ring in 16 laps, about 4.21 ms".
+// "all_reduce of 16777216 bytes on 4 ranks: ring in 16 laps, about 4.21 ms".
 std::string explain(const Choice& choice);
 // The same for every candidate, one a line, as given.
 std::string explain(const std::vector<Choice>& candidates);

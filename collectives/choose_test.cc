@@ -33,17 +33,17 @@ TEST(Choose, TakesTheForcedAlgorithm) {
 }
 
 TEST(Choose, SaysWhichAlgorithmsThereAre) {
-  EXPECT_EQ(
-      complaint(kAllReduce, 4, {.forced = "tree"}),
-      "there is no allreduce algorithm \"tree\"; use one of: one_shot, direct, recursive_doubling, "
-      "rabenseifner, ring");
+  EXPECT_EQ(complaint(kAllReduce, 4, {.forced = "tree"}),
+            "there is no all_reduce algorithm \"tree\"; use one of: one_shot, direct, "
+            "recursive_doubling, "
+            "rabenseifner, ring");
   EXPECT_EQ(
       complaint(kReduceScatter, 6, {.forced = "recursive_halving"}),
       "the reduce_scatter algorithm \"recursive_halving\" does not work for 6 ranks on one host; "
       "use one of: direct, ring");
   EXPECT_EQ(
       complaint(kAllToAll, 6, {.forced = "bruck", .uneven = true}),
-      "the alltoall algorithm \"bruck\" needs chunks of one size; use one of: direct, pairwise");
+      "the all_to_all algorithm \"bruck\" needs chunks of one size; use one of: direct, pairwise");
 }
 
 TEST(Choose, PrefersFewRoundsForLittleAndFewBytesForMuch) {
@@ -187,7 +187,7 @@ TEST(Choose, HasOneLapWhereNotEveryRankKnowsTheSizes) {
 
 TEST(Choose, ExplainsItself) {
   EXPECT_EQ(explain(choose(kAllReduce, 1 << 20, 4, Topology::one_host(4), {.forced = "ring"})),
-            "allreduce of 1048576 bytes on 4 ranks: ring in 1 lap, about 238.33 us");
+            "all_reduce of 1048576 bytes on 4 ranks: ring in 1 lap, about 238.33 us");
   EXPECT_EQ(explain(choose(kBroadcast, 1, 1, Topology::one_host(1))),
             "broadcast of 1 byte on 1 rank: binomial in 1 lap, about 0.00 us");
   const auto all = candidates(kAllGather, 1000, 4, Topology::one_host(4));

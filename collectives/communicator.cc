@@ -6,6 +6,7 @@
 #include "collectives/direct/direct_run.h"
 #include "collectives/fingerprint.h"
 #include "collectives/group_topology.h"
+#include "collectives/way.h"
 #include "core/log.h"
 #include "core/patience.h"
 
@@ -65,12 +66,10 @@ void Communicator::check(const Call& call) const {
   const bool any = call.collective == Collective::kRecv && call.root == kAnySource;
   const bool peer_matters = has_root(call.collective) || is_point_to_point(call.collective);
   if (peer_matters && !any && (call.root < 0 || call.root >= size()))
-    throw_misuse(std::string(hccl_like::name(call.collective)) + ": rank " +
-                 std::to_string(call.root) + " is not in group " + identity_.name +
+    throw_misuse("rank " + std::to_string(call.root) + " is not in group " + identity_.name +
                  ", which has ranks 0 to " + std::to_string(size() - 1));
   if (reduces(call.collective) && !reduction(call.type, call.op).valid())
-    throw_error(ErrorCode::kUnsupported, std::string(hccl_like::name(call.collective)) + ": " +
-                                             std::string(hccl_like::name(call.op)) +
+    throw_error(ErrorCode::kUnsupported, std::string(hccl_like::name(call.op)) +
                                              " is not defined for " +
                                              std::string(hccl_like::name(call.type)) +
                                              "; convert the tensor to another type first");
@@ -83,7 +82,7 @@ void Communicator::check_own_part(const Call& call) {
   const auto own = static_cast<size_t>(rank());
   const size_t given = call.input.bytes(own), taken = call.output.bytes(own);
   if (given == taken) return;
-  const std::string what = "alltoall: rank " + std::to_string(rank()) + " gives itself " +
+  const std::string what = "rank " + std::to_string(rank()) + " gives itself " +
                            std::to_string(given) + " bytes and expects " + std::to_string(taken) +
                            " bytes from itself; its own input and output split must agree";
   Error error{ErrorCode::kMismatch, what};
@@ -102,6 +101,7 @@ void Communicator::force(ForcedAlgorithms algorithms) {
 // `detail`: what else must be equal on all ranks.
 uint64_t Communicator::fingerprint(const Call& call, uint64_t detail) const {
   const bool p2p = is_point_to_point(call.collective);
+  if (call.lap.alike) detail = mix(detail, uint64_t{call.lap.count} << 32 | call.lap.number);
   return Fingerprint{
       .collective = p2p ? Collective::kSend : call.collective,
       .type = call.type,
@@ -119,43 +119,47 @@ uint64_t Communicator::meeting_fingerprint(const Call& call, const Plan& plan) c
 }
 
 Way Communicator::way(const Call& call, Chunks chunks) const {
-  if (!identity_.board || named_[static_cast<size_t>(call.collective)]) return Way::kMessages;
-  if (board_bytes(call, size(), chunks)) return Way::kBoard;
-  return engine_.config().direct && runs_direct(call, size()) ? Way::kDirect : Way::kMessages;
+  return way_of(call, size(), chunks,
+                {.board = identity_.board != nullptr,
+                 .forced = named_[static_cast<size_t>(call.collective)],
+                 .direct = engine_.config().direct});
 }
 
 BoardCall Communicator::board_call(const Call& call, const Plan& plan, uint32_t number) const {
   return {.board = identity_.board.get(),
           .collective = call.collective,
-          .op = call.op,
           .type = call.type,
-          .factor = call.factor,
           .root = call.root,
           .chunks = plan.chunks,
           .reduction = plan.reduction,
+          .scaling = plan.scaling,
           .fingerprint = plan.fingerprint,
           .number = number,
           .shared_input = call.shared_input ? &*call.shared_input : nullptr,
           .shared_regions = call.shared_regions ? &*call.shared_regions : nullptr,
           .shared_output = call.shared_output ? &*call.shared_output : nullptr,
+          .output_owner = call.output_owner,
           .device = call.device,
           .device_index = call.device_index,
           .cores = topology_.cores_per_host,
           .peer_memory = &engine_.peer_memory(),
           .known_memory = &known_memory_,
-          .pace = &pace_,
           .write_pace = &engine_.write_pace(),
           .crew = &engine_.crew()};
 }
 
+void Communicator::set_reduction(Plan& plan, const Call& call) const {
+  if (!reduces(call.collective)) return;
+  plan.reduction = reduction(call.type, call.op);
+  plan.scaling = scaling(call.type, call.op, size(), call.factor);
+}
+
 std::shared_ptr<Operation> Communicator::prepare(Call call) {
   if (auto error = failure()) throw Exception(std::move(*error));
+  engine_.count_call();
   check(call);
   check_own_part(call);
   const bool p2p = is_point_to_point(call.collective);
-  const size_t element = size_of(call.type);
-  const size_t bytes = common_bytes(call, size());
-
   std::lock_guard lock(mutex_);
   if (p2p) {
     const Plan plan = message_plan(call);
@@ -164,17 +168,13 @@ std::shared_ptr<Operation> Communicator::prepare(Call call) {
   }
   Plan plan;
   plan.chunks = chunks_of(call, size());
-  const Choice& choice =
-      this->choice(call.collective, bytes, element, plan.chunks != Chunks::kEqual);
-  plan.program = &program(*choice.algorithm, call.root);
-  plan.laps = choice.laps;
-  plan.window = std::min(plan.laps, topology_.laps_at_once(engine_.config().lap_window));
-  if (reduces(call.collective)) plan.reduction = reduction(call.type, call.op);
+  const Choice& choice = choose_messages(call, plan);
+  set_reduction(plan, call);
   const auto algorithm =
       static_cast<uint64_t>(choice.algorithm - algorithms(call.collective).data());
   plan.way = way(call, plan.chunks);
   if (plan.way == Way::kMessages) {
-    const uint64_t how = mix(mix(bytes, plan.laps), algorithm);
+    const uint64_t how = mix(mix(common_bytes(call, size()), plan.laps), algorithm);
     plan.fingerprint = fingerprint(call, mix(how, roots_));
     // All of the call: a gather and a scatter with one root may expect nothing of each other either.
     if (has_root(call.collective)) roots_ = mix(roots_, plan.fingerprint);
@@ -182,8 +182,19 @@ std::shared_ptr<Operation> Communicator::prepare(Call call) {
     plan.fingerprint = meeting_fingerprint(call, plan);
   }
   const uint32_t number = sequence_.fetch_add(1, std::memory_order_relaxed);
-  log_.add(number, plan.fingerprint, payload_bytes(call));
+  log_.add(number, plan.fingerprint, payload_bytes(call),
+           call.number != 0 ? call.number : uint64_t{number} + 1);
   return std::make_shared<Operation>(shared_from_this(), std::move(call), plan, number);
+}
+
+// Puts the messages that make a call into its plan.
+const Choice& Communicator::choose_messages(const Call& call, Plan& plan) {
+  const Choice& choice = this->choice(call.collective, common_bytes(call, size()),
+                                      size_of(call.type), plan.chunks != Chunks::kEqual);
+  plan.program = &program(*choice.algorithm, call.root);
+  plan.laps = choice.laps;
+  plan.window = std::min(plan.laps, topology_.laps_at_once(engine_.config().lap_window));
+  return choice;
 }
 
 void Communicator::launch(std::span<const std::shared_ptr<Operation>> operations, bool waited_for) {
@@ -191,6 +202,7 @@ void Communicator::launch(std::span<const std::shared_ptr<Operation>> operations
 }
 
 Communicator::Tried Communicator::try_run(const Call& call, bool patient) {
+  engine_.count_call();
   if (is_point_to_point(call.collective)) {
     auto rest = pass(call, patient);
     const uint32_t sequence = rest ? rest->sequence() : 0;
@@ -204,7 +216,7 @@ Communicator::Tried Communicator::try_run(const Call& call, bool patient) {
   if (plan.way == Way::kMessages) return {};
   check(call);
   check_own_part(call);
-  if (reduces(call.collective)) plan.reduction = reduction(call.type, call.op);
+  set_reduction(plan, call);
   plan.fingerprint = meeting_fingerprint(call, plan);
   uint32_t number = sequence_.load(std::memory_order_relaxed);
   do {
@@ -287,7 +299,7 @@ std::shared_ptr<Communicator> Communicator::split(std::span<const int> ranks, st
   child.timeout = timeout();
   for (const int rank : ranks) {
     if (rank < 0 || rank >= size())
-      throw_misuse("split: rank " + std::to_string(rank) + " is not in group " + identity_.name +
+      throw_misuse("rank " + std::to_string(rank) + " is not in group " + identity_.name +
                    ", which has ranks 0 to " + std::to_string(size() - 1));
     const auto index = static_cast<size_t>(rank);
     if (rank == this->rank()) child.rank = static_cast<int>(child.members.size());
@@ -295,7 +307,7 @@ std::shared_ptr<Communicator> Communicator::split(std::span<const int> ranks, st
     child.links.push_back(identity_.links[index]);
   }
   if (child.rank < 0)
-    throw_misuse("split: rank " + std::to_string(rank()) + " of group " + identity_.name +
+    throw_misuse("rank " + std::to_string(rank()) + " of group " + identity_.name +
                  " is not in its own list; pass an empty list to stay out");
   child.id = mix(mix(identity_.id, number), static_cast<uint64_t>(ranks[0]));
   child.profile = identity_.profile;
@@ -374,7 +386,9 @@ std::string_view Communicator::decision(Collective collective, uint64_t bytes, s
 const Program& Communicator::program(const Algorithm& algorithm, int root) {
   auto& slot =
       programs_[mix(reinterpret_cast<uintptr_t>(&algorithm), static_cast<uint64_t>(root + 1))];
-  if (!slot) slot = std::make_unique<Program>(algorithm.make(rank(), topology_.hosts, root));
+  if (!slot)
+    slot = std::make_unique<Program>(algorithm.make(rank(), topology_.hosts, root),
+                                     algorithm.sums_at_once && size() > 2);
   return *slot;
 }
 

@@ -136,12 +136,14 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   uint64_t fingerprint(const Call& call, uint64_t detail) const;
   uint64_t meeting_fingerprint(const Call& call, const Plan& plan) const;
   Way way(const Call& call, Chunks chunks) const;
+  void set_reduction(Plan& plan, const Call& call) const;
   Link* shared_memory_link(const Call& call) const;
   Link* short_message_link(const Call& call, bool patient) const;
   void begin(Engine::Passing& passing, const Call& call, Link* link);
   std::shared_ptr<Operation> rest_of(Passage& passage);
   Tried try_direct(const Call& call, BoardCall& on_board, const Plan& plan, bool patient);
   // With mutex_ held.
+  const Choice& choose_messages(const Call& call, Plan& plan);
   const Choice& choice(Collective collective, size_t bytes, size_t element_bytes, bool uneven);
   std::string_view decision(Collective collective, uint64_t bytes, size_t element_bytes,
                             const ChooseOptions& options);
@@ -168,7 +170,6 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::atomic<bool> failed_{false};
   std::atomic<uint32_t> sequence_{0};  // of the next call
   mutable KnownMemory known_memory_;
-  mutable Pace pace_;  // of large calls in private memory
   std::atomic<uint32_t> calls_without_cells_{0};
 
   mutable std::mutex mutex_;  // guards what follows

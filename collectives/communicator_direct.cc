@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <mutex>
 #include <utility>
 
 #include "collectives/communicator.h"
@@ -22,7 +23,7 @@ bool drive(DirectRun& run, const BoardCall& call, const Config& config, bool pat
   const bool times = call.number % kTimed == 0 && call.write_pace->looks();
   if (!others_are_there(call, patience, patient, times ? call.write_pace : nullptr)) return false;
   run.meet();
-  if (run.mismatch()) return false;
+  if (run.mismatch() || run.lacks_lane()) return false;
   patience.reset();
   const auto wait = [&] {
     if (patience.spun()) run.tell();
@@ -58,7 +59,13 @@ Communicator::Tried Communicator::try_direct(const Call& call, BoardCall& on_boa
       return {.over = true, .sequence = number, .rest = nullptr};
     }
   }
-  auto operation = std::make_shared<Operation>(shared_from_this(), call, plan, number);
+  // For when a rank has no lane.
+  Plan whole = plan;
+  {
+    std::lock_guard lock(mutex_);
+    choose_messages(call, whole);
+  }
+  auto operation = std::make_shared<Operation>(shared_from_this(), call, whole, number);
   operation->shown_ = begun;
   if (begun) operation->direct_ = std::make_unique<DirectRun>(std::exchange(run, DirectRun()));
   return {.over = false, .sequence = number, .rest = std::move(operation)};

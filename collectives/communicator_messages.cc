@@ -125,6 +125,7 @@ std::shared_ptr<Operation> Communicator::pass(const Call& call, bool patient) {
 
 // Sends first: a rank that waited for its receive before it sent would wait for a rank that does the same.
 void Communicator::run(std::span<const Call> calls) {
+  engine_.count_call();
   for (const Call& call : calls) check(call);
   std::vector<const Call*> others;
   std::vector<std::shared_ptr<Operation>> rest;

@@ -8,7 +8,7 @@ namespace hccl_like {
 
 namespace {
 
-uint64_t chunk_of(uint64_t bytes, uint64_t size) { return (bytes + size - 1) / size; }
+uint64_t hosts_chunk_of(uint64_t bytes, uint64_t size) { return (bytes + size - 1) / size; }
 uint64_t levels(uint64_t ranks) { return static_cast<uint64_t>(std::bit_width(ranks - 1)); }
 
 void add(Load& to, const Load& load, uint64_t times = 1) {
@@ -33,7 +33,7 @@ Cost between(Cost cost, uint64_t rails) {
 
 // Where a message is a run of chunks of neighbours, it is several if the ranks of a host are no neighbours.
 Cost in_runs(Cost cost, const Crossings& x) {
-  const uint64_t runs = chunk_of(x.hops, x.hosts);
+  const uint64_t runs = hosts_chunk_of(x.hops, x.hosts);
   for (Load* load : {&cost.wire, &cost.far_busiest, &cost.wire_busiest}) load->messages *= runs;
   return cost;
 }
@@ -60,7 +60,7 @@ Cost then(const Cost& a, const Cost& b) {
 
 // The ranks of a host each add up a shard, or its leader everything; and the same way back, without sums.
 Load sums(const Crossings& x, uint64_t shards, uint64_t bytes) {
-  const uint64_t others = x.most - 1, moved = others * chunk_of(bytes, shards);
+  const uint64_t others = x.most - 1, moved = others * hosts_chunk_of(bytes, shards);
   return {others, moved, moved};
 }
 
@@ -73,7 +73,7 @@ Load given_back(const Crossings& x, uint64_t shards, uint64_t bytes) {
 using CostFunction = Cost (*)(const Crossings&, uint64_t);
 
 Cost allreduce(const Crossings& x, uint64_t bytes, uint64_t shards, CostFunction along_rail) {
-  const Cost rail = along_rail(Crossings::apart(x.hosts), chunk_of(bytes, shards));
+  const Cost rail = along_rail(Crossings::apart(x.hosts), hosts_chunk_of(bytes, shards));
   return then(then(on_host(sums(x, shards, bytes)), between(rail, shards)),
               on_host(given_back(x, shards, bytes)));
 }
@@ -81,7 +81,7 @@ Cost allreduce(const Crossings& x, uint64_t bytes, uint64_t shards, CostFunction
 // Every rank has all chunks, or gets them, in messages of one chunk between it and the ranks of its host.
 Load chunks_on_host(const Crossings& x, uint64_t bytes) {
   const uint64_t messages = x.ranks * (x.most - 1) / x.most;
-  return {messages, messages * chunk_of(bytes, x.ranks), 0};
+  return {messages, messages * hosts_chunk_of(bytes, x.ranks), 0};
 }
 
 }  // namespace
@@ -110,14 +110,14 @@ Cost cost_reduce_scatter_leaders_direct(const Crossings& x, uint64_t bytes) {
   const Cost middle = cost_reduce_scatter_direct(Crossings::apart(x.hosts), bytes);
   const uint64_t others = x.most - 1;
   return then(then(on_host(sums(x, 1, bytes)), middle),
-              on_host({others, others * chunk_of(bytes, x.ranks), 0}));
+              on_host({others, others * hosts_chunk_of(bytes, x.ranks), 0}));
 }
 
 Cost cost_reduce_scatter_rails_direct(const Crossings& x, uint64_t bytes) {
   Load load = chunks_on_host(x, bytes);
   load.reduced = load.bytes;
-  const Cost rail =
-      cost_reduce_scatter_direct(Crossings::apart(x.hosts), chunk_of(bytes, x.ranks) * x.hosts);
+  const Cost rail = cost_reduce_scatter_direct(Crossings::apart(x.hosts),
+                                               hosts_chunk_of(bytes, x.ranks) * x.hosts);
   return then(on_host(load), between(rail, x.most));
 }
 
@@ -125,26 +125,26 @@ Cost cost_reduce_scatter_rails_ring(const Crossings& x, uint64_t bytes) {
   Load load = chunks_on_host(x, bytes);
   load.reduced = load.bytes;
   const Cost rail =
-      cost_reduce_scatter_ring(Crossings::apart(x.hosts), chunk_of(bytes, x.ranks) * x.hosts);
+      cost_reduce_scatter_ring(Crossings::apart(x.hosts), hosts_chunk_of(bytes, x.ranks) * x.hosts);
   return then(on_host(load), between(rail, x.most));
 }
 
 Cost cost_allgather_leaders_bruck(const Crossings& x, uint64_t bytes) {
   const uint64_t others = x.most - 1;
   const Cost middle = in_runs(cost_allgather_bruck(Crossings::apart(x.hosts), bytes), x);
-  return then(then(on_host({others, others * chunk_of(bytes, x.ranks), 0}), middle),
+  return then(then(on_host({others, others * hosts_chunk_of(bytes, x.ranks), 0}), middle),
               on_host({others, others * bytes, 0}));
 }
 
 Cost cost_allgather_rails_direct(const Crossings& x, uint64_t bytes) {
   const Cost rail =
-      cost_allgather_direct(Crossings::apart(x.hosts), chunk_of(bytes, x.ranks) * x.hosts);
+      cost_allgather_direct(Crossings::apart(x.hosts), hosts_chunk_of(bytes, x.ranks) * x.hosts);
   return then(between(rail, x.most), on_host(chunks_on_host(x, bytes)));
 }
 
 Cost cost_allgather_rails_ring(const Crossings& x, uint64_t bytes) {
   const Cost rail =
-      cost_allgather_ring(Crossings::apart(x.hosts), chunk_of(bytes, x.ranks) * x.hosts);
+      cost_allgather_ring(Crossings::apart(x.hosts), hosts_chunk_of(bytes, x.ranks) * x.hosts);
   return then(between(rail, x.most), on_host(chunks_on_host(x, bytes)));
 }
 
@@ -156,7 +156,7 @@ Cost cost_broadcast_leaders_binomial(const Crossings& x, uint64_t bytes) {
 
 Cost cost_broadcast_rails_chain(const Crossings& x, uint64_t bytes) {
   const Cost on = on_host(given_back(x, x.most, bytes));
-  const Cost rail = cost_broadcast_chain(Crossings::apart(x.hosts), chunk_of(bytes, x.most));
+  const Cost rail = cost_broadcast_chain(Crossings::apart(x.hosts), hosts_chunk_of(bytes, x.most));
   Cost cost = then(then(on, along_chain(rail, x.hosts - 1, x.most)), on);
   cost.resident = 3;
   return cost;
@@ -165,7 +165,7 @@ Cost cost_broadcast_rails_chain(const Crossings& x, uint64_t bytes) {
 Cost cost_broadcast_rails_scatter_allgather(const Crossings& x, uint64_t bytes) {
   const Cost on = on_host(given_back(x, x.most, bytes));
   const Cost rail =
-      cost_broadcast_scatter_allgather(Crossings::apart(x.hosts), chunk_of(bytes, x.most));
+      cost_broadcast_scatter_allgather(Crossings::apart(x.hosts), hosts_chunk_of(bytes, x.most));
   Cost cost = then(then(on, between(rail, x.most)), on);
   cost.resident = 3;
   return cost;
@@ -178,7 +178,7 @@ Cost cost_reduce_leaders_binomial(const Crossings& x, uint64_t bytes) {
 }
 
 Cost cost_reduce_rails_chain(const Crossings& x, uint64_t bytes) {
-  const Cost rail = cost_reduce_chain(Crossings::apart(x.hosts), chunk_of(bytes, x.most));
+  const Cost rail = cost_reduce_chain(Crossings::apart(x.hosts), hosts_chunk_of(bytes, x.most));
   Cost cost = then(then(on_host(sums(x, x.most, bytes)), along_chain(rail, x.hosts - 1, x.most)),
                    on_host(given_back(x, x.most, bytes)));
   cost.resident = 3;
@@ -186,7 +186,7 @@ Cost cost_reduce_rails_chain(const Crossings& x, uint64_t bytes) {
 }
 
 Cost cost_alltoall_rails(const Crossings& x, uint64_t bytes) {
-  const uint64_t chunk = chunk_of(bytes, x.ranks), near = x.most - 1;
+  const uint64_t chunk = hosts_chunk_of(bytes, x.ranks), near = x.most - 1;
   const uint64_t handed_on = (x.ranks - x.most) * near / x.most;
   const Cost rail = cost_allgather_direct(Crossings::apart(x.hosts), chunk * x.most * x.hosts);
   return then(then(on_host({near, near * chunk, 0}, 0), in_runs(between(rail, x.most), x)),

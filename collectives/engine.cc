@@ -40,12 +40,6 @@ Engine::~Engine() {
 
 // ---------------------------------------------------------------------------------------------------- any thread
 
-SharedPlace Engine::place(const Call& call, const std::optional<ExportedRange>& range) {
-  if (!range || call.device == nullptr) return {};
-  return {
-      .range = &*range, .device = call.device, .index = call.device_index, .memory = &peer_memory_};
-}
-
 void Engine::launch(std::span<const std::shared_ptr<Operation>> operations, bool waited_for) {
   running_ += operations.size();
   large_ += static_cast<size_t>(std::ranges::count_if(operations, is_large));

@@ -12,6 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "collectives/disagreement.h"
 #include "collectives/execution.h"
 #include "collectives/operation.h"
 #include "collectives/passage.h"
@@ -38,6 +39,14 @@ class Engine {
   Crew& crew() { return crew_; }
   // Where a call's memory lies for peers, if it is shared. `range` is one of the call's, which is borrowed.
   SharedPlace place(const Call& call, const std::optional<ExportedRange>& range);
+  // Any thread. Once for each call: every so many calls it takes note of memory that was freed.
+  void count_call() {
+    const uint32_t calls = calls_.load(std::memory_order_relaxed) + 1;
+    calls_.store(calls, std::memory_order_relaxed);  // one that is lost does not matter
+    if (calls % kCallsBetweenLooks == 0) look_at_memory();
+  }
+  // Any thread. Tells peers what this process has freed, and closes what they have.
+  void look_at_memory();
   // Of writes into the process's lanes.
   WritePace& write_pace() { return write_pace_; }
 
@@ -130,6 +139,7 @@ class Engine {
 
  private:
   friend class Communicator;
+  static constexpr uint32_t kCallsBetweenLooks = 64;
 
   struct Errand {
     std::function<void()> work;
@@ -170,15 +180,16 @@ class Engine {
   // A message in a device's memory has no way to or from that rank any more.
   void on_unreachable(int peer, Communicator& communicator);
   struct Disagreement {
-    int peer;
     uint32_t sequence;
-    std::string mine, theirs;  // what each of them does, after "rank 3"
-    bool alike = false;        // that does not tell in what they differ
+    uint64_t number;  // by which people know the call
+    Claim mine, theirs;
+    std::string_view unseen = kUnseen;
   };
-  std::string claim(uint64_t fingerprint, size_t bytes) const;
-  std::string call_text(uint64_t fingerprint, size_t bytes) const;
+  static constexpr std::string_view kUnseen =
+      "they differ in the sizes of its chunks, in its algorithm, or in the root of a call before "
+      "it";
   void disagree(Communicator& communicator, const Disagreement& disagreement);
-  void ask_about(Communicator& communicator, Disagreement disagreement);
+  void ask_about(Communicator& communicator, const Disagreement& disagreement);
   void raise_doubts();
   bool raise_doubt(Communicator& communicator);
   void on_call(Link& link, const CallNotice& call);
@@ -217,6 +228,7 @@ class Engine {
   Poller& poller_;
   Mesh& mesh_;
   PeerMemory peer_memory_;
+  std::atomic<uint32_t> calls_{0};
   Crew crew_;
   WritePace write_pace_;
 

@@ -10,7 +10,6 @@
 
 #include "collectives/communicator.h"
 #include "collectives/engine.h"
-#include "collectives/fingerprint.h"
 
 namespace hccl_like {
 namespace {
@@ -23,37 +22,26 @@ constexpr std::chrono::milliseconds kDoubt{500};
 
 }  // namespace
 
-// Of a message, or what is expected instead.
-std::string Engine::claim(uint64_t fingerprint, size_t bytes) const {
-  return std::to_string(bytes) + " bytes of " +
-         describe_fingerprint(fingerprint, config_.call_sites);
-}
-
-std::string Engine::call_text(uint64_t fingerprint, size_t bytes) const {
-  return describe_fingerprint(fingerprint, config_.call_sites) + ", " + std::to_string(bytes) +
-         " bytes";
-}
-
 void Engine::on_mismatch(int peer, Communicator& communicator, const Link::Mismatch& mismatch) {
   if (mismatch.unreachable) return on_unreachable(peer, communicator);
-  std::string call = "another call";
+  uint64_t number = uint64_t{mismatch.tag.sequence} + 1;
   for (const auto& execution : active_)
     if (&execution->operation().communicator() == &communicator &&
         execution->operation().sequence() == mismatch.tag.sequence &&
         execution->channel() == mismatch.tag.channel &&
         (mismatch.tag.channel == 0 || execution->first_lap() == mismatch.tag.lap))
-      call = execution->operation().describe();
-  const std::string expected = claim(mismatch.expected, mismatch.expected_bytes);
-  const std::string received = claim(mismatch.received, mismatch.received_bytes);
-  const bool alike = expected == received;
-  Disagreement disagreement{peer, mismatch.tag.sequence,
-                            "makes " + call + " and expects " + expected, "sent " + received,
-                            alike};
-  if (alike && mismatch.tag.channel != 0) {
-    disagreement.theirs += ", a part of more or of fewer bytes than are expected in all";
-    disagreement.alike = false;
-  }
-  if (alike && mismatch.tag.channel == 0) return ask_about(communicator, std::move(disagreement));
+      number = execution->operation().number();
+  Disagreement disagreement{
+      .sequence = mismatch.tag.sequence,
+      .number = number,
+      .mine = {communicator.rank(), mismatch.sends ? Claim::kSent : Claim::kExpects,
+               mismatch.expected, mismatch.expected_bytes},
+      .theirs = {peer, mismatch.sends ? Claim::kExpects : Claim::kSent, mismatch.received,
+                 mismatch.received_bytes}};
+  if (differ(disagreement.mine, disagreement.theirs, config_.call_sites))
+    return disagree(communicator, disagreement);
+  if (mismatch.tag.channel == 0) return ask_about(communicator, disagreement);
+  disagreement.unseen = "it is a part of more or of fewer elements than are expected in all";
   disagree(communicator, disagreement);
 }
 
@@ -70,18 +58,19 @@ void Engine::on_unreachable(int peer, Communicator& communicator) {
 void Engine::on_mismatch(const Execution& execution) {
   const BoardMismatch& mismatch = *execution.mismatch();
   const Operation& operation = execution.operation();
-  const std::string expected =
-      claim(operation.plan_.fingerprint, mismatch.expected.value_or(operation.bytes_));
-  const std::string received = claim(mismatch.fingerprint, mismatch.bytes);
-  disagree(operation.communicator(), {mismatch.rank, operation.sequence(),
-                                      "makes " + operation.describe() + " and expects " + expected,
-                                      "shows " + received, expected == received});
+  Communicator& communicator = operation.communicator();
+  const Claim::Verb verb = mismatch.expected ? Claim::kExchanges : Claim::kPassed;
+  disagree(communicator, {.sequence = operation.sequence(),
+                          .number = operation.number(),
+                          .mine = {communicator.rank(), verb, operation.plan_.fingerprint,
+                                   mismatch.expected.value_or(operation.bytes_)},
+                          .theirs = {mismatch.rank, verb, mismatch.fingerprint, mismatch.bytes}});
 }
 
 // They have differed before, in a call of which a message may still lie here, or of which one of the two knows if the other tells.
-void Engine::ask_about(Communicator& communicator, Disagreement disagreement) {
+void Engine::ask_about(Communicator& communicator, const Disagreement& disagreement) {
   if (communicator.failure() || find_stray(communicator)) return;
-  Link* const link = communicator.identity_.links[static_cast<size_t>(disagreement.peer)];
+  Link* const link = communicator.identity_.links[static_cast<size_t>(disagreement.theirs.rank)];
   const uint32_t last = disagreement.sequence, told = std::min(last, CallLog::kCalls);
   for (uint32_t sequence = last - told; sequence != last && link != nullptr; ++sequence) {
     const auto call = communicator.called(sequence);
@@ -93,7 +82,7 @@ void Engine::ask_about(Communicator& communicator, Disagreement disagreement) {
   if (link == nullptr || link->failure() != nullptr) return disagree(communicator, disagreement);
   link->progress();
   inbox_full_ = true;  // what that moved is looked at before anybody sleeps
-  doubts_.push_back({communicator.id(), std::move(disagreement), Deadline::after(kDoubt)});
+  doubts_.push_back({communicator.id(), disagreement, Deadline::after(kDoubt)});
 }
 
 void Engine::raise_doubts() {
@@ -121,22 +110,12 @@ bool Engine::raise_doubt(Communicator& communicator) {
 }
 
 void Engine::disagree(Communicator& communicator, const Disagreement& disagreement) {
-  fail(
-      communicator,
-      Error{
-          ErrorCode::kMismatch,
-          "ranks disagree about call #" + std::to_string(disagreement.sequence) + " of group " +
-              communicator.name() + ": rank " + std::to_string(communicator.rank()) + " " +
-              disagreement.mine + "; rank " + std::to_string(disagreement.peer) + " " +
-              disagreement.theirs +
-              (disagreement.alike
-                   ? ", in chunks of other sizes, after a call to which they gave different roots, "
-                     "or by another algorithm"
-                   : "") +
-              ". Every rank must make the same calls in the same order, with the same sizes" +
-              (config_.call_sites ? ", from the same lines (HCCL_LIKE_CALL_SITES)" : ""),
-          disagreement.peer},
-      /*tell_peers=*/true);
+  fail(communicator,
+       Error{ErrorCode::kMismatch,
+             hccl_like::disagreement(communicator.name(), disagreement.number, disagreement.mine,
+                                     disagreement.theirs, config_.call_sites, disagreement.unseen),
+             disagreement.theirs.rank},
+       /*tell_peers=*/true);
 }
 
 void Engine::on_call(Link& link, const CallNotice& call) {
@@ -204,14 +183,15 @@ void Engine::compare_calls() {
     if (!communicator || communicator->failure()) continue;
     const auto own = communicator->called(sequence);
     if (!own || own->fingerprint == heard.call.fingerprint) continue;
-    const std::string mine = call_text(own->fingerprint, own->bytes);
-    const std::string theirs = call_text(heard.call.fingerprint, heard.call.bytes);
-    const bool alike = mine == theirs;
-    Disagreement disagreement{heard.rank, sequence, "makes " + mine, "is in " + theirs, alike};
-    if (alike)
-      ask_about(*communicator, std::move(disagreement));
-    else
+    const Disagreement disagreement{
+        .sequence = sequence,
+        .number = own->shown,
+        .mine = {communicator->rank(), Claim::kPassed, own->fingerprint, own->bytes},
+        .theirs = {heard.rank, Claim::kPassed, heard.call.fingerprint, heard.call.bytes}};
+    if (differ(disagreement.mine, disagreement.theirs, config_.call_sites))
       disagree(*communicator, disagreement);
+    else
+      ask_about(*communicator, disagreement);
     i = 0;
   }
 }
@@ -228,14 +208,30 @@ bool Engine::find_stray(Communicator& communicator) {
     const auto stray = link->find_stray(communicator.id(), made);
     if (!stray) continue;
     const auto own = communicator.called(stray->tag.sequence);
-    const size_t bytes = own ? own->bytes : 0;
     disagree(communicator,
-             {peer, stray->tag.sequence, "makes " + call_text(stray->expected, bytes),
-              "sent " + claim(stray->received, stray->received_bytes),
-              claim(stray->expected, bytes) == claim(stray->received, stray->received_bytes)});
+             {.sequence = stray->tag.sequence,
+              .number = own ? own->shown : uint64_t{stray->tag.sequence} + 1,
+              .mine = {communicator.rank(), Claim::kPassed, stray->expected, own ? own->bytes : 0},
+              .theirs = {peer, Claim::kSent, stray->received, stray->received_bytes}});
     return true;
   }
   return false;
+}
+
+SharedPlace Engine::place(const Call& call, const std::optional<ExportedRange>& range) {
+  if (!range || call.device == nullptr) return {};
+  Commons* const commons = mesh_.commons().get();
+  return {.range = &*range,
+          .device = call.device,
+          .index = call.device_index,
+          .memory = &peer_memory_,
+          .exports = commons == nullptr ? nullptr : &commons->exports(),
+          .owner = call.output_owner};
+}
+
+void Engine::look_at_memory() {
+  if (Commons* const commons = mesh_.commons().get()) commons->exports().look();
+  peer_memory_.close_freed();
 }
 
 }  // namespace hccl_like

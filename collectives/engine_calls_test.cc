@@ -29,20 +29,20 @@ struct Kind {
 };
 
 const std::vector<Kind> kKinds{
-    {Collective::kAllReduce, "allreduce of float32 (sum)"},
+    {Collective::kAllReduce, "all_reduce of float32 (sum)"},
     {.collective = Collective::kAllReduce,
-     .words = "allreduce of float32 (max)",
+     .words = "all_reduce of float32 (max)",
      .op = ReduceOp::kMax},
-    {.collective = Collective::kAllReduce, .words = "allreduce of float32 (sum)", .count = 13},
+    {.collective = Collective::kAllReduce, .words = "all_reduce of float32 (sum)", .count = 13},
     {Collective::kBroadcast, "broadcast of float32 with root 0"},
     {Collective::kBroadcast, "broadcast of float32 with root ", -1},
     {Collective::kReduce, "reduce of float32 (sum) with root 0"},
     {Collective::kReduce, "reduce of float32 (sum) with root ", -1},
     {Collective::kGather, "gather of float32 with root 0"},
     {Collective::kScatter, "scatter of float32 with root ", -1},
-    {Collective::kAllGather, "allgather of float32"},
+    {Collective::kAllGather, "all_gather of float32"},
     {Collective::kReduceScatter, "reduce_scatter of float32 (sum)"},
-    {Collective::kAllToAll, "alltoall of float32"},
+    {Collective::kAllToAll, "all_to_all of float32"},
     {Collective::kBarrier, "barrier"},
 };
 
@@ -111,8 +111,8 @@ void disagree(Communicator& parent, size_t stride) {
         const auto group = parent.split(all, "pair");
         const std::string error = error_of(*group, parent.rank() == odd ? other : usual);
         for (const std::string& words :
-             {std::string("ranks disagree"), "rank " + std::to_string(odd) + " ", usual.words,
-              other.words})
+             {std::string(" disagree about call #2"), "rank " + std::to_string(odd) + " ",
+              usual.words, other.words})
           EXPECT_NE(error.find(words), std::string::npos)
               << "rank " << parent.rank() << " of " << parent.size() << " misses '" << words
               << "' where rank " << odd << " makes " << other.words << ", the others "

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <optional>
 #include <utility>
@@ -15,11 +16,24 @@ namespace {
 
 constexpr size_t kEarlyAborts = 64;
 
-Error told_by(int peer, const std::string& group, const std::string& reason) {
-  return {.code = ErrorCode::kAborted,
-          .message = "rank " + std::to_string(peer) + " gave up group " + group + ": " + reason,
-          .peer = peer,
-          .told = code_in(reason).value_or(ErrorCode::kAborted)};
+// What `peer` says of its own error, "peer lost (rank 3): ...", in its words: these name the ranks.
+Error told_by(int peer, const std::string& group, std::string_view reason) {
+  Error error{.code = ErrorCode::kAborted, .peer = peer, .told = code_in(reason)};
+  if (!error.told) {
+    error.told = ErrorCode::kAborted;
+    error.message =
+        "rank " + std::to_string(peer) + " gave up group " + group + ": " + std::string(reason);
+    return error;
+  }
+  const size_t colon = reason.find(": ");
+  constexpr std::string_view kRank = " (rank ";
+  const size_t rank = name(*error.told).size();
+  if (reason.substr(rank, kRank.size()) == kRank) {
+    const char* const digits = reason.data() + rank + kRank.size();
+    std::from_chars(digits, reason.data() + colon, error.peer);
+  }
+  error.message = reason.substr(colon + 2);
+  return error;
 }
 
 }  // namespace
@@ -134,9 +148,10 @@ void Engine::on_abort(Link& link, const AbortNotice& notice) {
   // hears why. Ranks that see each other's memory all know.
   const bool pass_on = !communicator->failure() && !communicator->board();
   Error error = told_by(peer, communicator->name(), notice.reason);
-  if (const Execution* execution = under_way(*communicator))
-    error.message += "; this is rank " + std::to_string(communicator->rank()) + ", which was in " +
-                     execution->operation().describe() + ", " + execution->whereabouts();
+  const bool alike = error.told == ErrorCode::kMismatch;  // the same sentence on all ranks
+  if (const Execution* execution = under_way(*communicator); execution != nullptr && !alike)
+    error.message += " (told to rank " + std::to_string(communicator->rank()) + ", which was in " +
+                     execution->operation().describe() + ", " + execution->whereabouts() + ")";
   fail(*communicator, error, /*tell_peers=*/false);
   if (pass_on) tell(*communicator, notice.reason, &link);
 }
@@ -175,9 +190,9 @@ void Engine::look_at_deadlines() {
     fail(communicator,
          Error{ErrorCode::kTimeout,
                "rank " + std::to_string(communicator.rank()) + " of group " + communicator.name() +
-                   ": " + execution.operation().describe() + " ran into its timeout after " +
+                   ": " + execution.operation().describe() + " was not over after " +
                    std::to_string(after) + " ms, " + execution.whereabouts() +
-                   ". Did every rank make this call, and is every rank alive"},
+                   ". Did every rank make this call, and is every rank alive?"},
          /*tell_peers=*/true);
     i = static_cast<size_t>(-1);
   }

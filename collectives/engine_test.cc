@@ -42,7 +42,7 @@ TEST(Engine, ATimeoutNamesTheCallAndTheRankThatNeverCame) {
     call.timeout = milliseconds(300);
     const Error error = run_and_fail(me.communicator, std::move(call));
     EXPECT_NE(error.code, ErrorCode::kMisuse);
-    EXPECT_NE(error.message.find("allreduce #0"), std::string::npos) << error.message;
+    EXPECT_NE(error.message.find("all_reduce #1"), std::string::npos) << error.message;
     EXPECT_NE(error.message.find("rank"), std::string::npos) << error.message;
   });
 }

@@ -60,17 +60,21 @@ void Execution::begin_schedule() {
     input_ = std::move(input_).recut(schedule.chunks());
     output_ = std::move(output_).recut(schedule.chunks());
   }
+  // Where a rank has all inputs in one step, that step scales. Else each rank scales its input and its result.
+  at_once_ = on_the_way_ = {};
+  (program.sums_at_once ? at_once_ : on_the_way_) = plan_->scaling;
+
   scratch_offsets_.clear();
   scratch_stride_ = 0;
-  for (Slot slot : schedule.scratch_like()) {
+  const auto reserve = [&](Slot slot) {
     const Layout& layout = slot.buffer == Buffer::kInput ? input_ : output_;
     const size_t bytes = layout.bytes(slot.index);
     scratch_offsets_.push_back(scratch_stride_);
     scratch_stride_ += round_up(bytes / plan_->laps + element_bytes_);
-  }
+  };
+  for (Slot slot : schedule.scratch_like()) reserve(slot);
+  for (uint32_t chunk = 0; scales_input() && chunk < schedule.chunks(); ++chunk) reserve(in(chunk));
   if (scratch_stride_ > 0) scratch_ = pool_->take(scratch_stride_ * plan_->window);
-
-  if (call.op == ReduceOp::kPreMulSum && plan_->reduction.scale != nullptr) prescale();
 
   if (laps_.size() < plan_->window) laps_.resize(plan_->window);
   for (Lap& lap : laps_) {
@@ -79,23 +83,6 @@ void Execution::begin_schedule() {
     if (lap.sends.size() < program.most_sends) lap.sends.resize(program.most_sends);
     if (lap.recvs.size() < program.most_recvs) lap.recvs.resize(program.most_recvs);
   }
-}
-
-// The input of a premul-sum is read only, so the scaled values go to memory of our own, chunk after chunk.
-void Execution::prescale() {
-  if (input_.total_bytes() == 0) return;
-  scaled_ = pool_->take(input_.total_bytes());
-  std::vector<Region> chunks;
-  std::byte* to = scaled_;
-  for (size_t chunk = 0; chunk < plan_->program->schedule.chunks(); ++chunk) {
-    const size_t bytes = input_.bytes(chunk);
-    chunks.push_back({to, bytes});
-    input_.visit(chunk, 0, bytes, [&](Region from) {
-      plan_->reduction.scale(to, from.data, from.bytes / element_bytes_, operation_->call_.factor);
-      to += from.bytes;
-    });
-  }
-  input_ = Layout::list(std::move(chunks), element_bytes_);
 }
 
 bool Execution::advance() {
@@ -129,6 +116,7 @@ void Execution::start_lap(Lap& lap) {
   lap.round = 0;
   lap.pending = 0;
   lap.active = true;
+  if (scales_input()) scale_input(lap);
   if (plan_->program->schedule.rounds() == 0)
     finish_lap(lap);
   else
@@ -150,15 +138,35 @@ void Execution::start_round(Lap& lap) {
 void Execution::finish_lap(Lap& lap) {
   lap.active = false;
   ++laps_done_;
-  if (operation_->call_.op != ReduceOp::kAvg || plan_->reduction.scale == nullptr) return;
-  const double ranks = operation_->communicator().size();
-  const double factor = is_integer(operation_->call_.type) ? ranks : 1.0 / ranks;
+  if (on_the_way_.result == 1) return;
   for (size_t chunk = 0; chunk < plan_->program->schedule.chunks(); ++chunk) {
     const Part range = part(out(chunk), lap.number);
     output_.visit(chunk, range.begin, range.end, [&](Region region) {
-      plan_->reduction.scale(region.data, region.data, region.bytes / element_bytes_, factor);
+      plan_->reduction.scale(region.data, region.data, region.bytes / element_bytes_,
+                             {.result = on_the_way_.result});
     });
   }
+}
+
+// The user's input is read only: the scaled copy lies in scratch memory, from where all steps of the lap take it.
+void Execution::scale_input(const Lap& lap) {
+  for (size_t chunk = 0; chunk < plan_->program->schedule.chunks(); ++chunk) {
+    const Part range = part(in(chunk), lap.number);
+    std::byte* to = scratch_place(in(chunk), lap);
+    input_.visit(chunk, range.begin, range.end, [&](Region from) {
+      plan_->reduction.scale(to, from.data, from.bytes / element_bytes_,
+                             {.input = on_the_way_.input});
+      to += from.bytes;
+    });
+  }
+}
+
+// Where a scratch slot or a scaled chunk of the input lies; the latter follow the former.
+std::byte* Execution::scratch_place(Slot slot, const Lap& lap) const {
+  const size_t first =
+      slot.buffer == Buffer::kInput ? plan_->program->schedule.scratch_like().size() : 0;
+  const auto place = static_cast<size_t>(&lap - laps_.data());
+  return scratch_ + place * scratch_stride_ + scratch_offsets_[first + slot.index];
 }
 
 void Execution::post(Lap& lap, const Step& step) {
@@ -236,7 +244,7 @@ void Execution::compute(const Lap& lap, const Step& step) {
       sources_[i] = source.data;
       now = std::min(now, source.bytes);
     }
-    plan_->reduction.combine_many(target.data, sources_, now / element_bytes_);
+    plan_->reduction.combine_all(target.data, nullptr, sources_, now / element_bytes_, at_once_);
     at += now;
   }
 }
@@ -252,10 +260,8 @@ void Execution::add_pieces(Pieces& pieces, Slot slot, uint32_t count, const Lap&
   for (uint32_t i = 0; i < count; ++i) {
     const Slot one{slot.buffer, slot.index + i};
     const Part range = part(one, lap.number);
-    if (slot.buffer == Buffer::kScratch) {
-      const size_t place = static_cast<size_t>(&lap - laps_.data());
-      pieces.add(scratch_ + place * scratch_stride_ + scratch_offsets_[one.index],
-                 range.end - range.begin);
+    if (slot.buffer == Buffer::kScratch || (slot.buffer == Buffer::kInput && scales_input())) {
+      pieces.add(scratch_place(one, lap), range.end - range.begin);
       continue;
     }
     const Layout& layout = slot.buffer == Buffer::kInput ? input_ : output_;
@@ -296,8 +302,7 @@ void Execution::hand_over(int peer, OneEnd& message) {
 
 std::shared_ptr<Operation> Execution::end() {
   stage_.end();
-  for (std::byte** block : {&scratch_, &scaled_})
-    if (*block != nullptr) pool_->give_back(std::exchange(*block, nullptr));
+  if (scratch_ != nullptr) pool_->give_back(std::exchange(scratch_, nullptr));
   input_ = output_ = Layout();
   plan_ = nullptr;
   return std::move(operation_);
@@ -340,8 +345,7 @@ CallNotice Execution::notice() const {
 std::string Execution::whereabouts() const {
   if (unbound_) return "waiting for a message from any rank";
   std::string text;
-  if (stage_.holds()) text = "on the board";
-  for (uint32_t i = 0; i < plan_->window && text.empty(); ++i) {
+  for (uint32_t i = 0; i < plan_->window && text.empty() && !stage_.holds(); ++i) {
     const Lap& lap = laps_[i];
     if (!lap.active) continue;
     text = "in round " + std::to_string(lap.round + 1) + " of " +
@@ -349,10 +353,11 @@ std::string Execution::whereabouts() const {
     if (plan_->laps > 1)
       text += " of lap " + std::to_string(lap.number + 1) + " of " + std::to_string(plan_->laps);
   }
-  if (text.empty()) return "before its first round";
   const auto peers = waiting_for();
-  if (peers.empty()) return text;
-  text += peers.size() == 1 ? ", waiting for rank " : ", waiting for ranks ";
+  if (peers.empty()) return text.empty() ? "before its first round" : text;
+  if (text.empty() && !stage_.holds()) text = "before its first round";
+  if (!text.empty()) text += ", ";
+  text += peers.size() == 1 ? "waiting for rank " : "waiting for ranks ";
   for (size_t i = 0; i < peers.size(); ++i) text += (i ? ", " : "") + std::to_string(peers[i]);
   return text;
 }

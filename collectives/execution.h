@@ -44,7 +44,7 @@ class Execution {
   // Peers to which this rank has said that it waits for them in this call.
   std::vector<int>& told() { return told_; }
   CallNotice notice() const;
-  // "in round 2 of 6, waiting for ranks 3, 5"
+  // "in round 2 of 6, waiting for ranks 3, 5", or the second half of it
   std::string whereabouts() const;
   // True if an unfinished message of this execution goes to or comes from `peer`.
   bool waits_for(int peer) const;
@@ -66,7 +66,10 @@ class Execution {
   };
 
   void begin_schedule();
-  void prescale();
+  // Whether the schedule works on scaled copies of the input.
+  bool scales_input() const { return on_the_way_.input != 1; }
+  void scale_input(const Lap& lap);
+  std::byte* scratch_place(Slot slot, const Lap& lap) const;
   bool bind_any_source();
   void start_lap(Lap& lap);
   void start_round(Lap& lap);
@@ -96,7 +99,8 @@ class Execution {
   bool scheduled_ = false;        // the schedule is laid out over the buffers
   bool unbound_ = false;          // a receive from any source that nobody has answered yet
   std::byte* scratch_ = nullptr;  // `window` times the schedule's slots
-  std::byte* scaled_ = nullptr;   // the scaled input of a premul-sum
+  Scaling at_once_;               // of a kReduce step
+  Scaling on_the_way_;  // of the input before a lap's first step, the output after its last
   std::vector<size_t> scratch_offsets_;
   size_t scratch_stride_ = 0;     // bytes of one lap's slots
   std::vector<Pieces> operands_;  // of a kReduce step; kept to be reused

@@ -37,7 +37,7 @@ struct Fingerprint {
   static constexpr unsigned kTypeAt = 4, kOpAt = 9, kReducesAt = 13, kRootAt = 14, kDetailAt = 30;
 };
 
-// "allreduce of float32 (sum)", "broadcast of int64 with root 3"; `with_site`: of one that has a site, "allreduce of float32 (sum)
+// "all_reduce of float32 (sum)", "broadcast of int64 with root 3"; `with_site`: of one that has a site, "all_reduce of float32 (sum)
 // [call site 1a2b3]".
 std::string describe_fingerprint(uint64_t encoded, bool with_site = false);
 

@@ -32,13 +32,17 @@ Operation::Operation(std::shared_ptr<Communicator> communicator, Call call, Plan
       source_(call_.collective == Collective::kRecv ? call_.root : kAnySource) {}
 
 std::string Operation::describe() const {
-  if (begun_by_) {
-    std::string text = begun_by_->describe() + ", lap " + std::to_string(plan_.first_lap + 1);
-    if (plan_.channel != kLapsOfCollectives) return text;
-    return text + (call_.collective == Collective::kSend ? " to rank " : " from rank ") +
-           std::to_string(call_.root);
-  }
-  std::string text = std::string(name(call_.collective)) + " #" + std::to_string(sequence_);
+  std::string text = (begun_by_ ? *begun_by_ : *this).describe_whole();
+  if (call_.lap.count > 1)
+    text += ", lap " + std::to_string(call_.lap.number + 1) + " of " +
+            std::to_string(call_.lap.count) + " through the host";
+  if (!begun_by_ || plan_.channel != kLapsOfCollectives) return text;
+  return text + (call_.collective == Collective::kSend ? " to rank " : " from rank ") +
+         std::to_string(call_.root);
+}
+
+std::string Operation::describe_whole() const {
+  std::string text = std::string(name(call_.collective)) + " #" + std::to_string(number());
   if (call_.collective == Collective::kBarrier) return text;
   text += " (" + std::string(name(call_.type));
   if (plan_.reduction.valid()) text += ", " + std::string(name(call_.op));

@@ -14,6 +14,7 @@
 #include "core/error.h"
 #include "core/types.h"
 #include "device/device.h"
+#include "transport/memory_owner.h"
 
 namespace hccl_like {
 
@@ -32,6 +33,13 @@ class DirectRun;
 //   send, recv                      input / output: Layout::even(regions, 1, element)
 //   barrier                         none
 struct Call {
+  // Which lap, of how many, and the bytes that all of them carry.
+  struct Lap {
+    uint32_t number = 0;
+    uint32_t count = 1;
+    size_t bytes = 0;
+    bool alike = false;  // all ranks make the same laps
+  };
   Collective collective = Collective::kBarrier;
   DataType type = DataType::kUInt8;
   ReduceOp op = ReduceOp::kSum;
@@ -40,6 +48,9 @@ struct Call {
   int root = 0;
   uint32_t tag = 0;   // send and recv; < 2^31
   uint32_t site = 0;  // where the program makes the call, see Fingerprint; 0: not told
+  uint64_t number =
+      0;    // by which the program knows the call, from 1; 0: the communicator's number and one
+  Lap lap;  // of a call whose caller makes it lap by lap
   // Chunks differ in size and only each pair of ranks knows its own (all-to-all with splits).
   bool uneven = false;
   Layout input;
@@ -51,6 +62,7 @@ struct Call {
   std::optional<ExportedRange> shared_input;    // of the whole input
   std::optional<SharedRegions> shared_regions;  // of an input that is several pieces, instead
   std::optional<ExportedRange> shared_output;   // of the whole output
+  MemoryOwner output_owner{};                   // of that; see transport/kept_memory.h
   // The layouts are of memory that nobody on the host may touch; see Communicator::use_device_memory().
   bool in_device = false;
   std::chrono::milliseconds timeout{0};  // 0: the communicator's
@@ -58,9 +70,9 @@ struct Call {
 
 inline constexpr int kAnySource = -1;
 
-// How much a call is about, for people.
+// How much a call is about, all its laps together, for people.
 inline size_t payload_bytes(const Call& call) {
-  return std::max(call.input.total_bytes(), call.output.total_bytes());
+  return std::max({call.input.total_bytes(), call.output.total_bytes(), call.lap.bytes});
 }
 
 // The side of a call that has a chunk for every rank, if it has one.
@@ -87,13 +99,17 @@ class Operation {
   std::chrono::steady_clock::time_point finished() const noexcept { return finished_; }
 
   Communicator& communicator() const { return *communicator_; }
-  // "all_reduce #12 (float32, sum, 4194304 bytes)", for errors and logs.
+  // "all_reduce #12 (float32, sum, 4194304 bytes)", for errors and logs; of a lap "..., lap 2 of 4 through the host".
   std::string describe() const;
+  // By which people know it.
+  uint64_t number() const noexcept { return call_.number != 0 ? call_.number : sequence_ + 1; }
 
  private:
   friend class Communicator;
   friend class Engine;
   friend class Execution;
+
+  std::string describe_whole() const;
 
   std::shared_ptr<Communicator> communicator_;
   Call call_;

@@ -5,7 +5,7 @@
 
 namespace hccl_like {
 
-Program::Program(Schedule s) : schedule(std::move(s)) {
+Program::Program(Schedule s, bool all_at_once) : schedule(std::move(s)), sums_at_once(all_at_once) {
   for (size_t round = 0; round < schedule.rounds(); ++round) {
     std::map<int32_t, uint16_t> sends, recvs;
     size_t sent = 0, received = 0;

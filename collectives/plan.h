@@ -10,7 +10,7 @@ namespace hccl_like {
 
 // A schedule with what the engine wants to know beforehand, so that walking it costs nothing but the walk.
 struct Program {
-  explicit Program(Schedule schedule);
+  Program(Schedule schedule, bool sums_at_once);
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
@@ -21,6 +21,7 @@ struct Program {
   const Step* first_step = nullptr;
   // By step number: how many earlier messages of the same direction go to the same peer in the same round.
   std::vector<uint16_t> occurrence;
+  bool sums_at_once;      // every sum is one kReduce step of all ranks' inputs; alike on all ranks
   size_t most_sends = 0;  // in any one round
   size_t most_recvs = 0;
 };
@@ -49,6 +50,7 @@ struct Plan {
   uint32_t laps = 1;
   uint32_t window = 1;    // laps under way at once
   Reduction reduction{};  // null members if the call reduces nothing
+  Scaling scaling;
   uint64_t fingerprint = 0;
   uint32_t channel = 0;    // see Tag
   uint32_t first_lap = 0;  // of one that goes on with another call's: laps are numbered from here

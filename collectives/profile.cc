@@ -10,9 +10,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-Collective collective_named(std::string_view wanted, const std::string& where) {
-  for (int i = 0; i < kCollectives; ++i)
-    if (name(static_cast<Collective>(i)) == wanted) return static_cast<Collective>(i);
+Collective known_collective(std::string_view wanted, const std::string& where) {
+  if (const auto collective = collective_named(wanted)) return *collective;
   throw_misuse(where + " names a collective that there is not: " + std::string(wanted));
 }
 
@@ -42,7 +41,7 @@ Profile Profile::parse(std::string_view text, const std::string& where) {
     if (!collectives.is_object()) refuse("layout " + layout + " is no object");
     auto& rows = profile.layouts_[layout];
     for (const auto& [which, entries] : collectives.items()) {
-      const Collective collective = collective_named(which, where);
+      const Collective collective = known_collective(which, where);
       if (!entries.is_array()) refuse(which + " of layout " + layout + " is no list");
       Row& row = rows[static_cast<size_t>(collective)];
       for (const Json& entry : entries) {

@@ -55,8 +55,8 @@ TEST(Profile, RefusesWhatIsNone) {
       "anew with hccl-like tune");
   EXPECT_NE(complaint(R"({"layouts": {}})").find("version 1"), std::string::npos);
   EXPECT_NE(
-      complaint(R"({"hccl_like_profile": 1, "layouts": {"2x2": {"allreduce": [[8, "quantum"]]}}})")
-          .find("there is no allreduce algorithm \"quantum\""),
+      complaint(R"({"hccl_like_profile": 1, "layouts": {"2x2": {"all_reduce": [[8, "quantum"]]}}})")
+          .find("there is no all_reduce algorithm \"quantum\""),
       std::string::npos);
   EXPECT_NE(
       complaint(R"({"hccl_like_profile": 1, "layouts": {"2x2": {"allreduce": [[-8, "ring"]]}}})")

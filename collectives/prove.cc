@@ -10,9 +10,9 @@ namespace {
 // The memory of all ranks. Rounds are run in step: a message of round k depends on its sender's earlier rounds only, so
 // this finds the same values as any other order.
 template <class Value>
-class Machine {
+class ProofMachine {
  public:
-  Machine(const Job& job, Memory memory)
+  ProofMachine(const Job& job, Memory memory)
       : job_(job), matching_(match(job)), in_place_(memory == Memory::kInPlace) {
     for (const Schedule& schedule : job.ranks) {
       cells_.emplace_back(2 * size_t{schedule.chunks()} + schedule.scratch_like().size());
@@ -174,7 +174,7 @@ std::string prove_barrier(const Job& job) {
 
 std::string prove(const Job& job, Memory memory) {
   if (job.collective == Collective::kBarrier) return prove_barrier(job);
-  Machine<uint64_t> machine(job, memory);
+  ProofMachine<uint64_t> machine(job, memory);
   if (!machine.fault().empty()) return machine.fault();
 
   const uint32_t chunks = job.ranks[0].chunks();
@@ -216,7 +216,7 @@ std::string prove(const Job& job, Memory memory) {
 
 std::vector<std::vector<float>> run_on_floats(
     const Job& job, const std::function<float(int rank, int chunk)>& input) {
-  Machine<float> machine(job, Memory::kSeparate);
+  ProofMachine<float> machine(job, Memory::kSeparate);
   const uint32_t chunks = job.ranks[0].chunks();
   for (size_t rank = 0; rank < job.ranks.size(); ++rank) {
     for (uint32_t c = 0; c < chunks; ++c) {

@@ -52,7 +52,7 @@ class Lease {
     if (commons_) area_ = Board::take_area(*commons_);
   }
   ~Lease() {
-    if (area_) commons_->areas().give_back(*area_);
+    if (area_) Board::give_back_area(*commons_, *area_);
   }
   Lease(const Lease&) = delete;
   Lease& operator=(const Lease&) = delete;

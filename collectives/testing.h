@@ -19,6 +19,7 @@ struct Rank {
   int size;
   Runtime& runtime;
   Communicator& communicator;
+  LocalStore* store;  // of all ranks
 };
 
 // Calls body(rank) on `size` ranks that share a group; a test failure or exception on any rank fails the test.
@@ -32,7 +33,7 @@ inline void on_ranks(int size, const Config& config, const std::function<void(Ra
         Runtime runtime(config);
         auto communicator = runtime.create(store, rank, size, "test", timeout,
                                            Deadline::after(std::chrono::seconds(20)));
-        body({rank, size, runtime, *communicator});
+        body({rank, size, runtime, *communicator, &store});
       } catch (const std::exception& error) {
         ADD_FAILURE() << "rank " << rank << ": " << error.what();
       }

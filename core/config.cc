@@ -151,7 +151,7 @@ constexpr std::array kRows{
         access<&Config::encrypt>()},
     Row{{"HCCL_LIKE_ALGO", "",
          "Algorithms to use whatever the cost model says, for experiments "
-         "(allreduce:ring;allgather:bruck)."},
+         "(all_reduce:ring;all_gather:bruck)."},
         access<&Config::algo>()},
     Row{{"HCCL_LIKE_PROFILE", "",
          "A file that hccl-like tune wrote: the algorithms that were measured to be the fastest on "

@@ -45,7 +45,7 @@ TEST(Config, ReadsEveryKindOfValue) {
       parse({"PATH=/bin", "HCCL_LIKE_DEBUG=TRACE", "HCCL_LIKE_DEBUG_FILE=/tmp/%h.%p",
              "HCCL_LIKE_SOCKET_IFNAME=^docker,lo", "HCCL_LIKE_PORT_RANGE=4000-4010",
              "HCCL_LIKE_TRANSPORTS=tcp", "HCCL_LIKE_CONNECT_TIMEOUT_MS=1500",
-             "HCCL_LIKE_ALGO=allreduce:ring", "HCCL_LIKE_LAP_BYTES=64K", "HCCL_LIKE_LAP_WINDOW=2",
+             "HCCL_LIKE_ALGO=all_reduce:ring", "HCCL_LIKE_LAP_BYTES=64K", "HCCL_LIKE_LAP_WINDOW=2",
              "HCCL_LIKE_SPINS=0", "HCCL_LIKE_YIELDS=7", "HCCL_LIKE_THREADS=3"})
           .config;
   EXPECT_EQ(config.debug, LogLevel::kTrace);
@@ -54,7 +54,7 @@ TEST(Config, ReadsEveryKindOfValue) {
   EXPECT_EQ(config.port_range, (PortRange{4000, 4010}));
   EXPECT_EQ(config.transports, std::vector<std::string>{"tcp"});
   EXPECT_EQ(config.connect_timeout, std::chrono::milliseconds(1500));
-  EXPECT_EQ(config.algo.find("allreduce"), "ring");
+  EXPECT_EQ(config.algo.find("all_reduce"), "ring");
   EXPECT_EQ(config.lap_bytes, 65536u);
   EXPECT_EQ(config.lap_window, 2u);
   EXPECT_EQ(config.spins, 0u);

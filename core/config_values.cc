@@ -94,16 +94,32 @@ ForcedAlgorithms ForcedAlgorithms::parse(std::string_view text) {
   for (const std::string& part : parse_list(text, ';')) {
     const size_t colon = part.find(':');
     if (colon == 0 || colon == std::string::npos || colon + 1 == part.size()) {
-      reject(part, "a choice of algorithm; write collective:algorithm, e.g. allreduce:ring");
+      reject(part, "a choice of algorithm; write collective:algorithm, e.g. all_reduce:ring");
     }
     forced.choices.push_back({part.substr(0, colon), part.substr(colon + 1)});
   }
   return forced;
 }
 
+namespace {
+
+// "allreduce", as MPI and NCCL spell it, is "all_reduce".
+bool same_but_for_underscores(std::string_view a, std::string_view b) noexcept {
+  size_t i = 0, j = 0;
+  while (true) {
+    while (i < a.size() && a[i] == '_') ++i;
+    while (j < b.size() && b[j] == '_') ++j;
+    if (i == a.size() || j == b.size()) return i == a.size() && j == b.size();
+    if (a[i++] != b[j++]) return false;
+  }
+}
+
+}  // namespace
+
 std::string_view ForcedAlgorithms::find(std::string_view collective) const noexcept {
-  const auto found = std::find_if(choices.begin(), choices.end(),
-                                  [&](const Choice& c) { return c.collective == collective; });
+  const auto found = std::find_if(choices.begin(), choices.end(), [&](const Choice& c) {
+    return same_but_for_underscores(c.collective, collective);
+  });
   return found == choices.end() ? std::string_view() : std::string_view(found->algorithm);
 }
 

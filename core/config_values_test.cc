@@ -72,14 +72,16 @@ TEST(PortRange, RefusesWhatIsNoRange) {
 }
 
 TEST(ForcedAlgorithms, FindsByCollective) {
-  const ForcedAlgorithms forced = ForcedAlgorithms::parse("allreduce:ring;allgather:bruck");
-  EXPECT_EQ(forced.find("allreduce"), "ring");
-  EXPECT_EQ(forced.find("allgather"), "bruck");
+  const ForcedAlgorithms forced = ForcedAlgorithms::parse("all_reduce:ring;allgather:bruck");
+  EXPECT_EQ(forced.find("all_reduce"), "ring");
+  EXPECT_EQ(forced.find("all_gather"), "bruck");
   EXPECT_EQ(forced.find("reduce"), "");
-  EXPECT_EQ(forced.to_string(), "allreduce:ring;allgather:bruck");
+  EXPECT_EQ(forced.find("all_reduce_"), "ring");
+  EXPECT_EQ(forced.find("all_reduces"), "");
+  EXPECT_EQ(forced.to_string(), "all_reduce:ring;allgather:bruck");
   EXPECT_EQ(
       complaint([] { ForcedAlgorithms::parse("allreduce"); }),
-      "'allreduce' is not a choice of algorithm; write collective:algorithm, e.g. allreduce:ring");
+      "'allreduce' is not a choice of algorithm; write collective:algorithm, e.g. all_reduce:ring");
 }
 
 TEST(NamedPaths, TakesNamesAndPaths) {

@@ -40,9 +40,13 @@ int number(const Error& error) noexcept {
   return kHundreds[static_cast<size_t>(why)] + (error.told ? 2 : of_one_rank ? 0 : 1);
 }
 
+// What another rank told of is named by what befell that one. Sentences about a time-out, an abort and a mismatch name their ranks.
 std::string to_string(const Error& error) {
-  std::string text(name(error.code));
-  if (error.peer >= 0) text += " (rank " + std::to_string(error.peer) + ")";
+  const ErrorCode why = cause(error);
+  std::string text(name(why));
+  const bool names_ranks =
+      why == ErrorCode::kTimeout || why == ErrorCode::kAborted || why == ErrorCode::kMismatch;
+  if (error.peer >= 0 && !names_ranks) text += " (rank " + std::to_string(error.peer) + ")";
   return text + ": " + error.message;
 }
 

@@ -13,6 +13,21 @@ TEST(Error, PrintsItsCodeAndPeer) {
   std::ostringstream out;
   out << Error{ErrorCode::kPeerLost, "the connection was closed", 3};
   EXPECT_EQ(out.str(), "peer lost (rank 3): the connection was closed");
+  EXPECT_EQ(to_string(Error{ErrorCode::kMismatch, "ranks 0 and 1 differ", 1}),
+            "mismatch: ranks 0 and 1 differ");
+}
+
+TEST(Error, OfAnotherRankIsNamedByWhatBefellThatOne) {
+  EXPECT_EQ(to_string(Error{.code = ErrorCode::kAborted,
+                            .message = "rank 0 waited",
+                            .peer = 0,
+                            .told = ErrorCode::kTimeout}),
+            "timeout: rank 0 waited");
+  EXPECT_EQ(to_string(Error{.code = ErrorCode::kAborted,
+                            .message = "rank 0 lost rank 2",
+                            .peer = 2,
+                            .told = ErrorCode::kPeerLost}),
+            "peer lost (rank 2): rank 0 lost rank 2");
 }
 
 TEST(Error, HasANameForEveryCode) {

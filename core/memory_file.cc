@@ -10,6 +10,9 @@
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008U
 #endif
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 0x0010
+#endif
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
@@ -31,6 +34,12 @@ Fd make_shared_memory(const char* name) {
 
 void seal_size(int memory) {
   if (::fcntl(memory, F_ADD_SEALS, kSeals) != 0) throw_system("cannot seal shared memory");
+}
+
+void seal_size_and_writers(int memory) {
+  if (::fcntl(memory, F_ADD_SEALS, kSeals | F_SEAL_FUTURE_WRITE) == 0) return;
+  if (errno != EINVAL) throw_system("cannot seal shared memory");
+  seal_size(memory);
 }
 
 bool has_sealed_size(int memory) {

@@ -12,6 +12,9 @@ Fd make_shared_memory(const char* name = "hccl-like");
 // Makes the size final, so that touching what was reserved cannot fail, whatever a peer does. Throws kSystem.
 void seal_size(int memory);
 bool has_sealed_size(int memory);
+// The same, and nobody can write or map it for writing any more; mappings that exist stay writable, so the owner maps it before.
+// A kernel before 5.1 makes the size final only. Throws kSystem.
+void seal_size_and_writers(int memory);
 // Allocates the pages of a range; false, with errno, if they cannot be had.
 bool reserve(int memory, size_t offset, size_t bytes);
 // The same of mapped pages, which are then mapped, too: the first touch costs nothing. A kernel before 5.14 leaves them as they

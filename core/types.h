@@ -29,7 +29,7 @@ inline constexpr int kDataTypes = 17;
 
 enum class ReduceOp : uint8_t {
   kSum,  // bool: logical or
-  kAvg,  // the sum, divided once by the number of ranks at the end (integers: truncated towards zero)
+  kAvg,  // overflows only if the average does (integers: the sum, divided and truncated towards zero)
   kProduct,  // bool: logical and
   kMin,      // NaN spreads, as in torch
   kMax,

@@ -13,7 +13,7 @@ namespace {
 constexpr int64_t kUnit = 1 << 20;
 // What a MiB takes its reader longer at most, in ns, if it was written past the caches. (100 us where cores share a cache.)
 constexpr int64_t kReaderPays = 150'000;
-constexpr int64_t kForgetting = 4;
+constexpr int64_t kWriteForgetting = 4;
 // The first bytes of writes are all measured, then one write of so many.
 constexpr uint64_t kSampleAll = 16 << 20;
 constexpr uint32_t kSample = 8;
@@ -128,7 +128,7 @@ void WritePace::learn(size_t bytes, const Choice& choice, std::chrono::nanosecon
   const int64_t now = std::max<int64_t>(1, took.count() * kUnit / static_cast<int64_t>(bytes));
   std::atomic<int64_t>& cost = record.costs[index(choice.way)];
   const int64_t known = cost.load(std::memory_order_relaxed);
-  cost.store(known == 0 ? now : std::min(now, known + known / kForgetting),
+  cost.store(known == 0 ? now : std::min(now, known + known / kWriteForgetting),
              std::memory_order_relaxed);
   const int64_t through = record.costs[0].load(std::memory_order_relaxed);
   const int64_t past = record.costs[1].load(std::memory_order_relaxed);

@@ -136,6 +136,10 @@ Result<ExportedRange> Device::export_range(int index, hcd_ref ref, size_t bytes)
   return range;
 }
 
+bool Device::still_exported(int index, const hcd_ipc_handle& handle) const {
+  return !can_tell_freed_exports() || api_.ipc_lives(index, &handle) != HCD_INVALID;
+}
+
 Result<ImportedRange> Device::import_range(int index, const hcd_ipc_handle& handle) const {
   constexpr Attempt kAttempt{"import memory of another process", "ipc_open"};
   if (!can_export()) return unsupported(index, kAttempt);

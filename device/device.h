@@ -29,6 +29,8 @@ struct DeviceInfo {
 struct ExportedRange {
   hcd_ipc_handle handle{};
   uint64_t offset = 0;
+  // What its owner calls the allocation (transport/exports.h); 0: it has told no name.
+  uint64_t name = 0;
 };
 
 // Memory that other devices may use: the file that stands for it, and where the range lies in it.
@@ -79,6 +81,7 @@ class Device {
   bool has_host_func() const noexcept { return api_.host_func != nullptr; }
   bool can_wait_on_words() const noexcept { return api_.stream_wait_value != nullptr; }
   bool can_export() const noexcept { return api_.ipc_export != nullptr; }
+  bool can_tell_freed_exports() const noexcept { return can_export() && api_.ipc_lives != nullptr; }
   bool can_open_peers() const noexcept { return can_export() && api_.peer_open != nullptr; }
   bool can_make_streams() const noexcept { return api_.stream_create != nullptr; }
   bool can_record_events() const noexcept { return api_.event_record != nullptr; }
@@ -118,6 +121,9 @@ class Device {
                                                 volatile uint64_t* word, uint64_t value) const;
 
   Result<ExportedRange> export_range(int index, hcd_ref ref, size_t bytes) const;
+  // Whether the allocation that this process exported as `handle` still exists; true where the plugin cannot tell. Cheap; any
+  // thread.
+  bool still_exported(int index, const hcd_ipc_handle& handle) const;
   // What another process exported, mapped here until the guard ends.
   Result<ImportedRange> import_range(int index, const hcd_ipc_handle& handle) const;
   // The same for the device: data() is a base for a hcd_ref and for torch's operators, and no address for the host. Wait

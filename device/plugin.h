@@ -30,7 +30,7 @@ extern "C" {
 /* The interface's version. A different major version is refused by hcd_get_api (it returns null); a minor version only
  * says which entries existed when the plugin was compiled, which the table's size says more exactly. */
 #define HCD_MAJOR 1
-#define HCD_MINOR 2
+#define HCD_MINOR 3
 
 /* True if the table `api` is long enough to hold `entry` and the plugin filled it in. */
 #define HCD_HAS(api, entry) \
@@ -261,6 +261,13 @@ typedef struct hcd_api {
 
   /* Optional: null, or the first of a chain that lives as long as the library. */
   const hcd_extension* extensions;
+
+  /* From here on: since 1.3. */
+
+  /* Optional, and only beside ipc_export. Whether the allocation that this process exported as `handle` still exists:
+   * HCD_OK, or HCD_INVALID once it was freed. Memory that torch's allocator keeps to hand it out again exists. Peers close
+   * their mapping of what was freed; where this entry is null they learn of it only from a new handle. */
+  int (*ipc_lives)(int device, const hcd_ipc_handle* handle);
 } hcd_api;
 
 /* The one exported symbol. Returns null if the plugin does not speak interface version `major`. */

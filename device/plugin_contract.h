@@ -190,6 +190,14 @@ TEST_P(PluginContract, AnAllocationHasOneHandle) {
   EXPECT_EQ(second.offset, first.value().offset + 1000);
 }
 
+TEST_P(PluginContract, WhatIsExportedExists) {
+  if (!device_.can_tell_freed_exports()) GTEST_SKIP() << "no ipc_lives";
+  Result<ExportedRange> exported = device_.export_range(kIndex, at(0), 10);
+  if (!exported.ok()) GTEST_SKIP() << exported.error();
+  EXPECT_TRUE(device_.still_exported(kIndex, exported.value().handle));
+  EXPECT_FALSE(device_.still_exported(kIndex, hcd_ipc_handle{})) << "no memory has this handle";
+}
+
 TEST_P(PluginContract, ImportsNothingThatIsNoHandle) {
   if (!device_.can_export()) GTEST_SKIP() << "no ipc_export";
   hcd_ipc_handle nonsense;

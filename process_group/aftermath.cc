@@ -17,6 +17,7 @@
 #include "process_group/errors.h"
 #include "process_group/flight_recorder_dump.h"
 #include "process_group/program.h"
+#include "process_group/store_server.h"
 
 namespace hccl_like {
 namespace {
@@ -31,7 +32,7 @@ constexpr milliseconds kLook{10};
 // For the interpreter to tell where its threads are.
 constexpr milliseconds kLines{100};
 // For the names of call sites to come out of the store.
-constexpr milliseconds kNames{500};
+constexpr milliseconds kWaitForNames{500};
 
 // The store at the bottom, whose keys all groups and all attempts of a job share; null for one that may be written in
 // Python and so may want the interpreter.
@@ -94,7 +95,7 @@ Error Aftermath::named(Error error) {
   if (!sites_) return error;
   const auto text = std::make_shared<std::string>();
   const auto mutex = std::make_shared<std::mutex>();
-  within(kNames, [text, mutex, message = error.message](Aftermath& self) {
+  within(kWaitForNames, [text, mutex, message = error.message](Aftermath& self) {
     std::string named = self.sites_->named(message);
     std::lock_guard lock(*mutex);
     *text = std::move(named);
@@ -111,7 +112,7 @@ void Aftermath::within(milliseconds limit, std::function<void(Aftermath&)> work)
     own_thread("tells other ranks where this one is", [self = shared_from_this(), done,
                                                        work = std::move(work)] {
       try {
-        work(*self);
+        if (!self->store_ || !server_has_gone(*self->store_)) work(*self);
       } catch (const std::exception& problem) {
         log_info([&] {
           return std::string("ranks could not tell each other where they are: ") + problem.what();
@@ -204,7 +205,10 @@ void Aftermath::answer() {
   within(milliseconds(0), [](Aftermath& self) { self.put(self.own_report({})); });
 }
 
-int64_t Aftermath::questions(c10d::Store& store) { return store.add(kAsked, 0); }
+int64_t Aftermath::questions(c10d::Store& store) {
+  if (server_has_gone(store)) throw_error(ErrorCode::kSystem, "the store has ended");
+  return store.add(kAsked, 0);
+}
 
 std::optional<uint64_t> Aftermath::question(c10d::Store& store, int64_t number) {
   const std::string from = kAsked + ("/" + std::to_string(number));

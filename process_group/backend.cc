@@ -14,21 +14,32 @@ namespace hccl_like {
 namespace {
 
 // A group that goes without shutdown() gives its running calls this long.
-constexpr std::chrono::milliseconds kPatience{1000};
+constexpr std::chrono::milliseconds kClosePatience{1000};
 
 }  // namespace
 
 c10::intrusive_ptr<Backend> Backend::create(const std::shared_ptr<Session>& session,
                                             const c10::intrusive_ptr<c10d::Store>& store, int rank,
                                             int size,
-                                            const c10::intrusive_ptr<hccl_like::Options>& options) {
+                                            const c10::intrusive_ptr<hccl_like::Options>& options,
+                                            Backend* parent) {
   const std::string& name = options->group_name;
   try {
     ForcedAlgorithms::parse(options->algorithms);  // refused before the others are kept waiting
     C10dStore bootstrap(store);
-    auto communicator =
-        session->runtime().create(bootstrap, rank, size, name.empty() ? "0" : name,
-                                  options->timeout, Deadline::after(options->timeout));
+    const auto make = [&](hccl_like::Store& through) {
+      return session->runtime().create(through, rank, size, name.empty() ? "0" : name,
+                                       options->timeout, Deadline::after(options->timeout));
+    };
+    std::shared_ptr<Communicator> communicator;
+    if (parent != nullptr && !options->global_ranks_in_group.empty()) {
+      Membership membership = parent->membership(name, options->global_ranks_in_group);
+      membership.declare();
+      MembershipStore watched(store, membership);
+      communicator = make(watched);
+    } else {
+      communicator = make(bootstrap);
+    }
     return c10::make_intrusive<Backend>(session, std::move(communicator), store, options);
   } catch (const Exception& exception) {
     throw_torch_setup_error(exception.error(), "hccl-like could not make process group '" + name +
@@ -59,9 +70,18 @@ Backend::Backend(const std::shared_ptr<Session>& session,
   session->add(*this);
 }
 
+Membership Backend::membership(const std::string& group,
+                               const std::vector<uint64_t>& members) const {
+  return {store_, store_prefix_ + "members/" + group, group, rank_, members};
+}
+
+void Backend::declare_members(const std::string& group, const std::vector<uint64_t>& members) {
+  translated("hccl-like new_group", [&] { membership(group, members).declare(); });
+}
+
 Backend::~Backend() {
   if (const auto session = issuer_.session()) session->remove(*this);
-  issuer_.close(kPatience);
+  issuer_.close(kClosePatience);
 }
 
 template <class Make>
@@ -248,10 +268,12 @@ c10d::ErrorType Backend::getError() {
   }
 }
 
-void Backend::abort() {
+void Backend::abort() { abort("abort() was called"); }
+
+void Backend::abort(const std::string& reason) {
   const auto session = issuer_.session();
   const auto communicators = issuer_.communicators();
-  if (communicators && session && !session->forked()) communicators->abort("abort() was called");
+  if (communicators && session && !session->forked()) communicators->abort(reason);
 }
 
 void Backend::registerOnCompletionHook(CompletionHooks::Hook&& hook) {
@@ -275,7 +297,7 @@ void Backend::shutdown() {
 }
 
 void Backend::close_at_exit() {
-  issuer_.close(kPatience);
+  issuer_.close(kClosePatience);
   diagnosis_.remove_hook();
 }
 

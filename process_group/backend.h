@@ -10,6 +10,7 @@
 
 #include "process_group/diagnosis.h"
 #include "process_group/issuer.h"
+#include "process_group/membership.h"
 #include "process_group/options.h"
 
 namespace hccl_like {
@@ -19,11 +20,15 @@ class Backend final : public c10d::Backend {
  public:
   using c10d_Options = c10d::Backend::Options;
 
-  // Meets the other ranks; blocks until all are there, or throws naming those that did not come in options->timeout.
+  // Meets the other ranks; blocks until all are there, or throws naming those that did not come in options->timeout. With a parent,
+  // whose ranks the options give, ranks that pass other members raise at once.
   static c10::intrusive_ptr<Backend> create(const std::shared_ptr<Session>& session,
                                             const c10::intrusive_ptr<c10d::Store>& store, int rank,
                                             int size,
-                                            const c10::intrusive_ptr<hccl_like::Options>& options);
+                                            const c10::intrusive_ptr<hccl_like::Options>& options,
+                                            Backend* parent = nullptr);
+  // On a rank that is in no group of that name: tells the others, which may think that it is.
+  void declare_members(const std::string& group, const std::vector<uint64_t>& members);
   // For create() and split().
   Backend(const std::shared_ptr<Session>& session, std::shared_ptr<Communicator> communicator,
           c10::intrusive_ptr<c10d::Store> store, c10::intrusive_ptr<hccl_like::Options> options);
@@ -117,6 +122,10 @@ class Backend final : public c10d::Backend {
   void shutdown() override;
   // The same without waiting long for anybody.
   void close_at_exit();
+  // Notes the failures of calls that are over (untold.h). Does not wait for any.
+  void look_for_failures() { issuer_.reap(); }
+  // Gives the group up, if it is well, for a reason that all ranks are told.
+  void abort(const std::string& reason);
 
   // The group as the collectives layer knows it; null after shutdown().
   std::shared_ptr<Communicator> communicator() const {
@@ -125,6 +134,7 @@ class Backend final : public c10d::Backend {
   }
 
  private:
+  Membership membership(const std::string& group, const std::vector<uint64_t>& members) const;
   c10::Device barrier_device(const c10d::BarrierOptions& options) const;
   Place place() const { return {rank_, size_}; }
   c10::intrusive_ptr<Backend> part(const std::vector<int>& ranks,

@@ -106,6 +106,7 @@ Call bare_call(const Request& request) {
           .root = request.root,
           .tag = request.tag,
           .site = request.site,
+          .number = request.number,
           .uneven = request.uneven};
 }
 

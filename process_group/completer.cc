@@ -131,20 +131,27 @@ void Completer::start_locked() {
 }
 
 void Completer::when_over(std::shared_ptr<Pending> pending, std::function<void()> complete) {
+  auto operations = pending->operations();
   {
-    std::unique_lock lock(state_->mutex);
-    if (thread_.get_id() != std::this_thread::get_id()) {
-      start_locked();
-      auto operations = pending->operations();
-      state_->added.push_back({std::move(pending), std::move(complete), std::move(operations)});
-      state_->news = true;
-      lock.unlock();
-      state_->changed.notify_one();
-      state_->engine.nudge();
-      return;
-    }
+    std::lock_guard lock(state_->mutex);
+    start_locked();
+    state_->added.push_back({std::move(pending), std::move(complete), std::move(operations)});
+    state_->news = true;
   }
+  state_->changed.notify_one();
+  state_->engine.nudge();
+}
+
+void Completer::complete_future(const std::shared_ptr<Pending>& pending,
+                                std::function<void()> complete) {
+  bool here;
+  {
+    std::lock_guard lock(state_->mutex);
+    here = thread_.get_id() == std::this_thread::get_id();
+  }
+  if (!here) return when_over(pending, std::move(complete));
   pending->wait_inside_session(Deadline::never());
+  pending->end();
   complete();
 }
 

@@ -22,10 +22,12 @@ class Completer {
 
   // Any thread. Starts the thread now, for one who could not bear its absence later. Throws kSystem if there is none to be had.
   void start();
-  // Any thread. Calls `complete` once the call is over, in the order in which calls get there. On the completer's own
-  // thread (a callback asks for a Future, and will wait for it) it waits here and now instead. Throws as start() does, and has
-  // done nothing then.
+  // Any thread. Calls `complete` on the completer's thread once the call is over, in the order in which calls get there. Throws as
+  // start() does, and has done nothing then.
   void when_over(std::shared_ptr<Pending> pending, std::function<void()> complete);
+  // The same for a Future: on the completer's own thread (a callback asks for a Future, and will wait for it) it waits, and calls
+  // `complete`, before it returns.
+  void complete_future(const std::shared_ptr<Pending>& pending, std::function<void()> complete);
 
  private:
   struct State;

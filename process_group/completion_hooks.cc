@@ -11,20 +11,36 @@
 
 namespace hccl_like {
 
+// A call that the hook has not been told of yet, from watch() to the return of the hook, or until it is dropped on the way there.
+struct CompletionHooks::Untold {
+  explicit Untold(std::shared_ptr<State> whose);
+  ~Untold();
+  Untold(const Untold&) = delete;
+  Untold& operator=(const Untold&) = delete;
+
+  const std::shared_ptr<State> state;
+};
+
 struct CompletionHooks::State {
+  struct Over {
+    std::shared_ptr<c10d::WorkInfo> info;
+    std::shared_ptr<Untold> untold;
+  };
+
   Hook hook;
   const std::string group;
   std::mutex mutex;
   std::condition_variable changed;
-  std::list<std::shared_ptr<c10d::WorkInfo>> over;
-  size_t untold = 0;  // watched, and the hook has not returned
+  std::list<Over> over;
+  size_t untold = 0;  // how many there are
   bool stopping = false;
 
   State(Hook function, std::string name) : hook(std::move(function)), group(std::move(name)) {}
 
-  void add(std::shared_ptr<c10d::WorkInfo> info) {
+  void add(Over call) {
     std::lock_guard lock(mutex);
-    over.push_back(std::move(info));
+    if (stopping) return;
+    over.push_back(std::move(call));
     changed.notify_all();
   }
 
@@ -33,14 +49,14 @@ struct CompletionHooks::State {
     while (true) {
       changed.wait(lock, [&] { return stopping || !over.empty(); });
       if (stopping) break;
-      const auto info = std::move(over.front());
-      over.pop_front();
+      std::list<Over> next;
+      next.splice(next.end(), over, over.begin());
       lock.unlock();
-      tell(info);
+      tell(next.front().info);
+      next.clear();  // takes the lock
       lock.lock();
-      --untold;
-      changed.notify_all();
     }
+    const std::list<Over> dropped = std::move(over);  // takes it, too
     lock.unlock();
     hook = nullptr;  // it may be the user's last hold on something that ends with this thread
   }
@@ -55,6 +71,17 @@ struct CompletionHooks::State {
     }
   }
 };
+
+CompletionHooks::Untold::Untold(std::shared_ptr<State> whose) : state(std::move(whose)) {
+  std::lock_guard lock(state->mutex);
+  ++state->untold;
+}
+
+CompletionHooks::Untold::~Untold() {
+  std::lock_guard lock(state->mutex);
+  --state->untold;
+  state->changed.notify_all();
+}
 
 CompletionHooks::CompletionHooks(Hook hook, std::string group)
     : state_(std::make_shared<State>(std::move(hook), std::move(group))),
@@ -75,17 +102,15 @@ CompletionHooks::~CompletionHooks() {
 
 void CompletionHooks::watch(Completer& completer, const std::shared_ptr<Pending>& pending,
                             c10d::OpType type, uint64_t sequence) {
-  {
-    std::lock_guard lock(state_->mutex);
-    ++state_->untold;
-  }
   const auto now = std::chrono::steady_clock::now();
-  completer.when_over(pending, [state = state_, pending, type, sequence, now] {
+  const auto untold = std::make_shared<Untold>(state_);
+  completer.when_over(pending, [untold, pending, type, sequence, now] {
     pending->finish();
     const auto started = std::min(now, pending->started());  // a queued call begins later
     const auto finished = pending->started() + pending->duration();
     const std::chrono::duration<float> active = pending->duration();
-    state->add(std::make_shared<c10d::WorkInfo>(type, sequence, started, finished, active));
+    untold->state->add(
+        {std::make_shared<c10d::WorkInfo>(type, sequence, started, finished, active), untold});
   });
 }
 

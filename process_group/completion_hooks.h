@@ -23,14 +23,17 @@ class CompletionHooks {
   // lock held.
   ~CompletionHooks();
 
-  // Any thread: the hook hears of `pending`, which was launched, when it is over.
+  // Any thread: the hook hears of `pending`, which was launched and may be finished from now on, when it is over. Throws as
+  // Completer::when_over() does.
   void watch(Completer& completer, const std::shared_ptr<Pending>& pending, c10d::OpType type,
              uint64_t sequence);
-  // Blocks until the hook has been told of everything that is watched. Not from the hook.
+  // Blocks until the hook has been told of everything that is watched. What it can't be told of any more, because the Completer
+  // dropped it, is not waited for. Returns at once from the hook.
   void wait();
 
  private:
   struct State;
+  struct Untold;
   std::shared_ptr<State> state_;  // the thread's too: the hook may let the last group go, and this
   std::thread thread_;
 };

@@ -8,7 +8,7 @@
 
 #include "collectives/communicator.h"
 #include "process_group/devices.h"
-#include "process_group/laps.h"
+#include "process_group/device_side.h"
 
 namespace hccl_like {
 

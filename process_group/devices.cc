@@ -2,6 +2,7 @@
 
 #include <ATen/DeviceAccelerator.h>
 #include <c10/core/DeviceType.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "core/error.h"
 #include "core/log.h"
@@ -11,6 +12,11 @@ namespace hccl_like {
 
 c10::DeviceType accelerator_type() {
   return at::getAccelerator(/*checked=*/false).value_or(c10::kCPU);
+}
+
+c10::Device with_index(c10::Device device) {
+  if (device.is_cpu() || device.has_index()) return device;
+  return c10::impl::VirtualGuardImpl(device.type()).getDevice();
 }
 
 Devices::Devices() : host_device_(host_api()), host_(c10::Device(c10::kCPU), &host_device_) {}

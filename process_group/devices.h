@@ -17,6 +17,9 @@ namespace hccl_like {
 // torch was built for. The host if there is none. Opens no device.
 c10::DeviceType accelerator_type();
 
+// What `device` means: the current device of its type where it has no index, as some devices' tensors have none.
+c10::Device with_index(c10::Device device);
+
 // Lives as long as the process: streams cannot be given back to torch, so they are used again. Any thread.
 class Devices {
  public:

@@ -21,6 +21,8 @@ std::chrono::milliseconds Diagnosis::timeout_of(const Issue& issue) const {
 
 void Diagnosis::make(Issue& issue, c10::function_ref<void()> make_call) {
   issue.number = counter_.next(is_message(issue));
+  for (Request& request : issue.requests)
+    request.number = issue.number.of_kind(is_message(request));
   recorder_.capture_stack();
   aftermath_->note(issue);
   issue.profiled = profiled();
@@ -76,8 +78,7 @@ void Diagnosis::launched(const Issue& issue, Completer& completer,
   }
   if (!hooks) return;
   const CallNumber& number = issue.number;
-  hooks->watch(completer, pending, issue.description.type,
-               number.is_message ? number.message : number.collective);
+  hooks->watch(completer, pending, issue.description.type, number.number());
 }
 
 void Diagnosis::set_hook(CompletionHooks::Hook hook) {

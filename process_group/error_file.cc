@@ -17,13 +17,13 @@
 namespace hccl_like {
 namespace {
 
-struct Written {
+struct ErrorFile {
   std::string path;
   std::string content;
 };
 
-std::mutex mutex;                // guards what follows
-std::optional<Written> written;  // by this process
+std::mutex error_file_mutex;          // guards what follows
+std::optional<ErrorFile> error_file;  // by this process
 
 std::string content_of(const std::string& message) {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
@@ -50,7 +50,7 @@ void write_error_file(const std::string& message) {
   if (path == nullptr || *path == '\0') return;
   std::error_code ignored;
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(error_file_mutex);
   const Fd file(::open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (!file.valid()) return;
   std::string content = content_of(message);
@@ -58,15 +58,15 @@ void write_error_file(const std::string& message) {
     ::unlink(path);  // half a file would keep torchrun from reading any
     return;
   }
-  written = Written{path, std::move(content)};
+  error_file = ErrorFile{path, std::move(content)};
 }
 
 void withdraw_error_file() {
-  std::lock_guard lock(mutex);
-  if (!written) return;
-  if (read_file(written->path, written->content.size() + 1) == written->content)
-    ::unlink(written->path.c_str());
-  written.reset();
+  std::lock_guard lock(error_file_mutex);
+  if (!error_file) return;
+  if (read_file(error_file->path, error_file->content.size() + 1) == error_file->content)
+    ::unlink(error_file->path.c_str());
+  error_file.reset();
 }
 
 }  // namespace hccl_like

@@ -2,6 +2,8 @@
 
 #include <c10/util/Exception.h>
 
+#include "process_group/untold.h"
+
 namespace hccl_like {
 namespace {
 
@@ -12,7 +14,7 @@ std::string sentence(const Error& error, const std::string& where) {
   }
   const std::string numbered = where + " [" + label(error) + "]";
   if (error.code == ErrorCode::kTimeout) {
-    return numbered + " caught collective operation timeout : " + to_string(error);
+    return numbered + " caught collective operation timeout: " + error.message;
   }
   return numbered + ": " + to_string(error);
 }
@@ -28,6 +30,7 @@ void throw_torch_error(const Error& error, const std::string& where) {
     case ErrorCode::kUnsupported:
       C10_THROW_ERROR(TypeError, sentence(error, where));
     default:
+      if (error.number != kWaitTimeout) failure_told();
       C10_THROW_ERROR(DistBackendError, sentence(error, where));
   }
 }

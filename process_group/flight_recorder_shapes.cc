@@ -7,20 +7,20 @@
 namespace hccl_like {
 namespace {
 
-struct Names {
+struct ShapeNames {
   std::string_view ours;
   std::string_view theirs;
 };
-constexpr std::array kNames{
-    Names{"all_reduce_coalesced", "allreduce_coalesced"},
-    Names{"all_gather_coalesced", "all_gather_into_tensor_coalesced"},
-    Names{"recvAnySource", "recv"},
+constexpr std::array kShapeNames{
+    ShapeNames{"all_reduce_coalesced", "allreduce_coalesced"},
+    ShapeNames{"all_gather_coalesced", "all_gather_into_tensor_coalesced"},
+    ShapeNames{"recvAnySource", "recv"},
 };
 
 std::string_view name_of(const Issue& issue) {
   const std::string_view title = issue.description.title;
   const std::string_view ours = title.substr(title.find(':') + 1);
-  for (const Names& names : kNames) {
+  for (const ShapeNames& names : kShapeNames) {
     if (names.ours == ours) return names.theirs;
   }
   return ours;

@@ -35,6 +35,10 @@ struct CallNumber {
   uint64_t operation = 0;
   bool is_message = false;
   bool is_block = false;
+
+  // The one of its kind: the number in errors, in the table after a time-out and in the flight recorder.
+  uint64_t of_kind(bool message_kind) const { return message_kind ? message : collective; }
+  uint64_t number() const { return of_kind(is_message); }
 };
 
 // Numbers the calls of one group in the order in which they are made. Any thread.

@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/StreamGuard.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "collectives/engine.h"
 #include "core/log.h"
@@ -12,12 +11,6 @@
 
 namespace hccl_like {
 namespace {
-
-// A device without an index means the current one.
-c10::Device with_index(c10::Device device) {
-  if (device.is_cpu() || device.has_index()) return device;
-  return c10::impl::VirtualGuardImpl(device.type()).getDevice();
-}
 
 void order(const c10::Stream& first, const c10::Stream& then) {
   if (first == then) return;
@@ -229,7 +222,6 @@ void Issuer::in_stream(Issue& issue, const Group& group, const DeviceAccess& acc
     throw;
   }
   for (auto& [staging, call] : staged) staging->launch(std::move(call));
-  diagnosis_.launched(issue, group.session->completer(), pending);
   std::shared_ptr<c10::Event> end;
   {
     const c10::StreamGuard guard(route.end);
@@ -240,6 +232,7 @@ void Issuer::in_stream(Issue& issue, const Group& group, const DeviceAccess& acc
     end->record(route.end);
     pending->set_end(end);
   }
+  diagnosis_.launched(issue, group.session->completer(), pending);  // who may finish it from now on
   work.set_pending(pending, pending->sequence());
   work.set_stream(route.end, route.end == current ? nullptr : std::move(end));
   work.end_record();
@@ -265,7 +258,7 @@ Issuer::Route Issuer::route(const Issue& issue, const Group& group, const Device
   return {*streams.messages, lane->second};
 }
 
-// Lets go of what finished calls held. Outside the lock: freeing memory may take a while.
+// Outside the lock: freeing memory may take a while.
 void Issuer::reap() {
   std::list<std::shared_ptr<Pending>> over;
   {
@@ -276,7 +269,10 @@ void Issuer::reap() {
       pending = next;
     }
   }
-  for (const auto& pending : over) pending->finish();
+  for (const auto& pending : over) {
+    pending->finish();
+    if (const auto error = pending->failure()) note_untold(number_, *error);
+  }
 }
 
 bool Issuer::drain(const std::list<std::shared_ptr<Pending>>& pending, Deadline deadline) {
@@ -339,7 +335,10 @@ void Issuer::close(std::optional<std::chrono::milliseconds> patience) {
       return leak();
     }
   }
-  for (const auto& one : pending) one->end();
+  for (const auto& one : pending) {
+    one->end();
+    if (const auto error = one->failure()) note_untold(number_, *error);
+  }
   for (const auto& [device, taken] : streams) {
     if (taken.collectives) session->devices().give_back(*taken.collectives);
     if (taken.messages) session->devices().give_back(*taken.messages);

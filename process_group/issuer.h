@@ -12,6 +12,7 @@
 #include "process_group/laps.h"
 #include "process_group/session.h"
 #include "process_group/staging_lanes.h"
+#include "process_group/untold.h"
 #include "process_group/work.h"
 
 namespace hccl_like {
@@ -52,6 +53,8 @@ class Issuer {
   std::shared_ptr<const Communicators> communicators() const;
   std::shared_ptr<Session> session() const;
 
+  // Lets go of what finished calls held, and notes those that failed (untold.h).
+  void reap();
   // Waits until all calls are over, and lets go of what they held.
   void settle();
   // How many calls may not be over, and the bytes of the temporaries that they use.
@@ -123,10 +126,10 @@ class Issuer {
   Route route(const Issue& issue, const Group& group, const DeviceAccess& access);
   void collect(Issue& issue, c10::intrusive_ptr<Work>& work);
   static std::chrono::milliseconds call_timeout(const Issue& issue);
-  void reap();
   static bool drain(const std::list<std::shared_ptr<Pending>>& pending, Deadline deadline);
 
   Diagnosis& diagnosis_;
+  const uint64_t number_ = number_of_new_group();
   mutable std::mutex
       mutex_;  // held while a call is numbered and queued, so that streams see the order of the numbers
   std::shared_ptr<Session> session_;

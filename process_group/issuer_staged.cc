@@ -121,6 +121,9 @@ void Issuer::prepare_whole(Call call, const std::optional<Laps>& laps,
     const size_t begin = std::min(whole, laps->part(lap).begin);
     const size_t end = std::min(whole, laps->part(lap).end);
     Call one = call;
+    one.lap = {.number = static_cast<uint32_t>(lap),
+               .count = static_cast<uint32_t>(laps->count),
+               .bytes = whole};
     (sends ? one.input : one.output) =
         Layout::even(payload.contiguous(0, begin, end), 1, payload.element_bytes());
     if (shared)

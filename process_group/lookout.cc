@@ -21,7 +21,7 @@ namespace hccl_like {
 namespace {
 
 constexpr std::chrono::milliseconds kEvery{500};
-constexpr std::chrono::milliseconds kPatience{200};
+constexpr std::chrono::milliseconds kEndPatience{200};
 
 std::atomic<uint64_t> signals{0};  // that came
 struct sigaction before;           // what the program does with it
@@ -95,8 +95,8 @@ Lookout::~Lookout() {
   std::unique_lock lock(state_->mutex);
   state_->stopping = true;
   state_->changed.notify_all();
-  const bool ended =
-      state_->changed.wait_for(lock, kPatience, [&] { return state_->ended || !state_->started; });
+  const bool ended = state_->changed.wait_for(lock, kEndPatience,
+                                              [&] { return state_->ended || !state_->started; });
   lock.unlock();
   if (!thread_.joinable()) return;
   if (ended)

@@ -12,7 +12,7 @@ namespace {
 // The first words are those of gloo's barrier, by which tools know them.
 [[noreturn]] void fail(const std::string& sentence) { C10_THROW_ERROR(DistBackendError, sentence); }
 
-std::string milliseconds(std::chrono::milliseconds timeout) {
+std::string in_milliseconds(std::chrono::milliseconds timeout) {
   return std::to_string(timeout.count()) + " ms";
 }
 
@@ -45,12 +45,13 @@ void monitored_barrier(Store& store, const std::string& name, int rank, int size
     fail("Rank " + std::to_string(rank) +
          " successfully reached monitoredBarrier, but received errors while waiting for send/recv "
          "from rank 0: it did not answer within " +
-         milliseconds(timeout) + "; its own error says which rank is missing, unless it is itself");
+         in_milliseconds(timeout) +
+         "; its own error says which rank is missing, unless it is itself");
   }
   std::vector<int> missing;
   for (int other = 1; other < size; ++other) {
     if (deadline.expired() && missing.empty()) {
-      fail("Rank 0 timed out in monitoredBarrier after " + milliseconds(timeout) +
+      fail("Rank 0 timed out in monitoredBarrier after " + in_milliseconds(timeout) +
            ", before it could look for rank " + std::to_string(other));
     }
     if (is_there(store, arrived(other), deadline)) continue;
@@ -58,7 +59,7 @@ void monitored_barrier(Store& store, const std::string& name, int rank, int size
     if (!wait_all_ranks) break;
   }
   if (!missing.empty()) {
-    fail(ranks_failed(missing) + " within " + milliseconds(timeout) +
+    fail(ranks_failed(missing) + " within " + in_milliseconds(timeout) +
          "; look at what these ranks do instead, or whether they are alive");
   }
   store.set(go, "1");

@@ -46,10 +46,9 @@ std::optional<Error> find_nan(const Issue& issue, int rank) {
       if (!bad.any().item<bool>()) continue;
       const std::string which =
           request.input.tensors.size() == 1 ? "" : " of tensor " + std::to_string(i);
-      std::string message =
-          "the input of rank " + std::to_string(rank) + " to " + operation_name(issue) + ", call " +
-          std::to_string(issue.number.is_message ? issue.number.message : issue.number.collective) +
-          " of its group, has a NaN, the first at index " + index_of(bad) + which;
+      std::string message = "the input of rank " + std::to_string(rank) + " to " +
+                            operation_name(issue) + " #" + std::to_string(issue.number.number()) +
+                            " has a NaN, the first at index " + index_of(bad) + which;
       return Error{.code = ErrorCode::kNan, .message = std::move(message), .peer = rank};
     }
   }

@@ -30,7 +30,7 @@ struct Options final : c10d::Backend::Options {
     copy_rendezvous_choice<c10d::Backend::Options>(other, *this);
   }
 
-  // As the setting HCCL_LIKE_ALGO, which it replaces for this group unless it is empty: "allreduce:ring;broadcast:chain".
+  // As the setting HCCL_LIKE_ALGO, which it replaces for this group unless it is empty: "all_reduce:ring;broadcast:chain".
   // The same on all ranks.
   std::string algorithms;
 };

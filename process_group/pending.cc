@@ -6,6 +6,7 @@
 
 #include "collectives/engine.h"
 #include "process_group/aftermath.h"
+#include "process_group/device_capabilities.h"
 #include "process_group/interrupts.h"
 #include "process_group/session.h"
 
@@ -27,6 +28,7 @@ Pending::Pending(Clock::time_point started, Clock::duration duration, int source
     : kind_(Kind::kHost),
       begun_(true),
       finished_(true),
+      claimed_(true),
       source_(source),
       started_(started),
       duration_(duration) {}
@@ -148,17 +150,25 @@ bool Pending::wait_inside_session(Deadline deadline) {
   return all.empty() || all.front()->communicator().engine().wait(all, deadline);
 }
 
+// The event is asked without a lock and by a reference of this thread's own: another thread may finish the call meanwhile, and
+// so let the event go.
 bool Pending::over() {
   if (finished()) return true;
   if (kind_ != Kind::kHost) {
     std::lock_guard lock(joined_mutex_);
-    if (!joined_ || (end_ && !end_->query())) return false;
-    if (kind_ == Kind::kStream) return true;
+    if (!joined_) return false;
   }
-  std::lock_guard lock(finish_mutex_);
-  bool done = true;
-  each_operation([&](const Operation& one) { done = done && one.done(); });
-  return done;
+  std::shared_ptr<c10::Event> end;
+  {
+    std::lock_guard lock(finish_mutex_);
+    if (claimed_) return finished();
+    bool done = true;
+    if (kind_ != Kind::kStream)
+      each_operation([&](const Operation& one) { done = done && one.done(); });
+    if (!done) return false;
+    end = end_;
+  }
+  return !end || end->query();
 }
 
 void Pending::fail(Error error) {
@@ -171,20 +181,55 @@ bool Pending::failing() const {
   return error_.has_value();
 }
 
-// Whoever comes while another thread is still at a failure's aftermath waits for what it makes of the error.
+bool Pending::claim() {
+  std::lock_guard lock(finish_mutex_);
+  return !std::exchange(claimed_, true);
+}
+
 void Pending::finish() {
+  if (claim()) return settle();
+  std::unique_lock lock(finish_mutex_);
+  settled_.wait(lock, [&] { return finished(); });
+  settled_.wait_for(lock, kAftermath, [&] { return !in_aftermath_; });
+}
+
+bool Pending::finish_if_over() {
+  if (!over()) return false;
+  if (claim()) settle();
+  std::lock_guard lock(finish_mutex_);
+  return finished() && !in_aftermath_;
+}
+
+// What is freed, in the opposite order.
+struct Pending::Remains {
+  std::shared_ptr<Communicator> communicator;
+  std::vector<std::shared_ptr<Operation>> operations, laps;
+  Copies copies_back;
+  std::vector<at::Tensor> temporaries, held;
+  std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> let_go;
+  std::shared_ptr<c10::Event> end;
+  std::vector<Alias> aliases;
+};
+
+// By the one thread that has claimed it. Copies and frees with no lock held: the interpreter's lock may be wanted for that, which a
+// thread that asks this object meanwhile may hold.
+void Pending::settle() {
+  make_copies_back();
   std::shared_ptr<Aftermath> aftermath;
   std::optional<Error> error;
   {
-    std::unique_lock lock(finish_mutex_);
-    if (finished_) {
-      aftermath_over_.wait_for(lock, kAftermath, [&] { return !in_aftermath_; });
-      return;
-    }
-    settle();
+    std::optional<Remains> remains;
+    std::lock_guard lock(finish_mutex_);
+    keep_outcome();
+    remains = let_go();
     aftermath.swap(aftermath_);
     error = error_;
+  }
+  {
+    std::lock_guard lock(finish_mutex_);
     in_aftermath_ = aftermath && error;
+    finished_.store(true, std::memory_order_release);
+    settled_.notify_all();
   }
   if (!aftermath || !error) return;
   // Looks at all calls that run, so not under the lock of one.
@@ -192,10 +237,23 @@ void Pending::finish() {
   std::lock_guard lock(finish_mutex_);
   error_ = std::move(error);
   in_aftermath_ = false;
-  aftermath_over_.notify_all();
+  settled_.notify_all();
 }
 
-void Pending::settle() {
+void Pending::make_copies_back() {
+  if (kind_ == Kind::kStream) return;
+  bool failed = failing();
+  each_operation([&](const Operation& one) { failed = failed || one.error() != nullptr; });
+  if (failed) return;
+  try {
+    copy_all(copies_back_, /*non_blocking=*/false);
+  } catch (const std::exception& error) {
+    fail({ErrorCode::kDevice, "the result could not be copied back: " + words_of(error)});
+  }
+}
+
+// With the lock held.
+void Pending::keep_outcome() {
   auto first = Clock::time_point::max();
   auto last = Clock::time_point::min();
   each_operation([&](const Operation& one) {
@@ -211,19 +269,26 @@ void Pending::settle() {
   }
   started_ = first_ ? first : Clock::now();
   duration_ = first_ ? last - first : Clock::duration::zero();
-  if (kind_ != Kind::kStream && !error_) copy_all(copies_back_, /*non_blocking=*/false);
-  aliases_.clear();
-  held_.clear();
-  let_go_.clear();
-  temporaries_.clear();
-  written_.clear();
-  copies_back_.clear();
-  operations_.clear();
-  end_.reset();
-  laps_.clear();
-  communicator_.reset();
   if (recorder_) recorder_->retire(flight_, *this, error_.has_value());
-  finished_.store(true, std::memory_order_release);
+}
+
+// With the lock held.
+Pending::Remains Pending::let_go() {
+  written_.clear();
+  return {.communicator = std::move(communicator_),
+          .operations = std::move(operations_),
+          .laps = std::move(laps_),
+          .copies_back = std::move(copies_back_),
+          .temporaries = std::move(temporaries_),
+          .held = std::move(held_),
+          .let_go = std::move(let_go_),
+          .end = std::move(end_),
+          .aliases = std::move(aliases_)};
+}
+
+void Pending::set_end(std::shared_ptr<c10::Event> end) {
+  std::lock_guard lock(finish_mutex_);
+  end_ = std::move(end);
 }
 
 void Pending::end() {
@@ -278,7 +343,7 @@ std::optional<Error> Pending::failure() const {
     if (!error && one.error() != nullptr) error = *one.error();
     done = done && one.done();
   });
-  return error || done ? error : communicator_->failure();
+  return error || done || !communicator_ ? error : communicator_->failure();
 }
 
 std::optional<Error> Pending::told_failure() const {

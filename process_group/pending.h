@@ -65,13 +65,15 @@ class Pending {
   bool launches() const { return !operations_.empty(); }
   // Of the operation that was added first; 0 if there is none.
   uint32_t sequence() const { return first_.value_or(0); }
-  // kStream: copies back go on the stream, and `end` marks the point where they are done.
+  // kStream: they go on the stream, and set_end() marks the point where they are done.
   const Copies& copies_back() const { return copies_back_; }
-  void set_end(std::shared_ptr<c10::Event> end) { end_ = std::move(end); }
   // Who hears how the call ends: entries of `recorder`, which outlives this, and, if it fails, `aftermath`.
   void set_aftermath(FlightRecorder& recorder, FlightIds entries,
                      std::shared_ptr<Aftermath> aftermath);
   // ---
+
+  // kStream, by the thread that issues the call, before anybody may finish it.
+  void set_end(std::shared_ptr<c10::Event> end);
 
   // Starts the operations, but for laps. With `waited_for`, the caller is about to wait().
   void launch(bool waited_for);
@@ -99,10 +101,13 @@ class Pending {
   bool wait_interruptibly(Deadline deadline);
   // The same for a thread that the session itself waits for before it closes the engine, and that so must not hold it.
   bool wait_inside_session(Deadline deadline);
-  // Whether the operations are done, and the device's copies too.
+  // Whether the operations are done, and the device's copies too. False while another thread is in finish().
   bool over();
-  // Once over: makes the copies back (kHost), keeps the outcome and lets go of everything else. Idempotent.
+  // Once over: makes the copies back (kHost), keeps the outcome and lets go of everything else. Idempotent: one thread does it, the
+  // others wait until it is done. Not with the interpreter's lock held, which the copies and the freed tensors may want.
   void finish();
+  // The same, if the call is over, for a caller who may hold that lock. False if it is not over, or another thread is at it.
+  bool finish_if_over();
   bool finished() const { return finished_.load(std::memory_order_acquire); }
 
   // After wait(): blocks until the device's copies are done too, and finishes.
@@ -136,7 +141,12 @@ class Pending {
   void each_operation(See&& see) const;
   void wait_for_laps();
   void spoil() const;
+  bool claim();
   void settle();
+  void make_copies_back();
+  void keep_outcome();
+  struct Remains;
+  Remains let_go();
 
   const Kind kind_;
   std::weak_ptr<Session> session_;
@@ -166,8 +176,9 @@ class Pending {
 
   mutable std::mutex finish_mutex_;
   std::atomic<bool> finished_{false};
-  std::condition_variable aftermath_over_;
-  bool in_aftermath_ = false;  // a thread is at it
+  std::condition_variable settled_;  // finished, or through with the aftermath
+  bool claimed_ = false;             // a thread settles the call, or has settled it
+  bool in_aftermath_ = false;        // that thread still is
   std::optional<Error> error_;
   int source_ = kAnySource;
   std::chrono::steady_clock::time_point started_{};

@@ -3,14 +3,14 @@
 namespace hccl_like {
 namespace {
 
-struct Question {
+struct OfferQuestion {
   const char* entries;
   bool (*present)(const Device& plugin);
   const char* if_present;
   const char* if_absent;
 };
 
-constexpr Question kQuestions[] = {
+constexpr OfferQuestion kOfferQuestions[] = {
     {"device_info", [](const Device& plugin) { return plugin.can_describe_itself(); },
      "what the device can do decides how it is used; its place on the host is shown",
      "nothing is taken for granted: copies block, mappings are not kept, its place is unknown"},
@@ -32,6 +32,9 @@ constexpr Question kQuestions[] = {
     {"ipc_export, ipc_open, ipc_close", [](const Device& plugin) { return plugin.can_export(); },
      "peers on this host map memory that is worked on in place, and copy nothing",
      "peers on this host are sent copies"},
+    {"ipc_lives", [](const Device& plugin) { return plugin.can_tell_freed_exports(); },
+     "peers on this host close their mapping of memory that was freed, at a later call",
+     "peers on this host keep memory that was freed until they have mapped too much"},
     {"peer_open, peer_close", [](const Device& plugin) { return plugin.can_open_peers(); },
      "the device's own operators read and write a peer's memory: symmetric memory",
      "there is no symmetric memory on the device"},
@@ -72,7 +75,7 @@ constexpr Question kQuestions[] = {
 std::vector<PluginOffer> plugin_offers(const DeviceAccess& access) {
   std::vector<PluginOffer> offers;
   if (access.plugin() == nullptr) return offers;
-  for (const Question& question : kQuestions) {
+  for (const OfferQuestion& question : kOfferQuestions) {
     const bool present = question.present(*access.plugin());
     offers.push_back(
         {question.entries, present, present ? question.if_present : question.if_absent});

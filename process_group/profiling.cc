@@ -10,19 +10,19 @@
 namespace hccl_like {
 namespace {
 
-struct Names {
+struct ProfileNames {
   std::string_view ours;
   std::string_view theirs;
 };
 
 // What tools that replay or compare traces take calls for are the words of torch's NCCL process group.
-constexpr std::array kNames{
-    Names{"all_reduce", "allreduce"},
-    Names{"all_reduce_coalesced", "allreduce_coalesced"},
-    Names{"_all_gather_base", "_allgather_base"},
-    Names{"all_gather_coalesced", "allgather_coalesced"},
-    Names{"all_gather_into_tensor_coalesced", "allgather_into_tensor_coalesced"},
-    Names{"recvAnySource", "recv"},
+constexpr std::array kProfileNames{
+    ProfileNames{"all_reduce", "allreduce"},
+    ProfileNames{"all_reduce_coalesced", "allreduce_coalesced"},
+    ProfileNames{"_all_gather_base", "_allgather_base"},
+    ProfileNames{"all_gather_coalesced", "allgather_coalesced"},
+    ProfileNames{"all_gather_into_tensor_coalesced", "allgather_into_tensor_coalesced"},
+    ProfileNames{"recvAnySource", "recv"},
 };
 
 std::string collective_name(const Issue& issue) {
@@ -31,7 +31,7 @@ std::string collective_name(const Issue& issue) {
   if (issue.description.type == c10d::OpType::ALLTOALL_BASE && request && request->uneven) {
     return "all_to_allv";
   }
-  for (const Names& names : kNames) {
+  for (const ProfileNames& names : kProfileNames) {
     if (names.ours == name) return std::string(names.theirs);
   }
   return name;

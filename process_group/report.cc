@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 
 #include <nlohmann/json.hpp>
+
+#include "collectives/algorithms.h"
 
 namespace hccl_like {
 namespace {
@@ -28,15 +31,27 @@ std::string state_of(const FlightEntry& entry) {
   return entry.started != 0 ? "running" : "queued";
 }
 
-Line call_of(const FlightEntry& entry) {
-  std::string name(entry.name);
-  if (name == "send" && entry.peer >= 0) name += " to " + std::to_string(entry.peer);
-  if (name == "recv")
-    name += entry.peer >= 0 ? " from " + std::to_string(entry.peer) : " from any rank";
-  return {.number = entry.number.is_message ? entry.number.message : entry.number.collective,
+// As errors spell it: the recorder has names of the analyser's, and one for each of torch's variants of a collective.
+std::string spelt(std::string_view name) {
+  std::string_view plain = name;
+  for (const std::string_view end : {std::string_view("_coalesced"), std::string_view("_v")})
+    if (plain.ends_with(end)) plain.remove_suffix(end.size());
+  const auto collective = collective_named(plain);
+  return std::string(collective ? hccl_like::name(*collective) : name);
+}
+
+Line call_of(const FlightEntry& entry, int64_t now_ns) {
+  std::string peer;
+  if (entry.name == "send" && entry.peer >= 0) peer = " to " + std::to_string(entry.peer);
+  if (entry.name == "recv")
+    peer = entry.peer >= 0 ? " from " + std::to_string(entry.peer) : " from any rank";
+  const int64_t since = entry.completed != 0 ? entry.completed : entry.created;
+  return {.number = entry.number.number(),
           .is_message = entry.number.is_message,
-          .name = std::move(name),
+          .name = spelt(entry.name),
+          .peer = std::move(peer),
           .state = state_of(entry),
+          .since = std::max<int64_t>(0, now_ns - since) / 1'000'000,
           .line = std::string(entry.line)};
 }
 
@@ -49,7 +64,8 @@ std::string line_of(const FlightEntry& entry, const std::vector<ProgramThread>& 
 json to_json(const std::vector<Line>& calls) {
   json all = json::array();
   for (const Line& call : calls)
-    all.push_back({call.number, call.is_message, call.name, call.state, call.line});
+    all.push_back(
+        {call.number, call.is_message, call.name, call.peer, call.state, call.since, call.line});
   return all;
 }
 
@@ -57,15 +73,20 @@ std::vector<Line> calls_in(const json& all) {
   std::vector<Line> calls;
   for (const json& one : all) {
     if (calls.size() == 2 * kCalls) break;
-    calls.push_back({one.at(0), one.at(1), one.at(2), one.at(3), one.at(4)});
+    calls.push_back({one.at(0), one.at(1), one.at(2), one.at(3), one.at(4), one.at(5), one.at(6)});
   }
   return calls;
 }
 
-// "call 17 (all_reduce)"
+// "all_reduce #17", as in errors; "recv #2 from 1"
 std::string title(const Line& call) {
-  return (call.is_message ? "message " : "call ") + std::to_string(call.number) + " (" + call.name +
-         ")";
+  return call.name + " #" + std::to_string(call.number) + call.peer;
+}
+
+// "12.3 s"
+std::string in_seconds(int64_t milliseconds) {
+  const int64_t tenths = (milliseconds + 50) / 100;
+  return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " s";
 }
 
 const Line* unfinished(const std::vector<Line>& calls) {
@@ -77,14 +98,14 @@ const Line* unfinished(const std::vector<Line>& calls) {
 // "2, 3" of a text with "..., waiting for ranks 2, 3. Did ...": what this rank itself said last.
 std::string awaited(const std::string& error) {
   constexpr std::string_view kMark = "waiting for ";
-  const size_t own = error.rfind("; this is rank ");
+  const size_t own = error.rfind(" (told to rank ");
   const size_t at = error.rfind(kMark);
   if (at == std::string::npos || (own != std::string::npos && at < own)) return "-";
   const size_t begin = at + kMark.size();
-  return error.substr(begin, std::min(error.find_first_of(".;:", begin), error.size()) - begin);
+  return error.substr(begin, std::min(error.find_first_of(".;:()", begin), error.size()) - begin);
 }
 
-constexpr size_t kColumns = 5;
+constexpr size_t kColumns = 6;
 
 struct Row {
   int rank = 0;
@@ -93,14 +114,15 @@ struct Row {
 };
 
 Row row_of(int rank, const std::optional<RankReport>& report, const Line* asked) {
-  Row row{.rank = rank, .cells = {std::to_string(rank), "-", "", "-", "-"}};
+  Row row{.rank = rank, .cells = {std::to_string(rank), "-", "", "-", "-", "-"}};
   if (!report) {
     row.cells[2] = "no answer: stopped, dead or cut off";
     return row;
   }
   row.cells[1] = report->process;
-  row.cells[3] = awaited(report->error);
-  row.cells[4] = report->line.empty() ? "-" : report->line;
+  std::string& since = row.cells[3];
+  row.cells[4] = awaited(report->error);
+  row.cells[5] = report->line.empty() ? "-" : report->line;
   const Line* const own = unfinished(report->calls);
   const auto same = std::ranges::find_if(report->calls, [&](const Line& one) {
     return asked != nullptr && !asked->is_message && !one.is_message && one.number == asked->number;
@@ -109,16 +131,21 @@ Row row_of(int rank, const std::optional<RankReport>& report, const Line* asked)
     row.order = 2;
     row.cells[2] = same->over() ? "over" : same->state == "queued" ? "queued" : "in it";
     if (same->name != asked->name) row.cells[2] += ", as " + same->name;
-    if (!same->line.empty() && !same->over()) row.cells[4] = same->line;
+    since = in_seconds(same->since);
+    if (!same->line.empty() && !same->over()) row.cells[5] = same->line;
   } else if (asked != nullptr && !asked->is_message) {
     row.order = 1;
     const auto last =
         std::ranges::find_if(report->calls, [](const Line& one) { return !one.is_message; });
     row.cells[2] = "never made it";
-    if (last != report->calls.end()) row.cells[2] += "; its last is " + title(*last);
+    if (last != report->calls.end()) {
+      row.cells[2] += "; its last is " + title(*last);
+      since = in_seconds(last->since);
+    }
   } else {
     row.order = own != nullptr ? 2 : 1;
     row.cells[2] = own != nullptr ? "in " + title(*own) : "in no call of this group";
+    if (own != nullptr) since = in_seconds(own->since);
   }
   if (!report->elsewhere.empty()) row.cells[2] += "; elsewhere in " + title(report->elsewhere[0]);
   return row;
@@ -142,17 +169,20 @@ RankReport report_of(FlightRecorder& recorder, const GroupView* group,
   const auto main = std::ranges::find_if(threads, &ProgramThread::is_main);
   if (main != threads.end()) report.line = main->line.text();
   const auto entries = recorder.entries();
+  const int64_t now_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(
+                             std::chrono::system_clock::now().time_since_epoch())
+                             .count();
   for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
     if (entry->number.is_block) continue;  // its calls are there too
     const bool here = group != nullptr && entry->group->name == group->name;
     const bool runs = !entry->retired && entry->completed == 0;
     if (here && report.calls.size() < kCalls) {
-      report.calls.push_back(call_of(*entry));
+      report.calls.push_back(call_of(*entry, now_ns));
       std::string& line = report.calls.back().line;
       if (line.empty() && entry->completed == 0) line = line_of(*entry, threads);
     }
     if (!here && runs && report.elsewhere.size() < kCalls)
-      report.elsewhere.push_back(call_of(*entry));
+      report.elsewhere.push_back(call_of(*entry, now_ns));
   }
   return report;
 }
@@ -190,7 +220,8 @@ std::string table_of(std::span<const std::optional<RankReport>> reports, const R
   const size_t left_out = rows.size() > kRows ? rows.size() - kRows : 0;
   rows.resize(rows.size() - left_out);
 
-  Row head{.cells = {"rank", "process", asked ? title(*asked) : "call", "waits for", "program at"}};
+  Row head{.cells = {"rank", "process", asked ? title(*asked) : "call", "since", "waits for",
+                     "program at"}};
   std::array<size_t, kColumns> widths{};
   const auto widen = [&](const Row& row) {
     for (size_t i = 0; i + 1 < widths.size(); ++i)

@@ -15,8 +15,10 @@ struct RankReport {
   struct Call {
     uint64_t number = 0;  // of its kind
     bool is_message = false;
-    std::string name;   // "all_reduce", "recv from 1"
+    std::string name;   // "all_reduce", "recv"
+    std::string peer;   // of a message: " from 1"
     std::string state;  // "queued", "running", "failed" or "done"
+    int64_t since = 0;  // milliseconds from its end if it is done, else from the call
     std::string line;   // of the program: where it waits, or, with HCCL_LIKE_CALL_SITES, was made
     bool over() const { return state == "done"; }
   };

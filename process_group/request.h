@@ -34,7 +34,8 @@ struct Request {
   int root = 0;
   uint32_t tag = 0;
   bool uneven = false;
-  uint32_t site = 0;  // given by Diagnosis; see Call
+  uint32_t site = 0;  // given by Diagnosis, as is the next; see Call
+  uint64_t number = 0;
   Side input;
   Side output;
 };

@@ -74,12 +74,14 @@ void Session::each(c10::function_ref<void(Backend&)> see) {
   for (Backend* backend : backends_) see(*backend);
 }
 
-void Session::close_all() {
+void Session::close_all(const std::string& reason) {
   std::set<Backend*> open;
   {
     std::lock_guard lock(mutex_);
     open.swap(backends_);
   }
+  if (!reason.empty())
+    for (Backend* backend : open) backend->abort(reason);
   for (Backend* backend : open) backend->close_at_exit();
 }
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <string>
 
 #include <c10/util/FunctionRef.h>
 
@@ -44,8 +45,9 @@ class Session {
   void remove(Backend& backend);
   // Calls `see` for each backend that is open; it must not make or close any.
   void each(c10::function_ref<void(Backend&)> see);
-  // For the end of the program: every backend leaves its group, without waiting long for the others.
-  void close_all();
+  // For the end of the program: every backend leaves its group, without waiting long for the others. With a reason why the program
+  // ended too early, the others are told that.
+  void close_all(const std::string& reason);
 
  private:
   Devices& devices_;

@@ -1,14 +1,25 @@
 #include "process_group/sharing.h"
 
+#include <c10/core/Storage.h>
+
+#include "transport/kept_memory.h"
+
 namespace hccl_like {
 namespace {
 
 // Bytes of each tensor, on average.
 constexpr size_t kLeastInList = 4 << 10;
 
+// Of a call that may fail while a peer writes to the tensor.
+std::shared_ptr<void> hold_storage(void* storage) {
+  return std::make_shared<c10::Storage>(
+      c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(static_cast<c10::StorageImpl*>(storage)));
+}
+
 }  // namespace
 
 bool worth_sharing(const Communicator& communicator, const DeviceAccess& access, const Call& call) {
+  KeptMemory::of_process().sweep();
   return access.direct() && communicator.uses_shared_memory(call);
 }
 
@@ -17,7 +28,9 @@ void share(const DeviceAccess& access, const at::Tensor* input, const at::Tensor
   call.device = access.plugin();
   call.device_index = access.plugin_index();
   if (input != nullptr) call.shared_input = access.share(*input);
-  if (output != nullptr) call.shared_output = access.share(*output);
+  if (output == nullptr) return;
+  call.shared_output = access.share(*output);
+  call.output_owner = {output->storage().unsafeGetStorageImpl(), &hold_storage};
 }
 
 void share_list(const DeviceAccess& access, std::span<const at::Tensor* const> inputs,

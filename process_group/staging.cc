@@ -11,6 +11,7 @@
 #include "core/log.h"
 #include "core/own_thread.h"
 #include "process_group/buffers.h"
+#include "process_group/copy_costs.h"
 #include "process_group/copy_queue.h"
 #include "process_group/device_attempt.h"
 #include "process_group/device_capabilities.h"
@@ -69,14 +70,43 @@ void Staging::await_queues() {
   changed_.wait(lock, [this] { return without_queue_ == 0; });
 }
 
-StagingMemory Staging::memory() {
-  StagingMemory memory = StagingMemory::make(access_, most_);
+StagingMemory Staging::memory(size_t bytes) {
+  StagingMemory memory = StagingMemory::make(access_, bytes);
   if (!std::exchange(told_, true))
     log_info([&] {
       return access_.device().str() + ": large calls are " + CopyQueue::describe(access_) +
              ", through memory " + memory.kind;
     });
   return memory;
+}
+
+bool Staging::favours_whole(const Call& call, const Laps& laps) const {
+  if (laps.count == 1 || DeviceLaps::may_serve(access_, *call.communicator)) return false;
+  const CopyCosts& costs = copy_costs_of(devices_, access_);
+  if (costs.per_block == 0) return false;
+  size_t bytes = 0, whole = 0, parts = 0;
+  for (const DeviceSide* side :
+       {call.reads ? &call.input : nullptr, call.writes ? &call.output : nullptr}) {
+    if (side == nullptr) continue;
+    bytes += side->bytes(Call::kAll);
+    whole += side->bytes_touched(Call::kAll);
+    for (size_t lap = 0; lap < laps.count; ++lap) parts += side->bytes_touched(laps.part(lap));
+  }
+  return costs.favour_whole(bytes, whole, parts);
+}
+
+void Staging::make_whole(Call& call) {
+  auto& whole = call.whole.emplace();
+  const auto fill = [&](const DeviceSide& side, StagingMemory& memory, auto& places) {
+    const size_t bytes = side.bytes(Call::kAll);
+    if (bytes > 0 && !memory.tensor.defined()) {
+      memory = this->memory(bytes);
+      call.pending->hold_temporary(memory.tensor);
+    }
+    places = side.places(region_of(memory.tensor));
+  };
+  fill(call.input, whole.input, whole.input_places);
+  fill(call.output, call.in_place ? whole.input : whole.output, whole.output_places);
 }
 
 // The tensors of a side, or plain memory of the device in place of those that are not.
@@ -121,7 +151,13 @@ std::shared_ptr<Staging::Call> Staging::prepare(const Request& request, const La
                               [](const auto& a, const auto& b) { return a.is_same(b); }) &&
                    request.input.arrangement == request.output.arrangement;
   call->input = DeviceSide(request.input, inputs, rank, communicator->size());
-  if (!call->in_place && !call->input.may_be_overwritten_by(call->output)) {
+  if (request.collective == Collective::kBroadcast) {
+    call->reads = request.root == rank;
+    call->writes = !call->reads;
+  }
+  call->pending = pending;
+  if (favours_whole(*call, laps)) make_whole(*call);
+  if (!call->in_place && !call->whole && !call->input.may_be_overwritten_by(call->output)) {
     const at::AutoDispatchBelowADInplaceOrView unseen;
     for (at::Tensor& tensor : inputs)
       tensor = at::empty(tensor.sizes(), tensor.options()).copy_(tensor);
@@ -137,10 +173,6 @@ std::shared_ptr<Staging::Call> Staging::prepare(const Request& request, const La
     call->input.let_go();
     call->output.let_go();
   }
-  if (request.collective == Collective::kBroadcast) {
-    call->reads = request.root == rank;
-    call->writes = !call->reads;
-  }
   // Also for the copies just made: what follows is on other streams.
   call->begin = streams_.record_current();
   if (!call->begin) access_.synchronize_current_stream();
@@ -150,12 +182,15 @@ std::shared_ptr<Staging::Call> Staging::prepare(const Request& request, const La
             .slot = &slots_[(prepared_ + number) % kSlots],
             .operations = {},
             .roles = {}};
-    if (call->input.bytes(lap.part) > 0 && !lap.slot->input.tensor.defined())
-      lap.slot->input = memory();
-    if (call->output.bytes(lap.part) > 0 && !call->in_place && !lap.slot->output.tensor.defined())
-      lap.slot->output = memory();
+    if (!call->whole) {
+      const auto fill = [&](const DeviceSide& side, StagingMemory& memory) {
+        if (side.bytes(lap.part) > 0 && !memory.tensor.defined()) memory = this->memory(most_);
+      };
+      fill(call->input, lap.slot->input);
+      if (!call->in_place) fill(call->output, lap.slot->output);
+    }
     if (number == 0 || laps.kind == Laps::Kind::kAlike) {
-      lap.operations.push_back(call_of(request, timeout, *call, lap));
+      lap.operations.push_back(call_of(request, timeout, *call, laps, number, lap));
       lap.roles.push_back({});
     } else {
       lap.operations = messages_of(request, timeout, *call, laps, number, lap);
@@ -163,7 +198,6 @@ std::shared_ptr<Staging::Call> Staging::prepare(const Request& request, const La
     for (const auto& operation : lap.operations) pending->add_lap(operation);
     call->laps.push_back(std::move(lap));
   }
-  call->pending = std::move(pending);
   prepared_ += laps.count;
   return call;
 }
@@ -171,14 +205,30 @@ std::shared_ptr<Staging::Call> Staging::prepare(const Request& request, const La
 // The whole call, on what a lap carries.
 std::shared_ptr<Operation> Staging::call_of(const Request& request,
                                             std::chrono::milliseconds timeout, const Call& call,
-                                            const Lap& lap) {
+                                            const Laps& laps, size_t number, const Lap& lap) {
   hccl_like::Call one = bare_call(request);
   one.timeout = timeout;
+  one.lap = {.number = static_cast<uint32_t>(number),
+             .count = static_cast<uint32_t>(laps.count),
+             .bytes = call.bytes(),
+             .alike = laps.kind == Laps::Kind::kAlike && laps.count > 1};
   const size_t element = size_of(request.type);
-  const at::Tensor in = slice(lap.slot->input.tensor, 0, call.input.bytes(lap.part));
-  const at::Tensor out = slice(call.staged_output(*lap.slot), 0, call.output.bytes(lap.part));
-  one.input = call.input.layout(region_of(in), lap.part, element);
-  one.output = call.output.layout(region_of(out), lap.part, element);
+  // What of a side is in one piece.
+  const auto lay = [&](const DeviceSide& side, const at::Tensor& memory,
+                       const std::vector<Region>* places, Layout& layout) -> at::Tensor {
+    if (places == nullptr) {
+      const at::Tensor piece = slice(memory, 0, side.bytes(lap.part));
+      layout = side.layout(region_of(piece), lap.part, element);
+      return piece;
+    }
+    layout = side.layout(*places, lap.part, element);
+    return places->size() == 1 ? slice(memory, lap.part.begin, side.bytes(lap.part)) : at::Tensor();
+  };
+  const auto* const whole = call.whole ? &*call.whole : nullptr;
+  const at::Tensor in = lay(call.input, call.staged_input(lap),
+                            whole ? &whole->input_places : nullptr, one.input);
+  const at::Tensor out = lay(call.output, call.staged_output(lap),
+                             whole ? &whole->output_places : nullptr, one.output);
   if (worth_sharing(*call.communicator, host_, one))
     share(host_, in.defined() ? &in : nullptr, out.defined() ? &out : nullptr, one);
   return call.communicator->prepare(std::move(one));
@@ -191,15 +241,24 @@ std::vector<std::shared_ptr<Operation>> Staging::messages_of(const Request& requ
                                                              size_t number, Lap& lap) {
   std::vector<std::shared_ptr<Operation>> operations;
   for (const bool sends : {false, true}) {
-    const at::Tensor& memory = sends ? lap.slot->input.tensor : call.staged_output(*lap.slot);
+    const at::Tensor& memory = sends ? call.staged_input(lap) : call.staged_output(lap);
     const DeviceSide& side = sends ? call.input : call.output;
     for (const auto& message : side.messages(laps, number, request.root)) {
       hccl_like::Call one{.collective = sends ? Collective::kSend : Collective::kRecv,
                           .type = request.type,
                           .root = message.peer,
                           .tag = request.tag,
+                          .number = request.number,
+                          .lap = {.number = static_cast<uint32_t>(number),
+                                  .count = static_cast<uint32_t>(laps.count)},
                           .timeout = timeout};
-      const at::Tensor part = slice(memory, message.begin, message.bytes);
+      size_t begin = message.begin;
+      if (call.whole) {
+        const auto& places = sends ? call.whole->input_places : call.whole->output_places;
+        const Region there = side.place(places, message.chunk, lap.part);
+        begin = static_cast<size_t>(there.data - region_of(memory).data);
+      }
+      const at::Tensor part = slice(memory, begin, message.bytes);
       (sends ? one.input : one.output) = Layout::even(region_of(part), 1, size_of(request.type));
       if (part.defined() && worth_sharing(*call.communicator, host_, one))
         share(host_, sends ? &part : nullptr, sends ? nullptr : &part, one);

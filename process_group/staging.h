@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "process_group/device_laps.h"
+#include "process_group/device_side.h"
 #include "process_group/devices.h"
 #include "process_group/laps.h"
 #include "process_group/pending.h"
@@ -31,6 +32,10 @@ namespace hccl_like {
 // there: then the call's outputs are spoilt.
 //
 // Staging memory is a ring of a few laps, the best that the device can have, allocated once for all calls of the group.
+//
+// Where a copy of a part costs the device about as much as one of all (copy_costs.h), the first lap copies everything in, to
+// memory of the call's own, and the last copies everything out. The operations are the same: which way a rank copies is its own
+// decision, and no other rank can tell.
 class Staging {
  public:
   // The first two outlive this. `most`: bytes of a lap, on each side. Throws kSystem if there are no threads to be had.
@@ -79,9 +84,13 @@ class Staging {
   std::shared_ptr<Call> next(Stage stage);
   // Until the stage before it is done with the next lap or, for the first, until there is a free slot.
   void await_lap(Stage stage);
-  StagingMemory memory();
+  StagingMemory memory(size_t bytes);
+  // Whether a call is copied at once, and where to.
+  bool favours_whole(const Call& call, const Laps& laps) const;
+  void make_whole(Call& call);
   std::shared_ptr<Operation> call_of(const Request& request, std::chrono::milliseconds timeout,
-                                     const Call& call, const Lap& lap);
+                                     const Call& call, const Laps& laps, size_t number,
+                                     const Lap& lap);
   std::vector<std::shared_ptr<Operation>> messages_of(const Request& request,
                                                       std::chrono::milliseconds timeout,
                                                       const Call& call, const Laps& laps,

@@ -1,6 +1,7 @@
 #include "process_group/tensors.h"
 
 #include <algorithm>
+#include <optional>
 
 #include <ATen/ATen.h>
 #include <ATen/MemoryOverlap.h>
@@ -40,19 +41,19 @@ const at::Tensor& only(at::TensorList tensors) {
 }
 
 c10::Device check_tensors(at::TensorList inputs, at::TensorList outputs) {
-  const at::Tensor* first = !inputs.empty()    ? &inputs.front()
-                            : !outputs.empty() ? &outputs.front()
-                                               : nullptr;
-  if (first == nullptr) throw_misuse("no tensors were passed; pass at least one");
+  std::optional<c10::Device> device;
   for (const at::TensorList side : {inputs, outputs}) {
     for (const at::Tensor& tensor : side) {
       check_tensor(tensor);
-      if (tensor.device() != first->device()) {
-        throw_misuse("all tensors of a call must be on one device, got " + first->device().str() +
-                     " and " + tensor.device().str() + "; move them with tensor.to()");
+      const c10::Device its_device = with_index(tensor.device());
+      if (its_device != device.value_or(its_device)) {
+        throw_misuse("all tensors of a call must be on one device, got " + device->str() + " and " +
+                     its_device.str() + "; move them with tensor.to()");
       }
+      device = its_device;
     }
   }
+  if (!device) throw_misuse("no tensors were passed; pass at least one");
   for (const at::Tensor& tensor : outputs) {
     if (at::has_internal_overlap(tensor) == at::MemOverlap::Yes) {
       throw_misuse("the output " + describe(tensor) +
@@ -60,7 +61,7 @@ c10::Device check_tensors(at::TensorList inputs, at::TensorList outputs) {
                    "new tensor");
     }
   }
-  return first->device();
+  return *device;
 }
 
 void check_same_type(const at::Tensor& one, const at::Tensor& other) {

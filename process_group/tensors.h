@@ -17,7 +17,7 @@ using Tensors = std::vector<at::Tensor>;
 // The one tensor of a call that takes one.
 const at::Tensor& only(at::TensorList tensors);
 // Strided tensors, all on the same device, which is the host or the accelerator. Outputs also must not overlap
-// themselves. Returns the device.
+// themselves. Returns the device, with its index: a tensor whose device has none is on the current device.
 c10::Device check_tensors(at::TensorList inputs, at::TensorList outputs);
 void check_same_type(const at::Tensor& one, const at::Tensor& other);
 // "output has 6 elements, 8 are needed: 4 for each of the 2 ranks".

@@ -64,7 +64,7 @@ void Work::set_watched(std::shared_ptr<const GroupView> group, const CallNumber&
 void Work::record_end_in_time(Completer& completer) {
   auto self = c10::intrusive_ptr<Work>::reclaim_copy(this);
   try {
-    completer.when_over(pending_, [self] { self->isCompleted(); });
+    completer.when_over(pending_, [self] { self->conclude(); });
   } catch (const Exception& problem) {  // the call itself is on its way
     log_warn("the profiler learns of the end of a call only from whoever waits for it: " +
              problem.error().message);
@@ -86,19 +86,23 @@ void Work::require_issued() const {
   }
 }
 
+// c10d holds the interpreter's lock here and in isSuccess(), exception() and getFuture().
 bool Work::isCompleted() {
   require_issued();
-  if (!pending_->over()) return false;
-  pending_->finish();
-  end_record();
-  complete_future();
+  if (!pending_->finish_if_over()) return false;
+  conclude();
   return true;
 }
 
-bool Work::isSuccess() const {
-  if (!pending_ || !pending_->over()) return false;
+// Once over.
+void Work::conclude() {
   pending_->finish();
-  return !pending_->failure();
+  end_record();
+  complete_future();
+}
+
+bool Work::isSuccess() const {
+  return pending_ && pending_->finish_if_over() && !pending_->failure();
 }
 
 std::exception_ptr Work::exception() const { return failure(); }
@@ -169,8 +173,7 @@ void Work::wait_on_host(std::chrono::milliseconds timeout) {
         where());
   }
   pending_->end();
-  end_record();
-  complete_future();
+  conclude();
   throw_if_failed();
 }
 
@@ -182,7 +185,7 @@ void Work::abort() {
 // The session, if somebody else has to complete this work's Future; its completer is ready for that then.
 std::shared_ptr<Session> Work::session_that_completes() const {
   auto session = session_.lock();
-  if (!session || pending_->over()) return nullptr;
+  if (pending_->finish_if_over() || !session) return nullptr;
   translated([this] { return where(); },
              [&] { naming_rank(rank_, [&] { session->completer().start(); }); });
   return session;
@@ -213,7 +216,7 @@ c10::intrusive_ptr<Future> Work::getFuture() {
     return future;
   }
   auto self = c10::intrusive_ptr<Work>::reclaim_copy(this);
-  session->completer().when_over(pending_, [self] { self->isCompleted(); });
+  session->completer().complete_future(pending_, [self] { self->conclude(); });
   return future;
 }
 
@@ -241,7 +244,7 @@ c10::intrusive_ptr<Future> Work::getFutureResult() {
     future->markCompleted(c10::IValue(static_cast<int64_t>(result_of(pending->failure()))));
   };
   if (const auto session = session_that_completes()) {
-    session->completer().when_over(pending_, complete);
+    session->completer().complete_future(pending_, complete);
   } else {
     complete();
   }

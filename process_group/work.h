@@ -80,6 +80,7 @@ class Work final : public c10d::Work {
   std::shared_ptr<Session> session_that_completes() const;
   void wait_unseen(std::chrono::milliseconds timeout);
   void wait_on_host(std::chrono::milliseconds timeout);
+  void conclude();
   void throw_if_failed() const;
   std::exception_ptr failure() const;
   void complete_future();

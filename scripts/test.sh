@@ -6,7 +6,7 @@
 #   scripts/test.sh            what a change must pass
 #   scripts/test.sh quick      without the sanitizers
 #   scripts/test.sh nightly    besides: the slow tests, every suite of PyTorch's tests, the Python tests with a sanitized extension,
-#                              libFuzzer, and the headers of the versions of PyTorch before and after
+#                              libFuzzer, a CUDA build of PyTorch, and the headers of the versions before and after
 #
 # What uses the simulator does so in strict mode; TORCH_SIM_STRICT=SEED repeats a run, whose seed is in its closing lines.
 set -euo pipefail
@@ -34,8 +34,7 @@ esac
 
 LOGS=$ROOT/build/logs
 mkdir -p "$LOGS"
-rm -f "$LOGS"/*.log
-failed=()
+rm -f "$LOGS"/*.log "$LOGS"/{failed,beside}.txt "$LOGS"/*-skipped.txt "$LOGS"/conformance-*.json
 
 # part name command...: runs it with a log; notes its failure.
 part() {
@@ -45,20 +44,25 @@ part() {
   if "$@" </dev/null 2>&1 | tee "$LOGS/$name.log"; then
     say "== $name: passed in $((SECONDS - begin)) s"
   else
-    failed+=("$name")
+    echo "$name" >>"$LOGS/failed.txt"
     say "== $name: FAILED after $((SECONDS - begin)) s"
   fi
 }
 
-# second_try failed command...: on a machine that does other things besides, a test may fail for want of time or for what its
-# neighbours do. Up to three tests of a part that failed are run again alone, and the closing lines name them: an unstable test
-# is a fault too, but not that of the change. What a sanitizer finds has no second try, and at night nothing has.
+outcomes() { "$VENV/bin/python" scripts/outcomes.py "$@"; }
+
+# second_try FILE command...: on a machine that does other things besides, a test may fail for want of time or for what its
+# neighbours do. Up to three tests of a part that failed, of which FILE has the names, are run again without the rest.
+# Those that pass then are unstable, which is a fault too: the closing lines name them, and whether tests/unstable.txt has them.
+# What a sanitizer finds has no second try, and at night nothing has.
 second_try() {
-  local failed=$1
+  local names=$LOGS/unstable-$BASHPID.txt failed
+  outcomes failed "$1" >"$names" || return 1
   shift
+  failed=$(wc -l <"$names")
   [ "$failed" -ge 1 ] && [ "$failed" -le "$SECOND_TRY" ] || return 1
-  say "SECOND TRY, alone, of $failed that failed"
-  "$@"
+  say "SECOND TRY of $failed that failed"
+  "$@" && outcomes unstable "$names"
 }
 
 cpp_build() {
@@ -70,27 +74,35 @@ cpp_build() {
   cmake --build --preset "$preset"
 }
 
-# Compiles what comes last while the Python tests wait for their ranks, on cores that would else be idle. What goes wrong here
-# does so again, and is told, where the part itself builds. A process group of its own, so that it ends with this script.
-build_ahead() {
+# beside FILE command...: runs it at the same time as what follows, in a process group of its own, which ends with this script.
+started=()
+trap 'for group in ${started[@]+"${started[@]}"}; do kill -- "-$group" 2>/dev/null || true; done' EXIT
+beside() {
+  local file=$1
+  shift
   set -m
-  {
-    chrt --idle --pid 0 "$BASHPID" || renice -n 19 "$BASHPID"
-    for preset in ${SANITIZERS[@]+"${SANITIZERS[@]}"}; do cpp_build "$preset"; done
-  } </dev/null >"$LOGS/ahead.txt" 2>&1 &
-  ahead=$!
+  "$@" </dev/null >"$file" 2>&1 &
+  started+=("$!")
   set +m
-  trap 'kill -- "-$ahead" 2>/dev/null || true' EXIT
+}
+
+# Compiles what comes last while the Python tests wait for their ranks, on cores that would else be idle. What goes wrong here
+# does so again, and is told, where the part itself builds.
+build_ahead() {
+  chrt --idle --pid 0 "$BASHPID" || renice -n 19 "$BASHPID"
+  for preset in ${SANITIZERS[@]+"${SANITIZERS[@]}"}; do cpp_build "$preset"; done
 }
 
 cpp() {
   local preset=$1
   cpp_build "$preset" || return 1
+  local logs=build/$preset/Testing/Temporary status=0
   # Two at a time at least: many tests wait more than they compute.
-  ctest --preset "$preset" --parallel "$CMAKE_BUILD_PARALLEL_LEVEL" --no-tests=error && return
-  local logs=build/$preset/Testing/Temporary
+  ctest --preset "$preset" --parallel "$CMAKE_BUILD_PARALLEL_LEVEL" --no-tests=error || status=$?
+  outcomes skipped "$logs/LastTest.log" >"$LOGS/${preset/#dev/cpp}-skipped.txt"
+  [ $status -ne 0 ] || return 0
   ! grep -qE '(Address|Leak|Thread)Sanitizer:|: runtime error: ' "$logs/LastTest.log" || return 1
-  second_try "$(wc -l <"$logs/LastTestsFailed.log")" ctest --preset "$preset" --rerun-failed
+  second_try "$logs/LastTestsFailed.log" ctest --preset "$preset" --rerun-failed
 }
 
 # In front of a command: strict mode in each of its processes, none of which may touch the device's memory itself.
@@ -98,11 +110,12 @@ STRICTLY=("$VENV/bin/python" -m torch_sim.strictly)
 
 # folder, what to put in front. One run for each folder: two of them may have files of the same name.
 python_tests() {
-  local run=(-m pytest -q --timeout 1200 -m "$MARKS" -o cache_dir="$ROOT/build/pytest-cache") status=0
+  local cache=$ROOT/build/pytest-cache/${1//\//-}
+  local run=(-m pytest -q --no-fold-skipped --timeout 1200 -m "$MARKS" -o cache_dir="$cache") status=0
   timeout --kill-after=30 7200 "${@:2}" "$VENV/bin/python" "${run[@]}" --cache-clear "$1" || status=$?
   [ $status -eq 1 ] || return $status  # 1: tests have failed; all else is worse
   TORCH_SIM_STRICT=${TORCH_SIM_STRICT:-1} \
-    second_try "$(grep -c '": true' build/pytest-cache/v/cache/lastfailed)" "$VENV/bin/python" "${run[@]}" --last-failed "$1"
+    second_try "$cache/v/cache/lastfailed" "$VENV/bin/python" "${run[@]}" --last-failed "$1"
 }
 
 # The Python tests with an extension that the address and undefined-behaviour sanitizers watch, in a package of its own. Their
@@ -160,30 +173,45 @@ conformance() {
     --jobs 2 --json "$LOGS/conformance-$1.json" --junit "$LOGS/conformance-$1.xml"
 }
 
+other_tests() {
+  part simulator simulator_tests
+  part conformance-cpu conformance cpu
+  part conformance-sim conformance sim "${STRICTLY[@]}"
+}
+
 bash scripts/setup.sh "$SETUP"
 part cpp cpp dev
 part structure python_tests tests/structure
-build_ahead
-part simulator simulator_tests
+beside "$LOGS/ahead.txt" build_ahead
+if [ -z "$MARKS" ]; then  # at night nothing has a second try
+  other_tests
+else  # ranks wait for each other more than they compute
+  beside "$LOGS/beside.txt" other_tests
+fi
 part python python_tests tests/python "${STRICTLY[@]}"
-part conformance-cpu conformance cpu
-part conformance-sim conformance sim "${STRICTLY[@]}"
-wait "$ahead" || true
+wait
+[ ! -f "$LOGS/beside.txt" ] || cat "$LOGS/beside.txt"
 for preset in ${SANITIZERS[@]+"${SANITIZERS[@]}"}; do part "$preset" cpp "$preset"; done
 if [ -z "$MARKS" ]; then
   part python-asan python_asan
   part libfuzzer libfuzzer
+  part torch-cuda-build bash scripts/cuda_build.sh
   part torch-headers bash scripts/check_torch_headers.sh 2.12.1 2.14.1
 fi
 
 say ""
-for log in structure cpp asan tsan simulator python python-asan libfuzzer torch-headers conformance-cpu conformance-sim; do
+for log in structure cpp asan tsan simulator python python-asan libfuzzer torch-cuda-build torch-headers conformance-cpu conformance-sim; do
   [ -f "$LOGS/$log.log" ] || continue
   say "-- $log"
-  grep -E '^[0-9]+% tests passed|^Total Test time|^The following tests FAILED|^\s+[0-9]+ - |^(FAILED|ERROR) |^(=+ )?[0-9]+ (passed|failed|errors?)\b.* in |^[0-9]+ pass, [0-9]+ fail|^strict mode, .*: |^torch [0-9.]*: .*compile|^libfuzzer[,:] |^SECOND TRY' \
+  grep -E '^[0-9]+% tests passed|^Total Test time|^The following tests FAILED|^\s+[0-9]+ - |^(FAILED|ERROR) |^(=+ )?[0-9]+ (passed|failed|errors?)\b.* in |^[0-9]+ pass, [0-9]+ fail|^strict mode, .*: |^torch [0-9.]*: .*compile|^libfuzzer[,:] |^SECOND TRY|^UNSTABLE' \
     "$LOGS/$log.log" || say "no closing line: see $LOGS/$log.log"
+  case $log in
+    cpp | asan | tsan) [ ! -f "$LOGS/$log-skipped.txt" ] || cat "$LOGS/$log-skipped.txt" ;;
+    conformance-*) [ ! -f "$LOGS/$log.json" ] || outcomes skipped "$LOGS/$log.json" ;;
+    *) outcomes skipped "$LOGS/$log.log" ;;
+  esac
 done
-if [ ${#failed[@]} -gt 0 ]; then
-  say "failed: ${failed[*]}" >&2
+if [ -s "$LOGS/failed.txt" ]; then
+  say "failed: $(tr '\n' ' ' <"$LOGS/failed.txt")" >&2
   exit 1
 fi

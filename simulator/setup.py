@@ -19,8 +19,10 @@ class CMakeBuild(build_ext):
         (package / "_build.py").write_text(f'TORCH_VERSION = "{importlib.metadata.version("torch")}"\n')
         build = Path(os.environ.get("TORCH_SIM_BUILD_DIR", self.build_temp)).resolve()
         jobs = os.environ.get("MAX_JOBS", str(os.cpu_count()))
+        # A build from nothing compiles a folder as one. A folder that has a build keeps the way it was configured.
+        unity = [] if (build / "CMakeCache.txt").exists() else ["-DTORCH_SIM_UNITY=ON"]
         # fmt: off
-        subprocess.check_call(["cmake", "-S", HERE, "-B", build, "-G", "Ninja",
+        subprocess.check_call(["cmake", "-S", HERE, "-B", build, "-G", "Ninja", *unity,
                                f"-DTORCH_SIM_PYTHON={sys.executable}", f"-DTORCH_SIM_DESTINATION={package}"])
         subprocess.check_call(["cmake", "--build", build, "--parallel", jobs])
         subprocess.check_call(["cmake", "--install", build])

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -27,19 +28,25 @@ Mapping map(int fd, int protection) {
   return mapping;
 }
 
-Fd make_sealed() {
+Fd make_sized() {
   Fd memory = make_shared_memory();
   if (::ftruncate(memory.get(), Commons::kBytes) != 0)
     throw_system("cannot size the memory shown to peers on this host");
-  seal_size(memory.get());
   return memory;
+}
+
+// For its owner: whoever has the descriptor maps it for reading only from then on.
+Mapping map_and_seal(int fd) {
+  Mapping mapping = map(fd, PROT_READ | PROT_WRITE);
+  seal_size_and_writers(fd);
+  return mapping;
 }
 
 }  // namespace
 
 Commons::Commons(std::string_view owner)
-    : memory_(make_sealed()),
-      mapping_(map(memory_.get(), PROT_READ | PROT_WRITE)),
+    : memory_(make_sized()),
+      mapping_(map_and_seal(memory_.get())),
       areas_(memory_.get(), mapping_.data(), 0, kAreaBytes, kAreaHeadBytes, kAreas),
       lanes_(memory_.get(), mapping_.data() + kLanesBegin, kLanesBegin, kLaneBytes, kLaneBytes,
              kLanes) {
@@ -54,6 +61,9 @@ Commons::Commons(std::string_view owner)
   owner.copy(notes_->owner, sizeof notes_->owner);
   notes_->process = static_cast<uint64_t>(::getpid());
   notes_->address = reinterpret_cast<uint64_t>(notes_);
+  if (::getrandom(&notes_->identity, sizeof notes_->identity, 0) != sizeof notes_->identity)
+    throw_system("no random number for the memory shown to peers on this host");
+  exports_.emplace(notes_->exports);
 }
 
 void Commons::set_asleep(bool asleep) {
@@ -78,7 +88,8 @@ PeerCommons::PeerCommons(Fd memory) {
   if (!has_sealed_size(memory.get()) || ::fstat(memory.get(), &status) != 0 ||
       static_cast<size_t>(status.st_size) != Commons::kBytes)
     throw_error(ErrorCode::kPeerLost, "the peer shows memory of an unexpected kind");
-  mapping_ = map(memory.get(), PROT_READ);
+  mapping_ = std::make_shared<const Mapping>(map(memory.get(), PROT_READ));
+  base_ = mapping_->data();
   readable_ = find_readable();
 }
 
@@ -98,7 +109,7 @@ std::optional<int> PeerCommons::find_readable() const {
 }
 
 bool PeerCommons::owner_died() const {
-  return reinterpret_cast<const LifeWord*>(mapping_.data() + Commons::kLifeBegin)->died();
+  return reinterpret_cast<const LifeWord*>(base_ + Commons::kLifeBegin)->died();
 }
 
 bool PeerCommons::belongs_to(std::string_view owner) const {

@@ -7,12 +7,14 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "core/fd.h"
 #include "core/mapping.h"
+#include "transport/exports.h"
 #include "transport/guarded_text.h"
 #include "transport/life.h"
 #include "transport/shelf.h"
@@ -28,11 +30,13 @@ struct CommonsNotes {
   // Its number, and where it finds these notes: whoever reads them there can read all its memory.
   uint64_t process = 0;
   uint64_t address = 0;
+  uint64_t identity = 0;                          // random: no other process has it
   std::atomic<uint32_t> asleep{0};                // it sleeps, or is about to: ring its bell
   std::atomic<uint32_t> leaving{0};               // it ended in order
   std::atomic<uint32_t> given_up{0};              // how many communicators it gave up
   std::atomic<uint64_t> communicators[kGivenUp];  // the last of them, by number modulo kGivenUp
   GuardedText reasons[kReasons];                  // of the very last; the key: their number + 1
+  Exports::Words exports{};                       // of memory that peers may map
 };
 
 // This process's own. Any thread.
@@ -57,6 +61,7 @@ class Commons {
   Shelf& areas() { return areas_; }
   Shelf& lanes() { return lanes_; }
   Life& life() { return *life_; }
+  Exports& exports() { return *exports_; }
 
   // Whether whoever drives sleeps; told before it looks for the last time.
   void set_asleep(bool asleep);
@@ -72,9 +77,10 @@ class Commons {
   Shelf areas_;
   Shelf lanes_;
   std::optional<Life> life_;
+  std::optional<Exports> exports_;
 };
 
-// A peer's, mapped for reading. Any thread.
+// A peer's, mapped for reading. A copy keeps the same mapping. Any thread.
 class PeerCommons {
  public:
   // Takes the descriptor from a peer. Throws kPeerLost if it is not what a Commons makes, kSystem if it cannot be mapped.
@@ -82,15 +88,20 @@ class PeerCommons {
 
   // `piece` is less than kAreas, kLanes.
   const std::byte* area(uint32_t piece) const {
-    return mapping_.data() + size_t{piece} * Commons::kAreaBytes;
+    return base_ + size_t{piece} * Commons::kAreaBytes;
   }
   const std::byte* lane(uint32_t piece) const {
-    return mapping_.data() + Commons::kLanesBegin + size_t{piece} * Commons::kLaneBytes;
+    return base_ + Commons::kLanesBegin + size_t{piece} * Commons::kLaneBytes;
   }
   // Whether the peer's process died, at once whatever its size; one that ended in order has not.
   bool owner_died() const;
 
   bool belongs_to(std::string_view owner) const;
+  uint64_t identity() const { return notes().identity; }
+  // Whether the owner still has the memory that it has given this name.
+  bool exports(uint64_t name) const {
+    return Exports::holds(notes().exports, name) && !leaving() && !owner_died();
+  }
   // The owner's process, if the system lets this one read its memory (core/process_memory.h); else nothing.
   std::optional<int> readable_process() const { return readable_; }
   bool asleep() const { return notes().asleep.load(std::memory_order_relaxed) != 0; }
@@ -103,12 +114,13 @@ class PeerCommons {
 
  private:
   const CommonsNotes& notes() const {
-    return *reinterpret_cast<const CommonsNotes*>(mapping_.data() + Commons::kNotesBegin);
+    return *reinterpret_cast<const CommonsNotes*>(base_ + Commons::kNotesBegin);
   }
 
   std::optional<int> find_readable() const;
 
-  Mapping mapping_;
+  std::shared_ptr<const Mapping> mapping_;
+  const std::byte* base_ = nullptr;  // of that
   std::optional<int> readable_;
 };
 

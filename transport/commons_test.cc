@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
+#include <string>
 #include <vector>
 
 #include "core/error.h"
@@ -59,14 +61,34 @@ TEST(Commons, TellsWhoseMemoryCanBeRead) {
   EXPECT_EQ(seen_by_a_peer(mine).readable_process(), ::getpid());
   // As if it were in a PID namespace in which its number means another process.
   const IdleChild child;
-  auto* notes =
-      reinterpret_cast<CommonsNotes*>(::mmap(nullptr, sizeof(CommonsNotes), PROT_READ | PROT_WRITE,
-                                             MAP_SHARED, mine.fd(), Commons::kNotesBegin));
-  ASSERT_NE(static_cast<void*>(notes), MAP_FAILED);
+  CommonsNotes told;
+  ASSERT_EQ(::pread(mine.fd(), static_cast<void*>(&told), sizeof told, Commons::kNotesBegin),
+            static_cast<ssize_t>(sizeof told));
+  auto* notes = reinterpret_cast<CommonsNotes*>(told.address);  // where the owner has them
   notes->process = static_cast<uint64_t>(child.pid());
   EXPECT_EQ(seen_by_a_peer(mine).readable_process(), std::nullopt)
       << "a forked child does not have its parent's notes";
-  ::munmap(notes, sizeof(CommonsNotes));
+}
+
+// A peer has the descriptor, or opens the file through /proc.
+TEST(Commons, CanBeWrittenByItsOwnerOnly) {
+  Commons commons;
+  const std::string path = "/proc/self/fd/" + std::to_string(commons.fd());
+  const Fd opened(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  ASSERT_GE(opened.get(), 0);
+  for (const int fd : {commons.fd(), opened.get()}) {
+    void* const mapped =
+        ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, Commons::kNotesBegin);
+    EXPECT_EQ(mapped, MAP_FAILED);
+    EXPECT_EQ(errno, EPERM);
+    EXPECT_EQ(::pwrite(fd, "x", 1, 0), -1);
+    EXPECT_EQ(errno, EPERM);
+  }
+  const PeerCommons peer = seen_by_a_peer(commons);
+  const auto area = commons.areas().take();
+  ASSERT_TRUE(area);
+  *commons.areas().data(*area) = std::byte{7};
+  EXPECT_EQ(*peer.area(*area), std::byte{7});
 }
 
 // They are done with all uses up to one, and count how often they are asked.

@@ -32,7 +32,7 @@ inline bool announces(FrameKind kind) {
 
 struct FrameHeader {
   static constexpr uint16_t kMagic = 0x4c48;
-  static constexpr uint8_t kVersion = 5;
+  static constexpr uint8_t kVersion = 6;
 
   uint16_t magic = kMagic;
   uint8_t version = kVersion;
@@ -59,7 +59,7 @@ struct Descriptor {
   uint64_t slot = 0;  // kAnnounce, kLend: the sender's, see rendezvous.h
   ExportedRange range;
 };
-static_assert(sizeof(Descriptor) == 144 && std::is_trivially_copyable_v<Descriptor>);
+static_assert(sizeof(Descriptor) == 152 && std::is_trivially_copyable_v<Descriptor>);
 
 // An eager message is never longer, whatever the settings: the receiver may have to buffer it.
 inline constexpr uint64_t kLongestEager = 64 << 20;

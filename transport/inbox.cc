@@ -51,6 +51,8 @@ void Inbox::post(Recv& recv) {
   EarlyMessage* early = found->early;
   const bool announced = announces(early->header.kind);
   if (announced && !may_meet(recv, early->header)) return;
+  // Two early messages may name one slot, and the other one may have begun in it since.
+  if (early->has_descriptor() && !rendezvous_.may_begin(early->from.slot)) return fail(kSlotInUse);
   // Also when it does not fit, so that the sender learns what is expected here.
   if (announced) answer(recv, early->header);
   if (!matches(recv, early->header)) {

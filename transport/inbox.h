@@ -77,6 +77,8 @@ class Inbox {
     bool asked = false;  // a ready was sent, or is not waited for
   };
 
+  static constexpr const char* kSlotInUse = "a slot that is in use";
+
   bool begin_frame();
   bool read_descriptor();
   bool begin_eager(const FrameHeader& header);

@@ -57,7 +57,7 @@ bool Inbox::read_descriptor() {
   if (view.size() < kBoth) return false;
   std::memcpy(&descriptor_, view.data() + sizeof header_, sizeof descriptor_);
   if (announces(header_.kind) && !rendezvous_.may_begin(descriptor_.slot)) {
-    fail("a slot that is in use");
+    fail(kSlotInUse);
     return false;
   }
   return true;

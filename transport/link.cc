@@ -37,8 +37,8 @@ struct Ends {
 };
 
 constexpr const char* kLeft =
-    "the peer ended its process group in order, but this rank still expected messages from it: do "
-    "all ranks call the same operations";
+    "it left the group, or its program ended, while this rank still waited for it; look at the end "
+    "of its log, and whether all ranks make the same calls";
 
 constexpr size_t kMostParkedAborts = 1024;
 

@@ -14,11 +14,13 @@
 #include "core/error.h"
 #include "device/device.h"
 #include "device/reduce/reduce.h"
+#include "transport/memory_owner.h"
 #include "transport/pieces.h"
 #include "transport/wire.h"
 
 namespace hccl_like {
 
+class Exports;
 class Neighbour;
 class PeerMemory;
 
@@ -43,6 +45,8 @@ struct SharedPlace {
   const Device* device = nullptr;
   int index = 0;
   PeerMemory* memory = nullptr;
+  Exports* exports = nullptr;  // which names `range`; null: peers open it for each message
+  MemoryOwner owner{};         // of the memory, if it is a receive's
 };
 
 // A posted message. Owned by the caller, pinned in memory, and borrowed by the link until
@@ -207,6 +211,7 @@ class Link {
     size_t expected_bytes = 0, received_bytes = 0;
     // Both ends agree, but the message is in a device's memory, and its only way has failed.
     bool unreachable = false;
+    bool sends = false;  // this rank, which has heard how much is expected
   };
   std::optional<Mismatch> take_mismatch();
   // A message of the communicator's collectives that came although nobody asked for it and that is of another call than

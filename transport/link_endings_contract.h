@@ -209,7 +209,7 @@ TYPED_TEST_P(LinkEndings, SaysGoodbye) {
   this->links[0].reset();
   this->run([&] { return this->b().failure() != nullptr; });
   EXPECT_EQ(this->b().failure()->code, ErrorCode::kPeerLost);
-  EXPECT_NE(this->b().failure()->message.find("in order"), std::string::npos);
+  EXPECT_NE(this->b().failure()->message.find("left the group"), std::string::npos);
 }
 
 TYPED_TEST_P(LinkEndings, FailsWhenThePeerGoesButDeliversWhatCame) {

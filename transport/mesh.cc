@@ -26,7 +26,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kFarewell{1000};
+constexpr milliseconds kMeshFarewell{1000};
 
 bool has(const std::vector<std::string>& list, std::string_view what) {
   return std::find(list.begin(), list.end(), what) != list.end();
@@ -171,7 +171,7 @@ Mesh::~Mesh() {
       if (!link->connected()) link->nudge();
       state_->wishes |= link->needs_wire() && !link->connected();
     }
-    const Deadline deadline = Deadline::after(kFarewell);
+    const Deadline deadline = Deadline::after(kMeshFarewell);
     const auto busy = [&] {
       bool any = false;
       for (auto& link : state_->links) {

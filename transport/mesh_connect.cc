@@ -99,6 +99,7 @@ std::string Mesh::State::describe(const Link& link) const {
 bool Mesh::State::reached(Missing& peer) {
   const std::string& id = peer.record->id;
   if (absent.contains(id)) return false;
+  adopt(id);
   if (const Known* one = find(id); one != nullptr && peer.may_leave) {
     const Error* failure = one->link->failure();
     if (failure != nullptr && failure->code == ErrorCode::kPeerLost) return true;
@@ -221,6 +222,7 @@ std::vector<Link*> Mesh::introduce(const std::vector<ProcessRecord>& members, in
                 : nullptr;
       const bool unseen = shows && !neighbour;
       state.introduce(record, static_cast<int>(peer), rank, std::move(neighbour));
+      state.adopt(record.id);
       if (unseen) {
         // What it shows comes with its connection.
         state.find(record.id)->link->want_wire();

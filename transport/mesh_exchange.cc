@@ -22,7 +22,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kProgressEvery{10'000};
+constexpr milliseconds kExchangeProgressEvery{10'000};
 constexpr milliseconds kGlance{1};          // how long to look for one record of many
 constexpr milliseconds kGlanceBudget{200};  // for all of them
 // How long a rank waits before it looks whether rank 0 has begun anew; it doubles.
@@ -111,7 +111,7 @@ class Collector {
 // Calls `arrived(deadline)` until it says yes, telling now and then, and at the end, who is missing.
 void wait_for(Collector& records, Deadline deadline, const std::function<bool(Deadline)>& arrived) {
   const auto start = Deadline::Clock::now();
-  Deadline progress = Deadline::after(kProgressEvery);
+  Deadline progress = Deadline::after(kExchangeProgressEvery);
   while (!arrived(earliest(deadline, progress))) {
     const auto seconds =
         std::chrono::duration_cast<std::chrono::seconds>(Deadline::Clock::now() - start).count();
@@ -128,7 +128,7 @@ void wait_for(Collector& records, Deadline deadline, const std::function<bool(De
               " to join the group; check that they were started and use the same store");
     if (!progress.expired()) continue;
     log_info("waiting for ranks " + missing + ", " + std::to_string(seconds) + " s");
-    progress = Deadline::after(kProgressEvery);
+    progress = Deadline::after(kExchangeProgressEvery);
   }
 }
 
@@ -291,6 +291,28 @@ ProcessRecord parse_record(const std::string& stored, size_t member, int rank,
   return {};
 }
 
+std::string_view records_in(std::string_view all, size_t ranks) {
+  return all.substr(std::min(all.size(), kDigits * (1 + ranks)));
+}
+
+// What is not proved is looked at for one thing: a member of another version, which proves what it writes in another way.
+[[noreturn]] void refuse_list(std::string_view all, size_t ranks, int rank,
+                              const ProcessRecord& self, const JobKey& job) {
+  constexpr size_t kLongest = 1 << 20;
+  // Behind what is unproved stands a proof that is none.
+  const std::string_view list = records_in(all, ranks).substr(0, kLongest);
+  std::vector<std::string> records;
+  try {
+    records = unpack_records(list.substr(0, list.rfind(']') + 1), ranks);
+  } catch (const Exception&) {
+    records.clear();  // then it is no list of another version either
+  }
+  for (size_t member = 0; member < records.size(); ++member)
+    parse_record(records[member], member, rank, self, job);
+  throw_error(ErrorCode::kMismatch,
+              "rank 0's list of the ranks in the store is not authentic: " + why_unproved(job));
+}
+
 }  // namespace
 
 Roster exchange_records(Store& store, const JobKey& job, const ProcessRecord& self, int rank,
@@ -302,18 +324,12 @@ Roster exchange_records(Store& store, const JobKey& job, const ProcessRecord& se
   const proof::Opened all = rank == 0 ? meeting.lead() : meeting.join();
 
   const auto ranks = static_cast<size_t>(size);
-  // Behind what is unproved stands a proof that is none.
-  const std::string_view text = std::string_view(all.value).substr(
-      0, all.proved ? all.value.size() : all.value.rfind(']') + 1);
+  if (!all.proved) refuse_list(all.value, ranks, rank, self, job);
+  const std::string_view text = all.value;
   Roster roster;
   roster.communicator = parse_communicator(text.substr(0, kDigits));
-  for (const std::string& record :
-       unpack_records(text.substr(std::min(text.size(), kDigits * (1 + ranks))), ranks))
+  for (const std::string& record : unpack_records(records_in(text, ranks), ranks))
     roster.members.push_back(parse_record(record, roster.members.size(), rank, self, job));
-  // Last, since ranks of other versions may prove what they write in another way, and can say so.
-  if (!all.proved)
-    throw_error(ErrorCode::kMismatch,
-                "rank 0's list of the ranks in the store is not authentic: " + why_unproved(job));
   check_settings(roster);
   return roster;
 }

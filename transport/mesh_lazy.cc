@@ -11,7 +11,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr size_t kDialersAtOnce = 128;
+constexpr size_t kLazyDialersAtOnce = 128;
 // How long a peer that was introduced may refuse before it counts as gone: it listened then.
 constexpr milliseconds kPatienceWithRefusal{100};
 // How long a peer at the door waits for this end's own way to it, of which only one is taken.
@@ -24,7 +24,8 @@ constexpr milliseconds kHeldAtMost{1000};
 bool Mesh::State::wanted(const std::string& id, size_t rail) {
   if (rail == kLifelineRail) return awaits_lifeline(id) != nullptr;
   if (rail > 0) return awaits_rail(id, rail) != nullptr;
-  return !has_connected(id) && !is_upgrading(id);
+  if (has_connected(id) || is_upgrading(id)) return false;
+  return find(id) != nullptr || early.has_room();
 }
 
 // Where both ends have begun, the way of the one with the higher id is taken, if it leads anywhere.
@@ -47,8 +48,8 @@ void Mesh::State::add(const std::string& id, Dialed dialed) {
   if (found == absent.end()) links.push_back(std::make_unique<Link>(std::move(dialed.wire), its));
   Link* const link = found == absent.end() ? links.back().get() : found->second.link;
   if (dialed.watched != nullptr)
-    lifelines.push_back({id, link, dialed.watched, std::move(dialed.lifeline),
-                         Deadline::after(connect_timeout)});
+    lifelines.push_back(
+        {id, link, dialed.watched, std::move(dialed.lifeline), Deadline::after(connect_timeout)});
   if (dialed.railed != nullptr)
     railings.push_back({id, link, dialed.railed, std::move(dialed.rails)});
   if (found == absent.end()) {
@@ -85,6 +86,11 @@ void Mesh::State::take_in(Accepted accepted) {
   add(accepted.peer_id, std::move(dialed));
 }
 
+// Lets a peer in that came before it was introduced.
+void Mesh::State::adopt(const std::string& id) {
+  if (auto accepted = early.take(id)) take_in(std::move(*accepted));
+}
+
 void Mesh::State::step_handshakes() {
   for (auto one = upgrading.begin(); one != upgrading.end();) {
     if (!one->handshake.step()) {
@@ -107,7 +113,10 @@ void Mesh::State::accept() {
   for (Accepted& one :
        acceptor.step([this](const std::string&id, size_t rail) { return wanted(id, rail); },
                      [this](const std::string&id, size_t rail) { return held(id, rail); }))
-    take_in(std::move(one));
+    if (one.rail == 0 && find(one.peer_id) == nullptr)
+      early.hold(std::move(one));
+    else
+      take_in(std::move(one));
 }
 
 void Mesh::State::introduce(const ProcessRecord& record, int rank, int own_rank,
@@ -125,7 +134,7 @@ void Mesh::State::heed_wishes() {
   wishes = false;
   for (auto& [id, peer] : absent) {
     if (peer.dialer || !peer.link->wants_wire() || is_upgrading(id)) continue;
-    if (dialing.size() >= kDialersAtOnce) {
+    if (dialing.size() >= kLazyDialersAtOnce) {
       wishes = true;
       return;
     }

@@ -115,6 +115,48 @@ TEST_P(LazyMesh, LetsAPeerInThatNobodyHereWants) {
   EXPECT_TRUE(all_ok(outcomes)) << to_string(outcomes);
 }
 
+// Rank 1 knows rank 0 before rank 0 knows rank 1, which may never happen.
+TEST_P(LazyMesh, HoldsAPeerAsideUntilItIsIntroduced) {
+  const auto outcomes = run_ranks(2, [](int rank, Store& store) {
+    constexpr uint64_t kGroup = 77;
+    MeshRank self(config_with({GetParam()}));
+    const auto key = [](int who) { return "record" + std::to_string(who); };
+    store.set(key(rank), self.mesh.self().serialize());
+    const auto introduce_both = [&] {
+      std::vector<ProcessRecord> members;
+      for (int member = 0; member < 2; ++member)
+        members.push_back(
+            ProcessRecord::parse(store.get(key(member), Deadline::after(seconds(20)))));
+      return self.mesh.introduce(members, rank, Deadline::after(seconds(20)), {})[1 - rank];
+    };
+    if (rank == 1) {
+      Link& link = *introduce_both();
+      link.want_wire();
+      Exchange exchange(link, kGroup, 11);
+      // Shared memory takes both ends to be set up, a socket the greeting only.
+      if (link.transport() == "tcp") self.drive([&] { return link.connected(); });
+      store.set("knocks", "");
+      self.drive([&] { return exchange.pending == 0; });
+      leave_together(store, rank, 2);
+      return exchange.got == 10 ? 0 : 1;
+    }
+    self.drive([&] {
+      try {
+        store.get("knocks", Deadline::after(milliseconds(1)));
+        return true;
+      } catch (const Exception&) {
+        return false;  // not yet
+      }
+    });
+    if (!self.mesh.links().empty()) return 2;
+    Exchange exchange(*introduce_both(), kGroup, 10);
+    self.drive([&] { return exchange.pending == 0; });
+    leave_together(store, rank, 2);
+    return exchange.got == 11 && self.mesh.links().size() == 1 ? 0 : 3;
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << to_string(outcomes);
+}
+
 TEST_P(LazyMesh, FailsTheLinkToAPeerThatHasEnded) {
   const auto outcomes = run_ranks(2, [](int rank, Store& store) {
     MeshRank self(config_with({GetParam()}));

@@ -1,17 +1,16 @@
 // How a ProcessRecord travels: JSON, so that a person can read it in the store. It comes from a store that others may
 // write to, so every field is checked before it is believed.
-#include <nlohmann/json.hpp>
-
 #include "core/error.h"
 #include "transport/bootstrap_greeting.h"
+#include "transport/bounded_json.h"
 #include "transport/mesh.h"
+#include "transport/mesh_roster.h"
 
 namespace hccl_like {
 namespace {
 
-constexpr size_t kLongestRecord = 32 * 1024;
 constexpr size_t kMostAddresses = 64;
-constexpr size_t kLongestText = 256;
+constexpr size_t kLongestField = 256;
 constexpr size_t kMostEnds = 5;
 
 [[noreturn]] void refuse(const std::string& why) {
@@ -23,7 +22,7 @@ std::string text_at(const nlohmann::json& record, const char* field) {
   const auto found = record.find(field);
   if (found == record.end() || !found->is_string()) refuse(std::string(field) + " is missing");
   auto text = found->get<std::string>();
-  if (text.size() > kLongestText) refuse(std::string(field) + " is too long");
+  if (text.size() > kLongestField) refuse(std::string(field) + " is too long");
   return text;
 }
 
@@ -43,26 +42,26 @@ std::string digits_at(const nlohmann::json& record, const char* field, size_t di
   return text;
 }
 
-constexpr std::string_view kDigits = "0123456789abcdef";
+constexpr std::string_view kHexDigits = "0123456789abcdef";
 
 // JSON is text and an address need not be.
 std::string to_digits(std::string_view bytes) {
   std::string digits;
   for (const char byte : bytes) {
     const auto value = static_cast<unsigned char>(byte);
-    digits += kDigits[value >> 4];
-    digits += kDigits[value & 15];
+    digits += kHexDigits[value >> 4];
+    digits += kHexDigits[value & 15];
   }
   return digits;
 }
 
 std::string from_digits(const std::string& digits) {
   if (digits.size() % 2 != 0 || digits.size() > 2 * Transport::kLongestAddress ||
-      digits.find_first_not_of(kDigits) != std::string::npos)
+      digits.find_first_not_of(kHexDigits) != std::string::npos)
     refuse("the address of a transport is malformed");
   std::string bytes;
   for (size_t i = 0; i < digits.size(); i += 2)
-    bytes += static_cast<char>(kDigits.find(digits[i]) << 4 | kDigits.find(digits[i + 1]));
+    bytes += static_cast<char>(kHexDigits.find(digits[i]) << 4 | kHexDigits.find(digits[i + 1]));
   return bytes;
 }
 
@@ -72,7 +71,7 @@ std::map<std::string, std::string> ends_of(const nlohmann::json& record) {
   if (found == record.end()) return ends;
   if (!found->is_object() || found->size() > kMostEnds) refuse("ends are malformed");
   for (const auto& [name, digits] : found->items()) {
-    if (!digits.is_string() || name.size() > kLongestText) refuse("ends are malformed");
+    if (!digits.is_string() || name.size() > kLongestField) refuse("ends are malformed");
     ends[name] = from_digits(digits.get<std::string>());
   }
   return ends;
@@ -86,7 +85,7 @@ std::map<std::string, std::string> texts_at(const nlohmann::json& record, const 
   if (!found->is_object() || found->size() > kMostEnds)
     refuse(std::string(field) + " are malformed");
   for (const auto& [name, value] : found->items()) {
-    if (!value.is_string() || name.size() > kLongestText)
+    if (!value.is_string() || name.size() > kLongestField)
       refuse(std::string(field) + " are malformed");
     texts[name] = value.get<std::string>();
   }
@@ -142,7 +141,7 @@ std::string ProcessRecord::serialize() const {
 
 ProcessRecord ProcessRecord::parse(std::string_view text) {
   if (text.size() > kLongestRecord) refuse("it is too long");
-  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const auto json = parse_bounded(text);
   if (!json.is_object()) refuse("it is no JSON object");
   if (const auto version = number_at(json, "protocol", UINT32_MAX); version != kProtocolVersion)
     throw_error(ErrorCode::kMismatch, "it speaks version " + std::to_string(version) +
@@ -168,7 +167,7 @@ ProcessRecord ProcessRecord::parse(std::string_view text) {
   if (addresses == json.end() || !addresses->is_array() || addresses->size() > kMostAddresses)
     refuse("addresses are missing");
   for (const auto& address : *addresses) {
-    if (!address.is_string() || address.get_ref<const std::string&>().size() > kLongestText)
+    if (!address.is_string() || address.get_ref<const std::string&>().size() > kLongestField)
       refuse("addresses are malformed");
     record.addresses.push_back(address.get<std::string>());
   }

@@ -1,7 +1,8 @@
 #include "transport/mesh_report.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
+
+#include "transport/bounded_json.h"
 
 namespace hccl_like {
 
@@ -11,7 +12,7 @@ std::string person(int rank, const ProcessRecord& record) {
 }
 
 std::string person(int rank, std::string_view record) {
-  const auto json = nlohmann::json::parse(record, nullptr, /*allow_exceptions=*/false);
+  const auto json = parse_bounded(record);
   ProcessRecord who;
   try {
     who.hostname = json.at("hostname");

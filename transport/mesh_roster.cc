@@ -1,17 +1,12 @@
 #include "transport/mesh_roster.h"
 
-#include <nlohmann/json.hpp>
-
 #include "core/error.h"
+#include "transport/bounded_json.h"
 
 namespace hccl_like {
 namespace {
 
 using Json = nlohmann::json;
-
-Json parsed(std::string_view text) {
-  return Json::parse(text, nullptr, /*allow_exceptions=*/false);
-}
 
 // What makes `to` of `from`: the fields that differ. Null means "not there".
 Json difference(const Json& from, const Json& to) {
@@ -31,7 +26,7 @@ std::string pack_records(std::span<const std::string> records) {
   Json all = Json::array();
   Json before = Json::object();
   for (const std::string& record : records) {
-    Json now = parsed(record);
+    Json now = parse_bounded(record);
     if (!now.is_object()) {
       all.push_back(record);
       continue;
@@ -43,7 +38,7 @@ std::string pack_records(std::span<const std::string> records) {
 }
 
 std::vector<std::string> unpack_records(std::string_view text, size_t count) {
-  const Json all = parsed(text);
+  const Json all = parse_bounded(text);
   if (!all.is_array() || all.size() != count)
     throw_error(
         ErrorCode::kMismatch,
@@ -64,6 +59,10 @@ std::vector<std::string> unpack_records(std::string_view text, size_t count) {
         before[key] = value;
     }
     records.push_back(before.dump(-1, ' ', true, Json::error_handler_t::replace));
+    // Each holds what those before it held: a short text could stand for any number of long ones.
+    if (records.back().size() > kLongestRecord)
+      throw_error(ErrorCode::kMismatch,
+                  "the list of ranks in the store holds one that is too long");
   }
   return records;
 }

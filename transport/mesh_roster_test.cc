@@ -42,6 +42,18 @@ TEST(Roster, RefusesWhatIsNone) {
   EXPECT_THROW(unpack_records("[]", 1), Exception);
   EXPECT_THROW(unpack_records("[3]", 1), Exception);
   EXPECT_THROW(unpack_records("{}", 0), Exception);
+  EXPECT_THROW(unpack_records("[{\"a\":\"" + std::string(kLongestRecord, 'a') + "\"}]", 1),
+               Exception);
+}
+
+// Writing, copying and comparing what is nested takes the stack.
+TEST(Roster, RefusesWhatIsNestedDeeply) {
+  constexpr size_t kDepth = 400'000;
+  const std::string deep = std::string(kDepth, '[') + std::string(kDepth, ']');
+  EXPECT_THROW(unpack_records("[{\"a\":" + deep + "}]", 1), Exception);
+  const std::vector<std::string> records{"{\"a\":" + deep + "}", "{\"a\":" + deep + "}"};
+  EXPECT_EQ(unpack_records(pack_records(records), 2), records) << "as texts, which are refused";
+  EXPECT_THROW(ProcessRecord::parse(records[0]), Exception);
 }
 
 TEST(ProcessRecord, CarriesSettingsAndTheMachine) {

@@ -13,6 +13,7 @@
 #include "transport/bell.h"
 #include "transport/bootstrap_acceptor.h"
 #include "transport/bootstrap_dialer.h"
+#include "transport/early_peers.h"
 #include "transport/mesh.h"
 #include "transport/neighbour.h"
 #include "transport/shm/handshake.h"
@@ -85,6 +86,7 @@ struct Mesh::State {
   bool held(const std::string& id, size_t rail);
   void add(const std::string& id, Dialed dialed);
   void take_in(Accepted accepted);
+  void adopt(const std::string& id);
   void step_handshakes();
   void accept();
   void introduce(const ProcessRecord& record, int rank, int own_rank,
@@ -114,7 +116,8 @@ struct Mesh::State {
   void take_in_lifeline(Accepted accepted);
   void step_lifelines();
   bool makes_lifelines() const {
-    return std::ranges::any_of(lifelines, [](const Lifeline& one) { return one.dialer != nullptr; });
+    return std::ranges::any_of(lifelines,
+                               [](const Lifeline& one) { return one.dialer != nullptr; });
   }
 
   // mesh_connect.cc
@@ -136,6 +139,7 @@ struct Mesh::State {
   const std::string advice;  // what to look at when peers cannot be reached
   Acceptor acceptor;
   std::unique_ptr<Bell> bell;  // null without a Commons
+  EarlyPeers early;
   std::list<Upgrading> upgrading;
   std::map<std::string, Known> known;    // by process id
   mutable std::mutex known_mutex;        // for those who only want to describe

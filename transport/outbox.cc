@@ -172,7 +172,8 @@ void Outbox::report_mismatch(const Send& send, uint64_t fingerprint, uint64_t by
                     .expected = send.fingerprint,
                     .received = fingerprint,
                     .expected_bytes = send.bytes,
-                    .received_bytes = bytes});
+                    .received_bytes = bytes,
+                    .sends = true});
 }
 
 void Outbox::cancel(uint64_t communicator) {

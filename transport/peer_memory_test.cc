@@ -1,6 +1,7 @@
 #include "transport/peer_memory.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstring>
@@ -52,43 +53,125 @@ class PeerMemoryTest : public ::testing::Test {
  protected:
   PeerMemoryTest() { counts.opened = counts.closed = 0; }
 
-  static ExportedRange range(uint64_t number, uint64_t offset = 0) {
-    ExportedRange range{.offset = offset};
+  // As the owner exports it, which names it by its number plus one and, as a rule, has it.
+  ExportedRange range(uint64_t number, uint64_t offset = 0) {
+    ExportedRange range{.offset = offset, .name = number + 1};
     std::memcpy(range.handle.bytes + 120, &number, sizeof number);
+    word(number).store(range.name);
     return range;
   }
-  PeerMemory::View open(uint64_t number) {
-    return memory_->open(device_, 0, range(number), kBytes).value();
+  void free(uint64_t number) { word(number).store(0); }
+  PeerMemory::View open(uint64_t number) { return open(number, kBytes).value(); }
+  Result<PeerMemory::View> open(uint64_t number, size_t bytes, uint64_t offset = 0) {
+    return memory_->open(device_, 0, range(number, offset), bytes, &seen_);
+  }
+  std::atomic<uint64_t>& word(uint64_t number) {
+    return notes_->exports[(number + 1) % Exports::kWords];
   }
 
   Device device_{exporting_api()};
+  Commons owner_;
+  CommonsNotes* const notes_ =
+      reinterpret_cast<CommonsNotes*>(owner_.areas().data(0) + Commons::kNotesBegin);
+  PeerCommons seen_{Fd(::dup(owner_.fd()))};
   std::unique_ptr<PeerMemory> memory_ = std::make_unique<PeerMemory>();
 };
 
 TEST_F(PeerMemoryTest, OpensAHandleOnce) {
-  const auto first = memory_->open(device_, 0, range(7, 3), 500).value();
-  const auto second = memory_->open(device_, 0, range(7, 501), 500).value();
+  const auto first = open(7, 500, 3).value();
+  const auto second = open(7, 500, 501).value();
   EXPECT_EQ(counts.opened, 1);
   EXPECT_EQ(first.data[0], std::byte{7});
   EXPECT_EQ(second.data - first.data, 498);
   EXPECT_EQ(first.mapping, second.mapping);
 }
 
-TEST_F(PeerMemoryTest, TellsHandlesAndDevicesApart) {
+TEST_F(PeerMemoryTest, TellsNamesOwnersAndDevicesApart) {
   const auto one = open(1), two = open(2);
   EXPECT_EQ(one.data[kBytes - 1], std::byte{1});
   EXPECT_EQ(two.data[kBytes - 1], std::byte{2});
-  memory_->open(device_, 1, range(1), kBytes).value();
+  memory_->open(device_, 1, range(1), kBytes, &seen_).value();
   EXPECT_EQ(counts.opened, 3);
+  Commons stranger;
+  const PeerCommons other(Fd(::dup(stranger.fd())));
+  memory_->open(device_, 0, range(1), kBytes, &other).value();
+  EXPECT_EQ(counts.opened, 4);
+  const PeerCommons same(Fd(::dup(owner_.fd())));
+  memory_->open(device_, 0, range(2), kBytes, &same).value();
+  EXPECT_EQ(counts.opened, 4) << "the same owner, seen by another link";
+}
+
+TEST_F(PeerMemoryTest, ClosesWhatItsOwnerHasFreed) {
+  open(1), open(2);
+  free(1);
+  EXPECT_EQ(counts.closed, 0);
+  memory_->close_freed();
+  EXPECT_EQ(counts.closed, 1);
+  EXPECT_EQ(memory_->stats().bytes, kBytes);
+  open(2);
+  EXPECT_EQ(counts.opened, 2);
+}
+
+TEST_F(PeerMemoryTest, WhateverIsOpenedNextClosesWhatWasFreed) {
+  for (uint64_t number = 0; number < 900; ++number) {
+    open(number);
+    EXPECT_LE(memory_->stats().mappings, 1u);
+    free(number);
+  }
+  EXPECT_EQ(counts.opened, 900);
+  EXPECT_EQ(counts.closed, 899);
+}
+
+TEST_F(PeerMemoryTest, ClosesWhatAnOwnerHadThatHasLeft) {
+  open(1);
+  owner_.leave();
+  memory_->close_freed();
+  EXPECT_EQ(counts.closed, 1);
+}
+
+TEST_F(PeerMemoryTest, WhatWasFreedStaysWhileSomebodyHoldsIt) {
+  const auto view = open(1);
+  free(1);
+  memory_->close_freed();
+  EXPECT_EQ(counts.closed, 0);
+  EXPECT_EQ(view.data[kBytes - 1], std::byte{1});
+}
+
+TEST_F(PeerMemoryTest, MemoryWithoutANameIsMappedForOneCaller) {
+  ExportedRange nameless = range(1);
+  nameless.name = 0;
+  memory_->open(device_, 0, nameless, kBytes, &seen_).value();
+  EXPECT_EQ(counts.closed, 1);
+  memory_->open(device_, 0, range(1), kBytes, nullptr).value();
+  EXPECT_EQ(counts.closed, 2);
+  EXPECT_EQ(memory_->stats().mappings, 0u);
+  EXPECT_EQ(memory_->open(device_, 0, nameless, kBytes + 1, &seen_).error().code,
+            ErrorCode::kMismatch);
+}
+
+TEST_F(PeerMemoryTest, KeepsNoMoreBytesThanItMay) {
+  memory_ = std::make_unique<PeerMemory>(3 * kBytes);
+  for (uint64_t number = 0; number < 3; ++number) open(number);
+  EXPECT_EQ(counts.closed, 0);
+  const auto held = open(0);
+  const std::weak_ptr<const PeerMapping> second = open(1).mapping;
+  if (const auto lent = second.lock()) memory_->use(*lent);
+  open(3);
+  EXPECT_EQ(counts.closed, 1);
+  EXPECT_EQ(memory_->stats().bytes, 3 * kBytes);
+  EXPECT_FALSE(second.expired()) << "2 was used least recently";
+  open(4), open(5);
+  EXPECT_EQ(held.data[0], std::byte{0});
+  EXPECT_EQ(counts.closed, 3);
 }
 
 TEST_F(PeerMemoryTest, RefusesWhatLiesOutside) {
-  EXPECT_TRUE(memory_->open(device_, 0, range(1, kBytes), 0).ok());
-  EXPECT_TRUE(memory_->open(device_, 0, range(1, 1), kBytes - 1).ok());
+  EXPECT_TRUE(open(1, 0, kBytes).ok());
+  EXPECT_TRUE(open(1, kBytes - 1, 1).ok());
   constexpr uint64_t kHuge = std::numeric_limits<uint64_t>::max();
   for (const auto& [offset, bytes] : std::vector<std::pair<uint64_t, size_t>>{
            {0, kBytes + 1}, {1, kBytes}, {kBytes + 1, 0}, {kHuge, 1}, {1, kHuge}, {kHuge, 2}}) {
-    const auto view = memory_->open(device_, 0, range(1, offset), bytes);
+    const auto view = open(1, bytes, offset);
     ASSERT_FALSE(view.ok()) << offset << " + " << bytes;
     EXPECT_EQ(view.error().code, ErrorCode::kMismatch);
   }
@@ -96,12 +179,12 @@ TEST_F(PeerMemoryTest, RefusesWhatLiesOutside) {
 
 TEST_F(PeerMemoryTest, RemembersAFailure) {
   for (int attempt = 0; attempt < 3; ++attempt) {
-    const auto view = memory_->open(device_, 0, range(kBroken), 1);
+    const auto view = open(kBroken, 1);
     ASSERT_FALSE(view.ok());
     EXPECT_NE(view.error().message.find("there is no such memory"), std::string::npos);
   }
   EXPECT_EQ(counts.opened, 1);
-  EXPECT_TRUE(memory_->open(device_, 0, range(1), 1).ok());
+  EXPECT_TRUE(open(1, 1).ok());
 }
 
 TEST_F(PeerMemoryTest, ClosesTheLeastRecentlyUsed) {

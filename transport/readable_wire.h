@@ -2,6 +2,7 @@
 // Wires whose ends read each other's memory, for tests of what uses that.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <deque>
@@ -80,6 +81,10 @@ class FakeMemory final : public RemoteMemory {
     abandoned = why;
     for (Read& read : reads_)
       if (read.state == State::kUnderWay) read.state = State::kFailed;
+  }
+
+  size_t under_way() const {
+    return static_cast<size_t>(std::ranges::count_if(reads_, &Read::used));
   }
 
   size_t shows = 0, asked = 0, bytes_read = 0;

@@ -3,9 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <memory>
 #include <vector>
 
+#include "transport/frame.h"
 #include "transport/link_contract.h"
 #include "transport/readable_wire.h"
 
@@ -156,6 +158,41 @@ TEST_F(RemoteRendezvousTest, AReceiverThatGivesUpWaitsForItsReads) {
   settle();
   EXPECT_TRUE(std::ranges::all_of(got, [](std::byte byte) { return byte == std::byte{0xdd}; }));
   EXPECT_EQ(memory[1]->abandoned, "");
+}
+
+// A peer that names one slot twice before either message is asked for: the reads of the first stay with its receive.
+TEST_F(RemoteRendezvousTest, ASlotThatIsAnnouncedTwiceEndsTheLinkAndLeavesNoReads) {
+  wires = Readable::make();
+  memory[1] = static_cast<FakeMemory*>(wires.ends[1]->remote_memory());
+  links[1] = std::make_unique<Link>(std::move(wires.ends[1]), LinkOptions{});
+  auto data = stream_bytes(0, 1 << 20), first = fresh(data.size()), second = fresh(data.size());
+  const auto place = wires.ends[0]->remote_memory()->show(0, data.data(), data.size());
+  const auto announce = [&](uint32_t number, uint64_t message) {
+    Descriptor descriptor{.slot = message};
+    std::memcpy(descriptor.range.handle.bytes, &*place, sizeof *place);
+    const FrameHeader header{.kind = FrameKind::kAnnounce,
+                             .payload = sizeof descriptor,
+                             .tag = tag(number),
+                             .fingerprint = 1,
+                             .bytes = data.size()};
+    const ConstRegion frame[]{{reinterpret_cast<const std::byte*>(&header), sizeof header},
+                              {reinterpret_cast<const std::byte*>(&descriptor), sizeof descriptor}};
+    ASSERT_EQ(wires.ends[0]->write(frame), sizeof header + sizeof descriptor);
+  };
+  announce(1, RemoteMemory::kSlots);
+  announce(2, 2 * RemoteMemory::kSlots);
+  for (int i = 0; i < 100; ++i) b().progress(), wires.ends[0]->flush();
+  recv(b(), tag(1), first.data(), first.size());
+  b().progress();
+  ASSERT_GT(memory[1]->asked, 0u);
+  Recv& other = recv(b(), tag(2), second.data(), second.size());
+  for (int i = 0; i < 100 && b().failure() == nullptr; ++i) b().progress();
+  ASSERT_NE(b().failure(), nullptr);
+  EXPECT_NE(b().failure()->message.find("a slot that is in use"), std::string::npos)
+      << b().failure()->message;
+  EXPECT_FALSE(other.done);
+  b().cancel(kCommunicator);
+  EXPECT_EQ(memory[1]->under_way(), 0u);
 }
 
 TEST_F(RemoteRendezvousTest, ReadsThatNeverEndAreAbandoned) {

@@ -11,6 +11,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "core/fence.h"
+
 namespace hccl_like {
 
 // Lies in shared memory; starts out as zeros. Everything that is read from it is checked before it is used.
@@ -84,15 +86,23 @@ class Claims {
   void put_back() {
     slot_->claims.fetch_sub(uint64_t{1} << shift(end_), std::memory_order_acq_rel);
   }
-  bool closed() const { return (slot_->claims.load(std::memory_order_acquire) & kClosed) != 0; }
+  // Whether the message was given up. Asked after a block was copied: its memory may have been somebody else's by then.
+  bool closed() const {
+    acquire_fence();
+    return (slot_->claims.load(std::memory_order_acquire) & kClosed) != 0;
+  }
   bool complete(uint32_t blocks) const {
     return done(end_).load(std::memory_order_relaxed) +
                done(other()).load(std::memory_order_acquire) ==
            blocks;
   }
 
-  // No block is taken any more. The other end may be at work on one: see other_works().
-  void close() { slot_->claims.fetch_or(kClosed, std::memory_order_acq_rel); }
+  // No block is taken any more. The other end may be at work on one: see other_works(). Whoever copies what is written to the memory
+  // after this sees closed() when it asks.
+  void close() {
+    slot_->claims.fetch_or(kClosed, std::memory_order_acq_rel);
+    full_fence();
+  }
   bool other_works() const {
     return taken(slot_->claims.load(std::memory_order_acquire), other()) !=
            done(other()).load(std::memory_order_acquire);

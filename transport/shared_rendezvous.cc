@@ -13,12 +13,13 @@
 #include "core/pace.h"
 #include "core/process_memory.h"
 #include "transport/commons.h"
+#include "transport/kept_memory.h"
 #include "transport/process_place.h"
 
 namespace hccl_like {
 namespace {
 
-// A peer that is stopped in the middle of a block must not stop this process for good.
+// For a peer that is at work on a block: far longer than that takes, unless the peer was stopped.
 constexpr auto kLongestWait = std::chrono::seconds(1);
 
 }  // namespace
@@ -27,6 +28,7 @@ SharedRendezvous::SharedRendezvous(Wire& wire) : wire_(wire) {
   const Wire::Workspace space = wire.workspace();
   slots_ = std::min({space.own.size() / sizeof(RendezvousSlot),
                      space.peers.size() / sizeof(RendezvousSlot), kSlots});
+  shared_ = space.memory;
   own_ = reinterpret_cast<RendezvousSlot*>(space.own.data());
   peers_ = reinterpret_cast<RendezvousSlot*>(space.peers.data());
   if (wire.commons() != nullptr) process_ = wire.commons()->readable_process();
@@ -42,14 +44,21 @@ bool SharedRendezvous::takes(const Message& message, const Pieces& pieces) const
          Blocks(message.bytes).count() <= Blocks::kMost;
 }
 
+ExportedRange SharedRendezvous::named(const SharedPlace& place) {
+  ExportedRange range = *place.range;
+  if (place.exports != nullptr)
+    range.name = place.exports->name(*place.device, place.index, range.handle);
+  return range;
+}
+
 ExportedRange SharedRendezvous::place(const Recv& recv) const {
   // Nobody writes into private memory.
-  return recv.place.range != nullptr ? *recv.place.range : process_place(0);
+  return recv.place.range != nullptr ? named(recv.place) : process_place(0);
 }
 
 ExportedRange SharedRendezvous::place(uint32_t slot) const {
   const Send& send = *sends_[slot].message;
-  if (send.place.range != nullptr) return *send.place.range;
+  if (send.place.range != nullptr) return named(send.place);
   return process_place(reinterpret_cast<uint64_t>(send.from[0].data));
 }
 
@@ -150,7 +159,8 @@ template <class OneEnd>
 bool SharedRendezvous::map(Active<OneEnd>& active, const ExportedRange& range) {
   const SharedPlace& place = active.message->place;
   if (place.range == nullptr || address_in_process(range)) return false;
-  auto opened = place.memory->open(*place.device, place.index, range, active.message->bytes);
+  auto opened =
+      place.memory->open(*place.device, place.index, range, active.message->bytes, wire_.commons());
   if (opened.ok())
     active.other = std::move(opened).value();
   else
@@ -336,8 +346,22 @@ void SharedRendezvous::give_up(Table<OneEnd>& table, std::optional<uint64_t> com
     claims.close();
     const Deadline deadline = Deadline::after(kLongestWait);
     while (peer_lives && claims.other_works() && !deadline.expired()) std::this_thread::yield();
+    if (peer_lives && claims.other_works()) keep(active);
     end(active);
   }
+}
+
+void SharedRendezvous::keep(const Active<Recv>& active) const {
+  if (active.message == nullptr || active.own == nullptr || wire_.commons() == nullptr) return;
+  std::shared_ptr<void> memory = active.message->place.owner.keep();
+  if (!memory) return;
+  log_warn(
+      "a peer was stopped while it wrote a message into this process's memory; the memory is kept "
+      "until the peer goes on or dies");
+  KeptMemory::of_process().add(
+      std::move(memory), [peer = *wire_.commons(), shared = shared_, claims = claims(active)] {
+        return !peer.owner_died() && claims.other_works();
+      });
 }
 
 }  // namespace hccl_like

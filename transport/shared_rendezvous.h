@@ -3,10 +3,12 @@
 // kernel read it, which is one copy where the wire takes two.
 //
 // From when the receiver has answered each end copies blocks when it is driven (rendezvous_slot.h), and both are done when
-// all blocks are. An end that gives up closes the slot and waits until the other has finished the block it was at.
+// all blocks are. An end that gives up closes the slot and waits until the other has finished the block it was at. A receiver whose
+// sender was stopped in the middle of one keeps its memory until the sender has finished or has died (kept_memory.h).
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 
 #include "transport/peer_memory.h"
@@ -66,6 +68,7 @@ class SharedRendezvous final : public Rendezvous {
   using Table = std::array<Active<OneEnd>, kSlots>;
 
   bool takes(const Message& message, const Pieces& pieces) const;
+  static ExportedRange named(const SharedPlace& place);
   Claims claims(const Active<Send>& active) const;
   Claims claims(const Active<Recv>& active) const;
   template <class OneEnd>
@@ -87,6 +90,8 @@ class SharedRendezvous final : public Rendezvous {
   bool could_advance(const Active<OneEnd>& active) const;
   template <class OneEnd>
   void give_up(Table<OneEnd>& table, std::optional<uint64_t> communicator, bool peer_lives);
+  void keep(const Active<Send>&) const {}  // the peer only reads
+  void keep(const Active<Recv>& active) const;
   void done(Send& send);
   void done(Recv& recv);
   void refused(Send& send);
@@ -96,9 +101,10 @@ class SharedRendezvous final : public Rendezvous {
   void end(Active<Recv>& active);
 
   Wire& wire_;
-  std::optional<int> process_;       // the peer's, if the kernel reads its memory for this one
-  RendezvousSlot* own_ = nullptr;    // of sends
-  RendezvousSlot* peers_ = nullptr;  // of receives
+  std::optional<int> process_;          // the peer's, if the kernel reads its memory for this one
+  std::shared_ptr<const void> shared_;  // the slots' memory
+  RendezvousSlot* own_ = nullptr;       // of sends
+  RendezvousSlot* peers_ = nullptr;     // of receives
   size_t slots_ = 0;
   Table<Send> sends_;
   Table<Recv> recvs_;

@@ -6,11 +6,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstring>
 #include <deque>
 #include <memory>
 #include <thread>
 
+#include "transport/commons.h"
+#include "transport/frame.h"
+#include "transport/kept_memory.h"
 #include "transport/shared_links.h"
 
 namespace hccl_like {
@@ -197,6 +201,43 @@ TEST_F(SharedRendezvousEnds, OneThatFinishesItsBlockIsWaitedFor) {
   canceller.join();
 }
 
+// A sender that is stopped while it writes: a second later the receiver goes, and its memory stays until the sender has finished.
+TEST(RendezvousKept, KeepsTheMemoryThatAStoppedSenderWritesTo) {
+  Commons commons;
+  WirePair wires = make_shm_pair(64 << 10, &commons);
+  auto slots = wires.ends[0]->workspace();
+  Claims sender(*reinterpret_cast<RendezvousSlot*>(slots.own.data()), End::kSender);
+  const auto owner = std::make_shared<Shared>(100'000);
+  PeerMemory memory;
+  Recv recv;
+  recv.into.add(owner->data(), owner->size());
+  recv.bytes = owner->size();
+  recv.place = {.range = &owner->range(),
+                .device = &host_device(),
+                .memory = &memory,
+                .exports = &commons.exports(),
+                .owner = {.object = const_cast<std::shared_ptr<Shared>*>(&owner),
+                          .hold = [](void* object) -> std::shared_ptr<void> {
+                            return *static_cast<std::shared_ptr<Shared>*>(object);
+                          }}};
+  auto receiver = std::make_unique<SharedRendezvous>(*wires.ends[1]);
+  ASSERT_TRUE(receiver->begin(recv, 0, owner->range()));
+  ASSERT_TRUE(sender.take(Blocks(owner->size()).count()));
+  const size_t kept = KeptMemory::of_process().size();
+  receiver->cancel(std::nullopt, /*peer_lives=*/true);
+  EXPECT_EQ(KeptMemory::of_process().size(), kept + 1);
+  EXPECT_EQ(owner.use_count(), 2);
+  receiver.reset();
+  wires.ends[1].reset();  // the group is over
+  KeptMemory::of_process().sweep();
+  EXPECT_EQ(owner.use_count(), 2) << "the sender has not gone on";
+  EXPECT_TRUE(sender.closed());
+  sender.put_back();
+  KeptMemory::of_process().sweep();
+  EXPECT_EQ(KeptMemory::of_process().size(), kept);
+  EXPECT_EQ(owner.use_count(), 1);
+}
+
 TEST_F(SharedRendezvousEnds, ASlotIsUsedAgainWhenBothHaveLeftIt) {
   SharedRendezvous receiver(*wires_.ends[1]);
   std::vector<uint32_t> slots;
@@ -213,6 +254,45 @@ TEST_F(SharedRendezvousEnds, ASlotThatDoesNotExistIsNotBegun) {
   EXPECT_TRUE(sender_.may_begin(0));
   EXPECT_FALSE(sender_.may_begin(1000));
   EXPECT_FALSE(sender_.may_begin(uint64_t{1} << 32));
+}
+
+// A peer that names one slot twice before either message is asked for: the second receive must not take it from the first.
+TEST(RendezvousSlots, OneThatIsAnnouncedTwiceEndsTheLink) {
+  WirePair wires = make_shm_pair(64 << 10);
+  Link link(std::move(wires.ends[1]), {});
+  Shared from(100'000), first(from.size()), second(from.size());
+  PeerMemory memory;
+  std::array<Recv, 2> recvs;
+  uint32_t pending = 2;
+  for (uint32_t i = 0; i < 2; ++i) {
+    const Descriptor descriptor{.slot = 3, .range = from.range()};
+    const FrameHeader header{.kind = FrameKind::kAnnounce,
+                             .payload = sizeof descriptor,
+                             .tag = {.communicator = 7, .sequence = i},
+                             .bytes = from.size()};
+    const ConstRegion frame[]{{reinterpret_cast<const std::byte*>(&header), sizeof header},
+                              {reinterpret_cast<const std::byte*>(&descriptor), sizeof descriptor}};
+    ASSERT_EQ(wires.ends[0]->write(frame), sizeof header + sizeof descriptor);
+  }
+  while (link.progress()) {
+  }
+  ASSERT_EQ(link.failure(), nullptr);
+  for (uint32_t i = 0; i < 2; ++i) {
+    Shared& into = i == 0 ? first : second;
+    recvs[i].into.add(into.data(), into.size());
+    recvs[i].tag = {.communicator = 7, .sequence = i};
+    recvs[i].bytes = into.size();
+    recvs[i].pending = &pending;
+    recvs[i].place = {.range = &into.range(), .device = &host_device(), .memory = &memory};
+    link.post(recvs[i]);
+  }
+  while (link.failure() == nullptr && link.progress()) {
+  }
+  ASSERT_NE(link.failure(), nullptr);
+  EXPECT_NE(link.failure()->message.find("a slot that is in use"), std::string::npos)
+      << link.failure()->message;
+  EXPECT_FALSE(recvs[1].done);
+  link.cancel(7);
 }
 
 TEST(RendezvousFork, APeerThatDiesInMidBlockIsAFailureAndNobodyWaitsForIt) {

@@ -13,11 +13,11 @@ namespace hccl_like {
 namespace {
 
 // The kernel's probes: after a second of silence, three times a second apart. An outage of two seconds heals.
-constexpr int kIdleSeconds = 1, kProbeSeconds = 1, kProbes = 3;
+constexpr int kLifelineIdleSeconds = 1, kLifelineProbeSeconds = 1, kLifelineProbes = 3;
 // For what the peer wrote before it ended. It is in this host's buffers, or never comes.
 constexpr std::chrono::milliseconds kLastWords{250};
 
-void set_option(int fd, int level, int option, int value) {
+void set_lifeline_option(int fd, int level, int option, int value) {
   ::setsockopt(fd, level, option, &value, sizeof value);
 }
 
@@ -35,10 +35,10 @@ bool WatchedWire::misses_lifeline() const { return !attached_ && wire().failure(
 void WatchedWire::attach(Fd socket) {
   attached_ = true;
   lifeline_ = std::move(socket);
-  set_option(lifeline_.get(), SOL_SOCKET, SO_KEEPALIVE, 1);
-  set_option(lifeline_.get(), IPPROTO_TCP, TCP_KEEPIDLE, kIdleSeconds);
-  set_option(lifeline_.get(), IPPROTO_TCP, TCP_KEEPINTVL, kProbeSeconds);
-  set_option(lifeline_.get(), IPPROTO_TCP, TCP_KEEPCNT, kProbes);
+  set_lifeline_option(lifeline_.get(), SOL_SOCKET, SO_KEEPALIVE, 1);
+  set_lifeline_option(lifeline_.get(), IPPROTO_TCP, TCP_KEEPIDLE, kLifelineIdleSeconds);
+  set_lifeline_option(lifeline_.get(), IPPROTO_TCP, TCP_KEEPINTVL, kLifelineProbeSeconds);
+  set_lifeline_option(lifeline_.get(), IPPROTO_TCP, TCP_KEEPCNT, kLifelineProbes);
   poller_.watch(lifeline_.get(), EPOLLIN, *this);
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 // What a transport implements: a reliable, ordered stream of bytes to one peer process.
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <string_view>
 
@@ -76,6 +77,7 @@ class Wire {
   // Memory that both ends see, zeros at first, one part for each end to begin things in. Empty where there is none.
   struct Workspace {
     std::span<std::byte> own, peers;
+    std::shared_ptr<const void> memory{};  // both stay valid while it is held
   };
   virtual Workspace workspace() { return {}; }
   // The peer's memory, where this end can read it by itself; null where it cannot. Lives as long as the wire.

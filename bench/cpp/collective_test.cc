@@ -102,9 +102,9 @@ TEST(Options, ReadSizesWithUnits) {
 
 TEST(Options, StepByFactorOrByBytes) {
   Options options{.collective = "all_reduce", .min_bytes = 8, .max_bytes = 600, .step_factor = 8};
-  EXPECT_EQ(sizes(options), (std::vector<uint64_t>{8, 64, 512}));
+  EXPECT_EQ(sizes(options), (std::vector<uint64_t>{8, 64, 512, 600}));
   options.step_bytes = 300;
-  EXPECT_EQ(sizes(options), (std::vector<uint64_t>{8, 308}));
+  EXPECT_EQ(sizes(options), (std::vector<uint64_t>{8, 308, 600}));
   options.collective = "barrier";
   EXPECT_EQ(sizes(options), std::vector<uint64_t>{0});
 }

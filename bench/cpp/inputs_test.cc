@@ -30,16 +30,18 @@ Bytes expected(DataType type, ReduceOp op, int ranks) {
 // All ranks' inputs, one after the other, by the kernels that the collectives use.
 Bytes reduce(DataType type, ReduceOp op, int ranks, bool backwards) {
   const Reduction kernels = reduction(type, op);
+  const Scaling scales = scaling(type, op, ranks, kFactor);
   const auto of = [&](int position) {
     Bytes bytes = input(type, op, backwards ? ranks - 1 - position : position, ranks);
-    if (op == ReduceOp::kPreMulSum) kernels.scale(bytes.data(), bytes.data(), kElements, kFactor);
+    if (scales.input != 1)
+      kernels.scale(bytes.data(), bytes.data(), kElements, {.input = scales.input});
     return bytes;
   };
   Bytes total = of(0);
   for (int position = 1; position < ranks; ++position)
     kernels.combine(total.data(), total.data(), of(position).data(), kElements);
-  if (op == ReduceOp::kAvg)
-    kernels.scale(total.data(), total.data(), kElements, is_integer(type) ? ranks : 1.0 / ranks);
+  if (scales.result != 1)
+    kernels.scale(total.data(), total.data(), kElements, {.result = scales.result});
   return total;
 }
 

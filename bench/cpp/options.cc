@@ -170,9 +170,10 @@ std::vector<uint64_t> sizes(const Options& options) {
   for (uint64_t at = options.min_bytes; at <= options.max_bytes;) {
     found.push_back(at);
     const uint64_t step = options.step_bytes ? options.step_bytes : at * (options.step_factor - 1);
-    if (step == 0) break;
+    if (step == 0) return found;
     at += step;
   }
+  if (found.back() != options.max_bytes) found.push_back(options.max_bytes);
   return found;
 }
 

@@ -16,7 +16,10 @@ namespace {
 constexpr size_t kCache = 128 << 10;  // three operands of this size lie in an ordinary L2
 constexpr size_t kMemory = 64 << 20;  // and these in no cache
 
-std::vector<std::byte> operand(size_t bytes) { return std::vector<std::byte>(bytes, std::byte{1}); }
+// Numbers of ordinary size in every type: processors are slow with subnormal ones.
+std::vector<std::byte> operand(size_t bytes) {
+  return std::vector<std::byte>(bytes, std::byte{0x30});
+}
 
 void report(benchmark::State& state, size_t bytes) {
   state.SetBytesProcessed(static_cast<int64_t>(state.iterations()) * static_cast<int64_t>(bytes));
@@ -62,6 +65,37 @@ void combine_four(benchmark::State& state, CombineMany kernel, DataType type, si
   report(state, bytes);
 }
 
+void average(benchmark::State& state, DataType type, size_t bytes, size_t sources, bool twice) {
+  const Reduction& kernels = reduction(type, ReduceOp::kAvg);
+  std::vector<std::vector<std::byte>> operands(sources, operand(bytes));
+  std::vector<const std::byte*> from;
+  for (const auto& one : operands) from.push_back(one.data());
+  auto out = operand(bytes);
+  const Scaling by = scaling(type, ReduceOp::kAvg, static_cast<int>(sources), 1);
+  for (auto _ : state) {
+    kernels.combine_all(twice ? operands[0].data() : out.data(),
+                        twice ? operands[1].data() : nullptr, from, bytes / size_of(type), by);
+    benchmark::ClobberMemory();
+  }
+  report(state, bytes);
+}
+
+void add_averages() {
+  for (const auto& [place, bytes] : {std::pair{"8", size_t{8}}, std::pair{"1K", size_t{1} << 10},
+                                     std::pair{"L2", kCache}, std::pair{"memory", kMemory}})
+    for (int t = 0; t < kDataTypes; ++t) {
+      const auto type = static_cast<DataType>(t);
+      if (!reduction(type, ReduceOp::kAvg).valid()) continue;
+      const std::string what = "avg/" + std::string(name(type)) + "/" + place;
+      const auto add = [&, bytes = bytes](const char* form, size_t sources, bool twice) {
+        benchmark::RegisterBenchmark((form + what).c_str(), average, type, bytes, sources, twice);
+      };
+      add("c=a+b/", 2, false);
+      add("a=b=a+b/", 2, true);
+      add("e=a+b+c+d/", 4, false);
+    }
+}
+
 void add_all() {
   for (const auto& [place, bytes] : {std::pair{"L2", kCache}, std::pair{"memory", kMemory}})
     for (int t = 0; t < kDataTypes; ++t)
@@ -69,7 +103,7 @@ void add_all() {
         const auto type = static_cast<DataType>(t);
         const auto op = static_cast<ReduceOp>(o);
         const Reduction kernels = reduction(type, op);
-        // The average and the pre-multiplied sum combine as the sum does.
+        // A pre-multiplied sum is made as an average is.
         if (!kernels.valid() || op == ReduceOp::kAvg || op == ReduceOp::kPreMulSum) continue;
         const std::string what =
             std::string(name(op)) + "/" + std::string(name(type)) + "/" + place;
@@ -138,6 +172,7 @@ int main(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
   benchmark::AddCustomContext("instruction set", hccl_like::reduction_target());
   hccl_like::add_all();
+  hccl_like::add_averages();
   hccl_like::add_together();
   benchmark::RunSpecifiedBenchmarks();
   benchmark::Shutdown();

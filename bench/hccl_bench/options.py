@@ -64,7 +64,7 @@ def parse(argv):
 
 
 def sizes(args) -> list[int]:
-    """The sizes of the rows, in bytes."""
+    """The sizes of the rows, in bytes: the largest is the one that was asked for, whatever the step."""
     if args.collective == "barrier":
         return [0]
     found, at = [], args.minbytes
@@ -72,6 +72,6 @@ def sizes(args) -> list[int]:
         found.append(at)
         step = args.stepbytes or at * (args.stepfactor - 1)
         if step <= 0:
-            break
+            return found
         at += step
-    return found
+    return found if found[-1] == args.maxbytes else [*found, args.maxbytes]

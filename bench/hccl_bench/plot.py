@@ -16,11 +16,12 @@ def series(record: dict):
                [b["busbw"] * b["time_us"] / b["reference_us"] for _, b in theirs])
 
 
-def draw(records: list[dict], target: str) -> None:
+def draw(records: list[dict], target: str):
+    """Writes the picture; returns the figure."""
     import matplotlib
 
     matplotlib.use("Agg")
-    from matplotlib import pyplot
+    from matplotlib import pyplot, ticker
 
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(12, 5), layout="constrained")
     for record in records:
@@ -31,9 +32,14 @@ def draw(records: list[dict], target: str) -> None:
     right.set(ylabel="busbw, GB/s", title="Bus bandwidth")
     ticks = sorted({row["size"] for record in records for row in record["results"] if row["size"]})
     ticks = ticks[:: -(-len(ticks) // 14) or 1]  # more would not be readable
+    # Plain numbers, several a decade where there are few decades: not powers of ten.
+    left.yaxis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
+    left.yaxis.set_major_formatter(ticker.FuncFormatter(lambda time, _: f"{time:,.10g}"))
+    left.yaxis.set_minor_formatter(ticker.NullFormatter())
     for axes in (left, right):
         axes.set_xscale("log", base=2)
         axes.set_xticks(ticks, [readable(size) for size in ticks], rotation=45, ha="right")
+        axes.minorticks_off()
         axes.set_xlabel("size")
         axes.grid(alpha=0.3)
         axes.legend(fontsize=8)
@@ -42,3 +48,4 @@ def draw(records: list[dict], target: str) -> None:
     figure.suptitle(machine, fontsize=9)
     figure.savefig(target, dpi=120)
     pyplot.close(figure)
+    return figure

@@ -3,6 +3,7 @@
 import datetime
 import importlib
 import os
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -196,6 +197,7 @@ class Benchmark:
                 from .plot import draw
 
                 draw([record], args.plot)
+                self.say(f"# plot                 : {Path(args.plot).resolve()}")
         return 1 if failed else 0
 
 

@@ -18,7 +18,7 @@ Schedule over_hosts(int rank, const Hosts& hosts, int count, Schedule (*along_ra
 
   Schedule s(static_cast<uint32_t>(count * chunks));
   append_sums_on_host(s, hosts, shards, chunks, rank, out(shards.begin(rank) * chunks));
-  std::vector<Part> parts;
+  std::vector<SubSchedule> parts;
   for (int shard = shards.begin(rank); shard < shards.end(rank); ++shard) {
     const int first = shard * chunks;
     parts.push_back({.schedule = rail,

@@ -24,7 +24,7 @@ Schedule barrier_leaders(int rank, const Hosts& hosts) {
   if (!leads) s.add(send(local[0], in(0)));
   for (size_t i = 1; i < local.size() && leads; ++i) s.add(recv(local[i], s.add_scratch(in(0))));
 
-  std::vector<Part> parts;
+  std::vector<SubSchedule> parts;
   if (leads)
     parts.push_back({.schedule = barrier_dissemination(hosts.host(rank), hosts.count()),
                      .members = Shards(hosts, 1).rail(0),

@@ -1,15 +1,9 @@
-#include <bit>
-
 #include "collectives/algorithms/all.h"
 #include "collectives/algorithms/parts.h"
 
 namespace hccl_like {
 
 namespace {
-
-size_t levels(int ranks) {
-  return static_cast<size_t>(std::bit_width(static_cast<unsigned>(ranks - 1)));
-}
 
 // The root gives its neighbours a shard each, every shard goes along its rail, and each host's ranks share what came.
 Schedule over_rails(int rank, const Hosts& hosts, int root, Schedule (*along_rail)(int, int, int),
@@ -29,7 +23,7 @@ Schedule over_rails(int rank, const Hosts& hosts, int root, Schedule (*along_rai
   } else if (host == home) {
     s.add(recv(root, out(first(rank)), count(rank)));
   }
-  std::vector<Part> parts;
+  std::vector<SubSchedule> parts;
   for (int shard = shards.begin(rank); shard < shards.end(rank); ++shard)
     parts.push_back({.schedule = rail,
                      .members = shards.rail(shard),
@@ -68,19 +62,20 @@ Schedule broadcast_leaders_binomial(int rank, const Hosts& hosts, int root) {
   leaders[static_cast<size_t>(home)] = root;
   const int leader = leaders[static_cast<size_t>(host)];
 
-  std::vector<Part> parts;
+  std::vector<SubSchedule> parts;
   if (rank == leader)
     parts.push_back({.schedule = broadcast_binomial(host, hosts.count(), home),
                      .members = leaders,
                      .in = in(0),
                      .out = out(0)});
-  append_parts(s, parts, levels(hosts.count()));
-  const Part on_host{.schedule = broadcast_binomial(
-                         hosts.place(rank), static_cast<int>(local.size()), hosts.place(leader)),
-                     .members = {local.begin(), local.end()},
-                     .in = out(0),
-                     .out = out(0)};
-  append_parts(s, {&on_host, 1}, levels(hosts.most()));
+  append_parts(s, parts, tree_rounds(hosts.count()));
+  const SubSchedule on_host{
+      .schedule = broadcast_binomial(hosts.place(rank), static_cast<int>(local.size()),
+                                     hosts.place(leader)),
+      .members = {local.begin(), local.end()},
+      .in = out(0),
+      .out = out(0)};
+  append_parts(s, {&on_host, 1}, tree_rounds(hosts.most()));
   return s;
 }
 
@@ -92,7 +87,7 @@ Schedule broadcast_rails_chain(int rank, const Hosts& hosts, int root) {
 // Along the rails every shard is scattered and gathered again: for payloads of one or a few laps.
 Schedule broadcast_rails_scatter_allgather(int rank, const Hosts& hosts, int root) {
   return over_rails(rank, hosts, root, broadcast_scatter_allgather,
-                    levels(hosts.count()) + static_cast<size_t>(hosts.count()));
+                    tree_rounds(hosts.count()) + static_cast<size_t>(hosts.count()));
 }
 
 }  // namespace hccl_like

@@ -1,5 +1,7 @@
 #include "collectives/algorithms/parts.h"
 
+#include <bit>
+
 namespace hccl_like {
 
 namespace {
@@ -8,7 +10,7 @@ Slot moved(Slot base, uint32_t by) { return {base.buffer, base.index + by}; }
 
 class Translation {
  public:
-  Translation(Schedule& s, const Part& part)
+  Translation(Schedule& s, const SubSchedule& part)
       : part_(part), scratch_(static_cast<uint32_t>(s.scratch_like().size())) {
     for (const Slot& like : part.schedule.scratch_like())
       s.add_scratch(hccl_like::in(static_cast<uint32_t>(part.first_chunk) + like.index));
@@ -38,16 +40,20 @@ class Translation {
     return moved(slot.buffer == Buffer::kInput ? part_.in : part_.out, slot.index);
   }
 
-  const Part& part_;
+  const SubSchedule& part_;
   const uint32_t scratch_;
 };
 
 }  // namespace
 
-void append_parts(Schedule& s, std::span<const Part> parts, size_t rounds) {
+size_t tree_rounds(int ranks) {
+  return static_cast<size_t>(std::bit_width(static_cast<unsigned>(ranks - 1)));
+}
+
+void append_parts(Schedule& s, std::span<const SubSchedule> parts, size_t rounds) {
   std::vector<Translation> translations;
   translations.reserve(parts.size());
-  for (const Part& part : parts) translations.emplace_back(s, part);
+  for (const SubSchedule& part : parts) translations.emplace_back(s, part);
   for (size_t round = 0; round < rounds; ++round) {
     s.begin_round();
     for (const Translation& part : translations) part.append(s, round);

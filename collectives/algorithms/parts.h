@@ -1,5 +1,6 @@
 #pragma once
 // What the algorithms for several hosts are put together from.
+#include <cstddef>
 #include <span>
 #include <vector>
 
@@ -9,7 +10,7 @@
 namespace hccl_like {
 
 // A schedule of some of the ranks on some of the chunks, to be part of a larger one.
-struct Part {
+struct SubSchedule {
   Schedule schedule;
   std::vector<int> members;  // the rank behind each number in it
   int first_chunk = 0;       // its chunk i is this one + i
@@ -17,8 +18,11 @@ struct Part {
   bool copies = true;        // whether its copies from input to output are wanted
 };
 
+// The rounds of a binomial tree.
+size_t tree_rounds(int ranks);
+
 // Appends `rounds` rounds, in which the parts run side by side; none of them has more.
-void append_parts(Schedule& s, std::span<const Part> parts, size_t rounds);
+void append_parts(Schedule& s, std::span<const SubSchedule> parts, size_t rounds);
 
 // A payload in shards, each of which has an owner on every host: the owners of a shard are a rail. Shards of one owner
 // follow each other. With as many shards as the fullest host has ranks all ranks own some; with one shard, the first rank

@@ -1,17 +1,7 @@
-#include <bit>
-
 #include "collectives/algorithms/all.h"
 #include "collectives/algorithms/parts.h"
 
 namespace hccl_like {
-
-namespace {
-
-size_t levels(int ranks) {
-  return static_cast<size_t>(std::bit_width(static_cast<unsigned>(ranks - 1)));
-}
-
-}  // namespace
 
 // The broadcast over leaders with its edges turned round: one sum leaves every host. For small payloads.
 //
@@ -33,7 +23,7 @@ Schedule reduce_leaders_binomial(int rank, const Hosts& hosts, int root) {
   leaders[static_cast<size_t>(home)] = root;
   const int leader = leaders[static_cast<size_t>(host)];
 
-  std::vector<Part> on_host, over_hosts;
+  std::vector<SubSchedule> on_host, over_hosts;
   Slot sum = in(0);
   if (local.size() > 1) {
     if (rank == leader) sum = s.add_scratch(in(0));
@@ -48,8 +38,8 @@ Schedule reduce_leaders_binomial(int rank, const Hosts& hosts, int root) {
                           .members = leaders,
                           .in = sum,
                           .out = out(0)});
-  append_parts(s, on_host, levels(hosts.most()));
-  append_parts(s, over_hosts, levels(hosts.count()));
+  append_parts(s, on_host, tree_rounds(hosts.most()));
+  append_parts(s, over_hosts, tree_rounds(hosts.count()));
   return s;
 }
 
@@ -74,7 +64,7 @@ Schedule reduce_rails_chain(int rank, const Hosts& hosts, int root) {
   const bool alone = hosts.on(host) == 1;
 
   append_sums_on_host(s, hosts, shards, 1, rank, sums);
-  std::vector<Part> parts;
+  std::vector<SubSchedule> parts;
   for (int shard = first; shard < end; ++shard) {
     const Slot sum = scratch(sums.index + static_cast<uint32_t>(shard - first));
     parts.push_back({.schedule = reduce_chain(host, hosts.count(), home),

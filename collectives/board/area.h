@@ -29,8 +29,10 @@ struct BoardArea {
     std::array<std::byte, kInlineBytes> payload{};
   };
 
-  // All calls up to this stamp are done with, on this rank: nobody's lines of them are needed here.
+  // All calls up to this stamp are done with, on this rank: nobody's lines of them are needed here. 0: the area was taken for a board that
+  // is not made yet.
   alignas(kBoardLine) std::atomic<uint64_t> done{0};
+  static constexpr uint64_t kOver = 1;  // its board is gone; whose it was does not matter
   // Whether this rank sees all others (board.cc), of a board that is not a part of another.
   std::atomic<uint64_t> verdict{0};
   std::array<Line, kLines> lines{};

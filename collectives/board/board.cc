@@ -1,6 +1,7 @@
 #include "collectives/board/board.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <new>
 #include <thread>
@@ -23,23 +24,38 @@ uint64_t seal_of(uint64_t communicator) {
   return (communicator ^ communicator >> 32) << 32 | uint64_t{1} << 63;
 }
 
+bool is_of(uint64_t stamp, uint64_t seal) { return (stamp & ~uint64_t{UINT32_MAX}) == seal; }
+
 }  // namespace
 
 std::optional<uint32_t> Board::take_area(Commons& commons) {
   const auto area = commons.areas().take();
+  if (!area) return std::nullopt;
+  // Who sees anything of what follows sees that the last board here is over (look_at_parent).
+  full_fence();
   // The payloads behind the head are never read before they are written.
-  if (area) new (commons.areas().data(*area)) BoardArea;
+  new (commons.areas().data(*area)) BoardArea;
   return area;
 }
 
-Board::Board(std::shared_ptr<Commons> commons, uint32_t area, uint64_t communicator, int rank,
-             size_t size)
+void Board::give_back_area(Commons& commons, uint32_t area) {
+  reinterpret_cast<BoardArea*>(commons.areas().data(area))
+      ->done.store(BoardArea::kOver, std::memory_order_release);
+  commons.areas().give_back(area);
+}
+
+Board::Board(std::shared_ptr<Commons> commons, std::optional<uint32_t> area, uint64_t communicator,
+             int rank, size_t size)
     : commons_(std::move(commons)),
       area_(area),
-      own_(reinterpret_cast<BoardArea*>(commons_->areas().data(area))),
+      own_(area ? reinterpret_cast<BoardArea*>(commons_->areas().data(*area)) : nullptr),
       seal_(seal_of(communicator)),
       rank_(rank),
       peers_(size) {
+  if (own_ == nullptr) {
+    state_ = State::kClosed;
+    return;
+  }
   peers_[static_cast<size_t>(rank)].area = own_;
   // Of this board from the first moment: whoever was a reader of the area's last one can tell that it is over.
   own_->done.store(stamp(UINT32_MAX), std::memory_order_release);
@@ -74,47 +90,40 @@ std::shared_ptr<Board> Board::split(const std::shared_ptr<Board>& parent, uint64
                                     std::span<const int> ranks, uint32_t number) {
   if (!parent || number >= BoardArea::kChildren) return nullptr;
   const auto found = std::ranges::find(ranks, parent->rank_);
-  auto& entry = parent->own().children[number];
-  const auto area = take_area(*parent->commons_);
-  if (!area) {
-    // The others count on an answer.
-    entry.store(kNone, std::memory_order_release);
-    parent->ring();
-  }
-  std::shared_ptr<Board> board(new Board(parent->commons_, area.value_or(0), communicator,
+  // Where a board is closed, all parts of it are.
+  const bool may_open = parent->state_.load(std::memory_order_acquire) != State::kClosed;
+  const auto area = may_open ? take_area(*parent->commons_) : std::nullopt;
+  std::shared_ptr<Board> board(new Board(parent->commons_, area, communicator,
                                          static_cast<int>(found - ranks.begin()), ranks.size()));
   for (size_t i = 0; i < ranks.size(); ++i)
     board->peers_[i].link = parent->peers_[static_cast<size_t>(ranks[i])].link;
   board->parent_ = parent;
   board->parent_ranks_.assign(ranks.begin(), ranks.end());
   board->number_ = number;
-  if (!area) {
-    board->state_ = State::kClosed;
-    board->sees_all_ = false;
-    return board;
+  if (may_open) {
+    // The others count on an answer.
+    parent->own().children[number].store(area ? *area + kFirst : kNone, std::memory_order_release);
+    parent->ring();
   }
-  entry.store(*area + kFirst, std::memory_order_release);
-  parent->ring();
   return board;
 }
 
-// The area goes back when no rank can want to read it any more. Whoever has not begun the last call keeps it.
+// All calls that this rank has shown are over. The area goes back when no rank can want to read its lines any more, at once if there were
+// none. Ranks that look for its verdict or its parts only then find that the board is over.
 Board::~Board() {
-  if (parent_ && !sees_all_) return;  // it never had an area
-  if (shown_ == UINT32_MAX) {
-    // Others may still be looking for the verdict.
-    if (parent_) commons_->areas().give_back(area_);
-    return;
+  if (own_ == nullptr) return;
+  const uint32_t last = done_ + static_cast<uint32_t>(std::bit_width(done_after_));
+  if (last == UINT32_MAX) {
+    give_back_area(*commons_, *area_);
+  } else {
+    own().done.store(BoardArea::kOver, std::memory_order_release);
+    commons_->areas().retire(*area_, readers_, last);
   }
-  commons_->areas().retire(area_, readers_, shown_);
 }
 
 bool Board::OtherRanks::are_done_with(uint32_t call) const {
-  return std::ranges::all_of(areas_, [&](const BoardArea* area) {
-    const uint64_t done = area->done.load(std::memory_order_acquire);
-    // Another seal, or none yet: that rank's area is another board's by now.
-    if ((done & ~uint64_t{UINT32_MAX}) != seal_) return true;
-    return static_cast<int32_t>(static_cast<uint32_t>(done) - call) >= 0;
+  return std::ranges::all_of(ranks_, [&](const Rank& one) {
+    return is_done(*one.area, seal_, call) || one.commons->leaving() || one.commons->owner_died();
   });
 }
 
@@ -123,10 +132,10 @@ Board::State Board::open() {
   if (state != State::kOpening) return state;
   const State now = parent_ ? look_at_parent() : look_at_peers();
   if (now == State::kOpen) {
-    std::vector<const BoardArea*> areas;
+    std::vector<OtherRanks::Rank> others;
     for (const Peer& peer : peers_)
-      if (peer.link != nullptr) areas.push_back(peer.area);
-    readers_ = std::make_shared<OtherRanks>(std::move(areas), seal_);
+      if (peer.link != nullptr) others.push_back({peer.area, peer.link->commons()});
+    readers_ = std::make_shared<OtherRanks>(std::move(others), seal_);
   }
   if (now != State::kOpening) state_.store(now, std::memory_order_release);
   return now;
@@ -135,8 +144,11 @@ Board::State Board::open() {
 Board::State Board::look_at_peers() {
   for (int rank = 0; rank < size(); ++rank) {
     const uint64_t verdict = area(rank).verdict.load(std::memory_order_acquire);
+    if (verdict == (seal_ | kSeesAll)) continue;
     if (verdict == (seal_ | kMissesSome)) return State::kClosed;
-    if (verdict != (seal_ | kSeesAll)) return State::kOpening;
+    // Not told yet, unless the area serves another board by now: then that rank made no call on this one, and makes none.
+    const uint64_t done = area(rank).done.load(std::memory_order_acquire);
+    return done == 0 || is_of(done, seal_) ? State::kOpening : State::kClosed;
   }
   return State::kOpen;
 }
@@ -146,8 +158,11 @@ Board::State Board::look_at_parent() {
   if (parent != State::kOpen) return parent;
   for (size_t i = 0; i < peers_.size(); ++i) {
     if (peers_[i].area.load(std::memory_order_relaxed) != nullptr) continue;
-    const uint64_t entry =
-        parent_->area(parent_ranks_[i]).children[number_].load(std::memory_order_acquire);
+    const BoardArea& area = parent_->area(parent_ranks_[i]);
+    const uint64_t entry = area.children[number_].load(std::memory_order_acquire);
+    // Read too late: that rank has ended both boards.
+    acquire_fence();
+    if (!is_of(area.done.load(std::memory_order_acquire), parent_->seal_)) return State::kClosed;
     if (entry == 0) return State::kOpening;
     if (entry < kFirst || entry - kFirst >= Commons::kAreas) return State::kClosed;
     peers_[i].area.store(seen(*peers_[i].link, static_cast<uint32_t>(entry - kFirst)),
@@ -156,9 +171,14 @@ Board::State Board::look_at_parent() {
   return State::kOpen;
 }
 
-uint32_t Board::last_done(const BoardArea& area) const {
+bool Board::is_done(const BoardArea& area, uint64_t seal, uint32_t call) {
   const uint64_t done = area.done.load(std::memory_order_acquire);
-  return (done & ~uint64_t{UINT32_MAX}) == seal_ ? static_cast<uint32_t>(done) : UINT32_MAX;
+  if (!is_of(done, seal)) return true;
+  return static_cast<int32_t>(static_cast<uint32_t>(done) - call) >= 0;
+}
+
+uint32_t Board::last_done() const {
+  return static_cast<uint32_t>(own().done.load(std::memory_order_acquire));
 }
 
 bool Board::writable(uint32_t call) {
@@ -175,10 +195,10 @@ bool Board::writable(uint32_t call) {
 // Whether a rank is done with what the lines of the block held: all calls up to the block before the last.
 bool Board::done_before(const Peer& peer, uint32_t block) const {
   const uint32_t needed = (block - 1) * kBlock - 1;
-  const auto reaches = [&](uint32_t done) { return static_cast<int32_t>(done - needed) >= 0; };
+  const uint32_t told = peer.told_done.load(std::memory_order_acquire);
   // A line is here, as a call has just used it. The count itself comes from another core, and leaves it waiting for it when it counts on.
-  return reaches(peer.told_done.load(std::memory_order_acquire)) ||
-         reaches(last_done(*peer.area.load(std::memory_order_relaxed)));
+  return static_cast<int32_t>(told - needed) >= 0 ||
+         is_done(*peer.area.load(std::memory_order_relaxed), seal_, needed);
 }
 
 std::vector<int> Board::behind(uint32_t call) const {
@@ -198,10 +218,8 @@ void Board::show(uint32_t call, uint64_t fingerprint, size_t bytes) {
   Line& line = own().lines[call % BoardArea::kLines];
   line.fingerprint = fingerprint;
   line.bytes = bytes;
-  line.done = last_done(own());
+  line.done = last_done();
   line.stamp.store(stamp(call), std::memory_order_release);
-  const uint32_t before = shown_.load(std::memory_order_relaxed);
-  if (static_cast<int32_t>(call - before) > 0) shown_.store(call, std::memory_order_relaxed);
 }
 
 void Board::withdraw(uint32_t call) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "collectives/board/area.h"
+#include "core/fence.h"
 #include "transport/commons.h"
 #include "transport/link.h"
 
@@ -24,6 +25,8 @@ class Board {
 
   // An area for a new board, cleared; to be told to the other ranks. Nothing if there is none to be had.
   static std::optional<uint32_t> take_area(Commons& commons);
+  // One for which no board was made.
+  static void give_back_area(Commons& commons, uint32_t area);
 
   // A board over areas that the ranks told each other; `areas` by rank, this rank's own included. Every rank makes one,
   // though some may see peers that others don't: open() is the same for all in the end. Null if a rank has no area; then
@@ -65,13 +68,20 @@ class Board {
 
   // What a rank shows of the call, null if it has not come that far. Valid until done(call).
   const Line* line(int rank, uint32_t call) const;
+  // Whether a rank has not taken back a line that was there. Asked after what its lane, or its memory, held for the call has been read:
+  // both may serve others once the line is taken back and a full fence was made.
+  bool still_shows(int rank, uint32_t call) const {
+    acquire_fence();
+    return line(rank, call) != nullptr;
+  }
   // What such a line tells of its rank, before done(call).
   void heed(int rank, const Line& line);
   // The payload of a line that is there. The size is the reader's own idea of it.
   const std::byte* payload(int rank, uint32_t call, size_t bytes) const;
-  // This rank needs no line of the call any more. Once for each call, in any order.
+  // This rank needs no line of the call any more. Once for each call that it has shown, in any order.
   void done(uint32_t call);
-  // The other ranks, who are done with a call when they have said so; also when this board is gone. Once it is open.
+  // The other ranks. They are done with a call when they have said so, when they have no such board any more, when they leave and when
+  // they have died. Also when this board is gone. Once it is open.
   std::shared_ptr<const Readers> readers() const { return readers_; }
 
   // This process's memory for payloads too large for an area, and what a rank has put into a lane of its own. Null if a
@@ -79,10 +89,8 @@ class Board {
   Shelf& lanes() const { return commons_->lanes(); }
   const std::byte* lane(int rank, uint32_t piece) const;
   Link* link(int rank) const { return peers_[static_cast<size_t>(rank)].link; }
-  // The process of another rank, if its memory can be read (core/process_memory.h). Once it is open.
-  std::optional<int> readable_process(int rank) const {
-    return link(rank)->commons()->readable_process();
-  }
+  // The names of this process's memory that peers may map.
+  Exports& exports() const { return commons_->exports(); }
   // Wakes ranks that sleep, so that they look at what this rank has changed. Waits until other cores have given up the lines that it has
   // written, which they do meanwhile if this comes later.
   void ring();
@@ -94,38 +102,45 @@ class Board {
   struct Peer {
     Link* link = nullptr;                         // null: this rank itself
     std::atomic<const BoardArea*> area{nullptr};  // null until it is known
-    std::atomic<uint32_t> told_done{UINT32_MAX};  // the last call that it is done with, by its lines
+    std::atomic<uint32_t> told_done{
+        UINT32_MAX};  // the last call that it is done with, by its lines
   };
 
   // Whom this rank shows something; apart from the board, which they outlive.
   class OtherRanks final : public Readers {
    public:
-    OtherRanks(std::vector<const BoardArea*> areas, uint64_t seal)
-        : areas_(std::move(areas)), seal_(seal) {}
+    struct Rank {
+      const BoardArea* area;
+      const PeerCommons* commons;
+    };
+    OtherRanks(std::vector<Rank> ranks, uint64_t seal) : ranks_(std::move(ranks)), seal_(seal) {}
     bool are_done_with(uint32_t call) const override;
 
    private:
-    const std::vector<const BoardArea*> areas_;
+    const std::vector<Rank> ranks_;
     const uint64_t seal_;
   };
 
-  Board(std::shared_ptr<Commons> commons, uint32_t area, uint64_t communicator, int rank,
-        size_t size);
+  Board(std::shared_ptr<Commons> commons, std::optional<uint32_t> area, uint64_t communicator,
+        int rank, size_t size);
   BoardArea& own() const { return *own_; }
   const BoardArea& area(int rank) const {
     return *peers_[static_cast<size_t>(rank)].area.load(std::memory_order_relaxed);
   }
   static const BoardArea* seen(const Link& link, uint32_t area);
   uint64_t stamp(uint32_t call) const { return seal_ | call; }
-  // The last call that a rank is done with, -1 if none.
-  uint32_t last_done(const BoardArea& area) const;
+  // Of an area of a board with this seal that has been made: whether its owner is done with all calls up to `call`, or has that board no
+  // more.
+  static bool is_done(const BoardArea& area, uint64_t seal, uint32_t call);
+  // The last call that this rank is done with, -1 if none.
+  uint32_t last_done() const;
   bool done_before(const Peer& peer, uint32_t block) const;
   State look_at_peers();
   State look_at_parent();
 
   const std::shared_ptr<Commons> commons_;
-  const uint32_t area_;
-  BoardArea* const own_;
+  const std::optional<uint32_t> area_;  // nothing: none was free, and the board is closed
+  BoardArea* const own_;                // null: likewise
   const uint64_t
       seal_;  // high half of every stamp: tells this communicator's from what lay here before
   const int rank_;
@@ -139,11 +154,10 @@ class Board {
   std::vector<int> parent_ranks_;
   uint32_t number_ = 0;
 
-  std::atomic<uint32_t> open_block_{1};      // the last block that may be written
-  std::atomic<bool> counting_{false};        // guards these two, for a moment
-  uint32_t done_ = UINT32_MAX;               // all calls up to this one
-  uint32_t done_after_ = 0;                  // bit i: call done_ + 1 + i
-  std::atomic<uint32_t> shown_{UINT32_MAX};  // the last call that this rank has shown, roughly
+  std::atomic<uint32_t> open_block_{1};  // the last block that may be written
+  std::atomic<bool> counting_{false};    // guards these two, for a moment
+  uint32_t done_ = UINT32_MAX;           // all calls up to this one
+  uint32_t done_after_ = 0;              // bit i: call done_ + 1 + i
 };
 
 }  // namespace hccl_like

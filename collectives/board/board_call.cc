@@ -54,8 +54,6 @@ void BoardCall::show() const {
   const bool shown = (collective != Collective::kBroadcast && collective != Collective::kScatter) ||
                      board->rank() == root;
   if (shown && given > 0) copy_in(to, *input, whole ? 1 : static_cast<size_t>(board->size()));
-  if (op == ReduceOp::kPreMulSum && reduction.scale != nullptr)
-    reduction.scale(to, to, given / size_of(type), factor);
   board->show(number, fingerprint, given);
 }
 
@@ -75,15 +73,8 @@ void BoardCall::finish() const {
     for (size_t rank = 0; rank < ranks; ++rank)
       sources[rank] = board->payload(static_cast<int>(rank), number, shown) + at;
     output->visit(chunk, 0, output->bytes(chunk), [&](Region region) {
-      const size_t elements = region.bytes / size_of(type);
-      if (ranks == 2)
-        reduction.combine(region.data, sources[0], sources[1], elements);
-      else
-        reduction.combine_many(region.data, std::span(sources).first(ranks), elements);
-      if (op == ReduceOp::kAvg && reduction.scale != nullptr) {
-        const auto count = static_cast<double>(ranks);
-        reduction.scale(region.data, region.data, elements, is_integer(type) ? count : 1.0 / count);
-      }
+      reduction.combine_all(region.data, nullptr, std::span(sources).first(ranks),
+                            region.bytes / size_of(type), scaling);
       for (size_t rank = 0; rank < ranks; ++rank) sources[rank] += region.bytes;
     });
   };

@@ -9,7 +9,6 @@
 #include "collectives/direct/known_memory.h"
 #include "collectives/operation.h"
 #include "core/crew.h"
-#include "core/pace.h"
 #include "core/patience.h"
 #include "core/write_pace.h"
 #include "device/reduce/reduce.h"
@@ -27,12 +26,11 @@ struct BoardCall {
   const Layout* input = nullptr;
   const Layout* output = nullptr;
   Collective collective = Collective::kBarrier;
-  ReduceOp op = ReduceOp::kSum;
   DataType type = DataType::kUInt8;
-  double factor = 1.0;
   int root = 0;
   Chunks chunks = Chunks::kEqual;
   Reduction reduction{};
+  Scaling scaling;
   uint64_t fingerprint = 0;
   uint32_t number = 0;
   size_t bytes = 0;  // the payload, for people
@@ -40,12 +38,12 @@ struct BoardCall {
   const ExportedRange* shared_input = nullptr;
   const SharedRegions* shared_regions = nullptr;  // of an input that is several pieces, instead
   const ExportedRange* shared_output = nullptr;
+  MemoryOwner output_owner{};  // of shared_output
   const Device* device = nullptr;
   int device_index = 0;
   int cores = 0;  // of the host; 0: enough
   PeerMemory* peer_memory = nullptr;
   KnownMemory* known_memory = nullptr;
-  Pace* pace = nullptr;             // null: nothing is copied by the kernel
   WritePace* write_pace = nullptr;  // of lanes; null: they are written through the caches
   Crew* crew = nullptr;
 

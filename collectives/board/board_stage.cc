@@ -21,16 +21,19 @@ void BoardStage::end() {
     case Phase::kReading:
     case Phase::kMeeting:
     case Phase::kMoving:
+      // It has failed. Also then this rank reads nobody's lines of it any more.
       call_->board->withdraw(call_->number);
+      direct_.end();
+      call_->board->done(call_->number);
       break;
     case Phase::kFinished:
     case Phase::kWatching:
       call_->board->done(call_->number);
+      direct_.end();
       break;
     default:
       break;
   }
-  direct_.end();
   phase_ = Phase::kOff;
 }
 
@@ -45,10 +48,13 @@ void BoardStage::show() {
       phase_ = Phase::kReading;
       break;
     case Way::kDirect:
-      // Lanes are only short while very many calls are under way at once.
-      if (!direct_.begin(*call_)) return;
-      direct_.show();
-      phase_ = Phase::kMeeting;
+      if (direct_.begin(*call_)) {
+        direct_.show();
+        phase_ = Phase::kMeeting;
+      } else {
+        DirectRun::show_no_lane(*call_);
+        phase_ = Phase::kWatching;
+      }
       break;
   }
   call_->board->ring();
@@ -72,7 +78,7 @@ bool BoardStage::advance() {
   }
   if (phase_ == Phase::kMeeting && watch_.complete()) {
     direct_.meet();
-    phase_ = Phase::kMoving;
+    phase_ = direct_.lacks_lane() ? Phase::kWatching : Phase::kMoving;
   }
   if (phase_ == Phase::kMoving) {
     const bool stepped = direct_.advance();

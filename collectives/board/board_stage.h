@@ -23,7 +23,8 @@ class BoardStage {
 
   // Makes the steps that can be made now; true if any was.
   bool advance();
-  // Whether the messages have to wait: the call is not shown yet, or is not theirs to make.
+  // Whether the messages have to wait: the call is not shown yet, or is not theirs to make. A direct call becomes theirs when a rank has
+  // no lane for it.
   bool holds() const { return phase_ != Phase::kOff && phase_ != Phase::kWatching; }
   bool finished() const { return phase_ == Phase::kFinished; }
   // Whether advance() could make a step: asked before a sleep.

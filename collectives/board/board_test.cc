@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
+#include <cstring>
 #include <vector>
 
 #include "collectives/testing.h"
@@ -223,6 +225,51 @@ TEST(Board, PartsHaveTheirOwnAndGiveItBack) {
   });
 }
 
+TEST(BoardAreas, APartThatFindsNoneLeavesThoseOfOthersAlone) {
+  on_ranks(2, Config{}, [](Rank me) {
+    open(me);
+    const auto parent =
+        me.runtime.create(*me.store, me.rank, me.size, "parent", std::chrono::seconds(20),
+                          Deadline::after(std::chrono::seconds(20)));
+    parent->run({.collective = Collective::kBarrier});
+    Shelf& areas = me.runtime.mesh().commons()->areas();
+    size_t taken = 0;
+    while (areas.take()) ++taken;
+    EXPECT_EQ(taken, Commons::kAreas - 2);
+    // The first area is the world's.
+    std::array<std::byte, Commons::kAreaHeadBytes> before, after;
+    std::memcpy(before.data(), areas.data(0), before.size());
+    const auto part = parent->split(std::vector<int>{1, 0}, "part");
+    std::memcpy(after.data(), areas.data(0), after.size());
+    EXPECT_TRUE(before == after) << "the first area was written";
+    const auto part_of_it = part->split(std::vector<int>{0, 1}, "part of the part");
+    for (const auto& group : {parent, part, part_of_it}) {
+      Ints data{me.rank + 1};
+      group->run(all_reduce(data));
+      EXPECT_EQ(data, Ints{3});
+    }
+    EXPECT_EQ(part->board()->open(), Board::State::kClosed);
+    EXPECT_EQ(part_of_it->board()->open(), Board::State::kClosed);
+    std::memcpy(after.data(), areas.data(0), after.size());
+    EXPECT_TRUE(before == after) << "the first area was written";
+  });
+}
+
+TEST(BoardAreas, GroupsThatNeverMakeACallGiveTheirsBack) {
+  on_ranks(2, Config{}, [](Rank me) {
+    open(me);
+    for (int i = 0; i < 5'000; ++i) {
+      const auto group =
+          me.runtime.create(*me.store, me.rank, me.size, "idle", std::chrono::seconds(20),
+                            Deadline::after(std::chrono::seconds(20)));
+      ASSERT_NE(group->board(), nullptr) << "group " << i;
+    }
+    const auto area = Board::take_area(*me.runtime.mesh().commons());
+    ASSERT_TRUE(area);
+    EXPECT_LT(*area, 10u);
+  });
+}
+
 TEST(Board, TellsASmallCallFromALargeOne) {
   for (const size_t other : {size_t{2}, size_t{100'000}}) {
     on_ranks(2, Config{}, [&](Rank me) {
@@ -232,10 +279,11 @@ TEST(Board, TellsASmallCallFromALargeOne) {
         me.communicator.run(all_reduce(data));
         ADD_FAILURE() << "sizes of 1 and " << other << " went together";
       } catch (const Exception& exception) {
-        EXPECT_NE(exception.error().message.find("call #1"), std::string::npos)
-            << exception.error().message;
-        EXPECT_NE(exception.error().message.find("8 bytes of allreduce of int64 (sum)"),
-                  std::string::npos)
+        EXPECT_NE(
+            exception.error().message.find(
+                "call #2, all_reduce of int64 (sum): rank 0 passed 1 element, rank 1 passed " +
+                std::to_string(other) + " elements."),
+            std::string::npos)
             << exception.error().message;
       }
       EXPECT_EQ(data, Ints(data.size(), 7)) << "the buffer was touched";
@@ -254,7 +302,7 @@ TEST(Board, ARankThatLeavesIsMissedByThoseWhoWaitForIt) {
       me.communicator.run(std::move(call));
       ADD_FAILURE() << "nobody missed rank 2";
     } catch (const Exception& exception) {
-      EXPECT_NE(exception.error().message.find("allreduce #1"), std::string::npos)
+      EXPECT_NE(exception.error().message.find("all_reduce #2"), std::string::npos)
           << exception.error().message;
       EXPECT_NE(exception.error().code, ErrorCode::kTimeout) << exception.error().message;
     }

@@ -55,6 +55,14 @@ void DirectRun::keep_unread_cells() const {
   for (uint32_t lap = 0; lap < put; ++lap) keep(cell_of(lap));
 }
 
+// What this rank has put for one that will not read it. It is told of by nobody else, so the cells are this rank's as before.
+void DirectRun::take_back_cells() const {
+  if (!uses_cells() || cells() == nullptr) return;
+  for (uint32_t lap = 0; lap < put_; ++lap)
+    if (const uint32_t told = lane_->cells[lap % Lane::kSlots].load(std::memory_order_relaxed))
+      cells()->keep(told - 1);
+}
+
 // What this rank is to put next, if so much of it lies in one piece.
 const std::byte* DirectRun::next_input(size_t bytes) const {
   if (!exchanges_ || !roles_.puts() || put_ >= shape_.laps) return nullptr;

@@ -49,18 +49,13 @@ void DirectRun::put(Span lap, std::byte* slot) {
   }
 }
 
-// What lies in a slot is ready to be combined.
 void DirectRun::fill(std::byte* to, const Pieces& from) const {
   // Not in pairs of pages where it is read in order, as sums do.
   const auto write = [this](std::byte* target, const std::byte* source, size_t bytes) {
     if (own_cell_) return write_cell(target, source, bytes);
     write_lane(target, source, bytes, /*in_order=*/roles_.reducing());
   };
-  if (!scales_inputs()) return copy_bytes(Pieces(to, from.bytes()), from, write);
-  for (size_t i = 0; i < from.size(); ++i) {
-    scale(to, from[i].data, from[i].bytes);
-    to += from[i].bytes;
-  }
+  copy_bytes(Pieces(to, from.bytes()), from, write);
 }
 
 void DirectRun::write_lane(std::byte* to, const std::byte* from, size_t bytes,
@@ -84,8 +79,8 @@ bool DirectRun::work(Span lap, uint32_t number) {
   find_input(number);
   if (roles_.reducing())
     reduce(share_of(lap), lap, number);
-  else if (!copy(lap, number))
-    return false;
+  else
+    copy(lap, number);
   if (roles_.pushes()) lane_->writing.store(0, std::memory_order_release);
   keep(given_cell_);
   return true;
@@ -148,7 +143,7 @@ void DirectRun::keep_own(Span lap) {
         next_input(lap.bytes()));
 }
 
-bool DirectRun::copy(Span lap, uint32_t number) {
+void DirectRun::copy(Span lap, uint32_t number) {
   keep_own(lap);
   const auto between_memories = [this](std::byte* to, const std::byte* from, size_t bytes) {
     copy_between_cores(to, from, bytes, shape_.payload);
@@ -157,10 +152,6 @@ bool DirectRun::copy(Span lap, uint32_t number) {
   for (int i = 1; i < ranks_; ++i) {
     const int peer = (rank_ + i) % ranks_;
     if (const Span range = own_part(given(peer, lap), peer, rank_); range.bytes() > 0) {
-      if (reads_) {
-        if (!read(own_output(peer, range), peer, range)) return false;
-        continue;
-      }
       if (roles_.path(peer, rank_) == Path::kStaged) {
         std::byte* const from =
             input_of(peer, number) + shape_.place(lap, peer, rank_, range.begin);
@@ -174,7 +165,6 @@ bool DirectRun::copy(Span lap, uint32_t number) {
       move(Pieces(this->peer(peer).output + range.begin, range.bytes()), own_input(peer, range),
            between_memories);
   }
-  return true;
 }
 
 void DirectRun::fetch(Span lap, uint32_t number) {

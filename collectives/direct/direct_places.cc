@@ -6,7 +6,7 @@ namespace hccl_like {
 namespace {
 
 // Where bytes [offset, offset + bytes) of a mapping are; null if it does not have them: what a peer says is not trusted.
-std::byte* inside(const ImportedRange& mapping, uint64_t offset, uint64_t bytes) {
+std::byte* inside(const PeerMapping& mapping, uint64_t offset, uint64_t bytes) {
   const uint64_t size = mapping.size();
   return offset > size || bytes > size - offset ? nullptr : mapping.data() + offset;
 }

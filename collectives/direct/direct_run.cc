@@ -3,17 +3,21 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <string>
 #include <thread>
 #include <utility>
 
 #include "core/deadline.h"
 #include "core/fence.h"
+#include "core/log.h"
+#include "transport/commons.h"
+#include "transport/kept_memory.h"
 
 namespace hccl_like {
 namespace {
 
 // How long a rank that gave up waits for one that writes into its memory: far longer than a step takes, unless that
-// rank was stopped.
+// rank was stopped. Then the memory is kept.
 constexpr auto kWriterPatience = std::chrono::seconds(1);
 // What a rank copies to itself in one step.
 constexpr size_t kOwnStep = 256 << 10;
@@ -39,10 +43,9 @@ bool DirectRun::begin(const BoardCall& call) {
   kept_ = 0;
   own_cell_.reset();
   given_cell_.reset();
-  lost_ = false;
+  lost_ = lacks_lane_ = false;
   mismatch_.reset();
   failure_.reset();
-  reads_ = false;
   untold_ = false;
   peers_.assign(static_cast<size_t>(ranks_), {});
   offers_.assign(static_cast<size_t>(ranks_), {});
@@ -54,7 +57,6 @@ bool DirectRun::begin(const BoardCall& call) {
   base_ = lane_->next_base;
   first_slot_ = lane_->next_slot % slots_;
   input_handles_ = tell_places();
-  readable_input_ = readable_input();
   sums_all_ = would_sum_all();
   roles_ = Roles(call.collective, rank_, ranks_, call.root, /*inputs=*/0, /*outputs=*/0, sums_all_);
   stage_ = Stage::kShown;
@@ -122,7 +124,6 @@ bool DirectRun::advance() {
       // Whoever gave up may have used his memory for something else already.
       for (int rank = 0; rank < ranks_; ++rank) lost_ = lost_ || !still_shown(rank);
       if (lost_) return false;
-      learn_pace();
       stage_ = Stage::kFinished;
       return true;
   }
@@ -154,8 +155,7 @@ std::vector<int> DirectRun::waiting_for() const {
 void DirectRun::end() {
   if (stage_ == Stage::kOff) return;
   Shelf& lanes = call_->board->lanes();
-  lane_->next_base = base_ + most_laps_ + 1;
-  lane_->next_slot = first_slot_ + static_cast<uint32_t>(most_laps_);
+  let_lane_go();
   if (stage_ == Stage::kFinished && lends()) {
     // All ranks have finished with it; of its counters they want to know no more than that they have grown.
     lanes.give_back(lane_number_);
@@ -169,25 +169,52 @@ void DirectRun::end() {
   }
   stage_ = Stage::kOff;
   mappings_.clear();
+  held_.clear();
   mismatch_.reset();
   failure_.reset();
   agreement_.reset();
 }
 
+// The next call in it begins behind this one.
+void DirectRun::let_lane_go() {
+  lane_->next_base = base_ + most_laps_ + 1;
+  lane_->next_slot = first_slot_ + static_cast<uint32_t>(most_laps_);
+}
+
+// Also a rank that this one has not met may write: it moves as soon as it sees all lines, if the memory is known. One whose line is not
+// there after this rank has taken its own back and made a full fence will miss that one.
+DirectRun::Writer DirectRun::writer(int rank) const {
+  const Peer& peer = peers_[static_cast<size_t>(rank)];
+  if (peer.lane != nullptr) return {&peer.lane->writing, peer.base + 1};
+  const Board::Line* const line = call_->board->line(rank, call_->number);
+  if (line == nullptr || line->fingerprint != call_->fingerprint) return {};
+  Offer offer;
+  std::memcpy(&offer, call_->board->payload(rank, call_->number, sizeof offer), sizeof offer);
+  const auto* const lane = reinterpret_cast<const Lane*>(call_->board->lane(rank, offer.lane));
+  return lane == nullptr ? Writer{} : Writer{&lane->writing, offer.base + 1};
+}
+
 void DirectRun::wait_for_writers() const {
   const Deadline deadline = Deadline::after(kWriterPatience);
   for (int rank = 0; rank < ranks_; ++rank) {
-    const Peer& peer = peers_[static_cast<size_t>(rank)];
-    if (rank == rank_ || peer.lane == nullptr) continue;
+    if (rank == rank_) continue;
+    const Writer writer = this->writer(rank);
     const Link* link = call_->board->link(rank);
     // A link learns of a death only from the thread that drives it, which may be this one.
-    const PeerCommons* commons = link->commons();
-    const auto gone = [&] {
-      return link->failure() != nullptr || (commons != nullptr && commons->owner_died());
-    };
-    while (peer.lane->writing.load(std::memory_order_acquire) == peer.base + 1 && !gone() &&
+    const PeerCommons& commons = *link->commons();
+    while (writer.writes() && !commons.owner_died() && link->failure() == nullptr &&
            !deadline.expired())
       std::this_thread::yield();
+    if (!writer.writes() || commons.owner_died()) continue;
+    std::shared_ptr<void> memory = call_->output_owner.keep();
+    log_warn("rank " + std::to_string(rank) +
+             " was stopped while it wrote into the memory of rank " + std::to_string(rank_) +
+             (memory ? ", which is kept until rank " + std::to_string(rank) + " goes on or dies"
+                     : ", and may go on later: do not use that memory again"));
+    if (memory)
+      KeptMemory::of_process().add(std::move(memory), [commons, writer] {
+        return !commons.owner_died() && writer.writes();
+      });
   }
 }
 
@@ -236,7 +263,7 @@ bool DirectRun::inputs_are_there(uint32_t lap) const {
 }
 
 bool DirectRun::still_shown(int rank) const {
-  return call_->board->line(rank, call_->number) != nullptr;
+  return call_->board->still_shows(rank, call_->number);
 }
 
 }  // namespace hccl_like

@@ -7,8 +7,6 @@
 // exchange, through cells that go to and fro (transport/pair_cells.h). Either way a
 // call takes two meetings of the ranks, plus one if memory is shared, and all wait until nobody uses theirs any more; one
 // meeting where every rank makes all of its own result.
-// Where it has been faster, ranks that only exchange copy out of each other's private memory through the kernel.
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -31,16 +29,20 @@ bool runs_direct(const Call& call, int ranks);
 // Used by one thread at a time, and reused.
 class DirectRun {
  public:
-  // Takes a lane for the call, which is borrowed until end(); false if none is free now.
+  // Takes a lane for the call, which is borrowed until end(); false if none is free now: show_no_lane() then.
   bool begin(const BoardCall& call);
+  // Shows the call, and that this rank has no lane for it: no rank runs it then, all make it by messages.
+  static void show_no_lane(const BoardCall& call);
   // Shows the call and what this rank offers, as Board::show() does. The line must be writable.
   void show();
   // All lines are there.
   void meet();
   bool met() const { return stage_ != Stage::kOff && stage_ != Stage::kShown; }
+  // After meet(): a rank has no lane for the call. Nothing is moved then, and this one's lane is given back.
+  bool lacks_lane() const { return lacks_lane_; }
   // After meet(): a rank gives this one another number of bytes than expected, or expects another. Nothing is moved then.
   const std::optional<BoardMismatch>& mismatch() const { return mismatch_; }
-  // Another rank's memory could not be read. The call will not be finished.
+  // Another rank's memory could not be mapped again. The call will not be finished.
   const std::optional<Error>& failure() const { return failure_; }
   // The same call, kept elsewhere from now on.
   void go_on(const BoardCall& call) { call_ = &call; }
@@ -56,8 +58,8 @@ class DirectRun {
   std::vector<int> waiting_for() const;
   // Whether it would have used cells, if its two ranks had any.
   bool misses_cells() const { return uses_cells() && cells() == nullptr; }
-  // The call is over or has failed. If it failed, nobody writes into this rank's memory any more when this returns: it
-  // waits for whoever does, a second at most.
+  // The call is over or has failed. If it failed and another rank writes into this rank's memory, it waits for that rank. A rank that was
+  // stopped meanwhile is waited for a second; then the memory is kept until that rank goes on or dies (transport/kept_memory.h).
   void end();
 
  private:
@@ -78,9 +80,8 @@ class DirectRun {
     Pieces input;                 // what it gives to this rank
     std::byte* output = nullptr;  // what it takes from this rank
     size_t gives = 0, takes = 0;  // bytes of these
-    uint64_t input_address = 0;   // of what it gives, in its process
   };
-  using Mapping = std::shared_ptr<const ImportedRange>;
+  using Mapping = PeerMemory::Mapping;
   struct Mappings {
     std::vector<Mapping> input;
     Mapping output;
@@ -105,20 +106,17 @@ class DirectRun {
   static bool place_output(Peer& peer, const Mapping& mapping);
 
   // direct_meeting.cc: what the ranks agree about.
+  bool all_have_lanes() const;
+  uint64_t name_input(std::span<const hcd_ipc_handle> handles);
   void read_offers();
-  bool knows_all();
+  bool holds_known();
+  void map_known();
   uint64_t map_all();
   uint64_t map(int rank, const Handles& handles);
   void agree();
+  void remember(uint64_t accepted);
   void settle(uint64_t accepted);
   void settle(RankSet inputs, RankSet outputs);
-
-  // direct_reads.cc: memory that nobody can map, read through the kernel.
-  bool could_read() const;
-  uint64_t readable_input() const;
-  bool agrees_to_read() const;
-  void learn_pace() const;
-  bool read(const Pieces& to, int from, Span range);
 
   // direct_cells.cc: what two ranks put for each other.
   PairCells* cells() const;
@@ -128,10 +126,12 @@ class DirectRun {
   void find_input(uint32_t lap);
   void keep(std::optional<uint32_t> cell) const;
   void keep_unread_cells() const;
+  void take_back_cells() const;
   const std::byte* next_input(size_t bytes) const;
   bool awaits_cell() const;
 
   // direct_run.cc: who waits for whom.
+  void let_lane_go();
   Step next() const;
   void count(Lane::Counter& counter, uint64_t laps);
   bool finish_is_awaited() const;
@@ -141,8 +141,18 @@ class DirectRun {
   bool has_accepted(int rank) const;
   bool slot_is_free(uint32_t lap) const;
   bool inputs_are_there(uint32_t lap) const;
+  // Whether what was read of a rank is what it put there for this call.
   bool still_shown(int rank) const;
   bool lends() const;
+  // Where another rank tells that it writes for this call.
+  struct Writer {
+    const Lane::Counter* word = nullptr;  // null: it cannot be writing
+    uint64_t writing = 0;                 // the word's value while it writes
+    bool writes() const {
+      return word != nullptr && word->load(std::memory_order_acquire) == writing;
+    }
+  };
+  Writer writer(int rank) const;
   void wait_for_writers() const;
 
   // direct_moves.cc: what is copied.
@@ -159,7 +169,7 @@ class DirectRun {
             const std::byte* next = nullptr) const;
   auto reads_input(int rank) const;
   auto reads_lane(int rank) const;
-  bool copy(Span lap, uint32_t number);
+  void copy(Span lap, uint32_t number);
   void keep_own(Span lap);
   void fetch(Span lap, uint32_t number);
   bool begin_writing();
@@ -167,15 +177,10 @@ class DirectRun {
   Span own_part(Span lap, int from, int to) const;
   // direct_sums.cc: what is reduced.
   Span share_of(Span lap) const;
-  bool scales_inputs() const;
-  void scale(std::byte* to, const std::byte* from, size_t bytes) const;
   void reduce(Span range, Span lap, uint32_t number);
   void reduce_part(Span range, Span lap, uint32_t number) const;
   size_t find_sources(std::span<const std::byte*> sources, const std::byte* own, size_t offset,
                       size_t bytes, Span lap, uint32_t number) const;
-  void scale_sources(std::span<const std::byte*> sources, std::byte* room, size_t bytes) const;
-  void sum(std::byte* result, std::byte* twin, std::span<const std::byte* const> sources,
-           size_t bytes) const;
   void spread(const std::byte* result, size_t offset, size_t bytes, bool goes_past) const;
 
   // What of a lap `rank` gives this one, and takes from it.
@@ -215,19 +220,18 @@ class DirectRun {
   Roles roles_;
   bool sums_all_ = false;  // what this rank wishes, and then what all do
   std::vector<Peer> peers_;
-  std::vector<Mappings> mappings_;   // by rank, from map_all() to agree()
+  std::vector<Mappings> mappings_;   // by rank, from map_all() to remember()
+  std::vector<Mapping> held_;        // of others' memory, of an agreement that was known
   std::vector<MemoryOffer> offers_;  // by rank
   uint32_t input_handles_ = 0;  // of its own input, if that is several pieces and all of it is told
-  uint64_t readable_input_ = 0;  // what this rank has told of its own
-  bool reads_ = false;           // all ranks read the others' inputs through the kernel
-  std::chrono::steady_clock::time_point met_at_;
-  std::chrono::nanoseconds shown_in_{};  // the work made before that
   std::shared_ptr<const KnownMemory::Agreement> agreement_;
+  Exports::Last last_input_, last_output_;
   uint64_t most_laps_ = 0;
   uint32_t put_ = 0, worked_ = 0, fetched_ = 0;
   size_t kept_ = 0;           // bytes of the payload of which this rank's own part is in place
   bool past_caches_ = false;  // copies go past them
   bool lost_ = false;
+  bool lacks_lane_ = false;
   std::optional<BoardMismatch> mismatch_;
   std::optional<Error> failure_;
   bool untold_ = false;

@@ -183,7 +183,6 @@ void DirectRun::find(int rank) {
   }
   peer.input_offset = add(peer.input_offset, input_at);
   peer.output_offset = add(peer.output_offset, output_at);
-  if (peer.input_address != 0) peer.input_address = add(peer.input_address, input_at);
 }
 
 // The largest chunk of any rank decides how many laps there are.

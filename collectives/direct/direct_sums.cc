@@ -14,8 +14,6 @@ namespace {
 constexpr size_t kHotBytes = 16 << 10;
 // What goes past the caches is made there, too.
 constexpr size_t kPastBytes = 8 << 10;
-// Of each input of a premul-sum, scaled in memory of our own.
-constexpr size_t kScaledBytes = 4 << 10;
 // Of a pass that several threads make: some are slower than others.
 constexpr size_t kPartsPerHand = 4;
 constexpr size_t kGrain = 64;
@@ -26,14 +24,6 @@ constexpr size_t kGrain = 64;
 Span DirectRun::share_of(Span lap) const {
   if (shape_.kind != Shape::Kind::kCut) return given(rank_, lap);
   return roles_.sums_all() ? lap : shape_.share(lap, rank_);
-}
-
-bool DirectRun::scales_inputs() const {
-  return call_->op == ReduceOp::kPreMulSum && call_->reduction.scale != nullptr;
-}
-
-void DirectRun::scale(std::byte* to, const std::byte* from, size_t bytes) const {
-  call_->reduction.scale(to, from, bytes / size_of(call_->type), call_->factor);
 }
 
 void DirectRun::reduce(Span range, Span lap, uint32_t number) {
@@ -67,33 +57,6 @@ size_t DirectRun::find_sources(std::span<const std::byte*> sources, const std::b
   return bytes;
 }
 
-// `twin`: a second place for the result of two ranks, or null.
-void DirectRun::sum(std::byte* result, std::byte* twin, std::span<const std::byte* const> sources,
-                    size_t bytes) const {
-  const Reduction& reduction = call_->reduction;
-  const size_t elements = bytes / size_of(call_->type);
-  if (twin != nullptr)
-    return reduction.combine_twice(result, twin, sources[0], sources[1], elements);
-  if (ranks_ == 2)
-    reduction.combine(result, sources[0], sources[1], elements);
-  else
-    reduction.combine_many(result, sources, elements);
-  if (call_->op == ReduceOp::kAvg && reduction.scale != nullptr)
-    reduction.scale(result, result, elements, is_integer(call_->type) ? ranks_ : 1.0 / ranks_);
-}
-
-// Where inputs lie they must not be written: `room` takes kScaledBytes of each rank's. What is in a lane is scaled.
-void DirectRun::scale_sources(std::span<const std::byte*> sources, std::byte* room,
-                              size_t bytes) const {
-  for (int rank = 0; rank < ranks_; ++rank) {
-    if (rank != rank_ && !roles_.input_mapped(rank)) continue;
-    const std::byte*& from = sources[static_cast<size_t>(rank)];
-    std::byte* const to = room + static_cast<size_t>(rank) * kScaledBytes;
-    scale(to, from, bytes);
-    from = to;
-  }
-}
-
 // To all others that want a result in their own memory.
 void DirectRun::spread(const std::byte* result, size_t offset, size_t bytes, bool goes_past) const {
   for (int rank = 0; rank < ranks_; ++rank) {
@@ -119,10 +82,8 @@ void DirectRun::reduce_part(Span range, Span lap, uint32_t number) const {
   const Pieces into = collects ? own_output(rank_, range) : Pieces(elsewhere, range.bytes());
   const Pieces own = own_input(rank_, range);
   const bool several = collects && (roles_.pushes() || kept != nullptr);
-  std::vector<std::byte> scaled(scales_inputs() ? sources.size() * kScaledBytes : 0);
   // Two ranks get a result at once: of what is reduced in place, each line of either was just read.
-  const bool pairs = several && ranks_ == 2 && kept == nullptr && scaled.empty() &&
-                     call_->reduction.combine_twice != nullptr;
+  const bool pairs = several && ranks_ == 2 && kept == nullptr;
   const std::byte* const next = next_input(lap.bytes());
   // What was read a moment ago is in a cache. Any other place of the result would be read only to be overwritten.
   const bool goes_past = past_caches_ && (collects || kept == nullptr);
@@ -138,11 +99,9 @@ void DirectRun::reduce_part(Span range, Span lap, uint32_t number) const {
     std::byte* twin = pairs && !past ? peer(1 - rank_).output + range.begin + at : nullptr;
     if (passes(twin)) twin = nullptr;
     if (several && twin == nullptr) now = std::min(now, kHotBytes);
-    if (!scaled.empty()) now = std::min(now, kScaledBytes);
     if (past) now = std::min(now, hot.size());
     std::byte* const result = past ? hot.data() : target.data;
-    if (!scaled.empty()) scale_sources(sources, scaled.data(), now);
-    sum(result, twin, sources, now);
+    call_->reduction.combine_all(result, twin, sources, now / size_of(call_->type), call_->scaling);
     if (past)
       copy_past_caches(target.data, result, now,
                        next == nullptr ? next : next + (range.begin - lap.begin + at));

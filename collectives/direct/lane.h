@@ -7,6 +7,7 @@
 
 #include "collectives/board/area.h"
 #include "collectives/direct/known_memory.h"
+#include "collectives/direct/roles.h"
 #include "collectives/direct/shared_regions.h"
 #include "core/write_pace.h"
 #include "transport/commons.h"
@@ -32,6 +33,7 @@ struct InputPlaces {
   std::array<Range, kMostDirectRanks> for_rank;  // of places
   std::array<uint8_t, kMost> handles;            // of each place, in which of the handles it lies
   std::array<Place, kMost> places;
+  std::array<uint64_t, SharedRegions::kMostHandles> names;  // of the handles (Exports)
 };
 
 // The rank that owns it writes, the others read. The counters only grow, also from call to call, so that what an earlier
@@ -70,15 +72,15 @@ static_assert(sizeof(Lane) == Commons::kLaneBytes);
 
 // What a rank shows of a direct call on its board, in the line itself.
 struct Offer {
-  uint32_t lane = 0;
+  static constexpr uint32_t kNoLane = UINT32_MAX;
+
+  uint32_t lane = 0;  // kNoLane: none was free, so all ranks make the call by messages
   uint32_t first_slot = 0;
   uint64_t base = 0;
   MemoryOffer memory;
   uint64_t input_offset = 0, output_offset = 0;  // in what the handles name
-  // In its process, if it wishes that all read each other's memory through the kernel.
-  uint64_t input_address = 0;
-  uint64_t largest = 0;        // of the chunks that this rank knows
-  uint32_t sums_all = 0;       // not 0: it wishes that every rank sums all of it
+  uint64_t largest = 0;                          // of the chunks that this rank knows
+  uint32_t sums_all = 0;                         // not 0: it wishes that every rank sums all of it
   uint32_t input_handles = 0;  // of an input in several pieces, which the lane tells; 0: in one
 };
 static_assert(sizeof(Offer) <= BoardArea::kInlineBytes);

@@ -8,7 +8,7 @@ namespace hccl_like {
 namespace {
 
 // Cuts are made here, where a cache line begins if the payload does: no line is written by two ranks.
-constexpr size_t kGrain = 64;
+constexpr size_t kShapeGrain = 64;
 
 Shape::Kind kind_of(Collective collective) {
   switch (collective) {
@@ -31,8 +31,8 @@ size_t pieces_of(Shape::Kind kind, int ranks) {
 }  // namespace
 
 size_t Shape::room(Collective collective, int ranks, size_t payload) {
-  const size_t grains = std::max<size_t>(1, (payload + kGrain - 1) / kGrain);
-  return pieces_of(kind_of(collective), ranks) * grains * kGrain;
+  const size_t grains = std::max<size_t>(1, (payload + kShapeGrain - 1) / kShapeGrain);
+  return pieces_of(kind_of(collective), ranks) * grains * kShapeGrain;
 }
 
 Shape Shape::of(Collective collective, int ranks, size_t payload, size_t room) {
@@ -40,7 +40,7 @@ Shape Shape::of(Collective collective, int ranks, size_t payload, size_t room) {
   shape.kind = kind_of(collective);
   shape.ranks = ranks;
   shape.payload = payload;
-  shape.lap_bytes = room / pieces_of(shape.kind, ranks) / kGrain * kGrain;
+  shape.lap_bytes = room / pieces_of(shape.kind, ranks) / kShapeGrain * kShapeGrain;
   shape.laps =
       static_cast<uint32_t>(std::max<size_t>(1, (payload + shape.lap_bytes - 1) / shape.lap_bytes));
   return shape;
@@ -52,10 +52,10 @@ Span Shape::lap(uint32_t number) const {
 }
 
 Span Shape::share(Span lap, int rank) const {
-  const size_t grains = (lap.bytes() + kGrain - 1) / kGrain;
+  const size_t grains = (lap.bytes() + kShapeGrain - 1) / kShapeGrain;
   const auto at = [&](int i) {
-    return std::min(lap.end, lap.begin + kGrain * even_begin(grains, static_cast<size_t>(i),
-                                                             static_cast<size_t>(ranks)));
+    return std::min(lap.end, lap.begin + kShapeGrain * even_begin(grains, static_cast<size_t>(i),
+                                                                  static_cast<size_t>(ranks)));
   };
   return {at(rank), at(rank + 1)};
 }

@@ -66,6 +66,7 @@ constexpr hcd_api kApi = {
     .ipc_export = host::ipc_export,
     .ipc_open = host::ipc_open,
     .ipc_close = host::ipc_close,
+    .ipc_lives = host::ipc_lives,
 };
 
 }  // namespace

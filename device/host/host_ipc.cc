@@ -108,6 +108,16 @@ int ipc_open(int, const hcd_ipc_handle* handle, void** host, size_t* bytes) {
   }
 }
 
+int ipc_lives(int, const hcd_ipc_handle* handle) {
+  switch (kind_of(*handle)) {
+    case Kind::kMemory:
+      return SharedMemory::exists(unpack<SharedMemoryToken>(*handle)) ? HCD_OK : HCD_INVALID;
+    case Kind::kFile:
+      return unpack<SharedFileToken>(*handle).is_open() ? HCD_OK : HCD_INVALID;
+  }
+  return HCD_INVALID;
+}
+
 int ipc_close(int, void* host) {
   decltype(Table::opened)::node_type closed;  // unmapped after the lock is released
   Table& all = table();

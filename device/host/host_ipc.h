@@ -23,6 +23,7 @@ namespace host {
 int ipc_export(int device, hcd_ref ref, size_t bytes, hcd_ipc_handle* handle, uint64_t* offset);
 int ipc_open(int device, const hcd_ipc_handle* handle, void** host, size_t* bytes);
 int ipc_close(int device, void* host);
+int ipc_lives(int device, const hcd_ipc_handle* handle);
 
 }  // namespace host
 }  // namespace hccl_like

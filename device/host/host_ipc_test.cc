@@ -131,6 +131,23 @@ TEST_F(HostIpc, AFileThatWasCutOffIsRefused) {
   EXPECT_FALSE(device_.import_range(0, handle_of(*token)).ok());
 }
 
+TEST_F(HostIpc, TellsWhetherWhatItExportedStillExists) {
+  SharedMemory memory = SharedMemory::create(kBytes);
+  const hcd_ipc_handle shared = shared_range(memory.data(), 1)->handle;
+  const hcd_ipc_handle file = handle_of(*SharedFileToken::of(file_.get()));
+  EXPECT_TRUE(device_.still_exported(0, shared));
+  EXPECT_TRUE(device_.still_exported(0, file));
+  expect_in_a_child(
+      [&] { return !device_.still_exported(0, shared) && !device_.still_exported(0, file); });
+  memory = SharedMemory();
+  EXPECT_FALSE(device_.still_exported(0, shared));
+  const Fd other(::memfd_create("another", MFD_CLOEXEC));
+  ASSERT_EQ(::ftruncate(other.get(), kBytes), 0);
+  ASSERT_EQ(::dup2(other.get(), file_.get()), file_.get());
+  EXPECT_FALSE(device_.still_exported(0, file)) << "the number is another file's by now";
+  EXPECT_FALSE(device_.still_exported(0, hcd_ipc_handle{}));
+}
+
 TEST_F(HostIpc, OnlyFilesWithSomethingInThemAreDescribed) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);

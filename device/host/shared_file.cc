@@ -29,6 +29,12 @@ std::optional<SharedFileToken> SharedFileToken::of(int descriptor) {
   return describe(::getpid(), descriptor, descriptor);
 }
 
+bool SharedFileToken::is_open() const {
+  if (process != ::getpid()) return false;
+  const auto found = of(static_cast<int>(descriptor));
+  return found && found->device == device && found->inode == inode;
+}
+
 Mapping open_shared_file(const SharedFileToken& token) {
   const Fd file = open_peer_file(token.process, token.descriptor);
   const auto found = describe(token.process, token.descriptor, file.get());

@@ -19,6 +19,8 @@ struct SharedFileToken {
 
   // Nothing if it is no regular file, or is empty. Two system calls.
   static std::optional<SharedFileToken> of(int descriptor);
+  // Whether this process still has the file open under the descriptor.
+  bool is_open() const;
 };
 
 // Maps it for reading and writing. Throws kSystem if this host keeps it from us, kPeerLost if the descriptor is another

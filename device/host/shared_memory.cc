@@ -179,4 +179,11 @@ std::optional<SharedMemory::Place> SharedMemory::find(const void* at, size_t byt
   return Place{token, offset};
 }
 
+bool SharedMemory::exists(const SharedMemoryToken& token) {
+  Created& all = *created();
+  std::lock_guard lock(all.mutex);
+  return std::ranges::any_of(all.tokens,
+                             [&](const auto& one) { return one.second.nonce == token.nonce; });
+}
+
 }  // namespace hccl_like

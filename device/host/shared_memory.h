@@ -49,6 +49,8 @@ class SharedMemory {
     uint64_t offset = 0;
   };
   static std::optional<Place> find(const void* at, size_t bytes);
+  // Whether this process created the memory and still has it. Any thread.
+  static bool exists(const SharedMemoryToken& token);
 
  private:
   SharedMemory(Fd file, const SharedMemoryToken& token, Mapping mapping);

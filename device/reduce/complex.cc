@@ -53,7 +53,7 @@ void multiply_many(std::byte* dst, std::span<const std::byte* const> sources,
 
 template <typename T>
 constexpr Reduction complex_product() {
-  return {multiply_all<T>, multiply_twice<T>, multiply_many<T>, nullptr};
+  return {multiply_all<T>, multiply_twice<T>, multiply_many<T>};
 }
 #else
 // (ar + i ai)(br + i bi): with a's parts doubled and b's also swapped, both parts are one sum and one difference. The
@@ -79,7 +79,7 @@ struct ComplexRow {
   using Codec = Native<T, 2>;
   static constexpr Reduction kRow[kReduceOps] = {
       without_scale<Codec, Sum>(),  // sum
-      with_average<Codec, Sum>(),   // avg
+      with_scale<Codec, Sum>(),     // avg
       complex_product<T>(),         // product
       {},                           // min: complex numbers have no order
       {},                           // max

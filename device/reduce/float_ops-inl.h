@@ -62,7 +62,7 @@ template <class Codec>
 struct FloatRow {
   static constexpr Reduction kRow[kReduceOps] = {
       without_scale<Codec, Sum>(),      // sum
-      with_average<Codec, Sum>(),       // avg
+      with_scale<Codec, Sum>(),         // avg
       without_scale<Codec, Product>(),  // product
       without_scale<Codec, Min>(),      // min
       without_scale<Codec, Max>(),      // max

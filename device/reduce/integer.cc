@@ -3,6 +3,7 @@
 #define HWY_TARGET_INCLUDE "device/reduce/integer.cc"
 #include <hwy/foreach_target.h>
 // Highway's order: foreach_target.h first.
+#include <algorithm>
 #include <type_traits>
 
 #include "device/reduce/families.h"
@@ -82,16 +83,30 @@ struct BitXor {
 // Truncates towards zero. A double holds integers of up to 32 bits and their quotients well enough to truncate exactly,
 // and is divided four or eight at a time; 64 bits need the processor's own slow division.
 template <typename T>
-void divide(std::byte* dst, const std::byte* src, size_t elements, double divisor) noexcept {
+void divide(std::byte* data, size_t elements, double divisor) {
   for (size_t i = 0; i < elements; ++i) {
     T value;
-    std::memcpy(&value, src + i * sizeof(T), sizeof(T));
+    std::memcpy(&value, data + i * sizeof(T), sizeof(T));
     if constexpr (sizeof(T) == 8) {
       value /= static_cast<T>(divisor);
     } else {
       value = static_cast<T>(static_cast<double>(value) / divisor);
     }
-    std::memcpy(dst + i * sizeof(T), &value, sizeof(T));
+    std::memcpy(data + i * sizeof(T), &value, sizeof(T));
+  }
+}
+
+// The sum is divided while it is in the first-level cache.
+template <typename T>
+void average(std::byte* dst, std::byte* also, std::span<const std::byte* const> sources,
+             size_t elements, Scaling scaling) noexcept {
+  constexpr size_t kPart = (8 << 10) / sizeof(T);
+  for (size_t first = 0; first < elements; first += kPart) {
+    const size_t last = std::min(elements, first + kPart);
+    combine_range<Native<std::make_unsigned_t<T>>, IntegerSum>(dst, nullptr, sources, first, last);
+    std::byte* const part = dst + first * sizeof(T);
+    divide<T>(part, last - first, scaling.result);
+    if (also != nullptr) std::memcpy(also + first * sizeof(T), part, (last - first) * sizeof(T));
   }
 }
 
@@ -103,15 +118,15 @@ struct IntegerRow {
   using Bytes = Native<uint8_t, sizeof(T)>;
   static constexpr Reduction kRow[kReduceOps] = {
       without_scale<Wrapping, IntegerSum>(),  // sum
-      {combine<Wrapping, IntegerSum>, nullptr, combine_many<Wrapping, IntegerSum>,
-       divide<T>},                                // avg
-      without_scale<Wrapping, IntegerProduct>(),  // product
-      without_scale<Ordered, IntegerMin>(),       // min
-      without_scale<Ordered, IntegerMax>(),       // max
-      without_scale<Bytes, BitAnd>(),             // band
-      without_scale<Bytes, BitOr>(),              // bor
-      without_scale<Bytes, BitXor>(),             // bxor
-      {},                                         // premul_sum
+      {combine<Wrapping, IntegerSum>, combine_twice<Wrapping, IntegerSum>,
+       combine_many<Wrapping, IntegerSum>, average<T>},  // avg
+      without_scale<Wrapping, IntegerProduct>(),         // product
+      without_scale<Ordered, IntegerMin>(),              // min
+      without_scale<Ordered, IntegerMax>(),              // max
+      without_scale<Bytes, BitAnd>(),                    // band
+      without_scale<Bytes, BitOr>(),                     // bor
+      without_scale<Bytes, BitXor>(),                    // bxor
+      {},                                                // premul_sum
   };
 };
 

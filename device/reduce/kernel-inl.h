@@ -100,12 +100,23 @@ void combine(std::byte* dst_bytes, const std::byte* a_bytes, const std::byte* b_
   std::memcpy(dst + i, last, (count - i) * sizeof(*dst));
 }
 
+// In place of a factor: nothing is multiplied.
+struct Unscaled {};
+template <class V>
+HWY_INLINE V times(V v, Unscaled) {
+  return v;
+}
+template <class V>
+HWY_INLINE V times(V v, V factor) {
+  return hn::Mul(v, factor);
+}
+
 // Every source's lanes at `i` (`count` of them) go into the same four registers, so nothing is rounded or stored in
-// between.
-template <class Codec, class Op, bool kIsLast>
-HWY_INLINE void combine_many_quad(typename Codec::Lane* dst,
+// between. `input`, `result`: a register of factors, or Unscaled.
+template <class Codec, class Op, bool kIsLast, class Factor>
+HWY_INLINE void combine_many_quad(typename Codec::Lane* dst, typename Codec::Lane* also,
                                   std::span<const std::byte* const> sources, size_t i,
-                                  [[maybe_unused]] size_t count) {
+                                  [[maybe_unused]] size_t count, Factor input, Factor result) {
   [[maybe_unused]] Padded<Codec> padded;
   const auto place = [&](size_t source) HWY_ATTR {
     const auto p = lanes_of<Codec>(sources[source]) + i;
@@ -116,105 +127,85 @@ HWY_INLINE void combine_many_quad(typename Codec::Lane* dst,
     }
   };
   auto p = place(0);
-  auto v0 = Codec::template get<0>(p), v1 = Codec::template get<1>(p);
-  auto v2 = Codec::template get<2>(p), v3 = Codec::template get<3>(p);
+  auto v0 = times(Codec::template get<0>(p), input), v1 = times(Codec::template get<1>(p), input);
+  auto v2 = times(Codec::template get<2>(p), input), v3 = times(Codec::template get<3>(p), input);
   for (size_t source = 1; source < sources.size(); ++source) {
     p = place(source);
-    v0 = Op::apply(v0, Codec::template get<0>(p));
-    v1 = Op::apply(v1, Codec::template get<1>(p));
-    v2 = Op::apply(v2, Codec::template get<2>(p));
-    v3 = Op::apply(v3, Codec::template get<3>(p));
+    v0 = Op::apply(v0, times(Codec::template get<0>(p), input));
+    v1 = Op::apply(v1, times(Codec::template get<1>(p), input));
+    v2 = Op::apply(v2, times(Codec::template get<2>(p), input));
+    v3 = Op::apply(v3, times(Codec::template get<3>(p), input));
   }
+  v0 = times(v0, result), v1 = times(v1, result), v2 = times(v2, result), v3 = times(v3, result);
   Codec::put(dst, v0, v1, v2, v3);
+  if (also != nullptr) Codec::put(also, v0, v1, v2, v3);
+}
+
+// Elements [first, last).
+template <class Codec, class Op, class Factor = Unscaled>
+HWY_INLINE void combine_range(std::byte* dst_bytes, std::byte* also_bytes,
+                              std::span<const std::byte* const> sources, size_t first, size_t last,
+                              Factor input = {}, Factor result = {}) {
+  using Lane = typename Codec::Lane;
+  const auto dst = lanes_of<Codec>(dst_bytes), also = lanes_of<Codec>(also_bytes);
+  const auto place = [also](size_t lane) { return also == nullptr ? also : also + lane; };
+  const size_t end = last * Codec::kLanesPerElement, quad = Codec::quad();
+  size_t i = first * Codec::kLanesPerElement;
+  for (; i + quad <= end; i += quad)
+    combine_many_quad<Codec, Op, false>(dst + i, place(i), sources, i, quad, input, result);
+  if (i == end) return;
+  Padded<Codec> rest;
+  combine_many_quad<Codec, Op, true>(rest.lanes, static_cast<Lane*>(nullptr), sources, i, end - i,
+                                     input, result);
+  std::memcpy(dst + i, rest.lanes, (end - i) * sizeof(Lane));
+  if (also != nullptr) std::memcpy(also + i, rest.lanes, (end - i) * sizeof(Lane));
 }
 
 template <class Codec, class Op>
-void combine_many(std::byte* dst_bytes, std::span<const std::byte* const> sources,
+void combine_many(std::byte* dst, std::span<const std::byte* const> sources,
                   size_t elements) noexcept {
-  const auto dst = lanes_of<Codec>(dst_bytes);
-  const size_t count = elements * Codec::kLanesPerElement, quad = Codec::quad();
-  size_t i = 0;
-  for (; i + quad <= count; i += quad) {
-    combine_many_quad<Codec, Op, false>(dst + i, sources, i, quad);
-  }
-  if (i == count) return;
-  Padded<Codec> last;
-  combine_many_quad<Codec, Op, true>(last.lanes, sources, i, count - i);
-  std::memcpy(dst + i, last.lanes, (count - i) * sizeof(*dst));
+  combine_range<Codec, Op>(dst, nullptr, sources, 0, elements);
 }
 
-template <class Codec, class V>
-HWY_INLINE void scale_quad(typename Codec::Lane* dst, const typename Codec::Lane* src, V factor) {
-  const auto v0 = hn::Mul(Codec::template get<0>(src), factor);
-  const auto v1 = hn::Mul(Codec::template get<1>(src), factor);
-  const auto v2 = hn::Mul(Codec::template get<2>(src), factor);
-  const auto v3 = hn::Mul(Codec::template get<3>(src), factor);
-  Codec::put(dst, v0, v1, v2, v3);
+template <class Codec, class Op>
+void combine_scaled(std::byte* dst, std::byte* also, std::span<const std::byte* const> sources,
+                    size_t elements, Scaling scaling) noexcept {
+  combine_range<Codec, Op>(dst, also, sources, 0, elements, Codec::factor(scaling.input),
+                           Codec::factor(scaling.result));
 }
 
-template <class Codec>
-void scale(std::byte* dst_bytes, const std::byte* src_bytes, size_t elements,
-           double factor) noexcept {
-  const auto dst = lanes_of<Codec>(dst_bytes);
-  const auto src = lanes_of<Codec>(src_bytes);
-  const size_t count = elements * Codec::kLanesPerElement, quad = Codec::quad();
-  const auto v = Codec::factor(factor);
-  size_t i = 0;
-  for (; i + quad <= count; i += quad) scale_quad<Codec>(dst + i, src + i, v);
-  if (i == count) return;
-  Padded<Codec> padded;
-  padded.load(src + i, count - i);
-  const auto last = reinterpret_cast<std::byte*>(padded.lanes);
-  scale<Codec>(last, last, quad / Codec::kLanesPerElement, factor);
-  std::memcpy(dst + i, last, (count - i) * sizeof(*dst));
-}
-
-// As combine() and then, of an average of two, scale(): rounded after each of them, so that it gives the same bits.
-template <class Codec, class Op, bool kAverages = false>
+template <class Codec, class Op>
 void combine_twice(std::byte* dst_bytes, std::byte* also_bytes, const std::byte* a_bytes,
                    const std::byte* b_bytes, size_t elements) noexcept {
   const auto dst = lanes_of<Codec>(dst_bytes), also = lanes_of<Codec>(also_bytes);
   const auto a = lanes_of<Codec>(a_bytes), b = lanes_of<Codec>(b_bytes);
   const size_t count = elements * Codec::kLanesPerElement, quad = Codec::quad();
-  [[maybe_unused]] Padded<Codec> sum;
   size_t i = 0;
   for (; i + quad <= count; i += quad) {
-    auto v0 = Op::apply(Codec::template get<0>(a + i), Codec::template get<0>(b + i));
-    auto v1 = Op::apply(Codec::template get<1>(a + i), Codec::template get<1>(b + i));
-    auto v2 = Op::apply(Codec::template get<2>(a + i), Codec::template get<2>(b + i));
-    auto v3 = Op::apply(Codec::template get<3>(a + i), Codec::template get<3>(b + i));
-    if constexpr (kAverages) {
-      const auto half = Codec::factor(0.5);
-      Codec::put(sum.lanes, v0, v1, v2, v3);
-      v0 = hn::Mul(Codec::template get<0>(sum.lanes), half);
-      v1 = hn::Mul(Codec::template get<1>(sum.lanes), half);
-      v2 = hn::Mul(Codec::template get<2>(sum.lanes), half);
-      v3 = hn::Mul(Codec::template get<3>(sum.lanes), half);
-    }
+    const auto v0 = Op::apply(Codec::template get<0>(a + i), Codec::template get<0>(b + i));
+    const auto v1 = Op::apply(Codec::template get<1>(a + i), Codec::template get<1>(b + i));
+    const auto v2 = Op::apply(Codec::template get<2>(a + i), Codec::template get<2>(b + i));
+    const auto v3 = Op::apply(Codec::template get<3>(a + i), Codec::template get<3>(b + i));
     Codec::put(dst + i, v0, v1, v2, v3);
     Codec::put(also + i, v0, v1, v2, v3);
   }
   if (i == count) return;
-  const size_t rest = (count - i) / Codec::kLanesPerElement;
+  Padded<Codec> sum;
   const auto last = reinterpret_cast<std::byte*>(sum.lanes);
-  combine<Codec, Op>(last, a_bytes + i * sizeof(*a), b_bytes + i * sizeof(*b), rest);
-  if constexpr (kAverages) scale<Codec>(last, last, rest, 0.5);
+  combine<Codec, Op>(last, a_bytes + i * sizeof(*a), b_bytes + i * sizeof(*b),
+                     (count - i) / Codec::kLanesPerElement);
   std::memcpy(dst + i, last, (count - i) * sizeof(*dst));
   std::memcpy(also + i, last, (count - i) * sizeof(*also));
 }
 
 template <class Codec, class Op>
 constexpr Reduction without_scale() {
-  return {combine<Codec, Op>, combine_twice<Codec, Op>, combine_many<Codec, Op>, nullptr};
+  return {combine<Codec, Op>, combine_twice<Codec, Op>, combine_many<Codec, Op>};
 }
 template <class Codec, class Op>
 constexpr Reduction with_scale() {
-  return {combine<Codec, Op>, combine_twice<Codec, Op>, combine_many<Codec, Op>, scale<Codec>};
-}
-template <class Codec, class Op>
-constexpr Reduction with_average() {
-  return {combine<Codec, Op>, combine_twice<Codec, Op, true>, combine_many<Codec, Op>,
-          scale<Codec>};
+  return {combine<Codec, Op>, combine_twice<Codec, Op>, combine_many<Codec, Op>,
+          combine_scaled<Codec, Op>};
 }
 
 // Lanes that are worked on as they lie in memory.

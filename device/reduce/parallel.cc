@@ -46,14 +46,6 @@ void parallel_combine_many(Division division, CombineMany kernel, std::byte* dst
   });
 }
 
-void parallel_scale(Division division, Scale kernel, std::byte* dst, const std::byte* src,
-                    size_t elements, double factor, size_t element_bytes) {
-  divide(division, elements, element_bytes, [&](size_t first, size_t count) {
-    const size_t at = first * element_bytes;
-    kernel(dst + at, src + at, count, factor);
-  });
-}
-
 void parallel_copy(Division division, std::byte* dst, const std::byte* src, size_t bytes) {
   divide(division, bytes, 1,
          [&](size_t first, size_t count) { std::memcpy(dst + first, src + first, count); });

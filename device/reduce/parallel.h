@@ -21,8 +21,6 @@ void parallel_combine(Division division, Combine kernel, std::byte* dst, const s
 void parallel_combine_many(Division division, CombineMany kernel, std::byte* dst,
                            std::span<const std::byte* const> sources, size_t elements,
                            size_t element_bytes);
-void parallel_scale(Division division, Scale kernel, std::byte* dst, const std::byte* src,
-                    size_t elements, double factor, size_t element_bytes);
 // As memcpy.
 void parallel_copy(Division division, std::byte* dst, const std::byte* src, size_t bytes);
 

@@ -52,10 +52,6 @@ TEST_P(ParallelTest, GivesTheBitsOfTheKernelAlone) {
       parallel_combine_many({crew, 3}, kernels.combine_many, together.data(), sources, count,
                             element);
       ASSERT_EQ(alone, together) << name(type) << " " << bytes;
-      if (kernels.scale == nullptr) continue;
-      kernels.scale(alone.data(), a.data(), count, 3);
-      parallel_scale({crew, 3}, kernels.scale, together.data(), a.data(), count, 3, element);
-      ASSERT_EQ(alone, together) << name(type) << " " << bytes;
     }
   }
 }

@@ -3,6 +3,7 @@
 #include <hwy/targets.h>
 
 #include <array>
+#include <bit>
 
 #include "device/reduce/families.h"
 
@@ -40,6 +41,14 @@ std::array<Row, kDataTypes> look_all_up() noexcept {
 const Reduction& reduction(DataType type, ReduceOp op) noexcept {
   static const std::array<Row, kDataTypes> found = look_all_up();
   return found[static_cast<size_t>(type)][static_cast<size_t>(op)];
+}
+
+Scaling scaling(DataType type, ReduceOp op, int ranks, double factor) noexcept {
+  if (op == ReduceOp::kPreMulSum) return {.input = factor};
+  if (op != ReduceOp::kAvg) return {};
+  if (is_integer(type)) return {.result = static_cast<double>(ranks)};
+  const double power = std::bit_ceil(static_cast<unsigned>(ranks));
+  return {.input = 1 / power, .result = 1.0 / ranks * power};
 }
 
 const char* reduction_target() noexcept {

@@ -67,7 +67,6 @@ struct Integer {
   static Value scale(Value v, double divisor) {
     return static_cast<T>(v / static_cast<T>(divisor));
   }
-  static constexpr double kFactor = 3;
 };
 
 struct Boolean {
@@ -87,7 +86,6 @@ struct Boolean {
     }
   }
   static Value scale(Value v, double) { return v; }
-  static constexpr double kFactor = 1;
 };
 
 template <typename T>
@@ -97,7 +95,6 @@ struct Float {
   static void store(std::byte* p, Value v) { store_as(p, v); }
   static Value apply(ReduceOp op, Value a, Value b) { return float_op(op, a, b); }
   static Value scale(Value v, double factor) { return v * static_cast<T>(factor); }
-  static constexpr double kFactor = 1.0 / 3;
 };
 
 template <typename T>
@@ -115,7 +112,6 @@ struct Complex {
   static Value scale(Value v, double factor) {
     return {v.real() * static_cast<T>(factor), v.imag() * static_cast<T>(factor)};
   }
-  static constexpr double kFactor = 1.0 / 3;
 };
 
 // A float of kExponent and kMantissa bits, by the textbook: values through ldexp, rounding by looking for the nearest
@@ -174,7 +170,6 @@ struct Narrow {
   }
   static Value apply(ReduceOp op, Value a, Value b) { return float_op(op, a, b); }
   static Value scale(Value v, double factor) { return v * static_cast<float>(factor); }
-  static constexpr double kFactor = 1.0 / 3;
 };
 
 using Float16 = Narrow<uint16_t, 5, 10, true>;
@@ -194,9 +189,16 @@ void reference_many(ReduceOp op, std::byte* dst, const std::vector<const std::by
 }
 
 template <class Type>
-void reference_scale(std::byte* dst, const std::byte* src, size_t elements, size_t size) {
+void reference_scaled(std::byte* dst, const std::vector<const std::byte*>& sources, size_t elements,
+                      size_t size, double input, double result) {
+  const auto operand = [&](size_t source, size_t i) {
+    return Type::scale(Type::load(sources[source] + i * size), input);
+  };
   for (size_t i = 0; i < elements; ++i) {
-    Type::store(dst + i * size, Type::scale(Type::load(src + i * size), Type::kFactor));
+    auto value = operand(0, i);
+    for (size_t s = 1; s < sources.size(); ++s)
+      value = Type::apply(ReduceOp::kSum, value, operand(s, i));
+    Type::store(dst + i * size, Type::scale(value, result));
   }
 }
 
@@ -225,15 +227,14 @@ inline bool same<Complex<double>>(const std::byte* a, const std::byte* b, size_t
 
 struct Reference {
   void (*many)(ReduceOp, std::byte*, const std::vector<const std::byte*>&, size_t, size_t);
-  void (*scale)(std::byte*, const std::byte*, size_t, size_t);
+  void (*scaled)(std::byte*, const std::vector<const std::byte*>&, size_t, size_t, double, double);
   bool (*same)(const std::byte*, const std::byte*, size_t);
-  double factor;
   size_t float_bytes;  // of a real part; 0 for integers
 };
 
 template <class Type>
 constexpr Reference reference(size_t float_bytes) {
-  return {reference_many<Type>, reference_scale<Type>, same<Type>, Type::kFactor, float_bytes};
+  return {reference_many<Type>, reference_scaled<Type>, same<Type>, float_bytes};
 }
 
 // Indexed by DataType.

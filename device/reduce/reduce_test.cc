@@ -133,15 +133,11 @@ TEST_P(Reduce, CombinesIntoTwoPlaces) {
   std::mt19937 random(5);
   for_each_reduction([&](DataType type, ReduceOp op, const Reduction& r) {
     const size_t size = size_of(type);
-    const bool one_pass = op != ReduceOp::kAvg || !is_integer(type);
-    ASSERT_EQ(r.combine_twice != nullptr, one_pass) << name(type) << " " << name(op);
-    if (!one_pass) return;
     for (const size_t n : kSizes) {
       Bytes a = random_bytes(type, n, 1, random), b = random_bytes(type, n, 3, random);
       Bytes expected(n * size), dst(n * size + 6, std::byte{0x5a}),
           also(n * size + 3, std::byte{0x5a});
       r.combine(expected.data(), a.data() + 1, b.data() + 3, n);
-      if (op == ReduceOp::kAvg) r.scale(expected.data(), expected.data(), n, 0.5);
       r.combine_twice(dst.data() + 5, also.data() + 2, a.data() + 1, b.data() + 3, n);
       expect_same(type, op, dst.data() + 5, expected.data(), n, "the first place");
       expect_same(type, op, also.data() + 2, expected.data(), n, "the second place");
@@ -181,22 +177,57 @@ TEST_P(Reduce, CombinesManyWithOneRounding) {
   });
 }
 
-TEST_P(Reduce, ScalesLikeTheReference) {
+TEST_P(Reduce, ScalesManyWithOneRounding) {
   std::mt19937 random(3);
   for_each_reduction([&](DataType type, ReduceOp op, const Reduction& r) {
-    if (r.scale == nullptr) return;
+    if (r.combine_scaled == nullptr) return;
     const Reference& ref = kReferences[static_cast<size_t>(type)];
     const size_t size = size_of(type);
+    const Scaling scaling = is_integer(type) ? Scaling{1, 3} : Scaling{1.0 / 3, 1.7};
     for (const size_t n : kSizes) {
-      Bytes src = random_bytes(type, n, 1, random);
-      Bytes expected(n * size), dst(n * size);
-      ref.scale(expected.data(), src.data() + 1, n, size);
-      r.scale(dst.data(), src.data() + 1, n, ref.factor);
-      expect_same(type, op, dst.data(), expected.data(), n, "scaled");
-      r.scale(src.data() + 1, src.data() + 1, n, ref.factor);
-      expect_same(type, op, src.data() + 1, expected.data(), n, "scaled in place");
+      for (const size_t count : {1, 2, 3, 8}) {
+        std::vector<Bytes> storage;
+        std::vector<const std::byte*> sources;
+        for (size_t s = 0; s < count; ++s) storage.push_back(random_bytes(type, n, 1, random));
+        for (const Bytes& bytes : storage) sources.push_back(bytes.data() + 1);
+        Bytes expected(n * size), dst(n * size), also(n * size + 2, std::byte{0x5a});
+        ref.scaled(expected.data(), sources, n, size, scaling.input, scaling.result);
+        r.combine_scaled(dst.data(), also.data() + 1, sources, n, scaling);
+        expect_same(type, op, dst.data(), expected.data(), n, "the first place");
+        expect_same(type, op, also.data() + 1, expected.data(), n, "the second place");
+        ASSERT_EQ(also.front(), std::byte{0x5a});
+        ASSERT_EQ(also.back(), std::byte{0x5a});
+        std::byte* const last = storage.back().data() + 1;
+        std::byte* const first = count > 1 ? storage.front().data() + 1 : nullptr;
+        r.combine_scaled(last, first, sources, n, scaling);
+        expect_same(type, op, last, expected.data(), n, "dst is the last source");
+        if (first != nullptr) expect_same(type, op, first, expected.data(), n, "also is the first");
+      }
     }
   });
+}
+
+// Whatever the number of ranks: the bits of the sum times 1 / ranks.
+TEST_P(Reduce, AveragesLikeASumThatIsScaled) {
+  std::mt19937 random(6);
+  std::uniform_real_distribution<float> numbers(-1000, 1000);
+  constexpr size_t kElements = 1001;
+  const Reduction& r = reduction(DataType::kFloat32, ReduceOp::kAvg);
+  for (const int ranks : {1, 2, 3, 5, 7, 8, 64}) {
+    std::vector<std::vector<float>> inputs(static_cast<size_t>(ranks));
+    std::vector<const std::byte*> sources;
+    std::vector<float> expected(kElements), average(kElements);
+    for (auto& input : inputs) {
+      for (size_t i = 0; i < kElements; ++i) input.push_back(numbers(random));
+      for (size_t i = 0; i < kElements; ++i)
+        expected[i] = sources.empty() ? input[i] : expected[i] + input[i];
+      sources.push_back(reinterpret_cast<const std::byte*>(input.data()));
+    }
+    for (float& x : expected) x *= static_cast<float>(1.0 / ranks);
+    r.combine_all(reinterpret_cast<std::byte*>(average.data()), nullptr, sources, kElements,
+                  scaling(DataType::kFloat32, ReduceOp::kAvg, ranks, 1));
+    ASSERT_EQ(average, expected) << ranks;
+  }
 }
 
 TEST_P(Reduce, GivesTheSameBitsInEitherOrder) {
@@ -229,8 +260,8 @@ void expect_all_patterns(DataType type, const std::vector<uint16_t>& partners) {
     }
   }
   for (const double factor : {1.0, -1.0 / 3, 0.5, 1e-3, 100.0}) {
-    reduction(type, ReduceOp::kAvg).scale(dst.data(), all.data(), patterns, factor);
-    reduction(type, ReduceOp::kAvg).scale(partner.data(), dst.data(), patterns, 1.0);
+    reduction(type, ReduceOp::kAvg).scale(dst.data(), all.data(), patterns, {.input = factor});
+    reduction(type, ReduceOp::kAvg).scale(partner.data(), dst.data(), patterns, {});
     expect_same(type, ReduceOp::kAvg, partner.data(), dst.data(), patterns, "times one");
     if (factor == 1.0)
       expect_same(type, ReduceOp::kAvg, dst.data(), all.data(), patterns, "times one");
@@ -277,7 +308,7 @@ TEST(ReduceTable, HasExactlyWhatTorchDefines) {
   for (int t = 0; t < kDataTypes; ++t) {
     const DataType type = type_at(t);
     const auto has = [&](ReduceOp op) { return reduction(type, op).valid(); };
-    const auto scales = [&](ReduceOp op) { return reduction(type, op).scale != nullptr; };
+    const auto scales = [&](ReduceOp op) { return reduction(type, op).combine_scaled != nullptr; };
     SCOPED_TRACE(name(type));
     EXPECT_TRUE(has(ReduceOp::kSum) && has(ReduceOp::kProduct));
     EXPECT_FALSE(scales(ReduceOp::kSum) || scales(ReduceOp::kProduct) || scales(ReduceOp::kMin));
@@ -293,6 +324,7 @@ TEST(ReduceTable, HasExactlyWhatTorchDefines) {
     for (int o = 0; o < kReduceOps; ++o) {
       const Reduction r = reduction(type, op_at(o));
       EXPECT_EQ(r.combine != nullptr, r.combine_many != nullptr);
+      EXPECT_EQ(r.combine != nullptr, r.combine_twice != nullptr);
     }
   }
 }

@@ -35,6 +35,17 @@ void fill_with_zeros(const DeviceAccess& access, void* at, size_t bytes) {
       .zero_();
 }
 
+// Throws unless buffer and pad lie in `size` bytes, `offset` from their begin. A peer told all numbers but `size`.
+void check_room(size_t size, uint64_t offset, const AllocationToken& token) {
+  const uint64_t left = offset < size ? size - offset : 0;
+  const bool fits = token.buffer_bytes <= left && token.pad_bytes <= left &&
+                    Allocation::pad_offset(token.buffer_bytes) <= left - token.pad_bytes;
+  if (!fits)
+    throw_error(
+        ErrorCode::kMismatch,
+        "the " + std::to_string(size) + " bytes that were opened are fewer than what was offered");
+}
+
 }  // namespace
 
 bool Limbo::used(const Sharers& sharers) {
@@ -112,13 +123,12 @@ void Allocation::share(std::shared_ptr<const Signals> signals) {
 PeerAllocation::PeerAllocation(const DeviceAccess& access, const AllocationToken& token) {
   if (access.is_host()) {
     host_ = SharedMemory::open(token.host);
+    check_room(host_.size(), 0, token);
     base_ = host_.data();
     return;
   }
   device_ = access.open_peer(token.device);
-  if (token.offset + Allocation::pad_offset(token.buffer_bytes) + token.pad_bytes > device_.size())
-    throw_error(ErrorCode::kMismatch,
-                "the memory that was opened is smaller than what was offered");
+  check_room(device_.size(), token.offset, token);
   base_ = device_.data() + token.offset;
 }
 

@@ -8,8 +8,8 @@
 
 #include <c10/core/Allocator.h>
 
-#include "process_group/device_access.h"
 #include "device/host/shared_memory.h"
+#include "process_group/device_access.h"
 #include "process_group/symmetric/signals.h"
 
 namespace hccl_like {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "process_group/backend.h"
 #include "process_group/errors.h"
 #include "process_group/store.h"
 #include "process_group/symmetric/operators.h"
@@ -24,6 +25,7 @@ struct Members {
   int ranks;
   c10::intrusive_ptr<c10d::Store> store;
   std::chrono::milliseconds timeout;
+  std::string communicator{};  // the id of the group's, if the group is of this backend
 };
 
 std::chrono::milliseconds timeout_of(c10d::ProcessGroup& group) {
@@ -34,7 +36,17 @@ std::chrono::milliseconds timeout_of(c10d::ProcessGroup& group) {
   }
 }
 
-Members members_of(const std::string& name) {
+std::string communicator_of(c10d::ProcessGroup& group, c10::DeviceType type) {
+  try {
+    const auto backend = c10::dynamic_intrusive_pointer_cast<Backend>(group.getBackend(type));
+    const auto communicator = backend ? backend->communicator() : nullptr;
+    return communicator ? std::to_string(communicator->id()) : "";
+  } catch (const c10::Error&) {
+    return "";  // no backend for such a device
+  }
+}
+
+Members members_of(const std::string& name, c10::DeviceType type) {
   c10::intrusive_ptr<c10d::ProcessGroup> group;
   try {
     group = c10d::resolve_process_group(name);
@@ -42,7 +54,8 @@ Members members_of(const std::string& name) {
     const symm::GroupInfo& info = symm::get_group_info(name);  // says itself that there is none
     return {info.rank, info.world_size, info.store, info.store->getTimeout()};
   }
-  return {group->getRank(), group->getSize(), group->getStore(), timeout_of(*group)};
+  return {group->getRank(), group->getSize(), group->getStore(), timeout_of(*group),
+          communicator_of(*group, type)};
 }
 
 // What is thrown below becomes what torch throws.
@@ -80,6 +93,8 @@ Allocator::Entry* Allocator::find(const void* ptr) {
 }
 
 void* Allocator::alloc(size_t size, int device_idx, const std::optional<std::string>& group_name) {
+  // Nothing can be given to an operator before the first allocation, and a process without one is spared their faults.
+  std::call_once(operators_, register_symmetric_operators, type_);
   return as_torch("SymmetricMemory.empty", [&] {
     if (type_ != c10::kCPU) interpreter_.prepare(type_);
     state_->limbo->sweep();
@@ -148,7 +163,7 @@ c10::intrusive_ptr<symm::SymmetricMemory> Allocator::rendezvous(
 
 c10::intrusive_ptr<Memory> Allocator::meet(std::shared_ptr<Allocation> allocation,
                                            const std::string& group) {
-  const Members members = members_of(group);
+  const Members members = members_of(group, type_);
   int number;
   {
     std::lock_guard lock(mutex_);
@@ -158,6 +173,7 @@ c10::intrusive_ptr<Memory> Allocator::meet(std::shared_ptr<Allocation> allocatio
   }
   const Meeting meeting{
       .group = group,
+      .communicator = members.communicator,
       .prefix = "hccl-like/symmetric/" + group + "/" + name() + "/" + std::to_string(number),
       .rank = members.rank,
       .ranks = members.ranks};
@@ -185,7 +201,6 @@ void register_symmetric_memory(Devices& devices, const Interpreter& interpreter)
     // A vendor's own comes first; symm_mem.set_backend("hccl-like") chooses ours.
     if (!symm::has_allocator(type)) symm::register_allocator(type, allocator);
   }
-  register_symmetric_operators();
 }
 
 }  // namespace hccl_like

@@ -27,6 +27,7 @@ class Allocator final : public c10d::symmetric_memory::SymmetricMemoryAllocator 
   Allocator(Devices& devices, c10::DeviceType type, Interpreter interpreter);
   ~Allocator() override;
 
+  // The first call registers torch.ops.symm_mem for this type of device.
   void* alloc(size_t size, int device_idx, const std::optional<std::string>& group_name) override;
   void free(void* ptr) override;
   size_t get_alloc_size(void* ptr) override;
@@ -64,12 +65,13 @@ class Allocator final : public c10d::symmetric_memory::SymmetricMemoryAllocator 
   Devices& devices_;
   const c10::DeviceType type_;
   const Interpreter interpreter_;
+  std::once_flag operators_;
   std::mutex mutex_;
   std::unique_ptr<State> state_ = std::make_unique<State>();
 };
 
-// Makes both known to torch, which takes them for the default of every device type that has none yet; and torch.ops.symm_mem
-// for them. To be called once.
+// Makes both known to torch, which takes them for the default of every device type that has none yet. Registers no operator. To
+// be called once.
 void register_symmetric_memory(Devices& devices, const Interpreter& interpreter);
 
 }  // namespace hccl_like

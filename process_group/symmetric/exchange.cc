@@ -47,10 +47,7 @@ class HostPlan {
   HostPlan(Memory& memory, const Reducing& reducing)
       : memory_(memory),
         kernels_(reduction(reducing.type, reducing.op)),
-        ranks_(memory.get_world_size()) {
-    divides_ = reducing.op == ReduceOp::kAvg;
-    is_integer_ = is_integer(reducing.type);
-  }
+        scaling_(scaling(reducing.type, reducing.op, memory.get_world_size(), reducing.factor)) {}
 
   void add(const Phase& phase) {
     HostPhase& host = phases_.emplace_back();
@@ -62,11 +59,8 @@ class HostPlan {
   std::optional<Error> run(const Memory::Turn& turn) const {
     for (const HostPhase& phase : phases_) {
       if (auto error = turn.meet()) return error;
-      for (const HostReduction& one : phase.reductions) {
-        kernels_.combine_many(one.out, one.sources, one.elements);
-        if (divides_)
-          kernels_.scale(one.out, one.out, one.elements, is_integer_ ? ranks_ : 1.0 / ranks_);
-      }
+      for (const HostReduction& one : phase.reductions)
+        kernels_.combine_all(one.out, nullptr, one.sources, one.elements, scaling_);
       for (const HostCopy& one : phase.copies) std::memmove(one.to, one.from, one.bytes);
     }
     return turn.meet();
@@ -98,9 +92,7 @@ class HostPlan {
 
   Memory& memory_;  // used while the plan is made
   const Reduction kernels_;
-  const int ranks_;
-  bool divides_;
-  bool is_integer_;
+  const Scaling scaling_;
   std::vector<HostPhase> phases_;
   StepNeeds needs_;
 };
@@ -162,18 +154,17 @@ void reduce_on_device(const DeviceAccess& access, const PeerReduction& reduction
                       const Reducing& reducing) {
   if (reduce_by_plugin(access, reduction, reducing)) return;
   const auto type = reduction.out.scalar_type();
-  const bool widens = c10::isReducedFloatingType(type);
-  const auto wide = [&](const at::Tensor& tensor) {
-    return widens ? tensor.to(at::kFloat) : tensor;
+  const auto ranks = static_cast<int>(reduction.sources.size());
+  const Scaling scale = scaling(reducing.type, reducing.op, ranks, reducing.factor);
+  const auto operand = [&](const at::Tensor& tensor) {
+    const at::Tensor wide = c10::isReducedFloatingType(type) ? tensor.to(at::kFloat) : tensor;
+    return scale.input == 1 ? wide : at::mul(wide, scale.input);
   };
-  at::Tensor sum = wide(reduction.sources.front());
+  at::Tensor sum = operand(reduction.sources.front());
   for (size_t i = 1; i < reduction.sources.size(); ++i)
-    sum = combined(sum, wide(reduction.sources[i]), reducing.op);
-  if (reducing.op == ReduceOp::kAvg) {
-    const auto ranks = static_cast<int64_t>(reduction.sources.size());
-    sum = c10::isIntegralType(type, /*includeBool=*/true) ? at::div(sum, ranks, "trunc")
-                                                          : at::div(sum, ranks);
-  }
+    sum = combined(sum, operand(reduction.sources[i]), reducing.op);
+  if (scale.result != 1)
+    sum = is_integer(reducing.type) ? at::div(sum, ranks, "trunc") : at::mul(sum, scale.result);
   at::Tensor(reduction.out).copy_(sum);
 }
 

@@ -4,7 +4,10 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
 
+#include <map>
 #include <string>
+#include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -105,7 +108,7 @@ at::Tensor one_shot_all_reduce_copy(const at::Tensor& buffer, const at::Tensor& 
 }
 
 // Every rank reduces its share in place, which nobody else reads then, and collects the others' after.
-at::Tensor two_shot_all_reduce_out(at::Tensor input, std::string op, std::string group,
+at::Tensor two_shot_all_reduce_out(const at::Tensor& input, std::string op, std::string group,
                                    at::Tensor out) {
   constexpr const char* kWhat = "two_shot_all_reduce";
   check_contiguous(input, kWhat, "the input");
@@ -126,11 +129,11 @@ at::Tensor two_shot_all_reduce_out(at::Tensor input, std::string op, std::string
   return out;
 }
 
-at::Tensor two_shot_all_reduce_(at::Tensor input, std::string op, std::string group) {
+at::Tensor two_shot_all_reduce_(const at::Tensor& input, std::string op, std::string group) {
   return two_shot_all_reduce_out(input, std::move(op), std::move(group), input);
 }
 
-at::Tensor reduce_scatter_out(at::Tensor input, std::string group, bool split_last_dim,
+at::Tensor reduce_scatter_out(const at::Tensor& input, std::string group, bool split_last_dim,
                               at::Tensor out) {
   constexpr const char* kWhat = "reduce_scatter_out";
   check_contiguous(input, kWhat, "the input");
@@ -188,8 +191,8 @@ at::Tensor low_contention_reduce_scatter(const at::Tensor& input, std::string op
   return out;
 }
 
-void multi_root_tile_reduce(at::TensorList tiles, at::Tensor out, at::IntArrayRef roots,
-                            std::string group, std::string op) {
+void multi_root_tile_reduce(const std::vector<at::Tensor>& tiles, const at::Tensor& out,
+                            const std::vector<int64_t>& roots, std::string group, std::string op) {
   constexpr const char* kWhat = "tile_reduce";
   TORCH_CHECK_VALUE(!tiles.empty() && tiles.size() == roots.size(), "symm_mem::", kWhat,
                     " needs as many roots as tiles, and at least one");
@@ -208,17 +211,16 @@ void multi_root_tile_reduce(at::TensorList tiles, at::Tensor out, at::IntArrayRe
   exchange(*memory, kWhat, {phase}, reducing);
 }
 
-void tile_reduce(const at::Tensor& tile, at::Tensor out, int64_t root, std::string group,
+void tile_reduce(const at::Tensor& tile, const at::Tensor& out, int64_t root, std::string group,
                  std::string op) {
-  multi_root_tile_reduce({tile}, std::move(out), {root}, std::move(group), std::move(op));
+  multi_root_tile_reduce({tile}, out, {root}, std::move(group), std::move(op));
 }
 
 std::vector<at::Tensor> get_remote_tensors(const at::Tensor& tensor, std::string group) {
   return counterparts(*memory_of(tensor, group, "get_remote_tensors"), tensor);
 }
 
-// These two are called by torch's C++ as well, which insists on the reference.
-at::Tensor memset32_(at::Tensor& input, int64_t offset, int64_t value, int64_t count) {
+at::Tensor memset32_(const at::Tensor& input, int64_t offset, int64_t value, int64_t count) {
   TORCH_CHECK_VALUE(input.dim() == 1 && input.is_contiguous() && input.itemsize() == 4,
                     "symm_mem::memset32_ needs a contiguous 1-D tensor of 32-bit words");
   TORCH_CHECK_VALUE(value >= 0 && value <= UINT32_MAX, "symm_mem::memset32_: ", value,
@@ -231,11 +233,10 @@ at::Tensor memset32_(at::Tensor& input, int64_t offset, int64_t value, int64_t c
   return input;
 }
 
-at::Tensor stream_write_value32_(at::Tensor& input, int64_t offset, int64_t value) {
+at::Tensor stream_write_value32_(const at::Tensor& input, int64_t offset, int64_t value) {
   return memset32_(input, offset, value, 1);
 }
 
-// Boxed, so that one function stands for operators of all shapes.
 void needs_multicast(const c10::OperatorHandle& op, torch::jit::Stack*) {
   TORCH_CHECK_NOT_IMPLEMENTED(
       false, op.schema().name(),
@@ -244,45 +245,65 @@ void needs_multicast(const c10::OperatorHandle& op, torch::jit::Stack*) {
       "_low_contention_all_gather");
 }
 
-template <class Function>
-void implement(torch::Library& library, c10::DispatchKey key, const char* name, Function function) {
-  const auto op =
-      c10::Dispatcher::singleton().findOp({std::string("symm_mem::") + name, /*overload=*/""});
-  if (op && op->hasKernelForDispatchKey(key)) return;  // a vendor knows better
-  library.impl(name, std::move(function));
-}
+// Calls a function with arguments from torch's stack. The dispatcher allows one C++ signature for all kernels of an operator, and
+// builds of torch differ in it (those for CUDA register some with `at::Tensor&`). A boxed kernel has none: the schema decides.
+template <auto kFunction>
+struct Boxed;
+template <class Result, class... Arguments, Result (*kFunction)(Arguments...)>
+struct Boxed<kFunction> {
+  static void call(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+    constexpr size_t kCount = sizeof...(Arguments);
+    TORCH_CHECK(op.schema().arguments().size() == kCount, op.schema().name(), " takes ",
+                op.schema().arguments().size(), " arguments in this build of torch and ", kCount,
+                " in the one that hccl-like was built for; build hccl-like for this one");
+    auto arguments = [&]<size_t... kIndex>(std::index_sequence<kIndex...>) {
+      return std::tuple<std::decay_t<Arguments>...>(
+          torch::jit::peek(*stack, kIndex, kCount).template to<std::decay_t<Arguments>>()...);
+    }
+    (std::index_sequence_for<Arguments...>());
+    torch::jit::drop(*stack, kCount);
+    if constexpr (std::is_void_v<Result>)
+      std::apply(kFunction, std::move(arguments));
+    else
+      torch::jit::push(*stack, std::apply(kFunction, std::move(arguments)));
+  }
+};
 
-void implement_all(torch::Library& library, c10::DispatchKey key) {
-  const auto add = [&](const char* name, auto function) {
-    implement(library, key, name, function);
-  };
-  add("one_shot_all_reduce", &one_shot_all_reduce);
-  add("one_shot_all_reduce_out", &one_shot_all_reduce_out);
-  add("one_shot_all_reduce_copy", &one_shot_all_reduce_copy);
-  add("one_shot_all_reduce_copy_out", &one_shot_all_reduce_copy_out);
-  add("two_shot_all_reduce_", &two_shot_all_reduce_);
-  add("two_shot_all_reduce_out", &two_shot_all_reduce_out);
-  add("reduce_scatter_out", &reduce_scatter_out);
-  add("_low_contention_all_gather", &low_contention_all_gather);
-  add("_low_contention_reduce_scatter", &low_contention_reduce_scatter);
-  add("tile_reduce", &tile_reduce);
-  add("multi_root_tile_reduce", &multi_root_tile_reduce);
-  add("get_remote_tensors", &get_remote_tensors);
-  add("memset32_", &memset32_);
-  add("stream_write_value32_", &stream_write_value32_);
-  for (const char* name :
-       {"multimem_all_reduce_", "multimem_one_shot_all_reduce", "multimem_one_shot_all_reduce_out",
-        "multimem_one_shot_reduce_out", "multimem_all_gather_out"})
-    implement(library, key, name, torch::CppFunction::makeFromBoxedFunction<&needs_multicast>());
+template <auto kFunction>
+c10::BoxedKernel boxed() {
+  return c10::BoxedKernel::makeFromFunction<&Boxed<kFunction>::call>();
 }
 
 }  // namespace
 
-void register_symmetric_operators() {
-  // Registrations end with their Library, so these live as long as the process.
-  for (const auto key : {c10::DispatchKey::CPU, c10::DispatchKey::PrivateUse1})
-    implement_all(*new torch::Library(torch::Library::IMPL, "symm_mem", key, __FILE__, __LINE__),
-                  key);
+void register_symmetric_operators(c10::DeviceType type) {
+  const auto key = type == c10::kCPU ? c10::DispatchKey::CPU : c10::DispatchKey::PrivateUse1;
+  // Registrations end with their Library, so it lives as long as the process.
+  auto& library = *new torch::Library(torch::Library::IMPL, "symm_mem", key, __FILE__, __LINE__);
+  const auto add = [&](const char* name, c10::BoxedKernel kernel) {
+    const auto op =
+        c10::Dispatcher::singleton().findOp({std::string("symm_mem::") + name, /*overload=*/""});
+    if (op && op->hasKernelForDispatchKey(key)) return;  // a vendor knows better
+    library.impl(name, torch::CppFunction::makeFromBoxedKernel(std::move(kernel)));
+  };
+  add("one_shot_all_reduce", boxed<&one_shot_all_reduce>());
+  add("one_shot_all_reduce_out", boxed<&one_shot_all_reduce_out>());
+  add("one_shot_all_reduce_copy", boxed<&one_shot_all_reduce_copy>());
+  add("one_shot_all_reduce_copy_out", boxed<&one_shot_all_reduce_copy_out>());
+  add("two_shot_all_reduce_", boxed<&two_shot_all_reduce_>());
+  add("two_shot_all_reduce_out", boxed<&two_shot_all_reduce_out>());
+  add("reduce_scatter_out", boxed<&reduce_scatter_out>());
+  add("_low_contention_all_gather", boxed<&low_contention_all_gather>());
+  add("_low_contention_reduce_scatter", boxed<&low_contention_reduce_scatter>());
+  add("tile_reduce", boxed<&tile_reduce>());
+  add("multi_root_tile_reduce", boxed<&multi_root_tile_reduce>());
+  add("get_remote_tensors", boxed<&get_remote_tensors>());
+  add("memset32_", boxed<&memset32_>());
+  add("stream_write_value32_", boxed<&stream_write_value32_>());
+  for (const char* name :
+       {"multimem_all_reduce_", "multimem_one_shot_all_reduce", "multimem_one_shot_all_reduce_out",
+        "multimem_one_shot_reduce_out", "multimem_all_gather_out"})
+    add(name, c10::BoxedKernel::makeFromFunction<&needs_multicast>());
 }
 
 }  // namespace hccl_like

@@ -10,13 +10,14 @@
 #include "core/error.h"
 #include "core/result.h"
 #include "transport/bootstrap_host.h"
+#include "transport/bootstrap_random.h"
 #include "transport/security/job_key.h"
 
 namespace hccl_like {
 namespace {
 
 // What a rank tells the others. Plain bytes: the ranks are processes of one host, and share a build or find out.
-struct Offer {
+struct AllocationOffer {
   uint64_t version = 1;
   int32_t device_type = 0;
   std::array<char, 180> host{};
@@ -24,7 +25,7 @@ struct Offer {
   SharedMemoryToken signals;        // of rank 0, who makes them for all
   std::array<char, 400> problem{};  // why this rank has nothing to offer
 };
-static_assert(std::is_trivially_copyable_v<Offer>);
+static_assert(std::is_trivially_copyable_v<AllocationOffer>);
 
 template <size_t kSize>
 void put_text(std::array<char, kSize>& field, const std::string& text) {
@@ -49,9 +50,23 @@ class Exchange {
   Exchange(Store& store, const Meeting& meeting, Deadline deadline)
       : store_(store), meeting_(meeting), deadline_(deadline) {}
 
+  // Every rank draws a random number; with those of all ranks, what is told from then on is told in this meeting only.
+  void open() {
+    tell("hello", random_hex(kRandomBytes));
+    std::string all;
+    for (const std::string& number : hear("hello")) {
+      if (number.size() != 2 * kRandomBytes)
+        throw_error(ErrorCode::kMismatch,
+                    "rank " + std::to_string(all.size() / (2 * kRandomBytes)) + " of group '" +
+                        meeting_.group + "' runs another version of hccl-like");
+      all += number;
+    }
+    scope_ += '/' + all;
+  }
+
   void tell(const char* what, const std::string& value) {
     const std::string at = key(what, meeting_.rank);
-    store_.set(at, proof::seal(job_, at, value));
+    store_.set(at, proof::seal(job_, at + scope_, value));
   }
 
   // What every rank told. Throws kTimeout with all the ranks that have not come by the deadline.
@@ -61,7 +76,7 @@ class Exchange {
     for (int rank = 0; rank < meeting_.ranks; ++rank) {
       try {
         const std::string at = key(what, rank);
-        proof::Opened told = proof::open(job_, at, store_.get(at, deadline_));
+        proof::Opened told = proof::open(job_, at + scope_, store_.get(at, deadline_));
         if (!told.proved) not_authentic(rank);
         heard.push_back(std::move(told.value));
       } catch (const Exception& error) {
@@ -85,14 +100,18 @@ class Exchange {
     throw Exception(Error{ErrorCode::kMismatch,
                           "what rank " + std::to_string(rank) + " of group '" + meeting_.group +
                               "' offers in the store is not authentic: it has another secret "
-                              "than this rank, or somebody else wrote there",
+                              "than this rank, was told in another meeting, or somebody else wrote "
+                              "there",
                           rank});
   }
+
+  static constexpr size_t kRandomBytes = 16;
 
   Store& store_;
   const JobKey job_ = JobKey::of(Config::from_environment());
   const Meeting& meeting_;
   const Deadline deadline_;
+  std::string scope_ = '/' + meeting_.communicator;  // proved with every value
 };
 
 // Signals use one word of the pad's size for each channel and rank, and one channel more for the operators.
@@ -100,16 +119,17 @@ int channels_of(const Meeting& meeting, size_t pad_bytes) {
   return static_cast<int>(pad_bytes / (sizeof(uint32_t) * static_cast<size_t>(meeting.ranks))) + 1;
 }
 
-std::string bytes_of(const Offer& offer) {
+std::string bytes_of(const AllocationOffer& offer) {
   return {reinterpret_cast<const char*>(&offer), sizeof offer};
 }
 
 // Throws why the offers do not fit together.
-std::vector<Offer> fitting(const std::vector<std::string>& texts, const Offer& own) {
-  std::vector<Offer> offers;
+std::vector<AllocationOffer> fitting(const std::vector<std::string>& texts,
+                                     const AllocationOffer& own) {
+  std::vector<AllocationOffer> offers;
   for (size_t rank = 0; rank < texts.size(); ++rank) {
     const std::string who = "rank " + std::to_string(rank);
-    Offer offer;
+    AllocationOffer offer;
     if (texts[rank].size() != sizeof offer)
       throw_error(ErrorCode::kMismatch, who + " runs another version of hccl-like");
     std::memcpy(&offer, texts[rank].data(), sizeof offer);
@@ -139,7 +159,7 @@ std::vector<Offer> fitting(const std::vector<std::string>& texts, const Offer& o
   return offers;
 }
 
-Acquaintance meet(const std::vector<Offer>& offers, const Meeting& meeting,
+Acquaintance meet(const std::vector<AllocationOffer>& offers, const Meeting& meeting,
                   const Allocation& allocation, SharedMemory signals) {
   Acquaintance result;
   const auto on_failure_of = [&](int rank, auto&& attempt) {
@@ -175,7 +195,7 @@ Acquaintance rendezvous(Store& store, const Meeting& meeting, const Allocation& 
                         Deadline deadline) {
   Exchange exchange(store, meeting, deadline);
   SharedMemory signals;
-  Offer own;
+  AllocationOffer own;
   own.device_type = static_cast<int32_t>(allocation.access().device().type());
   put_text(own.host, host_id());
   try {
@@ -188,6 +208,7 @@ Acquaintance rendezvous(Store& store, const Meeting& meeting, const Allocation& 
   } catch (const Exception& error) {
     put_text(own.problem, error.error().message);
   }
+  exchange.open();
   exchange.tell("offer", bytes_of(own));
 
   Acquaintance result;

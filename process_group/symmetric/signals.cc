@@ -20,13 +20,14 @@ namespace {
 
 static_assert(std::atomic<uint32_t>::is_always_lock_free, "the words are shared by processes");
 
-constexpr std::chrono::milliseconds kLook{50};  // how often a waiter asks whether its peer lives
+constexpr std::chrono::milliseconds kLookForPeer{
+    50};  // how often a waiter asks whether its peer lives
 constexpr int kEagerLooks = 200;
 
 void sleep_on(std::atomic<uint32_t>& word, uint32_t seen, Deadline deadline) {
   using namespace std::chrono;
   const auto left = duration_cast<nanoseconds>(
-      std::min(deadline, Deadline::after(kLook)).time_point() - Deadline::Clock::now());
+      std::min(deadline, Deadline::after(kLookForPeer)).time_point() - Deadline::Clock::now());
   const timespec wait{.tv_sec = 0, .tv_nsec = std::max<int64_t>(left.count(), 0)};
   ::syscall(SYS_futex, &word, FUTEX_WAIT, seen, &wait, nullptr, 0);
 }
@@ -36,7 +37,7 @@ void wake_all(std::atomic<uint32_t>& word) {
 }
 
 // "rank 3", "ranks 1, 2 and 5".
-std::string listed(const std::vector<int>& ranks) {
+std::string ranks_in_words(const std::vector<int>& ranks) {
   std::ostringstream out;
   out << (ranks.size() == 1 ? "rank " : "ranks ");
   for (size_t i = 0; i < ranks.size(); ++i) {
@@ -161,7 +162,7 @@ Error Signals::fail(Outcome outcome, const std::string& attempt, const std::vect
   const bool expired = outcome == Outcome::kExpired;
   const std::string reason = attempt +
                              (expired ? ": timed out waiting for " : ": the process of ") +
-                             listed(peers) + (expired ? "" : " has ended");
+                             ranks_in_words(peers) + (expired ? "" : " has ended");
   Header& head = header();
   uint32_t none = Header::kNone;
   if (head.failed.compare_exchange_strong(none, Header::kBeingWritten)) {

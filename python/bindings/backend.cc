@@ -14,15 +14,15 @@ namespace py = pybind11;
 using gil_free = py::call_guard<py::gil_scoped_release>;
 
 GilFreePointer<Backend> create(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
-                               const c10::intrusive_ptr<Options>& options) {
-  return Backend::create(join_session(), store, rank, size, options);
+                               const c10::intrusive_ptr<Options>& options, Backend* parent) {
+  return Backend::create(join_session(), store, rank, size, options, parent);
 }
 
 // Threads that a group may have started can only be joined while the interpreter lives.
 void close_at_exit() {
   static const bool registered [[maybe_unused]] = [] {
     py::module_::import("atexit").attr("register")(
-        py::module_::import("hccl_like._C").attr("_close_all_groups"));
+        py::module_::import("hccl_like._endings").attr("close_all_groups"));
     return true;
   }();
 }
@@ -64,13 +64,17 @@ void bind_backend(py::module_& module) {
       module, "ProcessGroupHcclLike",
       "The backend of one process group, for CPU tensors and the accelerator's.")
       .def(py::init([](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
-                       const c10::intrusive_ptr<Options>& options) {
+                       const c10::intrusive_ptr<Options>& options, Backend* parent) {
              close_at_exit();
              py::gil_scoped_release release;
-             return create(store, rank, size, options);
+             return create(store, rank, size, options, parent);
            }),
            py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("options"),
-           "Meets the other ranks through the store; blocks until all are there.")
+           py::arg("parent") = nullptr,
+           "Meets the other ranks through the store; blocks until all are there. The members that "
+           "the options give are compared between the ranks of the parent.")
+      .def("_declare_members", &Backend::declare_members, py::arg("group"), py::arg("members"),
+           gil_free(), "Raises if another rank has passed other members for the group.")
       .def_property_readonly("options", &Backend::options)
       .def("get_error", &Backend::getError, gil_free(),
            "How the group is: SUCCESS, or the kind of its first failure.")

@@ -1,5 +1,6 @@
 #include <torch/csrc/utils/pybind.h>
 
+#include "process_group/copy_costs.h"
 #include "process_group/device_capabilities.h"
 #include "process_group/devices.h"
 #include "process_group/plugin_offers.h"
@@ -48,6 +49,23 @@ void bind_devices(py::module_& module) {
       py::arg("device"),
       "What the plugin of a device (with an index) has entries for: a list of (entries, whether it "
       "has them, what follows). Empty if there is no plugin.");
+  module.def(
+      "device_part_copies",
+      [](c10::Device device) -> std::optional<std::pair<std::optional<bool>, std::string>> {
+        const py::gil_scoped_release without;
+        Devices& devices = process().devices;
+        const DeviceAccess& access = devices.access(device);
+        if (access.direct() ||
+            (access.plugin() == nullptr && !capabilities_of(device).has(Feature::kOffsetCopies)))
+          return std::nullopt;
+        const CopyCosts& costs = copy_costs_of(devices, access);
+        return std::pair(costs.known ? std::optional(costs.per_block == 0) : std::nullopt,
+                         costs.measured);
+      },
+      py::arg("device"),
+      "(whether a device (with an index) copies a part of a block of memory for what the part is "
+      "worth, None if that could not be measured; how that is known). Measured when first asked. "
+      "None where large calls are not copied in parts.");
   module.def(
       "device_capabilities",
       [](const py::object& device) {

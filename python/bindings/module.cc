@@ -19,8 +19,11 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   hccl_like::bind_transports(module);
   hccl_like::bind_program();
   hccl_like::bind_signals();
-  module.def("_close_all_groups", &hccl_like::close_all_groups,
+  module.def("_close_all_groups", &hccl_like::close_all_groups, pybind11::arg("reason") = "",
              pybind11::call_guard<pybind11::gil_scoped_release>(),
              "Leaves every process group that is still open, without waiting long. Runs at the "
-             "interpreter's exit.");
+             "interpreter's exit; the reason is what ended the program too early.");
+  module.def("_tell_untold_failure", &hccl_like::tell_untold_failure,
+             pybind11::call_guard<pybind11::gil_scoped_release>(),
+             "Raises the failure of a call that is over, if nobody was told of it.");
 }

@@ -1,5 +1,12 @@
 #include "python/bindings/process.h"
 
+#include <cstdio>
+#include <cstdlib>
+
+#include "process_group/backend.h"
+#include "process_group/errors.h"
+#include "process_group/untold.h"
+
 namespace hccl_like {
 
 Process& process() {
@@ -20,8 +27,36 @@ std::shared_ptr<Session> current_session() {
   return session && !session->forked() ? session : nullptr;
 }
 
-void close_all_groups() {
-  if (const auto session = current_session()) session->close_all();
+namespace {
+
+// The status is the program's own unless that says that all was well. From a handler of exit(), exit() goes on with the others.
+void fail_at_exit() {
+  static const bool registered [[maybe_unused]] = on_exit(
+                                                      [](int status, void*) {
+                                                        if (status == 0) std::exit(1);
+                                                      },
+                                                      nullptr) == 0;
+}
+
+}  // namespace
+
+void close_all_groups(const std::string& reason) {
+  if (const auto session = current_session()) session->close_all(reason);
+  const auto error = take_untold();
+  if (!error) return;
+  const std::string line = "hccl-like [" + label(*error) +
+                           "]: a call failed that nobody has waited for, and what it should have "
+                           "written is not to be used: " +
+                           to_string(*error) + "\n";
+  std::fputs(line.c_str(), stderr);
+  fail_at_exit();
+}
+
+void tell_untold_failure() {
+  if (const auto session = current_session())
+    session->each([](Backend& backend) { backend.look_for_failures(); });
+  if (const auto error = take_untold())
+    throw_torch_error(*error, "hccl-like: a call that nobody has waited for");
 }
 
 }  // namespace hccl_like

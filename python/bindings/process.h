@@ -2,6 +2,7 @@
 // Where the parts are put together: the one place that remembers what this process has.
 #include <memory>
 #include <mutex>
+#include <string>
 
 #include "process_group/devices.h"
 #include "process_group/flight_recorder.h"
@@ -24,7 +25,11 @@ Process& process();
 std::shared_ptr<Session> join_session();
 // The session if any group is open, else null.
 std::shared_ptr<Session> current_session();
-// For the interpreter's end: closes every group that is still open, while threads can still be joined.
-void close_all_groups();
+// For the interpreter's end: closes every group that is still open, while threads can still be joined. `reason`: what has ended the
+// program too early, or nothing. If a call has failed of which nobody was told, the program is told by a line on standard error and
+// by its exit code.
+void close_all_groups(const std::string& reason);
+// Throws what torch throws if a call that is over has failed and nobody was told so. Not with the GIL held.
+void tell_untold_failure();
 
 }  // namespace hccl_like

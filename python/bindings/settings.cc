@@ -11,6 +11,7 @@
 #include "collectives/choose.h"
 #include "collectives/profile.h"
 #include "collectives/runtime.h"
+#include "collectives/way.h"
 #include "core/config.h"
 #include "device/reduce/reduce.h"
 #include "python/bindings/bindings.h"
@@ -46,27 +47,48 @@ py::list settings() {
   return rows;
 }
 
-Collective collective_named(const std::string& wanted) {
+Collective known_collective(const std::string& wanted) {
+  if (const auto found = hccl_like::collective_named(wanted)) return *found;
   std::string known;
-  for (int index = 0; index < kCollectives; ++index) {
-    const auto collective = static_cast<Collective>(index);
-    if (name(collective) == wanted) return collective;
-    known += (index ? ", " : "") + std::string(name(collective));
-  }
+  for (int index = 0; index < kCollectives; ++index)
+    known += (index ? ", " : "") + std::string(name(static_cast<Collective>(index)));
   throw py::value_error("there is no collective '" + wanted + "'; there are " + known);
+}
+
+bool shares_memory(const Config& config) {
+  return std::ranges::find(config.transports, "shm") != config.transports.end();
+}
+
+// Of a group as the settings make it. `layout`: as below.
+std::string way(const std::string& collective, uint64_t bytes, const std::vector<int>& layout) {
+  if (layout.empty()) throw py::value_error("a group has at least one rank");
+  const Config config = Config::from_environment();
+  const Collective wanted = known_collective(collective);
+  const auto ranks = static_cast<int>(layout.size());
+  const WayOptions options{
+      .board = config.board && ranks > 1 && Hosts::of(layout).count() == 1 && shares_memory(config),
+      .forced = !config.algo.find(name(wanted)).empty(),
+      .direct = config.direct};
+  switch (way_of(wanted, bytes, ranks, options)) {
+    case Way::kBoard:
+      return "board";
+    case Way::kDirect:
+      return "direct";
+    default:
+      return "messages";
+  }
 }
 
 // (algorithm, laps, microseconds), the one that would be used first. `layout`: the host of each rank, any numbers.
 py::list ways(const std::string& collective, uint64_t bytes, const std::vector<int>& layout) {
   if (layout.empty()) throw py::value_error("a group has at least one rank");
   const Config config = Config::from_environment();
-  const Collective wanted = collective_named(collective);
+  const Collective wanted = known_collective(collective);
   Topology topology{.hosts = Hosts::of(layout)};
   if (topology.hosts.count() == 1)
     topology.cores_per_host = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
-  if (std::ranges::find(config.transports, "shm") == config.transports.end())
-    topology.local = kTcpLoopback;
-  const ChooseOptions options{.forced = config.algo.find(collective),
+  if (!shares_memory(config)) topology.local = kTcpLoopback;
+  const ChooseOptions options{.forced = config.algo.find(name(wanted)),
                               .lap_bytes = config.lap_bytes,
                               .lap_window = config.lap_window,
                               .simulate = true};
@@ -90,7 +112,11 @@ void bind_settings(py::module_& module) {
       "explain", &ways, py::arg("collective"), py::arg("bytes"), py::arg("layout"),
       "What could carry out a call of `bytes` of float32 in all chunks together, on ranks of "
       "which `layout` gives the hosts: (algorithm, laps, microseconds as the cost model sees it), "
-      "first the one that the settings and the model pick.");
+      "first the one that the settings and the model pick; for calls that go by messages (way()).");
+  module.def("way", &way, py::arg("collective"), py::arg("bytes"), py::arg("layout"),
+             "How such a call goes: over the \"board\", \"direct\" between the ranks' memory, or by "
+             "\"messages\", which alone take an algorithm. The group's own calls ask the same "
+             "function.");
   module.def(
       "layout_name", [](const std::vector<int>& layout) { return layout_name(Hosts::of(layout)); },
       py::arg("layout"), "What a profile calls a layout, the host of each rank: \"2x4\".");

@@ -36,6 +36,17 @@ def apply(options: argparse.Namespace) -> None:
             after_torch()
 
 
+def ready() -> None:
+    """In a process of a command: the backend is registered and those modules are there, also where TORCH_DEVICE_BACKEND_AUTOLOAD=0
+    keeps torch from loading what it finds. Harmless when called again."""
+    import torch  # noqa: F401 - before _registration, which torch's own entry points import
+
+    from hccl_like import _registration
+
+    _registration.register()
+    after_torch()
+
+
 def after_torch() -> None:
     """At the end of ``import torch``: what the command that started this process was told to import."""
     for module in filter(None, os.environ.get(_MODULES, "").split(os.pathsep)):

@@ -79,11 +79,19 @@ def _first_failure(children: list[subprocess.Popen], limit: float) -> tuple[int,
     return None
 
 
+def silence() -> None:
+    """Whoever read our output has enough of it, as in `hccl-like demo | head -1`."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def join():
     """In a rank: (rank, number of ranks), and the default group of "hccl-like" is made."""
     import torch
     import torch.distributed as dist
 
+    from hccl_like import _imports
+
+    _imports.ready()
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     torch.set_num_threads(1)
     listener = int(os.environ[_LISTENER])

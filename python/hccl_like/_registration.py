@@ -20,6 +20,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.rendezvous import register_rendezvous_handler
 
+from hccl_like import _endings
 from hccl_like.torch_compat import _apply, _patches
 
 NAME = "hccl-like"
@@ -107,6 +108,7 @@ def register() -> None:
         with contextlib.suppress(RuntimeError):  # somebody has registered the scheme before
             register_rendezvous_handler(scheme, functools.partial(_rendezvous, scheme))
     _apply.install(_patches.PATCHES)
+    _endings.install()
 
 
 def _rendezvous(scheme: str, url: str, **how):
@@ -131,7 +133,7 @@ def create(options, group_options=None):
         )
     return make_backend(
         options.store, options.group_rank, options.group_size, copy.copy(group_options), options.timeout, options.group_id,
-        options.global_ranks_in_group,
+        options.global_ranks_in_group, _endings.parent(),
     )  # fmt: skip
 
 
@@ -139,8 +141,11 @@ def create(options, group_options=None):
 when_made: list = []
 
 
-def make_backend(store, rank, size, group_options, timeout, name, global_ranks):
-    """The backend of one group; the options are filled in and kept, so they must not serve another group."""
+def make_backend(store, rank, size, group_options, timeout, name, global_ranks, parent=None):
+    """The backend of one group; the options are filled in and kept, so they must not serve another group.
+
+    ``parent``: the backend of a group of which all ranks are told, or were told by torch, to make this one.
+    """
     from hccl_like import _extension, _plugins, _transports
 
     extension = _extension.load()
@@ -149,7 +154,8 @@ def make_backend(store, rank, size, group_options, timeout, name, global_ranks):
     group_options.global_ranks_in_group = global_ranks
     _plugins.register(extension)
     _transports.register(extension)
-    backend = extension.ProcessGroupHcclLike(store, rank, size, group_options)
+    _endings.watch_accelerator(accelerator_name())
+    backend = extension.ProcessGroupHcclLike(store, rank, size, group_options, parent)
     while when_made:
         when_made.pop()()
     return backend

@@ -7,11 +7,11 @@ it, so that help and mistakes are answered at once.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Callable
+from importlib import metadata
 
-from hccl_like import _tables
+from hccl_like import _local_ranks, _tables
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -24,6 +24,7 @@ def main(argv: list[str] | None = None) -> int:
         epilog="commands:\n" + "\n".join(f"  {name:<10}{_summary(run)}" for name, run in _COMMANDS.items())
         + "\n\nhccl-like COMMAND --help tells a command's options.",
     )
+    parser.add_argument("--version", action="version", version=f"hccl-like {_version()}")
     parser.add_argument("command", choices=_COMMANDS, metavar="COMMAND", help="one of those below")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="its options")
     if not argv:
@@ -31,10 +32,19 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     parsed = parser.parse_args(argv)
     try:
-        return _COMMANDS[parsed.command](parsed.arguments)
+        code = _COMMANDS[parsed.command](parsed.arguments)
+        sys.stdout.flush()
+        return code
     except BrokenPipeError:  # `hccl-like settings | head` is no error
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _local_ranks.silence()
         return 0
+
+
+def _version() -> str:
+    try:
+        return metadata.version("hccl-like")
+    except metadata.PackageNotFoundError:
+        return "(not installed)"
 
 
 def demo(argv: list[str]) -> int:
@@ -111,28 +121,43 @@ def tune(argv: list[str]) -> int:
     return tune.main(argv)
 
 
+# By what _C.way() says.
+_WAYS = {
+    "board": "over the host's board in shared memory, without messages and without an algorithm",
+    "direct": "directly between the ranks' memory, without messages and without an algorithm: memory that ranks can map is read and "
+    "written in place, all other passes through shared memory",
+    "messages": "by messages; the first algorithm is used",
+}
+
+
 def explain(argv: list[str]) -> int:
-    """which algorithm a collective would use, and what else there is"""
+    """how a collective would go: by which algorithm, or without one"""
     parser = argparse.ArgumentParser(
         prog="hccl-like explain",
-        description="Which algorithm a collective of float32 would use, and what else there is, fastest first as the cost "
-        "model sees it. The settings in force count.",
-        epilog="example: hccl-like explain allreduce 16M 16 --hosts 2",
+        description="How a collective of float32 would go: over the board of one host, directly between the ranks' memory, or by "
+        "messages, and which algorithms there are for messages, fastest first as the cost model sees it. The settings in force "
+        "count.",
+        epilog="example: hccl-like explain all_reduce 16M 16 --hosts 2",
     )
-    parser.add_argument("collective", help="allreduce, allgather, reduce_scatter, broadcast, alltoall, ...")
+    parser.add_argument("collective", help="as PyTorch calls it: all_reduce, all_gather, reduce_scatter, broadcast, all_to_all, ...")
     parser.add_argument("bytes", type=_bytes, help="all chunks together, the larger of input and output (4096, 64K, 16M)")
     parser.add_argument("ranks", type=int, help="ranks in the group")
     parser.add_argument("--hosts", type=int, default=1, help="hosts that the ranks fill in order (1: all are on this one)")
     asked = parser.parse_args(argv)
     from hccl_like import _extension
 
+    each = -(-asked.ranks // max(1, asked.hosts))
+    call = (asked.collective, asked.bytes, [rank // each for rank in range(asked.ranks)])
     try:
-        each = -(-asked.ranks // max(1, asked.hosts))
-        rows = _extension.load().explain(asked.collective, asked.bytes, [rank // each for rank in range(asked.ranks)])
+        way = _extension.load().way(*call)
+        rows = _extension.load().explain(*call)
     except (ImportError, RuntimeError, ValueError) as error:
         print(error, file=sys.stderr)
         return 1
-    title = f"{asked.collective} of {asked.bytes} bytes on {asked.ranks} ranks; the first is used"
+    title = f"{asked.collective} of {asked.bytes} bytes on {asked.ranks} ranks goes {_WAYS[way]}"
+    if way != "messages":
+        print(f"{title}\n")
+        title = f"by messages, if HCCL_LIKE_ALGO={asked.collective}:NAME asked for one of these"
     _tables.show(title, ("algorithm", "laps", "estimate us"),
                  [(name, str(laps), f"{microseconds:.2f}") for name, laps, microseconds in rows])
     return 0

@@ -72,7 +72,10 @@ def _rank(kind: str) -> None:
 
     def say(text: str = "") -> None:
         if rank == 0:
-            print(text, flush=True)
+            try:
+                print(text, flush=True)
+            except BrokenPipeError:
+                _local_ranks.silence()
 
     mine = torch.full((4,), rank + 1.0, device=device)
     dist.all_reduce(mine)

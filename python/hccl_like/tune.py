@@ -18,9 +18,13 @@ from collections.abc import Callable, Sequence
 
 from hccl_like import _tables
 
-COLLECTIVES = ("allreduce", "reduce_scatter", "allgather", "broadcast", "reduce", "alltoall")
+COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "all_to_all")
 _ROUNDS = 3
 _MARGIN = 1.03  # what must be gained before the cost model is overruled
+_NO_MESSAGES = (
+    "the ranks of this host meet in shared memory and in each other's memory, where there is no algorithm to choose; run it on several "
+    "hosts, or with the settings that make calls go by messages (HCCL_LIKE_DIRECT=0, HCCL_LIKE_TRANSPORTS=tcp)"
+)
 _HOPELESS = 4.0  # times as slow as the best in the first round: not measured again
 
 
@@ -41,7 +45,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         dist.init_process_group("hccl-like")
     try:
         measured = tune(asked.collectives, asked.max_bytes, asked.milliseconds / 1000)
-        if dist.get_rank() == 0:
+        if not measured["collectives"]:
+            if dist.get_rank() == 0:
+                print(f"nothing is written: {_NO_MESSAGES}")
+        elif dist.get_rank() == 0:
             write(asked.output, measured)
             _report(measured)
             print(f"written to {asked.output}; HCCL_LIKE_PROFILE={os.path.abspath(asked.output)} uses it")
@@ -53,14 +60,20 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def tune(collectives: Sequence[str] = COLLECTIVES, max_bytes: int = 64 << 20, seconds: float = 0.02) -> dict:
     """Measures in the default group, on all its ranks at once, and returns the same on each:
-    {"layout": "2x8", "collectives": {"allreduce": [{"bytes": 8, "seconds": {"ring": 1e-5, ...}, "best": "ring"}, ...]}}"""
+    {"layout": "2x8", "collectives": {"all_reduce": [{"bytes": 8, "seconds": {"ring": 1e-5, ...}, "best": "ring"}, ...]}}
+
+    Calls that go without messages have no algorithm and are left out: on one host that is all of them, if its ranks share memory
+    and the settings leave it so."""
     import torch.distributed as dist
     from hccl_like import _extension
 
     extension = _extension.load()
     layout = _layout(dist.group.WORLD)
-    if len(set(layout)) == 1:
-        raise RuntimeError("all ranks are on one host, where calls need no algorithm: run it on several hosts")
+    sizes = {
+        collective: [size for size in _sizes(max_bytes) if extension.way(collective, size, layout) == "messages"]
+        for collective in collectives
+    }
+    collectives = [collective for collective in collectives if sizes[collective]]
     names = {
         collective: sorted(row[0] for row in extension.explain(collective, 8, layout)) for collective in collectives
     }
@@ -68,7 +81,7 @@ def tune(collectives: Sequence[str] = COLLECTIVES, max_bytes: int = 64 << 20, se
     measured = {}
     for collective in collectives:
         measured[collective] = rows = []
-        for size in _sizes(max_bytes):
+        for size in sizes[collective]:
             call = _call(collective, size, len(layout))
             first = extension.explain(collective, size, layout)[0][0]
             seconds_of = _measure({name: groups[collective, name] for name in names[collective]}, call, seconds)
@@ -85,9 +98,12 @@ def write(path: str, measured: dict) -> None:
     if os.path.exists(path):
         with open(path) as file:
             profile = json.load(file)
-    profile["layouts"].setdefault(measured["layout"], {}).update(
-        {collective: [[row["bytes"], row["best"]] for row in rows] for collective, rows in measured["collectives"].items()}
-    )
+    new = {collective: [[row["bytes"], row["best"]] for row in rows] for collective, rows in measured["collectives"].items()}
+    # A profile of an earlier version says "allreduce".
+    same = {collective.replace("_", "") for collective in new}
+    old = profile["layouts"].get(measured["layout"], {})
+    kept = {collective: rows for collective, rows in old.items() if collective.replace("_", "") not in same}
+    profile["layouts"][measured["layout"]] = {**kept, **new}
     with open(path + ".part", "w") as file:
         json.dump(profile, file, indent=1)
         file.write("\n")
@@ -114,7 +130,7 @@ def _groups(names: dict[str, list[str]]) -> dict:
     import hccl_like
 
     groups = {}
-    for number in range(max(map(len, names.values()))):
+    for number in range(max(map(len, names.values()), default=0)):
         forced = {collective: all_[number] for collective, all_ in names.items() if number < len(all_)}
         algorithms = ";".join(f"{collective}:{name}" for collective, name in forced.items())
         group = dist.new_group(pg_options=hccl_like.Options(algorithms=algorithms))
@@ -133,12 +149,12 @@ def _call(collective: str, size: int, ranks: int) -> Callable:
     roots = itertools.cycle(range(ranks))
     parts, other = torch.zeros(part.numel() * ranks), torch.zeros(part.numel() * ranks)
     return {
-        "allreduce": lambda group: dist.all_reduce(whole, group=group),
+        "all_reduce": lambda group: dist.all_reduce(whole, group=group),
         "reduce_scatter": lambda group: dist.reduce_scatter_tensor(part, parts, group=group),
-        "allgather": lambda group: dist.all_gather_into_tensor(parts, part, group=group),
+        "all_gather": lambda group: dist.all_gather_into_tensor(parts, part, group=group),
         "broadcast": lambda group: dist.broadcast(whole, next(roots), group=group),
         "reduce": lambda group: dist.reduce(whole, next(roots), group=group),
-        "alltoall": lambda group: dist.all_to_all_single(parts, other, group=group),
+        "all_to_all": lambda group: dist.all_to_all_single(parts, other, group=group),
     }[collective]
 
 

@@ -65,6 +65,7 @@ class Api(c.Structure):
         ("host_register", c.CFUNCTYPE(c.c_int, c.c_int, c.c_void_p, c.c_size_t)),
         ("host_unregister", c.CFUNCTYPE(c.c_int, c.c_int, c.c_void_p)),
         ("extensions", c.c_void_p),
+        ("ipc_lives", c.CFUNCTYPE(c.c_int, c.c_int, P(Handle))),
     ]
 
 
@@ -342,10 +343,14 @@ def test_freed_memory_stays_valid_where_it_is_mapped(api):
     assert api.ipc_export(5, ref(x), x.nbytes, c.byref(handle), c.byref(offset)) == OK
     where, size = c.c_void_p(), c.c_size_t()
     assert api.ipc_open(5, c.byref(handle), c.byref(where), c.byref(size)) == OK
+    assert api.ipc_lives(5, c.byref(handle)) == OK
     del x
+    assert api.ipc_lives(5, c.byref(handle)) == OK, "torch's allocator has it"
     torch.sim.empty_cache()
+    assert api.ipc_lives(5, c.byref(handle)) == INVALID
     assert c.string_at(where.value + offset.value, 3) == b"\7\7\7"
     assert api.ipc_close(5, where) == OK
+    assert api.ipc_lives(5, c.byref(Handle())) == INVALID
 
 
 def test_memory_of_another_process_is_memory_of_the_device(api):

@@ -1,11 +1,17 @@
 #include "tests/fuzz/frames.h"
 
+#include <algorithm>
 #include <array>
 #include <memory>
+#include <vector>
 
 #include "tests/fuzz/bytes_wire.h"
+#include "transport/fifo.h"
 #include "transport/frame.h"
+#include "transport/inbox.h"
 #include "transport/link.h"
+#include "transport/outbox.h"
+#include "transport/rendezvous.h"
 
 namespace hccl_like::fuzz {
 namespace {
@@ -29,6 +35,48 @@ void append(Bytes& bytes, FrameKind kind, uint32_t number, uint32_t payload, uin
                             .bytes = size});
   bytes.insert(bytes.end(), payload, static_cast<uint8_t>(number));
 }
+
+void append_described(Bytes& bytes, FrameKind kind, uint32_t number, uint64_t slot) {
+  append(bytes, FrameHeader{.kind = kind,
+                            .payload = sizeof(Descriptor),
+                            .tag = tag(number),
+                            .fingerprint = 5,
+                            .bytes = kLong});
+  append(bytes, Descriptor{.slot = slot});
+}
+
+// Takes every receive, and lets an Inbox do no more with its slots than both rendezvous can bear.
+class FewSlots final : public Rendezvous {
+ public:
+  bool takes(const Send&) const override { return false; }
+  bool takes(const Recv&) const override { return true; }
+  bool is_a_matter_of_pace(const Recv&) const override { return false; }
+  ExportedRange place(const Recv&) const override { return {}; }
+  bool lends(const Send&) const override { return false; }
+  std::optional<uint32_t> offer(Send&) override { return std::nullopt; }
+  ExportedRange place(uint32_t) const override { return {}; }
+  void begin(uint32_t, const ExportedRange&) override {}
+  void begin(uint32_t) override {}
+  void retract(uint32_t) override {}
+  bool may_begin(uint64_t slot) const override {
+    return slot < recvs_.size() && recvs_[slot] == nullptr;
+  }
+  bool begin(Recv& recv, uint32_t slot, const ExportedRange&) override {
+    require(may_begin(slot), "a slot is begun that is in use or does not exist");
+    recvs_[slot] = &recv;
+    return true;
+  }
+  void leave(uint32_t slot) override { require(slot < recvs_.size(), "no such slot is left"); }
+  void decline(uint32_t slot) override { leave(slot); }
+  void leave(const Recv& recv) override { std::ranges::replace(recvs_, &recv, nullptr); }
+  bool progress(bool) override { return false; }
+  bool sends() const override { return false; }
+  bool could_advance() override { return false; }
+  void cancel(std::optional<uint64_t>, bool) override { recvs_.fill(nullptr); }
+
+ private:
+  std::array<const Recv*, 3> recvs_{};
+};
 
 }  // namespace
 
@@ -71,6 +119,48 @@ void frames(Input input) {
   require(pending <= 4, "a message was done twice");
 }
 
+// Receives with even numbers are posted as soon as their messages are known, those with odd ones when no more bytes come.
+void slots(Input input) {
+  constexpr uint32_t kRecvs = 6;
+  std::array<std::array<std::byte, kLong>, kRecvs> memory{};
+  std::array<Recv, kRecvs> recvs;
+  uint32_t pending = kRecvs;
+  BytesWire wire(input);
+  FewSlots rendezvous;
+  Fifo<Link::Mismatch> mismatches;
+  const LinkOptions options{.eager_bytes = kEager, .turn_bytes = 64, .early_bytes_limit = 4096};
+  Outbox outbox(wire, rendezvous, options, mismatches);
+  Inbox inbox(wire, outbox, rendezvous, options, mismatches);
+  const auto post = [&](uint32_t number) {
+    size_t bytes = 0;
+    Recv& recv = recvs[number];
+    if (recv.bytes > 0 || !inbox.arrived(tag(number), &bytes)) return;
+    recv.into.add(memory[number].data(), kLong);
+    recv.tag = tag(number);
+    recv.fingerprint = 5;
+    recv.bytes = kLong;
+    recv.pending = &pending;
+    inbox.post(recv);
+  };
+  while (inbox.progress() && inbox.failure() == nullptr)
+    for (uint32_t number = 0; number < kRecvs; number += 2) post(number);
+  for (uint32_t number = 1; number < kRecvs && inbox.failure() == nullptr; number += 2)
+    post(number);
+  require(pending <= kRecvs, "a message was done twice");
+  rendezvous.cancel(7, true);
+  inbox.cancel(7);
+}
+
+std::vector<Bytes> slots_seeds() {
+  Bytes each, lent, twice;
+  for (uint32_t i = 0; i < 3; ++i) append_described(each, FrameKind::kAnnounce, i, i);
+  append(each, FrameKind::kData, 1, 100, kLong, 0);
+  append_described(lent, FrameKind::kLend, 1, 0);
+  append_described(lent, FrameKind::kLend, 2, 1);
+  for (const uint32_t number : {1, 3}) append_described(twice, FrameKind::kAnnounce, number, 0);
+  return {each, lent, twice};
+}
+
 std::vector<Bytes> frame_seeds() {
   Bytes all;
   append(all, FrameKind::kEager, 0, kEager, kEager);
@@ -83,24 +173,9 @@ std::vector<Bytes> frame_seeds() {
   append(all, FrameKind::kAbort, 9, 20, 0);
   append(all, FrameKind::kGoodbye, 0, 0, 0);
   Bytes described;
-  append(described, FrameHeader{.kind = FrameKind::kAnnounce,
-                                .payload = sizeof(Descriptor),
-                                .tag = tag(1),
-                                .fingerprint = 5,
-                                .bytes = kLong});
-  append(described, Descriptor{});
-  append(described, FrameHeader{.kind = FrameKind::kReady,
-                                .payload = sizeof(Descriptor),
-                                .tag = tag(3),
-                                .fingerprint = 5,
-                                .bytes = kLong});
-  append(described, Descriptor{});
-  append(described, FrameHeader{.kind = FrameKind::kLend,
-                                .payload = sizeof(Descriptor),
-                                .tag = tag(4),
-                                .fingerprint = 5,
-                                .bytes = kLong});
-  append(described, Descriptor{});
+  append_described(described, FrameKind::kAnnounce, 1, 0);
+  append_described(described, FrameKind::kReady, 3, 0);
+  append_described(described, FrameKind::kLend, 4, 0);
   Bytes early;
   for (uint32_t i = 10; i < 30; ++i) append(early, FrameKind::kEager, i, i, i);
   return {all, described, early};

@@ -1,6 +1,5 @@
 #include "tests/fuzz/targets.h"
 
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,7 +9,6 @@
 
 #include "collectives/profile.h"
 #include "core/config.h"
-#include "core/mapping.h"
 #include "core/secret.h"
 #include "device/plugin_table.h"
 #include "tests/fuzz/frames.h"
@@ -147,10 +145,8 @@ std::vector<Bytes> modules() {
 // A process of this host writes what it likes into the memory that it shows.
 void commons(Input input) {
   static Commons shown("0123456789abcdef0123456789abcdef");
-  static const Mapping writable =
-      Mapping::map(shown.fd(), Commons::kBytes, PROT_READ | PROT_WRITE, MAP_SHARED);
   static const PeerCommons seen{Fd(::dup(shown.fd()))};
-  std::byte* const notes = writable.data() + Commons::kNotesBegin;
+  std::byte* const notes = shown.areas().data(0) + Commons::kNotesBegin;  // areas come first
   const size_t head = std::min(input.size(), size_t{200});
   std::memcpy(notes, input.data(), head);
   const size_t tail = std::min(input.size() - head, size_t{4096});
@@ -221,6 +217,7 @@ std::span<const Target> targets() {
       {"sealed_frames", sealed_frames, sealed_frame_seeds, {}},
       {"blocks", blocks, block_seeds, {}},
       {"frames", frames, frame_seeds, {"HL\x02"}},
+      {"slots", slots, slots_seeds, {"HL\x05"}},
   };
   return kAll;
 }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "collectives/board/board.h"
+#include "core/fence.h"
 #include "tests/model/modelled_board.h"
 #include "tests/model/modelled_std.h"
 #include "tests/model/verdict.h"
@@ -148,7 +149,7 @@ TEST(BoardModel, WhoeverDoesNotTellLeavesOthersAsleep) {
 TEST(BoardModel, StampsMustBeReleasedAndAcquired) {
   for (const char* function : {"Board::show", "Board::line"})
     EXPECT_TRUE(fails_with(calls(1, {{}, {0}}, {.relaxed_inside = function}), kRace)) << function;
-  for (const char* function : {"Board::done", "Board::last_done"})
+  for (const char* function : {"Board::done", "Board::is_done"})
     EXPECT_TRUE(fails_with(run_ahead({.relaxed_inside = function}), kRace)) << function;
 }
 
@@ -180,6 +181,35 @@ TEST(BoardModel, WhatWasTakenBackIsSeenByNobodyWhoKnowsOfTheFailure) {
   };
   EXPECT_TRUE(holds(explore(2, scenario), 5));
   EXPECT_TRUE(seen && missed) << "both happen";
+}
+
+// A rank takes a call back and uses the lane of the call for another one, while the other rank reads it.
+Verdict reads_late(bool asks_line, Flaw flaw = {}) {
+  const auto scenario = [=](Explorer& explorer, const std::shared_ptr<Job>& job) {
+    const auto lane = std::make_shared<Atomic<uint64_t>>(1);
+    explorer.thread("rank 0", [=] {
+      job->show(0, 0);
+      job->ranks[0].board->withdraw(0);
+      full_fence();
+      lane->store(2, std::memory_order_relaxed);
+    });
+    explorer.thread("rank 1", [=] {
+      const Board& board = *job->ranks[1].board;
+      if (board.line(0, 0) == nullptr) return;
+      const uint64_t read = lane->load(std::memory_order_relaxed);
+      const bool valid = asks_line ? board.line(0, 0) != nullptr : board.still_shows(0, 0);
+      check(!valid || read == 1, "what another call put there is believed");
+    });
+  };
+  return explore(2, scenario, flaw);
+}
+
+TEST(BoardModel, WhatIsReadOfACallThatWasTakenBackIsNotBelieved) {
+  EXPECT_TRUE(holds(reads_late(/*asks_line=*/false), 10));
+  EXPECT_TRUE(fails_with(reads_late(/*asks_line=*/true), "what another call"));
+  for (const char* rank : {"rank 0", "rank 1"})
+    EXPECT_TRUE(fails_with(reads_late(/*asks_line=*/false, {.thread = rank}), "what another call"))
+        << "without the fence of " << rank;
 }
 
 }  // namespace

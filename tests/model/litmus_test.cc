@@ -100,6 +100,26 @@ TEST(Litmus, FencesReleaseAndAcquireForRelaxedAccesses) {
   EXPECT_TRUE(with(true, false).contains("10"));
 }
 
+// A text x is taken back, which y tells, and then written over while another thread reads it.
+TEST(Litmus, AnAcquiringLoadDoesNotWaitForWhatWasReadBeforeIt) {
+  const auto with = [](bool fence) {
+    return results({[](Shared& s) {
+                      s.y.store(1, kRelease);
+                      modelled_fence(kSequential);
+                      s.x.store(1, kRelaxed);
+                    },
+                    [=](Shared& s) {
+                      s.r[0] = s.x.load(kRelaxed);
+                      if (fence) modelled_fence(kAcquire);
+                      s.r[1] = s.y.load(kAcquire);
+                    }},
+                   2);
+  };
+  EXPECT_EQ(with(false), (Set{"00", "01", "10", "11"}))
+      << "10: another text is taken for the first";
+  EXPECT_EQ(with(true), (Set{"00", "01", "11"}));
+}
+
 TEST(Litmus, OneLocationNeverGoesBackwards) {
   EXPECT_EQ(results({[](Shared& s) {
                        s.x.store(1, kRelaxed);

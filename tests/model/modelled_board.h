@@ -17,7 +17,7 @@ namespace hccl_like::model {
 struct Shown {
   std::shared_ptr<Commons> commons = std::make_shared<Commons>();
   uint32_t area = commons->areas().take().value();
-  Mapping memory = writable(*commons);
+  std::span<std::byte> memory = writable(*commons);
 };
 
 struct BoardRank {

@@ -45,15 +45,19 @@ void Poller::ring(int doorbell) noexcept {
 
 namespace model {
 
-Mapping writable(const Commons& commons) {
-  return Mapping::map(commons.fd(), Commons::kBytes, PROT_READ | PROT_WRITE, MAP_SHARED);
+std::span<std::byte> writable(Commons& commons) {
+  return {commons.areas().data(0), Commons::kBytes};  // areas come first
 }
 
-LifeWord& begin_life(const Mapping& commons) {
+LifeWord& begin_life(std::span<std::byte> commons) {
   std::byte* const place = commons.data() + Commons::kLifeBegin;
   std::memset(place, 0, sizeof(LifeWord));
   auto& word = *reinterpret_cast<LifeWord*>(place);
   word.died();
+  std::atomic<uint32_t>& leaving =
+      reinterpret_cast<CommonsNotes*>(commons.data() + Commons::kNotesBegin)->leaving;
+  std::memset(static_cast<void*>(&leaving), 0, sizeof leaving);
+  leaving.load();
   return word;
 }
 

@@ -2,6 +2,7 @@
 // Ranks of one host as they are connected in earnest: shared memory, rings, doorbells, commons.
 #include <map>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -15,9 +16,10 @@ namespace hccl_like::model {
 // The bell behind a doorbell, by descriptor; of the execution under way.
 std::map<int, size_t>& bells();
 
-Mapping writable(const Commons& commons);
-// The life word in what a process shows, by a mapping that can be written: given its place, nobody has died.
-LifeWord& begin_life(const Mapping& commons);
+// All that a process shows, as it maps it itself.
+std::span<std::byte> writable(Commons& commons);
+// The life word in that: given its place, as is the word that tells who leaves. Nobody has died or left.
+LifeWord& begin_life(std::span<std::byte> commons);
 
 // The pollers of the ranks, and a link between any two. Made once: for each execution what they share is made anew.
 class ModelledHost {

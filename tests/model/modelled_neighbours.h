@@ -1,10 +1,10 @@
 #pragma once
 // Ranks of one host that know each other without a connection: by the memory that each shows, and by bells.
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "core/mapping.h"
 #include "transport/bell.h"
 #include "transport/commons.h"
 #include "transport/link.h"
@@ -37,7 +37,7 @@ class ModelledNeighbours {
     Poller poller;
     Bell bell;
     Commons commons;
-    Mapping memory;  // of commons
+    std::span<std::byte> memory;  // of commons
     LifeWord* life = nullptr;
   };
 

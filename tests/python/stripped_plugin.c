@@ -47,6 +47,7 @@ const hcd_api* hcd_get_api(int major, int minor) {
   memcpy(&table, complete, complete->size);
   table.copy_d2h = copy_d2h;
   table.copy_h2d = copy_h2d;
+  if (getenv("NAMED") != NULL) table.name = getenv("NAMED");
   if (without("files")) table.extensions = NULL;
   if (without("descriptors") && complete->extensions->type == HCD_EXTENSION_DMABUF) {
     files = *(const hcd_dmabuf*)complete->extensions;
@@ -58,6 +59,7 @@ const hcd_api* hcd_get_api(int major, int minor) {
     table.ipc_export = NULL;
     table.ipc_open = NULL;
     table.ipc_close = NULL;
+    table.ipc_lives = NULL;
   }
   if (without("peers")) {
     table.peer_open = NULL;

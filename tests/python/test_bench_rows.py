@@ -59,8 +59,10 @@ def test_sizes_are_read_with_units(text, size):
 
 
 def test_sizes_go_up_by_the_factor_or_by_steps():
-    assert options.sizes(options.parse(["all_reduce", "-b", "8", "-e", "600"])) == [8, 64, 512]
-    assert options.sizes(options.parse(["all_reduce", "-b", "8", "-e", "600", "-i", "300"])) == [8, 308]
+    assert options.sizes(options.parse(["all_reduce", "-b", "8", "-e", "600"])) == [8, 64, 512, 600]
+    assert options.sizes(options.parse(["all_reduce", "-b", "8", "-e", "600", "-i", "300"])) == [8, 308, 600]
+    assert options.sizes(options.parse(["all_reduce", "-b", "8", "-e", "512"])) == [8, 64, 512]
+    assert options.sizes(options.parse(["all_reduce", "-b", "0", "-e", "64"])) == [0]
     assert options.sizes(options.parse(["barrier"])) == [0]
 
 
@@ -138,7 +140,10 @@ def test_a_plot_shows_both_backends(tmp_path):
     pytest.importorskip("matplotlib")
     labels = [series[0] for series in plot.series(record())]
     assert labels == ["hccl-like: all_reduce, 2 x cpu", "gloo: all_reduce, 2 x cpu"]
-    plot.draw([record(), record("all_gather")], str(tmp_path / "all.png"))
+    figure = plot.draw([record(), record("all_gather")], str(tmp_path / "all.png"))
+    times = [label.get_text() for label in figure.axes[0].yaxis.get_ticklabels()]
+    assert "20" in times and "1,000" not in times and not any("10^" in text or "mathdefault" in text for text in times), times
+    assert not figure.axes[0].yaxis.get_minorticklocs().size
     assert (tmp_path / "all.png").read_bytes().startswith(b"\x89PNG")
 
 

@@ -55,7 +55,7 @@ def swapped(rank, size, device):
         assert f"[{line_of(mark)}]" in failure.message, failure.message
 
 
-@pytest.mark.parametrize("board", [1, 0], ids=["on the board", "by messages"])
+@pytest.mark.parametrize("board", [1, 0], ids=["in shared memory", "by messages"])
 def test_calls_in_another_order_are_told_with_both_lines(device, board):
     run_ranks(swapped, 2, device, environment=MODE | {"HCCL_LIKE_BOARD": str(board)})
 

@@ -1,13 +1,17 @@
 """The command hccl-like."""
 
+import importlib.metadata
 import os
 import subprocess
 import sys
 
 import pytest
+import torch
+import torch.distributed as dist
 
 import hccl_like
-from hccl_like import _tables, cli
+from hccl_like import _extension, _tables, cli
+from ranks import run_ranks
 
 
 def command(*arguments, **environment):
@@ -33,6 +37,26 @@ def test_an_unknown_command_is_refused_with_the_list(capsys):
         cli.main(["inof"])
     told = capsys.readouterr().err
     assert "inof" in told and "settings" in told
+
+
+def test_it_tells_its_version(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        cli.main(["--version"])
+    assert capsys.readouterr().out == f"hccl-like {importlib.metadata.version('hccl-like')}\n"
+
+
+def head_of(*arguments):
+    """What `hccl-like ... | head -1` writes to standard error, and the exit code of the command."""
+    command = [sys.executable, "-m", "hccl_like", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout.readline()
+        process.stdout.close()
+        return process.stderr.read().decode(), process.wait(100)
+
+
+@pytest.mark.parametrize("arguments", [("demo", "--device", "cpu"), ("settings",)])
+def test_whoever_reads_the_first_line_only_gets_no_traceback(arguments):
+    assert head_of(*arguments) == ("", 0)
 
 
 def test_help_does_not_wait_for_torch():
@@ -92,33 +116,103 @@ def test_the_demo_gets_its_options():
 
 
 def rows(table):
-    """The names of the algorithms in a plain table."""
-    return [line.split()[0] for line in table.splitlines()[2:] if line]
+    """The names of the algorithms in what `explain` prints."""
+    lines = table.splitlines()
+    heads = next(number for number, line in enumerate(lines) if line.split()[:2] == ["algorithm", "laps"])
+    return [line.split()[0] for line in lines[heads + 1 :] if line]
 
 
 def test_explain_shows_what_would_be_used_first(monkeypatch, capsys):
-    assert cli.main(["explain", "allreduce", "16M", "4"]) == 0
+    assert cli.main(["explain", "all_reduce", "16M", "4"]) == 0
     told = capsys.readouterr().out
-    assert told.startswith("allreduce of 16777216 bytes on 4 ranks; the first is used\n")
+    assert told.startswith("all_reduce of 16777216 bytes on 4 ranks goes directly between the ranks' memory, without messages and")
     algorithms = rows(told)
     assert "ring" in algorithms and len(set(algorithms)) == len(algorithms) >= 3
     other = algorithms[-1]
-    monkeypatch.setenv("HCCL_LIKE_ALGO", f"allreduce:{other}")
-    assert cli.main(["explain", "allreduce", "16M", "4"]) == 0
-    forced = rows(capsys.readouterr().out)
-    assert forced[0] == other and sorted(forced) == sorted(algorithms)
+    monkeypatch.setenv("HCCL_LIKE_ALGO", f"all_reduce:{other}")
+    assert cli.main(["explain", "all_reduce", "16M", "4"]) == 0
+    told = capsys.readouterr().out
+    assert told.startswith("all_reduce of 16777216 bytes on 4 ranks goes by messages; the first algorithm is used\n")
+    assert rows(told)[0] == other and sorted(rows(told)) == sorted(algorithms)
+
+
+def test_explain_knows_of_the_board(capsys):
+    assert cli.main(["explain", "all_reduce", "8", "8"]) == 0
+    assert capsys.readouterr().out.startswith("all_reduce of 8 bytes on 8 ranks goes over the host's board in shared memory,")
 
 
 def test_explain_knows_of_hosts(capsys):
-    assert cli.main(["explain", "allreduce", "8", "8", "--hosts", "2"]) == 0
-    assert "leaders_one_shot" in capsys.readouterr().out.splitlines()[2]
+    assert cli.main(["explain", "all_reduce", "8", "8", "--hosts", "2"]) == 0
+    told = capsys.readouterr().out
+    assert "goes by messages" in told and rows(told)[0].startswith("leaders_one_shot")
+
+
+# How many bytes a rank shows on the board of one host.
+BOARD = 1536
+CALLS = {
+    "all_reduce": lambda bytes, size, device: dist.all_reduce(torch.zeros(bytes, dtype=torch.uint8, device=device)),
+    "broadcast": lambda bytes, size, device: dist.broadcast(torch.zeros(bytes, dtype=torch.uint8, device=device), 0),
+    "all_gather": lambda bytes, size, device: dist.all_gather_into_tensor(
+        torch.zeros(bytes, dtype=torch.uint8, device=device), torch.zeros(bytes // size, dtype=torch.uint8, device=device)
+    ),
+    "barrier": lambda bytes, size, device: dist.barrier(**({} if device == "cpu" else {"device_ids": [0]})),
+}
+# (collective, bytes, how it goes, and how with HCCL_LIKE_DIRECT=0), around each threshold.
+THRESHOLDS = [
+    ("barrier", 0, "board", "board"),
+    ("all_reduce", 8, "board", "board"),
+    ("all_reduce", BOARD, "board", "board"),
+    ("all_reduce", BOARD + 1, "direct", "messages"),
+    ("broadcast", BOARD, "board", "board"),
+    ("broadcast", BOARD + 1, "direct", "messages"),
+    ("all_gather", 2 * BOARD, "board", "board"),
+    ("all_gather", 2 * BOARD + 2, "direct", "messages"),
+    ("all_reduce", 1 << 20, "direct", "messages"),
+]
+
+
+def one_call(rank, size, device, collective, bytes):
+    """Whether the two ranks were connected for it: only messages need that, and a call finds them unconnected."""
+    backend = dist.group.WORLD._get_backend(torch.device("cpu"))
+    unconnected = backend._info()["links"][1 - rank]
+    CALLS[collective](bytes, size, device)
+    if device != "cpu":
+        torch.accelerator.synchronize()
+    return backend._info()["links"][1 - rank] != unconnected
+
+
+@pytest.mark.parametrize("collective, bytes, way, without", THRESHOLDS)
+def test_explain_says_how_a_call_goes(collective, bytes, way, without, device, monkeypatch):
+    for direct, expected in (("1", way), ("0", without)):
+        monkeypatch.setenv("HCCL_LIKE_DIRECT", direct)
+        assert _extension.load().way(collective, bytes, [0, 0]) == expected
+        connected = run_ranks(one_call, 2, device, collective, bytes, environment={"HCCL_LIKE_DIRECT": direct})
+        assert connected == [expected == "messages"] * 2
+
+
+@pytest.mark.parametrize("environment", [{"HCCL_LIKE_TRANSPORTS": "tcp"}, {"HCCL_LIKE_ALGO": "all_reduce:ring"}], ids=str)
+def test_explain_says_when_messages_are_asked_for(environment, monkeypatch):
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert _extension.load().way("all_reduce", 8, [0, 0]) == "messages"
+    assert run_ranks(one_call, 2, "cpu", "all_reduce", 8, environment=environment) == [True, True]
+
+
+@pytest.mark.parametrize("name, family", [
+    ("all_gather_into_tensor", "all_gather"), ("reduce_scatter_tensor", "reduce_scatter"), ("all_to_all_single", "all_to_all"),
+    ("allreduce", "all_reduce")])
+def test_explain_takes_torch_s_other_names_too(name, family, capsys):
+    assert cli.main(["explain", name, "16M", "4"]) == 0
+    asked = rows(capsys.readouterr().out)
+    assert cli.main(["explain", family, "16M", "4"]) == 0
+    assert rows(capsys.readouterr().out) == asked
 
 
 def test_explain_names_what_there_is_when_it_does_not_know(capsys):
-    assert cli.main(["explain", "all_reduce", "8", "2"]) == 1
-    assert "there is no collective 'all_reduce'; there are allreduce, reduce_scatter," in capsys.readouterr().err
+    assert cli.main(["explain", "all_reduced", "8", "2"]) == 1
+    assert "there is no collective 'all_reduced'; there are all_reduce, reduce_scatter," in capsys.readouterr().err
     with pytest.raises(SystemExit):
-        cli.main(["explain", "allreduce", "8X", "2"])
+        cli.main(["explain", "all_reduce", "8X", "2"])
     assert "'8X' is no size; write 4096, 64K, 1M or 2G" in capsys.readouterr().err
 
 

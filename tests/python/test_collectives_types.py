@@ -60,6 +60,23 @@ def averages(rank, size, device):
         assert values.equal(tensor, (values.total(inputs).to(values.widest(dtype)) / size).to(dtype)), dtype
 
 
+def averages_of_large_numbers(rank, size, device):
+    for dtype in values.FLOATS + values.NARROW:
+        for count in (4, 4096, 1 << 20 if dtype == torch.float16 else 64):
+            given, average = values.large(rank, size, count, dtype)
+            tensor = given.to(device, copy=True)
+            dist.all_reduce(tensor, dist.ReduceOp.AVG)
+            assert values.equal(tensor, average), (dtype, count)
+            tensor = given.to(device, copy=True)
+            dist.reduce(tensor, size - 1, dist.ReduceOp.AVG)
+            assert values.equal(tensor, average if rank == size - 1 else given), (dtype, count)
+            # As FSDP does: the shard is a part of the flat gradients.
+            flat = given.repeat(size).to(device)
+            shard = flat[rank * count : (rank + 1) * count]
+            dist.reduce_scatter_tensor(shard, flat, dist.ReduceOp.AVG)
+            assert values.equal(shard, average), (dtype, count)
+
+
 def bit_operations(rank, size, device):
     for dtype in values.INTEGERS:
         inputs = [values.bits(r, 67, dtype) for r in range(size)]
@@ -224,7 +241,7 @@ def no_dimensions(rank, size, device):
 
 
 CASES = [
-    sums_of_every_type, products_and_extremes, averages, bit_operations, sums_of_multiples, nan_spreads,
+    sums_of_every_type, products_and_extremes, averages, averages_of_large_numbers, bit_operations, sums_of_multiples, nan_spreads,
     every_type_travels, every_type_takes_every_way, complex_reaches_every_reduction, several_types_in_one_block, strided_views, strided_outputs,
     expanded_inputs, lazily_conjugated, no_dimensions,
 ]  # fmt: skip
@@ -235,21 +252,28 @@ def test_gives_exact_results(case, device, size):
     run_ranks(case, size, device)
 
 
-def all_reduce_bytes(rank, size, device):
+@pytest.mark.parametrize("algorithm", ["ring", "recursive_doubling", "direct"])
+def test_averages_do_not_overflow_on_the_way(algorithm, size):
+    forced = {"HCCL_LIKE_ALGO": f"allreduce:{algorithm};reduce_scatter:{'direct' if algorithm == 'direct' else 'ring'}"}
+    run_ranks(averages_of_large_numbers, size, "cpu", environment=forced)
+
+
+def all_reduce_bytes(rank, size, device, op):
     """The result's bytes, of inputs whose sum depends on the order of summation."""
     torch.manual_seed(rank)
     tensors = [torch.randn(count).to(dtype) for count in (7, 1000, 300_001) for dtype in values.FLOATS]
     results = []
     for tensor in tensors:
         tensor = tensor.to(device)
-        dist.all_reduce(tensor)
+        dist.all_reduce(tensor, op)
         results.append(tensor.cpu().view(torch.uint8).numpy().tobytes())
     return results
 
 
+@pytest.mark.parametrize("op", [dist.ReduceOp.SUM, dist.ReduceOp.AVG], ids=["sum", "avg"])
 @pytest.mark.parametrize("size", [3, 4])
-def test_all_ranks_end_with_the_same_bits(device, transport, size):
-    results = run_ranks(all_reduce_bytes, size, device, environment=transport)
+def test_all_ranks_end_with_the_same_bits(device, transport, size, op):
+    results = run_ranks(all_reduce_bytes, size, device, op, environment=transport)
     for rank in range(1, size):
         assert results[rank] == results[0], f"rank {rank} differs from rank 0"
 

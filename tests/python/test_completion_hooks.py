@@ -48,6 +48,63 @@ def test_a_hook_is_told_of_each_call_on_a_thread_of_its_own(device):
     run_ranks(tells_of_each_call, 2, device)
 
 
+def ends_while_its_event_is_asked(rank, size, device, how):
+    told = []
+    group = dist.new_group()
+    group._register_on_completion_hook(lambda info: told.append(info.seq))
+    for call in range(10):
+        if how == "by the next call":  # which lets go of what finished calls held
+            dist.all_reduce(torch.ones(9, device=device), group=group, async_op=call % 2 == 0)
+        else:
+            dist.barrier(group=group, device_ids=[0])
+    group._wait_for_pending_works()
+    assert sorted(told) == list(range(1, 11))
+
+
+@pytest.mark.parametrize("how", ["by a wait", "by the next call"])
+def test_a_call_may_be_ended_while_its_event_is_asked(how, sim):
+    """The thread that tells the hook asks the event of a call when another thread lets go of it."""
+    run_ranks(ends_while_its_event_is_asked, 2, sim, how, environment={"TORCH_SIM_FLAWS": "slow-queries"})
+
+
+def results_of_strided_calls(rank, size, device):
+    told = []
+    group = dist.new_group()
+    group._register_on_completion_hook(lambda info: told.append(info.seq))
+    calls = 500
+    for call in range(calls):
+        column = torch.full((9, 2), float(call), device=device)[:, 0]
+        dist.all_reduce(column, group=group, async_op=True).wait()
+        assert column.cpu().eq(float(size * call)).all(), f"call {call}: {column.cpu()}"
+    group._wait_for_pending_works()
+    assert told == list(range(1, calls + 1))
+
+
+def test_a_hook_takes_no_result_that_is_still_to_be_copied_back(device):
+    """In strict mode, where a call is over before the caller has queued the copies sooner or later."""
+    run_ranks(results_of_strided_calls, 2, device, environment={"TORCH_SIM_STRICT": "7"})
+
+
+def asks_until_it_is_over(rank, size, device):
+    told = []
+    group = dist.new_group()
+    group._register_on_completion_hook(lambda info: told.append(info.seq))
+    calls = 200
+    for _ in range(calls):
+        # The input belongs to the call alone, so that the thread that ends the call frees it, with the interpreter's lock.
+        output = torch.zeros(9 * size, device=device)
+        work = dist.all_gather_into_tensor(output, torch.ones(9, device=device), group=group, async_op=True)
+        while not work.is_completed():
+            pass
+        assert output.cpu().eq(1).all()
+    group._wait_for_pending_works()
+    assert told == list(range(1, calls + 1))
+
+
+def test_a_program_may_ask_a_call_that_another_thread_ends(device):
+    run_ranks(asks_until_it_is_over, 2, device, timeout=30)
+
+
 def drained(rank, size):
     told = []
     release = threading.Event()
@@ -89,6 +146,32 @@ def hooks_that_call(rank, size):
 
 def test_a_hook_may_issue_calls_and_wait_for_them():
     run_ranks(hooks_that_call, 2)
+
+
+def calls_in_a_callback(rank, size):
+    """Two ranks send each other more than a link takes unasked, from callbacks on the thread that completes Futures."""
+    told, works = [], []
+    peer = 1 - rank
+    dist.group.WORLD._register_on_completion_hook(lambda info: told.append(info.op_type.name))
+    sent, received = torch.full((1 << 20,), rank + 1.0), torch.zeros(1 << 20)
+
+    def exchange(_):
+        works.append(dist.isend(sent, peer))
+        works.append(dist.irecv(received, peer))
+
+    begin = torch.zeros(1)
+    begun = dist.irecv(begin, peer, tag=1).get_future().then(exchange)
+    dist.send(torch.ones(1), peer, tag=1)
+    begun.wait()
+    for work in works:
+        work.wait()
+    assert received.eq(peer + 1).all()
+    dist.group.WORLD._wait_for_pending_works()
+    assert sorted(told) == ["RECV", "RECV", "SEND", "SEND"]
+
+
+def test_a_call_in_a_callback_does_not_wait_to_tell_its_hook():
+    run_ranks(calls_in_a_callback, 2, timeout=20)
 
 
 def a_hook_that_raises(rank, size):
@@ -178,5 +261,5 @@ def test_times_are_estimated_without_making_the_calls():
 
     first, second = run_ranks(estimates, 2)
     assert first == second
-    _, _, microseconds = _extension.load().explain("allreduce", 4 << 20, [0, 0])[0]
+    _, _, microseconds = _extension.load().explain("all_reduce", 4 << 20, [0, 0])[0]
     assert first == pytest.approx(microseconds), "what `hccl-like explain` says"

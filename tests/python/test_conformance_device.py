@@ -42,7 +42,7 @@ def test_the_simulator_has_everything_but_memory_that_the_host_may_touch(sim, tm
     rows, works, process = report(tmp_path)
     assert process.returncode == 0, process.stdout + process.stderr
     assert {id: row["seen"] for id, row in rows.items() if row["state"] != "yes"} == {"copies.address": "it faults"}
-    assert len(rows) == 49 and "48 yes, 1 no, 0 broken" in process.stdout
+    assert len(rows) == 51 and "50 yes, 1 no, 0 broken" in process.stdout
     assert len(works) == 10 and all(works.values())
     assert rows["device.count"]["seen"] == "8 devices"
     assert REFUSED in rows["processes.fork_after"]["seen"]
@@ -126,6 +126,39 @@ def test_without_pinned_memory_training_works_and_copies_hold_up_the_program(sim
     }
 
 
+# It has copies and views, so what is asked of it in each check is no more than that.
+def test_a_device_without_operators_is_looked_at_to_the_end(sim, tmp_path):
+    rows, works, process = report(tmp_path, TORCH_SIM_FLAWS="no-operators")
+    assert process.returncode == 0, process.stdout + process.stderr
+    assert len(rows) == 51
+    assert {id: row["seen"] for id, row in rows.items() if row["state"] != "yes"} == {
+        "copies.address": "it faults",
+        "hooks.generator": "NotImplementedError: sim: there is no aten::normal_",
+        "torch.reductions": "there are none",
+        "torch.autograd": "NotImplementedError: sim: there is no aten::addmm",
+        "torch.autocast": "NotImplementedError: sim: there is no aten::mm",
+        "torch.seed": "NotImplementedError: sim: there is no aten::uniform_",
+        "torch.checkpoint": "NotImplementedError: sim: there is no aten::native_dropout",
+    }
+    assert works["collectives, large ones copied beside the network"] and works["distributed checkpoints"]
+    assert not works["DistributedDataParallel, tensor parallelism"]
+
+
+def test_activation_checkpoints_are_measured(sim, tmp_path):
+    needed = ("device.tensors", "order.read", "hooks.generator", "torch.autograd", "torch.seed", "torch.checkpoint")
+    rows, works, process = report(tmp_path, *only(*needed), TORCH_SIM_FLAWS="no-generators")
+    assert process.returncode == 0, process.stdout + process.stderr
+    assert rows["hooks.generator"]["seen"] == "RuntimeError: sim: there is no generator but the default one"
+    assert [rows[id]["state"] for id in ("torch.seed", "torch.checkpoint")] == ["yes", "yes"]
+    assert works == {"activation checkpoints": True}
+    (tmp_path / "sitecustomize.py").write_text("import torch\ntorch.sim.set_rng_state = lambda *arguments: None\n")
+    rows, works, process = report(tmp_path, *only(*needed))
+    assert process.returncode == 1, process.stdout + process.stderr
+    assert rows["hooks.generator"]["state"] == "yes" and rows["torch.checkpoint"]["state"] == "broken"
+    assert rows["torch.checkpoint"]["seen"] == "the mask is another one in the backward pass, so gradients are wrong"
+    assert works == {"activation checkpoints": False}
+
+
 # What a device lacks that registers no more than it takes to train: (what its processes do first, which check, words of the reason).
 UNSAVED = {
     "no set_.source_Storage": (
@@ -195,5 +228,5 @@ def test_the_checks_can_be_listed():
     process = subprocess.run(
         [sys.executable, "-m", "hccl_like.conformance", "--what", "device", "--list"], capture_output=True, text=True
     )
-    assert process.returncode == 0 and len(process.stdout.splitlines()) == 48
+    assert process.returncode == 0 and len(process.stdout.splitlines()) == 50
     assert "events.again: recording an event again leaves earlier waits alone" in process.stdout

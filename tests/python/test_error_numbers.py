@@ -32,7 +32,7 @@ def a_rank_is_killed(rank, size, folder):
     assert failure.number in (301, 302)
     assert failure.seen_here == (failure.number == 301)
     assert (failure.kind, failure.culprit) == ("peer lost", 1)
-    assert (failure.operation, failure.sequence) == ("allreduce", 1)
+    assert (failure.operation, failure.sequence) == ("all_reduce", 2)
     assert failure.host
     written = json.load(open(f"{folder}/{rank}/error.json"))["message"]
     assert f"[HCCL-LIKE-{failure.number}]: " in written["message"]
@@ -89,7 +89,7 @@ def has_a_nan(rank, size, device):
         tensor[2, 3] = float("nan")
     failure = failure_of(lambda: (dist.all_reduce(tensor), tensor.cpu(), dist.barrier()))
     assert failure.number == (801 if rank == 1 else 802)
-    assert "the input of rank 1 to all_reduce, call 2 of its group, has a NaN, the first at index [2, 3]" in failure.message
+    assert "the input of rank 1 to all_reduce #2 has a NaN, the first at index [2, 3]" in failure.message
 
 
 def test_a_nan_is_found_where_it_enters(device):

@@ -101,3 +101,19 @@ def idles(rank, size):
 def test_nobody_looks_for_work_after_a_large_call():
     for counts in run_ranks(idles, 2):
         assert counts[3] < 6, counts  # the lookout looks twice a second, the sleepers now and then for whether peers live
+
+
+def in_callbacks(rank, size, device):
+    def again(_):
+        dist.barrier(device_ids=[0], async_op=True).get_future().wait()
+        done.append(True)
+
+    done = []
+    for _ in range(100):
+        dist.barrier(device_ids=[0], async_op=True).get_future().then(again).wait()
+    assert len(done) == 100
+
+
+def test_a_callback_may_wait_for_the_future_of_a_call_that_the_device_ends_late(sim):
+    """In strict mode the end of a call, an event in its stream, often comes later than its data."""
+    run_ranks(in_callbacks, 2, sim, timeout=20, environment={"TORCH_SIM_STRICT": "1"})

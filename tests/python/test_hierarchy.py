@@ -51,7 +51,7 @@ def all_reduced(rank, size, hosts, many, calls):
     return [host.counters()["tx_bytes"] - count for host, count in zip(hosts, before)]
 
 
-@pytest.mark.parametrize("algorithm", ["", "allreduce:rails_direct", "allreduce:rails_ring", "allreduce:rails_rabenseifner"])
+@pytest.mark.parametrize("algorithm", ["", "all_reduce:rails_direct", "all_reduce:rails_ring", "all_reduce:rails_rabenseifner"])
 @pytest.mark.parametrize("layout", [[0, 0, 1, 1], [0, 1, 0, 1]], ids=["neighbours", "in turns"])
 def test_no_byte_leaves_a_host_that_need_not(layout, algorithm, make_hosts):
     """Of N bytes an allreduce between two hosts must move N/2 out of each in the first half, and N/2 in the second."""
@@ -67,6 +67,6 @@ def test_no_byte_leaves_a_host_that_need_not(layout, algorithm, make_hosts):
 def test_flat_algorithms_move_more(make_hosts):
     hosts = make_hosts(2, mtu=9000)
     many = 4 << 20
-    environment = {"HCCL_LIKE_ALGO": "allreduce:direct"}
+    environment = {"HCCL_LIKE_ALGO": "all_reduce:direct"}
     sent = run_ranks(all_reduced, 4, hosts, many, 1, hosts=hosts, layout=[0, 0, 1, 1], environment=environment)[0]
     assert min(sent) > 1.9 * many * 4

@@ -123,7 +123,7 @@ def test_torchrun_s_summary_tells_why_a_call_failed_without_record(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, env={**os.environ, "OMP_NUM_THREADS": "1"})
     assert done.returncode == 1
     summary = done.stderr.split("Root Cause (first observed failure)")[1]
-    assert "[HCCL-LIKE-50" in summary and "ranks disagree about call #0" in summary
+    assert "[HCCL-LIKE-50" in summary and "ranks 0 and 1 of group 0 disagree about call #1" in summary
 
 
 @pytest.mark.slow

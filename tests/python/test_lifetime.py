@@ -202,6 +202,9 @@ WAITS = {
 }
 
 
+ASYNCHRONOUS = ("wait", "recv", "all_reduce on a device")
+
+
 def is_interrupted(rank, size, name):
     if rank == 1:
         dist.recv(torch.zeros(1), 0)
@@ -217,6 +220,9 @@ def is_interrupted(rank, size, name):
         WAITS[name]()
     assert time.monotonic() - begin[0] < 1
     dist.send(torch.ones(1), 1)
+    if name in ASYNCHRONOUS:  # the call goes on without anybody who waits for it, and fails when rank 1 leaves
+        with pytest.raises(dist.DistBackendError, match="nobody has waited for .*lost rank 1"):
+            dist.destroy_process_group()
 
 
 @pytest.mark.parametrize("name", WAITS)

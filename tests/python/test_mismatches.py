@@ -4,8 +4,10 @@ One rank of several makes another call than the others, in a group of its own fo
 all. Whoever has no part left in the call hears of it in the next one, a barrier.
 """
 
+import re
 import time
 
+import pytest
 import torch
 import torch.distributed as dist
 
@@ -72,43 +74,43 @@ CASES = {
     "shape": (
         lambda c: c.all_reduce(FEW),
         lambda c: c.all_reduce(FEW + 1),
-        "allreduce of float32 (sum)",
-        "allreduce of float32 (sum)",
+        "all_reduce of float32 (sum)",
+        "all_reduce of float32 (sum)",
     ),
     "shape of many": (
         lambda c: c.all_reduce(MANY),
         lambda c: c.all_reduce(MANY + 4096),
-        "allreduce of float32 (sum)",
-        "allreduce of float32 (sum)",
+        "all_reduce of float32 (sum)",
+        "all_reduce of float32 (sum)",
     ),
     "few and many": (
         lambda c: c.all_gather(FEW),
         lambda c: c.all_gather(MANY),
-        "allgather of float32",
-        "allgather of float32",
+        "all_gather of float32",
+        "all_gather of float32",
     ),
     "type": (
         lambda c: c.all_reduce(),
         lambda c: c.all_reduce(dtype=torch.int32),
-        "allreduce of float32 (sum)",
-        "allreduce of int32 (sum)",
+        "all_reduce of float32 (sum)",
+        "all_reduce of int32 (sum)",
     ),
     "reduce op": (
         lambda c: c.all_reduce(),
         lambda c: c.all_reduce(op=dist.ReduceOp.MAX),
-        "allreduce of float32 (sum)",
-        "allreduce of float32 (max)",
+        "all_reduce of float32 (sum)",
+        "all_reduce of float32 (max)",
     ),
     "reduce op of many": (
         lambda c: c.all_reduce(MANY),
         lambda c: c.all_reduce(MANY, op=dist.ReduceOp.MIN),
-        "allreduce of float32 (sum)",
-        "allreduce of float32 (min)",
+        "all_reduce of float32 (sum)",
+        "all_reduce of float32 (min)",
     ),
     "operation": (
         lambda c: c.all_reduce(),
         lambda c: c.broadcast(0),
-        "allreduce of float32 (sum)",
+        "all_reduce of float32 (sum)",
         "broadcast of float32 with root 0",
     ),
     "operation with one root": (
@@ -120,50 +122,50 @@ CASES = {
     "operation of many": (
         lambda c: c.all_gather(MANY),
         lambda c: c.reduce_scatter(MANY),
-        "allgather of float32",
+        "all_gather of float32",
         "reduce_scatter of float32 (sum)",
     ),
     "no data": (
         lambda c: c.all_to_all(),
         lambda c: c.barrier(),
-        "alltoall of float32",
+        "all_to_all of float32",
         "barrier",
     ),
     "elements and none": (
         lambda c: c.all_reduce(),
         lambda c: c.all_reduce(0),
-        "48 bytes of allreduce of float32 (sum)",
-        "0 bytes of allreduce of float32 (sum)",
+        " 12 elements",
+        " 0 elements",
     ),
     "many elements and none": (
         lambda c: c.all_gather(MANY),
         lambda c: c.all_gather(0),
-        "allgather of float32",
-        "0 bytes",
+        "all_gather of float32",
+        " 0 elements",
     ),
     "rows and none": (
         lambda c: c.all_to_all(),
         lambda c: c.all_to_all(c.nothing(), c.nothing()),
-        "alltoall of float32",
-        "0 bytes",
+        "all_to_all of float32",
+        " 0 elements",
     ),
     "an operation and one without elements": (
         lambda c: c.all_reduce(),
         lambda c: c.all_to_all(c.nothing(), c.nothing()),
-        "allreduce of float32 (sum)",
-        "alltoall of float32",
+        "all_reduce of float32 (sum)",
+        "all_to_all of float32",
     ),
     "order": (
         lambda c: (c.all_reduce(), c.broadcast(1)),
         lambda c: (c.broadcast(1), c.all_reduce()),
-        "allreduce of float32 (sum)",
+        "all_reduce of float32 (sum)",
         "broadcast of float32 with root 1",
     ),
     "order of sizes": (
         lambda c: (c.all_reduce(FEW), c.all_reduce(FEW + 1)),
         lambda c: (c.all_reduce(FEW + 1), c.all_reduce(FEW)),
-        "allreduce of float32 (sum)",
-        "allreduce of float32 (sum)",
+        "all_reduce of float32 (sum)",
+        "all_reduce of float32 (sum)",
     ),
     "root of broadcast": (lambda c: c.broadcast(0), lambda c: c.broadcast(1), "with root 0", "with root 1"),
     "root of reduce": (lambda c: c.reduce(0), lambda c: c.reduce(1), "with root 0", "with root 1"),
@@ -185,14 +187,14 @@ CASES = {
     "split": (
         lambda c: c.all_to_all(),
         lambda c: c.all_to_all(given=c.more_for_others()),
-        "alltoall of float32",
-        "alltoall of float32",
+        "all_to_all of float32",
+        "all_to_all of float32",
     ),
     "split of what comes": (
         lambda c: c.all_to_all(),
         lambda c: c.all_to_all(taken=c.more_for_others()),
-        "alltoall of float32",
-        "alltoall of float32",
+        "all_to_all of float32",
+        "all_to_all of float32",
     ),
     "split of one's own part": (
         lambda c: c.all_to_all(),
@@ -249,3 +251,28 @@ def test_all_ranks_of_two_hosts_are_told(make_hosts):
 
 def test_both_of_two_ranks_that_pass_messages_are_told():
     try_all(2, environment={"HCCL_LIKE_BOARD": "0"})
+
+
+def told(rank, size, device):
+    """The sentences that two ranks were told, without what comes before them."""
+    said = []
+    for usual, other in (CASES[name][:2] for name in ("shape", "shape of many", "type", "operation", "operation of many")):
+        calls = Calls(dist.new_group(), device)
+        try:
+            (other if rank else usual)(calls)
+            calls.barrier()
+        except dist.DistBackendError as error:
+            number, sentence = re.search(r"\[HCCL-LIKE-(50[12])\]: mismatch: (.*)", str(error)).groups()
+            said.append(sentence)
+        dist.barrier()
+    return said
+
+
+@pytest.mark.parametrize("board", ["1", "0"], ids=["in shared memory", "by messages"])
+def test_both_ranks_are_told_the_same_sentence(board):
+    zero, one = run_ranks(told, 2, "cpu", environment={"HCCL_LIKE_BOARD": board})
+    assert zero == one and len(zero) == 5
+    if board == "1":
+        assert zero[0] == (
+            "ranks 0 and 1 of group 1 disagree about call #1, all_reduce of float32 (sum): rank 0 passed 12 elements, rank 1 "
+            "passed 13 elements. Every rank must make the same calls in the same order, with the same sizes")

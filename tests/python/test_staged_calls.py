@@ -28,6 +28,7 @@ DEVICES = {
     "no streams, no events": {"TORCH_SIM_FLAWS": "no-streams,no-events,no-native-handles"},
     "blocking copies": {"TORCH_SIM_FLAWS": "blocking-copies"},
     "no pinned memory": {"TORCH_SIM_FLAWS": "no-pinned-memory"},
+    "copies of whole blocks": {"TORCH_SIM_FLAWS": "block-copies"},
     "streams that lie": {"TORCH_SIM_FLAWS": "busy-streams,forgetful-streams"},
     "nothing but copies": {
         "TORCH_SIM_OPAQUE": "1",
@@ -259,11 +260,13 @@ def test_results_are_bit_for_bit_those_of_one_lap(sim):
 
 
 def without_the_other(rank, size):
+    dist.all_reduce(mine(rank).to("sim"))
     if rank == 1:
         return
     began = time.monotonic()
     work = dist.group.WORLD.allreduce([mine(rank).to("sim")], timeout_of(1.0))
-    with pytest.raises(dist.DistBackendError, match="all_reduce"):
+    # The program's call, and which lap of it: not the operation that a lap is.
+    with pytest.raises(dist.DistBackendError, match=rf"all_reduce #2 \(float32, sum, {COUNT * 4} bytes\), lap 1 of 4 through the host, "):
         work.wait()
     assert time.monotonic() - began < 15
     dist.group.WORLD.abort()
@@ -283,13 +286,26 @@ def test_a_call_that_the_others_do_not_make_times_out(sim):
 
 def of_two_sizes(rank, size):
     tensor = mine(rank, COUNT + rank).to("sim")
-    with pytest.raises(dist.DistBackendError, match="bytes"):
+    with pytest.raises(dist.DistBackendError, match=f"call #1, .*: rank 0 passed {COUNT} elements, rank 1 passed {COUNT + 1} elements"):
         dist.all_reduce(tensor)
     dist.destroy_process_group()
 
 
 def test_ranks_that_disagree_about_the_size_are_told(sim):
     staged(of_two_sizes, 2)
+
+
+def of_one_call_and_of_two(rank, size):
+    """The second lap of one rank's call is as large as the other rank's second call."""
+    half = LAP // 4
+    with pytest.raises(dist.DistBackendError, match="disagree about call #1"):
+        for count in (2 * half,) if rank == 0 else (half, half):
+            dist.all_reduce(mine(rank, count).to("sim"))
+    dist.destroy_process_group()
+
+
+def test_a_lap_is_not_taken_for_a_call(sim):
+    staged(of_one_call_and_of_two, 2)
 
 
 def aborted(rank, size):

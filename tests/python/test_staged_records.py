@@ -70,6 +70,7 @@ def stopped_after_a_lap(rank, size):
             pass
         gate = Gate()
         store.wait(["timed out"], timedelta(seconds=20))
+        store.set("heard", "")
         gate.open()
         with pytest.raises(dist.DistBackendError):
             work.wait()
@@ -80,6 +81,7 @@ def stopped_after_a_lap(rank, size):
             work.wait()
         print(error.value)
         store.set("timed out", "")
+        store.wait(["heard"], timedelta(seconds=20))  # rank 0 has the server
     (entry,) = entries()
     assert (entry["profiling_name"], entry["input_sizes"]) == ("hccl:all_reduce", [[COUNT]])
     assert (entry["state"], entry["retired"]) == ("started", True)

@@ -50,7 +50,8 @@ def left_alone(rank, size):
         return dist.distributed_c10d._get_default_store().wait(["over"], timedelta(seconds=30))
     tensor = torch.ones(SMALL, device="sim")
     dist.all_reduce(tensor, group=group)
-    torch.sim.synchronize()  # the stream is not stuck
+    with pytest.raises(dist.DistBackendError, match="nobody has waited for.*timeout"):
+        torch.sim.synchronize()  # the stream is not stuck
     assert tensor.isnan().all()
     with pytest.raises(dist.DistBackendError, match="all_reduce.*timeout|timeout.*all_reduce"):
         dist.all_reduce(tensor, group=group)

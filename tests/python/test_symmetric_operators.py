@@ -60,6 +60,16 @@ def all_reduces(rank, size, device):
     return one.cpu().numpy().tobytes()
 
 
+def large_averages(rank, size, device):
+    ops = torch.ops.symm_mem
+    for dtype in values.FLOATS + values.NARROW:
+        given, average = values.large(rank, size, 4 * size, dtype)
+        tensor, _ = shared((4 * size,), dtype, device=device, fill=given)
+        assert values.equal(ops.one_shot_all_reduce(tensor, "avg", world()), average), dtype
+        assert values.equal(ops._low_contention_reduce_scatter(tensor, "avg", world()), average[:4]), dtype
+        assert values.equal(ops.two_shot_all_reduce_(tensor, "avg", world()), average), dtype
+
+
 def scatters_and_gathers(rank, size, device):
     ops = torch.ops.symm_mem
     rows, columns = 3 * size, 2 * size
@@ -127,6 +137,11 @@ def test_reductions_are_exact_and_the_same_on_all_ranks(device, size):
 @pytest.mark.parametrize("size", [2, 3])
 def test_scatter_gather_and_tiles(device, size):
     run_ranks(scatters_and_gathers, size, device)
+
+
+@pytest.mark.parametrize("size", [2, 3, 8])
+def test_averages_of_large_numbers_do_not_overflow(device, size):
+    run_ranks(large_averages, size, device)
 
 
 def test_words_are_written(device):

@@ -9,7 +9,7 @@ import values
 from plugins import run
 from symmetric import shared, world
 from test_symmetric_memory import buffers_of_all_ranks
-from test_symmetric_operators import expected, operand, scatters_and_gathers
+from test_symmetric_operators import expected, large_averages, operand, scatters_and_gathers
 from test_symmetric_signals import hands_a_value_on
 
 
@@ -42,7 +42,7 @@ def test_other_ways_give_the_same_results(sim, stripped, without):
 
 
 def everything(rank, size):
-    for case in (buffers_of_all_ranks, hands_a_value_on, scatters_and_gathers, small_all_reduces):
+    for case in (buffers_of_all_ranks, hands_a_value_on, scatters_and_gathers, small_all_reduces, large_averages):
         case(rank, size, "sim")
 
 

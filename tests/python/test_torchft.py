@@ -13,11 +13,14 @@ import torch.distributed as dist
 
 from ranks import make_store, run_ranks
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples" / "torchft"))
-pytest.importorskip("torchft", reason="torchft is not installed: pip install torchft")
-from process_group import ProcessGroupHcclLike  # noqa: E402
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("torchft")]
 
-pytestmark = pytest.mark.slow
+
+@pytest.fixture
+def torchft(monkeypatch):
+    """Not for the whole module: in a run without slow tests nothing here is skipped for want of torchft."""
+    pytest.importorskip("torchft", reason="torchft is not installed: pip install torchft")
+    monkeypatch.syspath_prepend(Path(__file__).resolve().parents[2] / "examples" / "torchft")
 
 
 def summed(group, value, device):
@@ -27,6 +30,8 @@ def summed(group, value, device):
 
 
 def a_replica_dies(rank, size, listener, device):
+    from process_group import ProcessGroupHcclLike
+
     port = listener.getsockname()[1]
     store = make_store(rank, listener)
     where = f"127.0.0.1:{port}"
@@ -59,6 +64,8 @@ def test_a_wrapper_is_configured_anew_without_the_dead(device):
 
 
 def aborts(rank, size, listener):
+    from process_group import ProcessGroupHcclLike
+
     port = listener.getsockname()[1]
     store = make_store(rank, listener)
     group = ProcessGroupHcclLike(timeout=timedelta(seconds=20))

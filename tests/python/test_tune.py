@@ -13,7 +13,7 @@ LAYOUT = [0, 0, 1]
 
 
 def measured(rank, size, path):
-    result = tune.tune(["allreduce", "reduce"], max_bytes=1024, seconds=0.001)
+    result = tune.tune(["all_reduce", "reduce"], max_bytes=1024, seconds=0.001)
     if rank == 0:
         tune.write(path, result)
         tune.write(path, {"layout": "9x9", "collectives": {"reduce": [{"bytes": 8, "best": "chain"}]}})
@@ -24,23 +24,23 @@ def test_ranks_agree_on_what_was_measured_and_it_can_be_used(make_hosts, tmp_pat
     hosts, path = make_hosts(2), str(tmp_path / "profile.json")
     results = run_ranks(measured, 3, path, hosts=hosts, layout=LAYOUT)
     assert results[0]["layout"] == "0,0,1"
-    best = [[(row["bytes"], row["best"]) for row in one["collectives"]["allreduce"]] for one in results]
+    best = [[(row["bytes"], row["best"]) for row in one["collectives"]["all_reduce"]] for one in results]
     assert best[0] == best[1] == best[2]
     assert [size for size, _ in best[0]] == [8, 64, 512]
     profile = json.load(open(path))
     assert set(profile["layouts"]) == {"0,0,1", "9x9"}
-    assert [tuple(row) for row in profile["layouts"]["0,0,1"]["allreduce"]] == best[0]
+    assert [tuple(row) for row in profile["layouts"]["0,0,1"]["all_reduce"]] == best[0]
     run_ranks(sums, 3, hosts=hosts, layout=LAYOUT, environment={"HCCL_LIKE_PROFILE": path})
 
 
 def by_command(rank, size, path):
-    return tune.main(["--output", path, "--collectives", "broadcast,alltoall", "--max-bytes", "8", "--milliseconds", "0.1"])
+    return tune.main(["--output", path, "--collectives", "broadcast,all_to_all", "--max-bytes", "8", "--milliseconds", "0.1"])
 
 
 def test_the_command_writes_a_profile(make_hosts, tmp_path):
     path = str(tmp_path / "profile.json")
     assert run_ranks(by_command, 3, path, hosts=make_hosts(2), layout=LAYOUT) == [0, 0, 0]
-    assert set(json.load(open(path))["layouts"]["0,0,1"]) == {"broadcast", "alltoall"}
+    assert set(json.load(open(path))["layouts"]["0,0,1"]) == {"broadcast", "all_to_all"}
 
 
 def test_the_command_is_started_on_all_ranks(monkeypatch, capsys):
@@ -59,7 +59,7 @@ def sums(rank, size):
 
 
 def write_profile(path, layout, algorithm):
-    path.write_text(json.dumps({"hccl_like_profile": 1, "layouts": {layout: {"allreduce": [[8, algorithm]]}}}))
+    path.write_text(json.dumps({"hccl_like_profile": 1, "layouts": {layout: {"all_reduce": [[8, algorithm]]}}}))
     return str(path)
 
 
@@ -77,7 +77,7 @@ def test_the_profile_decides(algorithm, make_hosts, tmp_path):
     }
     run_ranks(trace, 3, hosts=make_hosts(2), layout=LAYOUT, environment=environment)
     text = "".join(file.read_text() for file in tmp_path.glob("log-*"))
-    assert f"allreduce of 4000 bytes on 3 ranks: {algorithm} in" in text
+    assert f"all_reduce of 4000 bytes on 3 ranks: {algorithm} in" in text
 
 
 def test_ranks_with_different_profiles_are_told(tmp_path):
@@ -91,7 +91,7 @@ def test_ranks_with_different_settings_are_told():
         run_ranks(sums, 2, environment=lambda rank: {"HCCL_LIKE_LAP_BYTES": "4096"} if rank else {})
 
 
-@pytest.mark.parametrize("text", [None, "{}", '{"hccl_like_profile": 1, "layouts": {"2x2": {"allreduce": [[8, "quantum"]]}}}'])
+@pytest.mark.parametrize("text", [None, "{}", '{"hccl_like_profile": 1, "layouts": {"2x2": {"all_reduce": [[8, "quantum"]]}}}'])
 def test_a_file_that_is_no_profile_is_named(text, tmp_path):
     path = tmp_path / "profile.json"
     if text is not None:
@@ -100,10 +100,22 @@ def test_a_file_that_is_no_profile_is_named(text, tmp_path):
         run_ranks(sums, 2, environment={"HCCL_LIKE_PROFILE": str(path)})
 
 
-def on_one_host(rank, size):
-    with pytest.raises(RuntimeError, match="run it on several hosts"):
-        tune.tune()
+def on_one_host(rank, size, path):
+    assert tune.main(["--output", path, "--collectives", "all_reduce,broadcast", "--max-bytes", "4096", "--milliseconds", "0.1"]) == 0
+    return tune.tune(["all_reduce"], max_bytes=4096, seconds=0.0001)
 
 
-def test_one_host_has_nothing_to_tune():
-    run_ranks(on_one_host, 2)
+def test_one_host_that_needs_no_messages_says_so(tmp_path, capfd):
+    path = tmp_path / "profile.json"
+    assert run_ranks(on_one_host, 2, str(path)) == [{"layout": "1x2", "collectives": {}}] * 2
+    assert not path.exists()
+    said = capfd.readouterr().out
+    assert said.count("nothing is written: the ranks of this host meet in shared memory and in each other's memory") == 1
+
+
+def test_one_host_is_tuned_where_its_calls_go_by_messages(tmp_path):
+    path = tmp_path / "profile.json"
+    for environment, sizes in (({"HCCL_LIKE_DIRECT": "0"}, [4096]), ({"HCCL_LIKE_TRANSPORTS": "tcp"}, [8, 64, 512, 4096])):
+        results = run_ranks(on_one_host, 2, str(path), environment=environment)
+        assert [row["bytes"] for row in results[0]["collectives"]["all_reduce"]] == sizes
+        assert [size for size, _ in json.load(open(path))["layouts"]["1x2"]["broadcast"]] == sizes

@@ -1,5 +1,7 @@
 """Tensors whose reductions are exact in any order, and what they come to."""
 
+import math
+
 import torch
 
 FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
@@ -21,6 +23,14 @@ def plain(rank, count, dtype, start=0):
     if dtype in COMPLEX:
         return torch.complex(numbers.double(), numbers.double() - 2).to(dtype)
     return numbers.to(dtype)
+
+
+def large(rank, size, count, dtype):
+    """What a rank gives to an average of `size` ranks whose sum overflows, and the average, in patterns of four."""
+    top = 40000.0 if dtype == torch.float16 else 2.0 ** (math.frexp(torch.finfo(dtype).max)[1] - 1)
+    given = torch.tensor([top, -top, size if rank == 0 else 0, 2 * size if rank == size - 1 else 0], dtype=torch.float64)
+    average = torch.tensor([top, -top, 1, 2], dtype=torch.float64)
+    return given.repeat(count // 4).to(dtype), average.repeat(count // 4).to(dtype)
 
 
 def factors(rank, count, dtype):

@@ -16,7 +16,7 @@ namespace hccl_like {
 namespace {
 
 // Between two hosts 16 MiB take a quarter longer with blocks half as large. Memory that no message needed is never touched.
-constexpr BlockShape kShape{.blocks = 8, .block_bytes = 128 << 10};
+constexpr BlockShape kFabricShape{.blocks = 8, .block_bytes = 128 << 10};
 
 // Of what goes from one end to another; both compute it (FNV-1a). Some providers leave 48 bits of a tag to the user.
 uint64_t tag_for(const std::string& from, const std::string& to) {
@@ -90,8 +90,8 @@ class FabricTransport final : public Transport {
       memory = std::make_unique<FabricMemory>(own, rails, std::move(notes), peer.hostname,
                                               own_.takes_devices && far.takes_devices);
     }
-    return std::make_unique<BlockWire>(port(kShape, "", std::move(memory)), kShape, name(),
-                                       peer.hostname);
+    return std::make_unique<BlockWire>(port(kFabricShape, "", std::move(memory)), kFabricShape,
+                                       name(), peer.hostname);
   }
 
   std::string route(const Wire& wire) const override {

@@ -11,7 +11,7 @@ namespace hccl_like {
 namespace {
 
 // As libfabric's: large enough that the cost of a message does not matter, few enough to stay in the second-level cache.
-constexpr BlockShape kShape{.blocks = 8, .block_bytes = 128 << 10};
+constexpr BlockShape kMpiShape{.blocks = 8, .block_bytes = 128 << 10};
 
 // Of what goes from one end to another; both compute it. An earlier mesh of the same two processes had other ids, so its
 // messages are not taken for this one's. (FNV-1a.)
@@ -50,10 +50,10 @@ std::unique_ptr<Wire> MpiTransport::connect(const FarEnd& peer, WireSide) {
   if (!connected_.insert(peer.id).second)
     throw_error(ErrorCode::kUnsupported, "it has been tried with this peer before");
   const int rank = rank_in(world_.job(), peer.address);
-  auto port = std::make_unique<MpiPort>(world_, poller_, kShape, rank,
+  auto port = std::make_unique<MpiPort>(world_, poller_, kMpiShape, rank,
                                         tag_for(self_id_, peer.id, world_.last_tag()),
                                         tag_for(peer.id, self_id_, world_.last_tag()));
-  return std::make_unique<BlockWire>(std::move(port), kShape, name(),
+  return std::make_unique<BlockWire>(std::move(port), kMpiShape, name(),
                                      "rank " + std::to_string(rank) + " of the MPI job");
 }
 

@@ -141,5 +141,29 @@ TEST(ForgedStore, AListOfRanksThatIsChangedIsRefused) {
               std::string("rank 0's list of the ranks in the store is not authentic") + kWhose);
 }
 
+TEST(ForgedStore, AListThatIsNotProvedIsNotTakenApart) {
+  constexpr size_t kDepth = 400'000;
+  const std::vector<std::string> lists{
+      "[{\"a\":" + std::string(kDepth, '[') + std::string(kDepth, ']') + "},{},{}]",
+      "[{\"a\":\"" + std::string(3 << 20, 'a') + "\"},{},{}]",
+      "[]",
+      "",
+  };
+  std::vector<std::thread> cases;
+  for (const std::string& list : lists)
+    cases.emplace_back([&] {
+      LocalStore store;
+      Tampered tampered(store, [&](const std::string& key, std::string& value) {
+        if (key.ends_with("/all")) value = value.substr(0, size_t{4 * 16}) + list;
+      });
+      const auto texts = meet(tampered, [](int) { return job_of('s'); });
+      for (const size_t rank : {size_t{1}, size_t{2}})
+        EXPECT_EQ(texts[rank],
+                  std::string("rank 0's list of the ranks in the store is not authentic") + kWhose)
+            << list.substr(0, 20);
+    });
+  for (std::thread& one : cases) one.join();
+}
+
 }  // namespace
 }  // namespace hccl_like

@@ -26,7 +26,8 @@ struct CellRecord {
   uint64_t end() const { return begin + bytes; }
 };
 
-// Records of one ring, in shared memory, zeros at first. One side writes; the ring's index tells the other that a record is there.
+// Records of one ring, in shared memory, zeros at first. One side writes, the other reads. The reader may see the count of records before
+// the index of the ring that covers them, so the count publishes the records itself.
 class CellRecords {
  public:
   // The `number`th, counted from 0. There are never more than kCells unread ones: each has a cell of its own.
@@ -34,10 +35,10 @@ class CellRecords {
     Slot& slot = slots_[number % kCells];
     slot.begin.store(record.begin, std::memory_order_relaxed);
     slot.what.store(uint64_t{record.cell} << 32 | record.bytes, std::memory_order_relaxed);
-    written_.store(number + 1, std::memory_order_relaxed);
+    written_.store(number + 1, std::memory_order_release);
   }
-  uint32_t written() const { return written_.load(std::memory_order_relaxed); }
-  // One that was written.
+  uint32_t written() const { return written_.load(std::memory_order_acquire); }
+  // `number` is less than what written() has returned.
   CellRecord read(uint32_t number) const {
     const Slot& slot = slots_[number % kCells];
     const uint64_t what = slot.what.load(std::memory_order_relaxed);

@@ -61,9 +61,11 @@ ShmSegment ShmSegment::open(Fd memory, size_t ring_bytes) {
 ShmSegment::ShmSegment(Fd memory, size_t ring_bytes)
     : memory_(std::move(memory)),
       ring_bytes_(ring_bytes),
-      mapping_(Mapping::map(-1, index_bytes() + 4 * ring_bytes + kAllCells, PROT_NONE,
-                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE)) {
-  map_over(mapping_.data(), index_bytes(), memory_.get(), 0);
+      mapping_(std::make_shared<const Mapping>(
+          Mapping::map(-1, index_bytes() + 4 * ring_bytes + kAllCells, PROT_NONE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE))),
+      base_(mapping_->data()) {
+  map_over(base_, index_bytes(), memory_.get(), 0);
   for (int direction : {0, 1}) {
     const size_t offset = index_bytes() + static_cast<size_t>(direction) * ring_bytes_;
     map_over(data(direction), ring_bytes_, memory_.get(), offset);
@@ -72,17 +74,17 @@ ShmSegment::ShmSegment(Fd memory, size_t ring_bytes)
   const size_t rings = index_bytes() + 2 * ring_bytes_;
   map_over(cell(0), kAllCells, memory_.get(), rings);
   // A forked child (a data loader's worker) must neither keep the memory alive nor write into it.
-  ::madvise(mapping_.data(), mapping_.size(), MADV_DONTFORK);
+  ::madvise(base_, mapping_->size(), MADV_DONTFORK);
 }
 
 RingIndices& ShmSegment::indices(int direction) const {
-  return reinterpret_cast<RingIndices*>(mapping_.data())[direction];
+  return reinterpret_cast<RingIndices*>(base_)[direction];
 }
 
 std::span<std::byte> ShmSegment::workspace(int side) const {
   constexpr size_t kUsed = 2 * sizeof(RingIndices);
   const size_t half = (index_bytes() - kUsed) / 2;
-  return {mapping_.data() + kUsed + static_cast<size_t>(side) * half, half};
+  return {base_ + kUsed + static_cast<size_t>(side) * half, half};
 }
 
 bool ShmSegment::make(int direction, size_t begin, size_t bytes) const {
@@ -90,13 +92,13 @@ bool ShmSegment::make(int direction, size_t begin, size_t bytes) const {
 }
 
 std::byte* ShmSegment::cell(uint32_t number) const {
-  return mapping_.data() + index_bytes() + 4 * ring_bytes_ + number * kCellBytes;
+  return base_ + index_bytes() + 4 * ring_bytes_ + number * kCellBytes;
 }
 
 bool ShmSegment::make_cell(uint32_t number) const { return populate({cell(number), kCellBytes}); }
 
 std::byte* ShmSegment::data(int direction) const {
-  return mapping_.data() + index_bytes() + 2 * static_cast<size_t>(direction) * ring_bytes_;
+  return base_ + index_bytes() + 2 * static_cast<size_t>(direction) * ring_bytes_;
 }
 
 }  // namespace hccl_like

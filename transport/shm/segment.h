@@ -2,6 +2,7 @@
 // The memory behind a shm wire: a sealed memfd with two rings, one per direction, and the cells that go to and fro, of the wire and of
 // others.
 #include <cstddef>
+#include <memory>
 
 #include "core/fd.h"
 #include "core/mapping.h"
@@ -48,6 +49,8 @@ class ShmSegment {
   std::atomic<uint32_t>& sees_cells(int side) const { return indices(1 - side).sees_cells; }
   // What is left beside the indices, half for each side.
   std::span<std::byte> workspace(int side) const;
+  // All of it stays mapped while this is held.
+  std::shared_ptr<const void> memory() const { return mapping_; }
 
  private:
   ShmSegment(Fd memory, size_t ring_bytes);
@@ -56,7 +59,9 @@ class ShmSegment {
 
   Fd memory_;
   size_t ring_bytes_;
-  Mapping mapping_;  // indices, then each ring twice, then the cells of both kinds
+  std::shared_ptr<const Mapping>
+      mapping_;                // indices, then each ring twice, then the cells of both kinds
+  std::byte* base_ = nullptr;  // of that
 };
 
 }  // namespace hccl_like

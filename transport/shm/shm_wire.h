@@ -41,7 +41,7 @@ class ShmWire final : public Wire {
   // A cache line: a copy from or to the middle of one takes up to twice as long.
   size_t alignment() const override { return 64; }
   Workspace workspace() override {
-    return {segment_.workspace(side_), segment_.workspace(1 - side_)};
+    return {segment_.workspace(side_), segment_.workspace(1 - side_), segment_.memory()};
   }
   const PeerCommons* commons() const override { return commons_.get(); }
   PairCells* pair_cells() override { return &pair_cells_; }

@@ -12,8 +12,8 @@
 namespace hccl_like {
 namespace {
 
-struct Clock {
-  explicit Clock(uint64_t seed) : random(seed) {}
+struct SimClock {
+  explicit SimClock(uint64_t seed) : random(seed) {}
   size_t up_to(size_t most) { return std::uniform_int_distribution<size_t>(1, most)(random); }
 
   std::mt19937_64 random;
@@ -36,7 +36,7 @@ struct Channel {
 
 class SimWire final : public Wire {
  public:
-  SimWire(const SimOptions& options, std::shared_ptr<Clock> clock, std::shared_ptr<Channel> in,
+  SimWire(const SimOptions& options, std::shared_ptr<SimClock> clock, std::shared_ptr<Channel> in,
           std::shared_ptr<Channel> out)
       : options_(options), clock_(std::move(clock)), in_(std::move(in)), out_(std::move(out)) {}
   ~SimWire() override {
@@ -109,7 +109,7 @@ class SimWire final : public Wire {
   }
 
   const SimOptions options_;
-  const std::shared_ptr<Clock> clock_;
+  const std::shared_ptr<SimClock> clock_;
   const std::shared_ptr<Channel> in_;
   const std::shared_ptr<Channel> out_;
   size_t shown_ = 0;
@@ -120,7 +120,7 @@ class SimWire final : public Wire {
 }  // namespace
 
 SimPair make_sim_pair(const SimOptions& options) {
-  auto clock = std::make_shared<Clock>(options.seed);
+  auto clock = std::make_shared<SimClock>(options.seed);
   auto there = std::make_shared<Channel>(), back = std::make_shared<Channel>();
   return {.a = std::make_unique<SimWire>(options, clock, back, there),
           .b = std::make_unique<SimWire>(options, clock, there, back),

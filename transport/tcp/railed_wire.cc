@@ -9,7 +9,7 @@ namespace hccl_like {
 namespace {
 
 constexpr size_t kLongestPeek = 4096;
-constexpr size_t kPiecesPerCall = 16;
+constexpr size_t kRailPiecesPerCall = 16;
 
 // What is worth the other rails: a part of what the first one carries alone, so that they are there when their turn comes.
 constexpr uint64_t worth_rails(const RailOptions& options) { return options.first_bytes / 4; }
@@ -54,7 +54,7 @@ size_t RailedWire::write(std::span<const ConstRegion> pieces) {
   while (!pieces.empty()) {
     const Place at = place(written_);
     if (at.rail == nullptr) break;
-    std::array<ConstRegion, kPiecesPerCall> part;
+    std::array<ConstRegion, kRailPiecesPerCall> part;
     size_t count = 0, asked = 0;
     for (size_t skip = begun; count < std::min(pieces.size(), part.size()) && asked < at.run;
          skip = 0) {

@@ -19,7 +19,7 @@
 namespace hccl_like {
 namespace {
 
-constexpr size_t kLargestPeek = 4096;
+constexpr size_t kLargestTcpPeek = 4096;
 constexpr size_t kPiecesPerCall = 16;
 // A receive buffer below two of loopback's 64 KiB segments makes every segment wait for a timer.
 constexpr size_t kSmallestSocketBuffer = 128 * 1024;
@@ -47,7 +47,7 @@ TcpWire::TcpWire(Fd socket, Poller& poller, const TcpOptions& options, std::stri
     : socket_(std::move(socket)),
       poller_(poller),
       peer_(std::move(peer)),
-      capacity_(std::max(options.receive_buffer_bytes, 2 * kLargestPeek)),
+      capacity_(std::max(options.receive_buffer_bytes, 2 * kLargestTcpPeek)),
       next_look_(Deadline::after(kLookEvery)) {
   buffer_ = std::make_unique_for_overwrite<std::byte[]>(capacity_);
   set_option(socket_.get(), IPPROTO_TCP, TCP_NODELAY, 1);

@@ -64,8 +64,10 @@ def _load(suite: str) -> list[Test]:
     # Ranks share the machine; pools of threads of their own would only fight for it.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault("PYTORCH_PRINT_REPRO_ON_FAILURE", "0")
+    from hccl_like import _imports
     from hccl_like.conformance import device, ranks, suites
 
+    _imports.ready()
     if settings.device != "cpu":
         device.count(settings.device)
     ranks.install()

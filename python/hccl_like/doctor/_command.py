@@ -24,6 +24,7 @@ def main(argv: list[str] | None) -> int:
     parser.add_argument("--no-self-test", action="store_true", help="start no ranks")
     options = parser.parse_args(argv)
     _imports.apply(options)
+    _imports.after_torch()
     findings = Findings()
     examine(findings, options.device, self_test=not options.no_self_test)
     findings.show()

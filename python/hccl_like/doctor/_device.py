@@ -11,6 +11,7 @@ from hccl_like.doctor._findings import Findings
 _LIMIT = 60.0
 # How describe_device() puts it, and the entries by which large calls go in laps there.
 _STAGED_IN_ORDER = "memory copied to and from the host, calls in stream order"
+_COST_OF_PARTS = {True: "cheap", False: "dear", None: "not measured"}
 _LAPS_IN_ORDER = ("stream_create", "event_record")
 
 
@@ -32,7 +33,16 @@ def examine(name: str, findings: Findings) -> bool:
     if "problem" in told:
         findings.problems.append(f"the device '{name}': {told['problem']}")
         return False
-    findings.add(f"device {name}", [("plugin", told["plugin"]), ("reached by", told["reached"]), ("devices", str(told["devices"]))])
+    facts = [("plugin", told["plugin"]), ("reached by", told["reached"]), ("devices", str(told["devices"]))]
+    if told["parts"]:
+        cheap, measured = told["parts"]
+        facts.append(("copies of parts", f"{_COST_OF_PARTS[cheap]}: {measured}"))
+        if cheap is False:
+            findings.hints.append(
+                f"to copy a part of a block of memory of '{name}' takes much of the time of copying all of it: large calls are copied "
+                "at once where that is quicker, and copies do not overlap with the network; docs/devices.md, 'Large calls'"
+            )
+    findings.add(f"device {name}", facts)
     if told["offers"]:
         findings.add(f"what the plugin of {name} offers", [
             (entries, "yes" if present else "no", consequence) for entries, present, consequence in told["offers"]
@@ -56,15 +66,16 @@ def examine(name: str, findings: Findings) -> bool:
 def _ask(name: str) -> dict:
     import torch
 
-    from hccl_like import _accelerator, _extension, _plugins
+    from hccl_like import _accelerator, _extension, _imports, _plugins
 
+    _imports.ready()
     extension = _extension.load()
     try:
         device = torch.device(name, 0)
         count = _accelerator.device_count(name)
         if count == 0:
             return {"problem": "torch knows its name, but there is none on this host"}
-        torch.zeros(1, device=device)
+        torch.empty(1, device=device)  # what else it can is found out below
     except (RuntimeError, AttributeError) as error:
         why = str(error).splitlines()[0]
         return {"problem": f"torch cannot use it: {why} (--import names a package that torch does not load by itself)"}
@@ -76,6 +87,7 @@ def _ask(name: str) -> dict:
         reached = extension.describe_device(device)
         offers = extension.device_plugin_offers(device)
         capabilities = extension.device_capabilities(device)
+        parts = extension.device_part_copies(device)
     except RuntimeError as error:
         return {"problem": str(error).splitlines()[0]}
     return {
@@ -84,6 +96,7 @@ def _ask(name: str) -> dict:
         "reached": reached,
         "devices": count,
         "capabilities": capabilities,
+        "parts": parts,
     }
 
 

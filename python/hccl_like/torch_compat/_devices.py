@@ -150,11 +150,13 @@ def barrier(c10d) -> None:
 
     @functools.wraps(original)
     def barrier(*arguments, **named):
+        if _tells_accelerator():  # nearly always; what follows would take longer than the call
+            return original(*arguments, **named)
         call = signature.bind(*arguments, **named)
         call.apply_defaults()
         group, ids = call.arguments["group"], call.arguments["device_ids"]
         mine = _ours.backends(group)
-        if not mine or _tells_accelerator():
+        if not mine:
             return original(*arguments, **named)
         options = c10d.BarrierOptions()
         options.asyncOp = call.arguments["async_op"]
@@ -172,10 +174,10 @@ def barrier(c10d) -> None:
 
 
 def _tells_accelerator() -> bool:
-    """Whether torch can name the accelerator; a PrivateUse1 device must have registered hooks for that."""
+    """Whether torch can name the accelerator: a PrivateUse1 device must have registered hooks that say whether it is available."""
     try:
         torch._C._get_accelerator()
-    except NotImplementedError:
+    except RuntimeError:  # NotImplementedError from hooks without isAvailable(), another one without hooks
         return False
     return True
 

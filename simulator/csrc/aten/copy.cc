@@ -6,9 +6,11 @@
 
 #include <cstring>
 
+#include "aten/fallback.h"
 #include "aten/lending.h"
 #include "glue/convert.h"
 #include "glue/host_allocator.h"
+#include "runtime/block_copies.h"
 #include "runtime/copy_engine.h"
 #include "runtime/event.h"
 #include "runtime/flaws.h"
@@ -54,8 +56,8 @@ void copy_values(const at::Tensor& to, const at::Tensor& from) {
 
 // In the order of the source's stream, which first waits for the destination's, and which that one waits for after.
 void copy_between_devices(const at::Tensor& from, const at::Tensor& to) {
-  Stream& stream = current_stream(from.device().index());
-  Stream& other = current_stream(to.device().index());
+  Stream& stream = current_stream(index_of(from.device()));
+  Stream& other = current_stream(index_of(to.device()));
   make_wait(stream, record_on(other));
   submit(stream, to.nbytes(), [from = as_host(from), to = as_host(to)] { copy_values(to, from); });
   make_wait(other, record_on(stream));
@@ -68,7 +70,10 @@ at::Tensor part_of(const at::Tensor& tensor) {
   return misses ? part.as_strided(part.sizes(), part.strides(), 0) : part;
 }
 
-void copy_in_time(const at::Tensor& to, const at::Tensor& from) {
+// `ours` is the one of the two that is memory of the device.
+void copy_in_time(const at::Tensor& to, const at::Tensor& from, const at::Tensor& ours) {
+  if (ours.nbytes() < ours.storage().nbytes())
+    touch_block(ours.storage().data(), ours.storage().nbytes());
   const CopyTime time(to.nbytes());
   copy_values(to, from);
 }
@@ -78,18 +83,19 @@ void copy_in_time(const at::Tensor& to, const at::Tensor& from) {
 void copy_with_host(const at::Tensor& from, const at::Tensor& to, bool non_blocking) {
   const at::Tensor& ours = from.is_privateuseone() ? from : to;
   const at::Tensor& theirs = from.is_privateuseone() ? to : from;
-  Stream& stream = current_stream(ours.device().index());
+  Stream& stream = current_stream(index_of(ours.device()));
   const at::Tensor source = part_of(from), target = part_of(to);
+  const at::Tensor part = from.is_privateuseone() ? source : target;
   if (has(Flaw::kHastyReads) && from.is_privateuseone()) {
     copy_values(target, source);
   } else if (non_blocking && !has(Flaw::kBlockingCopies) && is_pinned(theirs.const_data_ptr())) {
     record_pinned_use(theirs.const_data_ptr(), to_c10(stream));
-    submit(stream, to.nbytes(), [source, target] { copy_in_time(target, source); });
+    submit(stream, to.nbytes(), [=] { copy_in_time(target, source, part); });
   } else if (non_blocking && !has(Flaw::kBlockingCopies) && strict()) {
     submit(stream, to.nbytes(),
-           [source, target, kept = theirs.storage()] { copy_in_time(target, source); });
+           [=, kept = theirs.storage()] { copy_in_time(target, source, part); });
   } else {
-    stream.run([&] { copy_in_time(target, source); });
+    stream.run([&] { copy_in_time(target, source, part); });
   }
 }
 
@@ -101,8 +107,8 @@ at::Tensor copy_from(const at::Tensor& self, const at::Tensor& to, bool non_bloc
   const bool both = from.is_privateuseone() && to.is_privateuseone();
   TORCH_CHECK(both || from.is_cpu() || to.is_cpu(), "sim: cannot copy from ", from.device(), " to ",
               to.device());
-  if (both && from.device() == to.device())
-    submit(current_stream(to.device().index()), to.nbytes(),
+  if (both && index_of(from.device()) == index_of(to.device()))
+    submit(current_stream(index_of(to.device())), to.nbytes(),
            [source = as_host(from), target = as_host(to)] { copy_values(target, source); });
   else if (both)
     copy_between_devices(from, to);
@@ -117,8 +123,9 @@ at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& to) {
 }
 
 at::Tensor& fill_with_scalar(at::Tensor& self, const at::Scalar& value) {
+  check_offered("aten::fill_");
   if (self.numel() == 0) return self;
-  submit(current_stream(self.device().index()), self.nbytes(),
+  submit(current_stream(index_of(self.device())), self.nbytes(),
          [target = as_host(self), value]() mutable {
            const Window writes = window_of(target);
            target.fill_(value);
@@ -134,7 +141,10 @@ at::Tensor& fill_with_tensor(at::Tensor& self, const at::Tensor& value) {
   return self;
 }
 
-at::Tensor& zero_(at::Tensor& self) { return fill_with_scalar(self, 0); }
+at::Tensor& zero_(at::Tensor& self) {
+  check_offered("aten::zero_");
+  return fill_with_scalar(self, 0);
+}
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_copy_from", copy_from);

@@ -10,8 +10,8 @@
 namespace torch_sim {
 namespace {
 
-constexpr int kHost = -1;
-thread_local int kernel_device = kHost;
+constexpr int kNoDevice = -1;
+thread_local int kernel_device = kNoDevice;
 
 bool in_kernel_range(const void* at) {
   return Runtime::initialised() && Runtime::get().space().holds_kernel(at);
@@ -29,7 +29,7 @@ class HostAllocator final : public c10::Allocator {
   explicit HostAllocator(c10::Allocator& host) : host_(host) {}
 
   c10::DataPtr allocate(size_t bytes) override {
-    if (kernel_device == kHost || bytes == 0) return host_.allocate(bytes);
+    if (kernel_device == kNoDevice || bytes == 0) return host_.allocate(bytes);
     void* at =
         Runtime::get().space().to_kernel(allocate_on(kernel_device, bytes).release_context());
     open_window(at, bytes);

@@ -8,6 +8,7 @@
 
 #include "glue/convert.h"
 #include "glue/device_allocator.h"
+#include "runtime/flaws.h"
 
 namespace torch_sim {
 namespace {
@@ -28,12 +29,32 @@ at::Tensor filled_if_asked(at::Tensor tensor) {
   return tensor;
 }
 
+// For a device that torch is told no index of.
+class Unnumbered final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(size_t bytes) override {
+    c10::DataPtr data = device_allocator().allocate(bytes);
+    data.unsafe_set_device(c10::Device(c10::DeviceType::PrivateUse1));
+    return data;
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return device_allocator().raw_deleter(); }
+  void copy_data(void* to, const void* from, size_t bytes) const override {
+    device_allocator().copy_data(to, from, bytes);
+  }
+};
+
+c10::Allocator& allocator_for(std::optional<c10::Device> device) {
+  static auto& unnumbered = *new Unnumbered();
+  if (has(Flaw::kNoIndices) && !(device && device->has_index())) return unnumbered;
+  return device_allocator();
+}
+
 at::Tensor empty(at::IntArrayRef size, std::optional<c10::ScalarType> dtype,
                  std::optional<c10::Layout> layout, std::optional<c10::Device> device,
                  std::optional<bool> pin_memory, std::optional<c10::MemoryFormat> format) {
   check(layout, pin_memory);
   const c10::DeviceGuard guard(c10::device_or_default(device));
-  return filled_if_asked(at::detail::empty_generic(size, &device_allocator(), kKeys,
+  return filled_if_asked(at::detail::empty_generic(size, &allocator_for(device), kKeys,
                                                    c10::dtype_or_default(dtype), format));
 }
 
@@ -42,7 +63,7 @@ at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride,
                          std::optional<c10::Device> device, std::optional<bool> pin_memory) {
   check(layout, pin_memory);
   const c10::DeviceGuard guard(c10::device_or_default(device));
-  return filled_if_asked(at::detail::empty_strided_generic(size, stride, &device_allocator(), kKeys,
+  return filled_if_asked(at::detail::empty_strided_generic(size, stride, &allocator_for(device), kKeys,
                                                            c10::dtype_or_default(dtype)));
 }
 

@@ -11,6 +11,7 @@
 #include "aten/lending.h"
 #include "aten/random.h"
 #include "glue/convert.h"
+#include "runtime/flaws.h"
 
 namespace torch_sim {
 namespace {
@@ -81,6 +82,7 @@ namespace {
 
 void run_kernel_of(c10::DispatchKey host, const c10::OperatorHandle& op, Stack* stack) {
   const c10::FunctionSchema& schema = op.schema();
+  if (!is_view_operator(schema)) check_offered(schema.name());
   // Their kernels would keep what was only lent, and a process group that serves the device brings its own.
   TORCH_CHECK_NOT_IMPLEMENTED(
       schema.name().rfind("c10d::", 0) != 0, schema.name(),
@@ -111,6 +113,10 @@ void run_kernel_of(c10::DispatchKey host, const c10::OperatorHandle& op, Stack* 
 }
 
 }  // namespace
+
+void check_offered(const std::string& name) {
+  TORCH_CHECK_NOT_IMPLEMENTED(!has(Flaw::kNoOperators), "sim: there is no ", name);
+}
 
 void run_on_host(const c10::OperatorHandle& op, Stack* stack) {
   run_kernel_of(c10::DispatchKey::CPU, op, stack);

@@ -57,7 +57,7 @@ at::Tensor Lending::lend(const at::Tensor& tensor) {
   if (tensor.is_sparse()) return lend_sparse(tensor);
   for (const Loan& loan : loans_)
     if (loan.original.is_same(tensor)) return loan.lent;
-  const int device = tensor.device().index();
+  const int device = index_of(tensor.device());
   TORCH_CHECK(device_ < 0 || device == device_,
               "Expected all tensors to be on the same device, but found at least two "
               "devices, sim:",

@@ -19,7 +19,7 @@ namespace torch_sim {
 
 void resize_storage(c10::StorageImpl& storage, size_t bytes) {
   TORCH_CHECK(storage.resizable(), "Trying to resize storage that is not resizable");
-  const int device = storage.device().index();
+  const int device = index_of(storage.device());
   c10::DataPtr fresh = allocate_on(device, bytes);
   if (const size_t kept = std::min(bytes, storage.nbytes()); kept > 0 && storage.data()) {
     Stream& stream = current_stream(device);

@@ -87,9 +87,9 @@ void crash_unless_first_thread() {
   if (std::this_thread::get_id() != first) raise(SIGSEGV);
 }
 
-struct Register {
-  Register() { c10::SetAllocator(c10::DeviceType::PrivateUse1, &device_allocator()); }
-} at_load;
+struct RegisterDeviceMemory {
+  RegisterDeviceMemory() { c10::SetAllocator(c10::DeviceType::PrivateUse1, &device_allocator()); }
+} device_memory_at_load;
 
 }  // namespace
 
@@ -112,7 +112,7 @@ c10::DataPtr allocate_on(int device, size_t bytes) {
 
 void record_use(const c10::DataPtr& data, const c10::Stream& stream) {
   if (!data.get() || has(Flaw::kForgetfulStreams)) return;
-  Device& owner = Runtime::get().device(data.device().index());
+  Device& owner = Runtime::get().device(index_of(data.device()));
   owner.memory().record_use(data.get_context(), from_c10(stream));
 }
 

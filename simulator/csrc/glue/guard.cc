@@ -2,6 +2,13 @@
 #include <c10/core/Allocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <list>
+#include <mutex>
+
 #include "glue/convert.h"
 #include "glue/device_allocator.h"
 #include "runtime/event.h"
@@ -13,6 +20,40 @@ namespace {
 // A flaw: also for recordings that are made meanwhile.
 void wait_for_all(const Event& event) {
   while (!event.latest()->ready()) event.latest()->wait();
+}
+
+// A flaw: an event is asked for so long that whoever destroys it meanwhile is noticed.
+class SlowQueries {
+ public:
+  void ask(const void* event) {
+    std::unique_lock lock(mutex_);
+    const auto question = questions_.insert(questions_.end(), {event, false});
+    destroyed_.wait_for(lock, std::chrono::milliseconds(20), [&] { return question->destroyed; });
+    if (question->destroyed) {
+      std::fputs("sim: an event was destroyed while a thread asked whether it is done\n", stderr);
+      std::abort();
+    }
+    questions_.erase(question);
+  }
+  void destroy(const void* event) {
+    std::lock_guard lock(mutex_);
+    for (Question& question : questions_)
+      if (question.event == event) question.destroyed = true;
+    destroyed_.notify_all();
+  }
+
+ private:
+  struct Question {
+    const void* event;
+    bool destroyed;
+  };
+  std::mutex mutex_;
+  std::condition_variable destroyed_;
+  std::list<Question> questions_;
+};
+SlowQueries& slow_queries() {
+  static auto& queries = *new SlowQueries();
+  return queries;
 }
 
 class Guard final : public c10::impl::DeviceGuardImplInterface {
@@ -97,6 +138,7 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
       make_wait(from_c10(stream), awaited->latest());
   }
   bool queryEvent(void* event) const override {
+    if (event && has(Flaw::kSlowQueries)) slow_queries().ask(event);
     return !event || static_cast<Event*>(event)->latest()->ready();
   }
   void synchronizeEvent(void* event) const override {
@@ -104,6 +146,7 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
   }
   // Work that waits for a recording holds on to it, so the event may go at any time.
   void destroyEvent(void* event, const c10::DeviceIndex) const noexcept override {
+    if (has(Flaw::kSlowQueries)) slow_queries().destroy(event);
     if (!has(Flaw::kReusedEvents)) delete static_cast<Event*>(event);
   }
   double elapsedTime(void* from, void* to, const c10::DeviceIndex) const override {

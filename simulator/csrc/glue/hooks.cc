@@ -54,6 +54,7 @@ class Hooks final : public at::PrivateUse1HooksInterface {
     return default_generator(index);
   }
   at::Generator getNewGenerator(c10::DeviceIndex index) const override {
+    TORCH_CHECK(!has(Flaw::kNoGenerators), "sim: there is no generator but the default one");
     return at::make_generator<Generator>(index < 0 ? getCurrentDevice() : index);
   }
 
@@ -63,9 +64,11 @@ class Hooks final : public at::PrivateUse1HooksInterface {
   }
 };
 
-struct Register {
-  Register() { at::RegisterPrivateUse1HooksInterface(new Hooks()); }
-} at_load;
+struct RegisterHooks {
+  RegisterHooks() {
+    if (!has_at_load(Flaw::kNoHooks)) at::RegisterPrivateUse1HooksInterface(new Hooks());
+  }
+} hooks_at_load;
 
 }  // namespace
 }  // namespace torch_sim

@@ -18,7 +18,7 @@ void free_pinned(void* at) {
   if (at && !Runtime::forked_away()) pinned().free(at);
 }
 
-class Allocator final : public at::HostAllocator {
+class PinnedAllocator final : public at::HostAllocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
     Runtime::get();
@@ -53,16 +53,16 @@ class Allocator final : public at::HostAllocator {
   void reset_peak_stats() override { pinned().reset_peaks(); }
 };
 
-struct Register {
-  Register() {
+struct RegisterHostMemory {
+  RegisterHostMemory() {
     at::setHostAllocator(c10::DeviceType::PrivateUse1, &host_allocator(), /*priority=*/0);
   }
-} at_load;
+} host_memory_at_load;
 
 }  // namespace
 
 at::HostAllocator& host_allocator() {
-  static auto& allocator = *new Allocator();
+  static auto& allocator = *new PinnedAllocator();
   return allocator;
 }
 

@@ -41,9 +41,9 @@ class ProfilerStubs final : public torch::profiler::impl::ProfilerStubs {
   void rangePop() const override {}
 };
 
-struct Register {
-  Register() { torch::profiler::impl::registerPrivateUse1Methods(new ProfilerStubs()); }
-} at_load;
+struct RegisterProfiler {
+  RegisterProfiler() { torch::profiler::impl::registerPrivateUse1Methods(new ProfilerStubs()); }
+} profiler_at_load;
 
 }  // namespace
 }  // namespace torch_sim

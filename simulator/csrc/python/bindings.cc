@@ -9,6 +9,7 @@
 #include "glue/convert.h"
 #include "glue/generator.h"
 #include "python/gil.h"
+#include "runtime/block_copies.h"
 
 namespace torch_sim {
 namespace {
@@ -51,5 +52,6 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("default_generator", [](int device) {
     return py::reinterpret_steal<py::object>(THPGenerator_Wrap(default_generator(device)));
   });
+  m.def("copies_of_parts", &copies_of_parts);
   m.def("stop_streams", &stop_streams_at_exit, py::call_guard<py::gil_scoped_release>());
 }

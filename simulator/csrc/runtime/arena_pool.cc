@@ -76,6 +76,12 @@ void ArenaPool::trim() {
   });
 }
 
+bool ArenaPool::has(const Nonce& nonce) const {
+  return std::any_of(arenas_.begin(), arenas_.end(), [&](const auto& item) {
+    return !item.second.is_peer && item.second.arena->nonce() == nonce;
+  });
+}
+
 const Arena* ArenaPool::find(const void* at, size_t bytes) const {
   auto* begin = const_cast<std::byte*>(static_cast<const std::byte*>(at));
   const auto after = arenas_.upper_bound(begin);

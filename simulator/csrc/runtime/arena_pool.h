@@ -31,6 +31,8 @@ class ArenaPool {
   // Unmaps the arenas nobody uses. The caller has made sure that no queued work touches them.
   void trim();
 
+  // Whether it has the device's own arena with that nonce.
+  bool has(const Nonce& nonce) const;
   // The arena that holds all of [at, at + bytes), or null.
   const Arena* find(const void* at, size_t bytes) const;
 

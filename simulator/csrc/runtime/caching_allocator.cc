@@ -11,18 +11,18 @@
 namespace torch_sim {
 namespace {
 
-constexpr size_t kMiB = size_t{1} << 20;
-constexpr size_t kAlign = 512;               // every block's address and size
-constexpr size_t kSmall = kMiB;              // larger blocks are "large"
-constexpr size_t kSmallSegment = 2 * kMiB;   // what small blocks are cut from
-constexpr size_t kLargeSegment = 20 * kMiB;  // what blocks below kOwnSegment are cut from
-constexpr size_t kOwnSegment = 10 * kMiB;
+constexpr size_t kOneMiB = size_t{1} << 20;
+constexpr size_t kAlign = 512;                  // every block's address and size
+constexpr size_t kSmall = kOneMiB;              // larger blocks are "large"
+constexpr size_t kSmallSegment = 2 * kOneMiB;   // what small blocks are cut from
+constexpr size_t kLargeSegment = 20 * kOneMiB;  // what blocks below kOwnSegment are cut from
+constexpr size_t kOwnSegment = 10 * kOneMiB;
 
-size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
+size_t rounded_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
 size_t segment_bytes(size_t bytes) {
   if (bytes <= kSmall) return kSmallSegment;
-  return bytes < kOwnSegment ? kLargeSegment : round_up(bytes, ArenaPool::kSegment);
+  return bytes < kOwnSegment ? kLargeSegment : rounded_up(bytes, ArenaPool::kSegment);
 }
 
 template <typename Fn>
@@ -65,7 +65,7 @@ void* CachingAllocator::allocate(size_t requested, Stream& stream) {
 }
 
 void* CachingAllocator::try_allocate(size_t requested, Stream& stream) {
-  const size_t bytes = round_up(std::max(requested, size_t{1}), kAlign);
+  const size_t bytes = rounded_up(std::max(requested, size_t{1}), kAlign);
   Pool& pool = bytes <= kSmall ? small_ : large_;
   std::lock_guard lock(mutex_);
   reap();
@@ -101,6 +101,12 @@ void CachingAllocator::free(void* at) {
   }
   block->other_uses.clear();
   if (block->reusable()) put_back(block);
+}
+
+size_t CachingAllocator::bytes_at(void* at) const {
+  std::lock_guard lock(mutex_);
+  const auto found = allocated_.find(at);
+  return found == allocated_.end() ? 0 : found->second->requested;
 }
 
 void CachingAllocator::record_use(void* at, Stream& stream) {

@@ -50,6 +50,8 @@ class CachingAllocator {
   void free(void* at);
   // The block is used by work of that stream as well.
   void record_use(void* at, Stream& stream);
+  // What was asked for at `at`; 0 if that did not come from `allocate`.
+  size_t bytes_at(void* at) const;
 
   // Gives all unused memory back to the host. `finish_work` waits for the device: unmapping is not ordered by streams.
   template <typename FinishWork>
@@ -75,6 +77,11 @@ class CachingAllocator {
     return arenas_.remove_peer(static_cast<std::byte*>(at));
   }
 
+  // Whether the arena of the device with that nonce has not been given back to the host.
+  bool has_arena(const Nonce& nonce) const {
+    std::lock_guard lock(mutex_);
+    return arenas_.has(nonce);
+  }
   // Calls fn(arena) with the arena that holds the range, or null, while it cannot go away.
   template <typename Fn>
   auto with_arena(const void* at, size_t bytes, Fn fn) const {

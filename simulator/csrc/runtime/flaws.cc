@@ -16,7 +16,9 @@ constexpr std::array<const char*, kFlaws> kNames = {
     "no-events",    "no-streams",      "no-native-handles", "no-pinned-memory",
     "no-resize",    "blocking-copies", "busy-streams",      "idle-streams",
     "hasty-events", "reused-events",   "hasty-reads",       "forgetful-streams",
-    "no-offsets",   "hanging-fork",    "crashing-threads"};
+    "no-offsets",   "hanging-fork",    "crashing-threads",  "block-copies",
+    "no-hooks",     "no-operators",    "no-generators",     "no-indices",
+    "slow-queries"};
 
 size_t place_of(const std::string& name) {
   for (size_t i = 0; i < kFlaws; ++i)
@@ -43,6 +45,14 @@ const std::bitset<kFlaws>& flaws() {
 }  // namespace
 
 bool has(Flaw flaw) { return flaws()[static_cast<size_t>(flaw)]; }
+
+bool has_at_load(Flaw flaw) {
+  try {
+    return from_environment()[static_cast<size_t>(flaw)];
+  } catch (const std::invalid_argument&) {
+    return false;
+  }
+}
 
 void check_flaws() { flaws(); }
 

@@ -10,6 +10,7 @@
 #include <string>
 #include <thread>
 
+#include "runtime/block_copies.h"
 #include "runtime/copy_engine.h"
 #include "runtime/error.h"
 #include "runtime/handle.h"
@@ -21,8 +22,21 @@
 namespace torch_sim {
 namespace {
 
-int copy(int device, hcd_stream stream, void* to, const void* from, size_t bytes) {
+// All of what `ours`, the device's side, is a part of.
+struct WholeBlock {
+  const void* at;
+  size_t bytes;
+};
+
+WholeBlock block_of(int device, hcd_ref ours) {
+  void* const base = from_handle(ours.base);
+  return {Runtime::get().space().to_kernel(base),
+          Runtime::get().device(device).memory().bytes_at(base)};
+}
+
+int copy(int device, hcd_stream stream, void* to, const void* from, size_t bytes, WholeBlock block) {
   submit(device, stream, bytes, [=] {
+    if (bytes < block.bytes) touch_block(block.at, block.bytes);
     const CopyTime time(bytes);
     const Window writes(to, bytes), reads(from, bytes);
     std::memcpy(to, from, bytes);
@@ -79,13 +93,17 @@ int stream_sync(int device, hcd_stream stream) {
 }
 
 int copy_d2h(int device, void* host, hcd_ref from, size_t bytes, hcd_stream stream) {
-  return guarded(
-      [&] { return copy(device, stream, host, kernel_address(device, from, bytes), bytes); });
+  return guarded([&] {
+    const void* const source = kernel_address(device, from, bytes);
+    return copy(device, stream, host, source, bytes, block_of(device, from));
+  });
 }
 
 int copy_h2d(int device, hcd_ref to, const void* host, size_t bytes, hcd_stream stream) {
-  return guarded(
-      [&] { return copy(device, stream, kernel_address(device, to, bytes), host, bytes); });
+  return guarded([&] {
+    void* const target = kernel_address(device, to, bytes);
+    return copy(device, stream, target, host, bytes, block_of(device, to));
+  });
 }
 
 int map(int device, hcd_ref ref, size_t bytes, void** host) {
@@ -143,6 +161,14 @@ int ipc_export(int device, hcd_ref ref, size_t bytes, hcd_ipc_handle* handle, ui
       *offset = at;
       return HCD_OK;
     });
+  });
+}
+
+int ipc_lives(int device, const hcd_ipc_handle* handle) {
+  return guarded([&] {
+    ArenaToken token;
+    std::memcpy(&token, handle->bytes, sizeof token);
+    return Runtime::get().device(device).memory().has_arena(token.nonce) ? HCD_OK : HCD_INVALID;
   });
 }
 
@@ -218,6 +244,7 @@ const hcd_api kFirst = {
     .ipc_close = ipc_close,
     .peer_open = peer_open,
     .peer_close = peer_close,
+    .ipc_lives = ipc_lives,
 };
 
 const hcd_api& table() {

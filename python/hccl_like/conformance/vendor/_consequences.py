@@ -19,7 +19,7 @@ NEEDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("DistributedDataParallel, tensor parallelism", _TRAINING),
     ("DistributedDataParallel(find_unused_parameters=True)", (*_TRAINING, "hooks.pinned")),
     ("FSDP1, FSDP2", _SHARDED),
-    ("activation checkpoints", ("torch.autograd", "module.random", "hooks.generator")),
+    ("activation checkpoints", ("torch.autograd", "torch.checkpoint")),
     ("mixed precision", ("torch.autocast", "module.amp")),
     ("distributed checkpoints", _COLLECTIVES),
     ("distributed checkpoints that are saved asynchronously", (*_COLLECTIVES, "torch.storage")),

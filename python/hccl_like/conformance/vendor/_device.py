@@ -1,4 +1,4 @@
-"""The device under test, by torch's public interfaces alone."""
+"""The device under test, by torch's public interfaces alone, and of its operators by none but copies."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ import time
 
 import torch
 
-from hccl_like.conformance.vendor._check import Missing, expect
+from hccl_like.conformance.vendor._check import Missing, expect, offered
 
 # Odd, and more than what a device would do at once.
 COUNT = 100_003
 # Elements of the tensors whose copying keeps a device busy: 8 MiB each.
 _LARGE = 2 << 20
 BUSY_SECONDS = 0.1
+# What memory that is used again is filled with.
+_REUSED = 77
 
 
 class Device:
@@ -27,6 +29,8 @@ class Device:
                 "does not load it by itself?"
             ) from error
         self._load: tuple[torch.Tensor, torch.Tensor, int] | None = None
+        # By value, tensors of the first device from which others are written in the order of the current stream.
+        self._values: dict[float, torch.Tensor] = {}
 
     @property
     def module(self):
@@ -46,8 +50,13 @@ class Device:
             raise Missing("there is one device only")
         return torch.device(self.name, 1)
 
-    def full(self, value: float, count: int = COUNT, device: torch.device | None = None) -> torch.Tensor:
-        return torch.full((count,), float(value), device=device or self.first)
+    def full(self, value: float, device: torch.device | None = None) -> torch.Tensor:
+        """A new tensor, written by a copy from the host: what is queued on the current stream comes first."""
+        return torch.full((COUNT,), float(value)).to(device or self.first)
+
+    def fill(self, tensor: torch.Tensor, value: float) -> None:
+        """Queues a write on the current stream; prepare() was told the value."""
+        tensor.copy_(self._values[value])
 
     def stream(self, device: torch.device | None = None) -> torch.Stream:
         return torch.Stream(device=device or self.first)
@@ -57,7 +66,10 @@ class Device:
 
     def reuse_memory(self) -> list[torch.Tensor]:
         """Takes what memory of the usual size was freed, and writes to it on the current stream."""
-        return [self.full(77) for _ in range(16)]
+        taken = [torch.empty(COUNT, device=self.first) for _ in range(16)]
+        for tensor in taken:
+            self.fill(tensor, _REUSED)
+        return taken
 
     def event(self) -> torch.Event:
         return torch.Event(device=self.first)
@@ -70,7 +82,7 @@ class Device:
         try:
             torch.accelerator.synchronize(self.first)
         except Exception:
-            torch.zeros(1, device=self.first).cpu()
+            torch.empty(1, device=self.first).cpu()
 
     @contextlib.contextmanager
     def on(self, stream: torch.Stream):
@@ -84,21 +96,24 @@ class Device:
     def busy(self, times: float = 1.0) -> bool:
         """Queues work on the current stream that takes a while. False if the device had done most of it on return: it works
         in step with the host, and order is nothing that could go wrong."""
-        if self._load is None:
-            self._load = self._measure_load()
+        self.prepare()
         source, target, copies = self._load
         began = time.monotonic()
         for _ in range(max(1, int(copies * times))):
             target.copy_(source)
         return time.monotonic() - began < BUSY_SECONDS * times / 2
 
-    def prepare(self) -> None:
-        """Measures what busy() will need, while nothing else is to be timed."""
+    def prepare(self, *values: float) -> None:
+        """Makes what busy(), reuse_memory() and fill() with these values will need, while nothing else is to be timed."""
         if self._load is None:
-            self._load = self._measure_load()
+            with offered():
+                self._load = self._measure_load()
+        for value in (*values, _REUSED):
+            if value not in self._values:
+                self._values[value] = self.full(value)
 
     def _measure_load(self) -> tuple[torch.Tensor, torch.Tensor, int]:
-        source, target = (torch.zeros(_LARGE, device=self.first) for _ in range(2))
+        source, target = (torch.zeros(_LARGE).to(self.first) for _ in range(2))
         # Others may be using this host, too: the quickest of several.
         each = max(min(self._time_of(4, source, target) for _ in range(4)) / 4, 1e-6)
         return source, target, min(2000, max(4, int(BUSY_SECONDS / each)))

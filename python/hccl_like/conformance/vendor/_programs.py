@@ -9,7 +9,7 @@ import threading
 
 import torch
 
-from hccl_like.conformance.vendor._check import check, expect, first_line, offered
+from hccl_like.conformance.vendor._check import Missing, check, expect, first_line, offered
 from hccl_like.conformance.vendor._device import COUNT, Device, expect_value
 
 _ROUNDS = 30
@@ -28,8 +28,9 @@ def two_threads(device: Device) -> None:
         try:
             for round in range(_ROUNDS):
                 tensor = device.full(number + round)
-                tensor.add_(1)
-                expect_value(tensor.clone().cpu(), number + round + 1, f"made by thread {number}")
+                expect_value(tensor.cpu(), number + round, f"made by thread {number}")
+                tensor.copy_(torch.full((COUNT,), number + round + 1.0))
+                expect_value(tensor.cpu(), number + round + 1, f"written by thread {number}")
         except Exception as error:
             wrong.append(first_line(error))
 
@@ -107,16 +108,19 @@ def fork_after(device: Device) -> str:
     without="reductions are done by the host, as everywhere without reduce kernels in the plugin",
 )
 def reductions(device: Device) -> str | None:
-    refused = []
+    refused, tried = [], 0
     for dtype in (torch.float32, torch.float16, torch.bfloat16, torch.int32, torch.int64):
         for name, expected in (("add", 5), ("mul", 6), ("maximum", 3), ("minimum", 2)):
-            left, right = (torch.full((101,), value, dtype=dtype, device=device.first) for value in (2, 3))
+            tried += 1
             try:
+                left, right = (torch.full((101,), value, dtype=dtype).to(device.first) for value in (2, 3))
                 result = getattr(torch, name)(left, right).cpu()
             except Exception:
                 refused.append(f"{name} of {str(dtype).removeprefix('torch.')}")
                 continue
             expect_value(result, expected, f"{name} of {dtype}")
+    if len(refused) == tried:
+        raise Missing("there are none")
     return "not offered: " + ", ".join(refused) if refused else None
 
 
@@ -126,13 +130,13 @@ def autograd(device: Device) -> None:
     model = torch.nn.Linear(5, 3)
     twin = torch.nn.Linear(5, 3)
     twin.load_state_dict(model.state_dict())
+    rows = torch.randn(7, 5)
     with offered():
         twin.to(device.first)
-    rows = torch.randn(7, 5)
-    for one, inputs in ((model, rows), (twin, rows.to(device.first))):
-        optimizer = torch.optim.SGD(one.parameters(), lr=0.1)
-        one(inputs).square().mean().backward()
-        optimizer.step()
+        for one, inputs in ((model, rows), (twin, rows.to(device.first))):
+            optimizer = torch.optim.SGD(one.parameters(), lr=0.1)
+            one(inputs).square().mean().backward()
+            optimizer.step()
     for mine, theirs in zip(model.parameters(), twin.parameters()):
         expect(torch.allclose(mine, theirs.cpu(), atol=1e-5), "a step of SGD gave other weights than on the CPU")
 
@@ -143,7 +147,37 @@ def autocast(device: Device) -> None:
     with offered(), torch.autocast(device.name, dtype=torch.bfloat16):
         product = left.to(device.first) @ right.to(device.first)
     expect(product.dtype == torch.bfloat16, f"a product under autocast(bfloat16) is {product.dtype}")
-    expect(torch.allclose(product.float().cpu(), left @ right, atol=0.2, rtol=0.05), "a product under autocast is wrong")
+    expect(torch.allclose(product.cpu().float(), left @ right, atol=0.2, rtol=0.05), "a product under autocast is wrong")
+
+
+@check("torch.seed", "torch.manual_seed() reaches the device", without="seed the device by what it has of its own")
+def seed(device: Device) -> None:
+    def drawn(number: int) -> torch.Tensor:
+        torch.manual_seed(number)
+        return torch.rand(COUNT, device=device.first).cpu()
+
+    with offered():
+        first, again, other = drawn(7), drawn(7), drawn(8)
+    expect(not torch.equal(first, other), "another seed gave the same numbers")
+    if not torch.equal(first, again):
+        raise Missing("the same seed gave other numbers")
+
+
+@check(
+    "torch.checkpoint",
+    "an activation checkpoint with dropout repeats its mask",
+    without="activation checkpoints: with preserve_rng_state=False and nothing random inside",
+)
+def activation_checkpoint(device: Device) -> None:
+    from torch.utils.checkpoint import checkpoint
+
+    with offered():
+        rows = torch.ones(COUNT).to(device.first).requires_grad_()
+        result = checkpoint(lambda x: torch.nn.functional.dropout(x, 0.5), rows, use_reentrant=False)
+        result.backward(torch.ones(COUNT).to(device.first))
+        kept, repeated = result.detach().cpu(), rows.grad.cpu()
+    expect(0 < int(kept.ne(0).sum()) < COUNT, "dropout with a probability of 0.5 keeps all or nothing")
+    expect(torch.equal(kept, repeated), "the mask is another one in the backward pass, so gradients are wrong")
 
 
 @check(

@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from hccl_like import _tables
+from hccl_like import _imports, _tables
 from hccl_like.conformance import processes
 from hccl_like.conformance.vendor import _consequences as consequences
 from hccl_like.conformance.vendor._check import BROKEN, CHECKS, NO, YES, Check, Missing, Row, first_line
@@ -58,7 +58,7 @@ def _run(device: str, timeout: float, patterns: list[str]) -> list[Row]:
     rows.append(_in_child(probe, device, timeout, fresh=False))
     fresh = rows[1].state != YES
     rows.append(_in_child(second, device, timeout, fresh))
-    if rows[-1].state != YES:  # what is read is not what was written, so there is nothing more to find out
+    if rows[-1].state == BROKEN:  # what is read is not what was written, so there is nothing more to find out
         return rows
     found = {row.id: row.state for row in rows}
     needed = _needed(rest, patterns)
@@ -121,8 +121,7 @@ def _read(pipe: int, deadline: float) -> tuple[bytes, bool]:
 
 
 def _fork(check: Check, device: str, pipe: int, output: str) -> int:
-    import torch  # noqa: F401  once, for all children
-
+    _imports.ready()  # and torch is imported: once, for all children
     parent = os.getpid()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -149,6 +148,7 @@ def answer(check: Check, device: str, pipe: int) -> None:
     """Runs a check in this process and tells the result."""
     from hccl_like.conformance.vendor._device import Device
 
+    _imports.ready()
     try:
         result = YES, check.run(Device(device)) or ""
     except Missing as missing:

@@ -131,13 +131,13 @@ def events(device: Device) -> None:
 
 @check("events.wait", "an event orders another stream", needs=("events.record", "streams.switch"), without=_ON_THE_HOST)
 def events_order(device: Device) -> str | None:
-    device.prepare()
+    device.prepare(8)
     first, second = device.stream(), device.stream()
     source, target, result = device.full(0), device.full(0), device.full(0)
     device.settle()
     with device.on(first):
         behind = device.busy()
-        source.fill_(8)
+        device.fill(source, 8)
         event = device.event()
         event.record(first)
     second.wait_event(event)
@@ -210,13 +210,13 @@ def events_again(device: Device) -> str | None:
     without="the library keeps events until the device has passed them; programs must, too",
 )
 def events_gone(device: Device) -> str | None:
-    device.prepare()
+    device.prepare(3)
     first, second = device.stream(), device.stream()
     source, target = device.full(0), device.full(0)
     device.settle()
     with device.on(first):
         behind = device.busy()
-        source.fill_(3)
+        device.fill(source, 3)
         event = device.event()
         event.record(first)
     second.wait_event(event)

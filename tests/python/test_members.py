@@ -1,0 +1,105 @@
+"""Ranks that pass other members to new_group: all that could wait for each other raise within two seconds, with both lists."""
+
+import contextlib
+import re
+import time
+
+import pytest
+import torch
+import torch.distributed as dist
+
+import hccl_like
+from ranks import run_ranks
+
+SOON = 2.0
+
+
+def told_by(make):
+    """(what a rank is told, seconds)."""
+    begin = time.monotonic()
+    with pytest.raises(dist.DistBackendError, match="ranks disagree about the members of group 1: ") as caught:
+        make()
+    late = time.monotonic() - begin
+    assert hccl_like.failure(caught.value).number == 501
+    text = str(caught.value)
+    return re.search(r"group 1: (.*)\. Every rank must make the same calls of new_group", text)[1], late
+
+
+def passes(rank, size, lists, last):
+    """Each rank passes its list; rank `last` once the others wait."""
+    store = dist.distributed_c10d._get_default_store()
+    if rank == last:
+        store.wait([f"waits/{other}" for other in range(size) if other != rank])
+        time.sleep(0.3)  # one that waits has come further than to say so
+    store.set(f"waits/{rank}", "")
+    if rank not in lists[rank] and rank != last:  # it has come and gone before anybody differs, perhaps
+        with contextlib.suppress(dist.DistBackendError):
+            dist.new_group(lists[rank])
+        answer = None
+    else:
+        answer = told_by(lambda: dist.new_group(lists[rank]))
+    tensor = torch.ones(3)
+    dist.all_reduce(tensor)  # the default group is well
+    assert tensor.tolist() == [size] * 3
+    return answer
+
+
+CASES = {
+    "two lists": ([[0, 1], [1, 2], [1, 2]], 2),
+    "who is in the middle waits": ([[0, 1], [1, 2], [0, 1]], 1),
+    "of other sizes": ([[0, 1, 2], [0, 1], [0, 1, 2]], 1),
+    "one stays out": ([[0, 1], [0], [0, 1]], 1),
+    "one stays out and comes first": ([[1, 2], [0], [1, 2]], 2),
+    "in one list and not in the other": ([[0, 1], [0, 2], [0, 2]], 0),
+}
+
+
+@pytest.mark.parametrize("lists, last", CASES.values(), ids=CASES)
+def test_ranks_that_disagree_about_members_are_told_both_lists_at_once(lists, last):
+    answers = run_ranks(passes, 3, lists, last, group_timeout=60)
+    told = [(rank, *answer) for rank, answer in enumerate(answers) if answer]
+    assert told
+    for rank, text, late in told:
+        named = {(int(who), members) for who, members in re.findall(r"rank (\d) passed (\[[\d, ]*\])", text)}
+        assert len(named) == 2 and all(str(lists[who]) == members for who, members in named), text
+        assert late < (SOON if rank == last else 2 * SOON), late  # the others have waited for the last
+    assert len({members for _, text, _ in told for members in re.findall(r"\[.*?\]", text)}) == 2
+
+
+def agree(rank, size):
+    seen = []
+    for members in ([0, 1], [1, 2], [2, 0], [0, 1, 2], [1]):
+        group = dist.new_group(members)
+        if rank in members:
+            tensor = torch.ones(1)
+            dist.all_reduce(tensor, group=group)
+            seen.append(tensor.item() == len(members))
+    # Ranks that make groups by themselves need not make the same ones.
+    group = dist.new_group([rank], use_local_synchronization=True)
+    dist.barrier(group=group)
+    dist.destroy_process_group()
+    return seen
+
+
+def test_ranks_that_agree_get_their_groups():
+    assert run_ranks(agree, 3) == [[True] * 3, [True] * 4, [True] * 3]
+
+
+def twice(rank, size):
+    """The same names again, with other members: after a failure, or a restart with the same store."""
+    store = dist.distributed_c10d._get_default_store()
+    sums = []
+    for members in ([0, 1], [1, 2]):
+        group = dist.new_group(members)
+        tensor = torch.ones(1)
+        if rank in members:
+            dist.all_reduce(tensor, group=group)
+        sums.append(tensor.item())
+        dist.barrier()
+        dist.destroy_process_group()
+        dist.init_process_group("hccl-like", store=store, rank=rank, world_size=size)
+    return sums
+
+
+def test_what_an_earlier_default_group_has_left_in_the_store_counts_no_more():
+    assert run_ranks(twice, 3) == [[2, 1], [2, 2], [1, 2]]
