@@ -73,10 +73,10 @@ bool on_one_host(const std::vector<ProcessRecord>& members) {
 
 std::shared_ptr<Communicator> Runtime::create(Store& store, int rank, int size, std::string name,
                                               std::chrono::milliseconds timeout,
-                                              Deadline deadline) {
+                                              Deadline deadline, std::string_view scope) {
   // Told to the others along with everything else, before it is known who they are.
   Lease lease(size > 1 ? mesh_.commons() : nullptr);
-  Roster roster = mesh_.exchange(store, rank, size, deadline, lease.area(), common_settings_);
+  Roster roster = mesh_.exchange(store, rank, size, deadline, lease.area(), common_settings_, scope);
   Communicator::Identity identity;
   identity.id = roster.communicator;
   identity.rank = rank;

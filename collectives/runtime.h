@@ -23,9 +23,10 @@ class Runtime {
   ~Runtime();
 
   // Meets the other ranks through the store and connects to those that are not connected yet. Blocks; any thread.
-  // Throws an Exception that names the ranks which did not come before the deadline.
+  // Throws an Exception that names the ranks which did not come before the deadline. `scope`: see Mesh::exchange().
   std::shared_ptr<Communicator> create(Store& store, int rank, int size, std::string name,
-                                       std::chrono::milliseconds timeout, Deadline deadline);
+                                       std::chrono::milliseconds timeout, Deadline deadline,
+                                       std::string_view scope = {});
 
   const Config& config() const { return config_; }
   Engine& engine() { return engine_; }

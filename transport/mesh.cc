@@ -197,12 +197,13 @@ const std::shared_ptr<Commons>& Mesh::commons() const { return state_->local.com
 
 Roster Mesh::exchange(Store& store, int rank, int size, Deadline deadline,
                       std::optional<uint32_t> area,
-                      const std::map<std::string, std::string>& settings) const {
+                      const std::map<std::string, std::string>& settings,
+                      std::string_view scope) const {
   ProcessRecord self = state_->self;
   self.area = area;
   self.settings = settings;
   Doors::Meeting meeting(state_->acceptor.doors());
-  Roster roster = exchange_records(store, state_->local.job, self, rank, size, deadline);
+  Roster roster = exchange_records(store, state_->local.job, self, rank, size, deadline, scope);
   if (!all_on_one_host(roster)) meeting.others_come();
   check_secret(state_->local, roster);
   return roster;

@@ -61,10 +61,12 @@ class Mesh {
   // Safe against stale keys: what processes that are gone left in the store, be it half of an earlier round, is told apart
   // (mesh_exchange.h). On time-out it throws an Exception that names the ranks that never came.
   // `area`: the part of this process's Commons that it keeps for the group, if any. `settings`: what must be alike on all
-  // ranks; where it is not, all of them throw and name two that differ.
+  // ranks; where it is not, all of them throw and name two that differ. `scope`: what tells the group from others of the job, the
+  // same on all ranks; see exchange_records().
   Roster exchange(Store& store, int rank, int size, Deadline deadline,
                   std::optional<uint32_t> area = std::nullopt,
-                  const std::map<std::string, std::string>& settings = {}) const;
+                  const std::map<std::string, std::string>& settings = {},
+                  std::string_view scope = {}) const;
 
   // Connects to every member that has no healthy link yet, and returns the links by rank (null for this process itself).
   // Only one thread at a time, together with the links' own rule; calls `idle` (which may be empty) while it waits so

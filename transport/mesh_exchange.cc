@@ -316,10 +316,10 @@ std::string_view records_in(std::string_view all, size_t ranks) {
 }  // namespace
 
 Roster exchange_records(Store& store, const JobKey& job, const ProcessRecord& self, int rank,
-                        int size, Deadline deadline) {
+                        int size, Deadline deadline, std::string_view scope) {
   if (size < 1 || rank < 0 || rank >= size)
     throw_misuse("rank " + std::to_string(rank) + " is not in 0.." + std::to_string(size - 1));
-  ProvedStore proved(store, job);
+  ProvedStore proved(store, job, scope);
   Meeting meeting(proved, rank, size, self.serialize(), deadline);
   const proof::Opened all = rank == 0 ? meeting.lead() : meeting.join();
 

@@ -22,8 +22,8 @@ namespace hccl_like {
 // Every value but the counter is proved with the job's key (security/job_key.h), under its key in the store, which holds rank 0's
 // mark and the writer's rank. Rank 0 checks the records and answers for all of them in `all`. What is not proved is looked at
 // again for two seconds, and a rank that waits repeats its record now and then; then it is refused, by all ranks, with the rank in
-// whose name it stands.
+// whose name it stands. `scope` is proved with every value: a value of another group does not pass for one of this group.
 Roster exchange_records(Store& store, const JobKey& job, const ProcessRecord& self, int rank,
-                        int size, Deadline deadline);
+                        int size, Deadline deadline, std::string_view scope = {});
 
 }  // namespace hccl_like

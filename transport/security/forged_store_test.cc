@@ -22,14 +22,17 @@ JobKey job_of(char letter) {
 }
 
 // What each of three ranks throws; empty if it met the others.
-std::vector<std::string> meet(Store& store, const std::function<JobKey(int)>& job) {
+std::vector<std::string> meet(
+    Store& store, const std::function<JobKey(int)>& job,
+    const std::function<std::string(int)>& scope = [](int) { return "group"; }) {
   std::vector<std::string> texts(3);
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < 3; ++rank)
     ranks.emplace_back([&, rank] {
       try {
-        const Roster roster = exchange_records(store, job(rank), record_of(rank), rank, 3,
-                                               Deadline::after(std::chrono::seconds(20)));
+        const Roster roster =
+            exchange_records(store, job(rank), record_of(rank), rank, 3,
+                             Deadline::after(std::chrono::seconds(6)), scope(rank));
         for (size_t i = 0; i < 3; ++i)
           if (roster.members[i].hostname != "host" + std::to_string(i)) throw_misuse("wrong host");
       } catch (const Exception& exception) {
@@ -92,6 +95,21 @@ TEST(ForgedStore, ARankWithoutASecretIsNamedByAll) {
       << texts[0];
   EXPECT_NE(texts[1].find("(it has no secret)"), std::string::npos) << texts[1];
   EXPECT_NE(texts[2].find("cannot join rank 1"), std::string::npos) << texts[2];
+}
+
+// Somebody who copies what two groups of a job write, as they write it, makes their parts of the store one.
+TEST(ForgedStore, ARankOfAnotherGroupIsNone) {
+  LocalStore store;
+  const auto texts = meet(
+      store, [](int) { return job_of('s'); },
+      [](int rank) { return rank == 1 ? "other group" : "group"; });
+  for (const size_t rank : {size_t{0}, size_t{2}})
+    EXPECT_NE(texts[rank].find("cannot join rank 1 (host1, process 101): its record in the store "
+                               "is not authentic"),
+              std::string::npos)
+        << texts[rank];
+  EXPECT_NE(texts[1].find("rank 0's entry in the store is not authentic"), std::string::npos)
+      << texts[1];
 }
 
 TEST(ForgedStore, ARecordThatIsChangedForGoodIsRefusedByName) {

@@ -2,6 +2,7 @@
 // A store in which every value goes with a proof of its writer (see proof::seal).
 #include <chrono>
 #include <string>
+#include <string_view>
 
 #include "transport/security/job_key.h"
 #include "transport/store.h"
@@ -15,16 +16,18 @@ class ProvedStore {
   // come later, or mend what somebody else wrote.
   static constexpr std::chrono::milliseconds kGrace{2'000};
 
-  // Both must outlive it.
-  ProvedStore(Store& store, const JobKey& job) : store_(store), job_(job) {}
+  // All must outlive it. `scope`: what is proved besides, the same on all ranks, so that a value which is copied here from another
+  // group's part of the store is unproved.
+  ProvedStore(Store& store, const JobKey& job, std::string_view scope)
+      : store_(store), job_(job), scope_(scope) {}
 
   void set(const std::string& key, const std::string& value) {
-    store_.set(key, proof::seal(job_, key, value));
+    store_.set(key, proof::seal(job_, in_scope(key), value));
   }
   int64_t add(const std::string& key, int64_t amount) { return store_.add(key, amount); }
   // Waits until the key exists, as Store::get.
   proof::Opened get(const std::string& key, Deadline deadline) {
-    return proof::open(job_, key, store_.get(key, deadline));
+    return proof::open(job_, in_scope(key), store_.get(key, deadline));
   }
   // The same; an unproved value is looked at again while there is grace left, be it past the deadline.
   proof::Opened get_proved(const std::string& key, Deadline deadline);
@@ -32,8 +35,11 @@ class ProvedStore {
   const JobKey& job() const { return job_; }
 
  private:
+  std::string in_scope(const std::string& key) const { return key + '/' + std::string(scope_); }
+
   Store& store_;
   const JobKey& job_;
+  const std::string_view scope_;
   Deadline grace_ = Deadline::never();  // from the first unproved value on
 };
 
