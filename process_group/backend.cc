@@ -27,18 +27,19 @@ c10::intrusive_ptr<Backend> Backend::create(const std::shared_ptr<Session>& sess
   try {
     ForcedAlgorithms::parse(options->algorithms);  // refused before the others are kept waiting
     C10dStore bootstrap(store);
-    const auto make = [&](hccl_like::Store& through) {
+    // All members know the group by one name: it is in the keys that torch puts before ours.
+    const auto make = [&](hccl_like::Store& through, const std::string& scope) {
       return session->runtime().create(through, rank, size, name.empty() ? "0" : name,
-                                       options->timeout, Deadline::after(options->timeout));
+                                       options->timeout, Deadline::after(options->timeout), scope);
     };
     std::shared_ptr<Communicator> communicator;
     if (parent != nullptr && !options->global_ranks_in_group.empty()) {
       Membership membership = parent->membership(name, options->global_ranks_in_group);
       membership.declare();
       MembershipStore watched(store, membership);
-      communicator = make(watched);
+      communicator = make(watched, membership.meeting_place() + name);
     } else {
-      communicator = make(bootstrap);
+      communicator = make(bootstrap, name);
     }
     return c10::make_intrusive<Backend>(session, std::move(communicator), store, options);
   } catch (const Exception& exception) {
@@ -72,7 +73,7 @@ Backend::Backend(const std::shared_ptr<Session>& session,
 
 Membership Backend::membership(const std::string& group,
                                const std::vector<uint64_t>& members) const {
-  return {store_, store_prefix_ + "members/" + group, group, rank_, members};
+  return {store_, store_prefix_, group, rank_, members};
 }
 
 void Backend::declare_members(const std::string& group, const std::vector<uint64_t>& members) {

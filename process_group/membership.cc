@@ -1,6 +1,9 @@
 #include "process_group/membership.h"
 
+#include <algorithm>
 #include <chrono>
+#include <optional>
+#include <sstream>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -13,8 +16,6 @@ namespace {
 
 // A rank that waits longer than the first for others looks every now and then whether they mean another group.
 constexpr std::chrono::milliseconds kFirstWait{1000}, kBetweenLooks{100};
-// What takes the place of the first rank's words once another rank has passed other members.
-constexpr std::string_view kConflict = "ranks disagree about the members of group ";
 
 std::string list_of(const std::vector<uint64_t>& ranks) {
   std::string text = "[";
@@ -22,43 +23,88 @@ std::string list_of(const std::vector<uint64_t>& ranks) {
   return text + "]";
 }
 
+// Of "rank 0 passed [0, 1]".
+constexpr std::string_view kRank = "rank ";
+std::vector<uint64_t> members_in(const std::string& declared) {
+  std::istringstream list(declared.substr(std::min(declared.size(), declared.find('[') + 1)));
+  std::vector<uint64_t> members;
+  char comma = 0;
+  for (uint64_t member = 0; list >> member; list >> comma) members.push_back(member);
+  return members;
+}
+
 std::vector<uint8_t> as_bytes(const std::string& text) { return {text.begin(), text.end()}; }
 
 }  // namespace
 
-Membership::Membership(c10::intrusive_ptr<c10d::Store> store, std::string key, std::string group,
-                       int rank, const std::vector<uint64_t>& members)
+Membership::Membership(c10::intrusive_ptr<c10d::Store> store, const std::string& parent,
+                       std::string group, int rank, std::vector<uint64_t> members)
     : store_(std::move(store)),
-      key_(std::move(key)),
+      key_(parent + "members/" + group),
       group_(std::move(group)),
       rank_(rank),
-      members_(list_of(members)) {}
+      members_(std::move(members)),
+      own_(std::string(kRank) + std::to_string(rank) + " passed " + list_of(members_)),
+      meeting_place_(parent + std::to_string(*std::ranges::min_element(members_)) + "/") {}
 
-// The first rank's words stay while all agree: "rank 0 passed [0, 1]".
+bool Membership::is_member(uint64_t rank) const {
+  return std::ranges::find(members_, rank) != members_.end();
+}
+
+bool Membership::conflicts_with(const std::string& declared) const {
+  const auto list = members_in(declared);
+  return std::ranges::find(list, static_cast<uint64_t>(rank_)) != list.end() ||
+         std::ranges::any_of(list, [this](uint64_t rank) { return is_member(rank); });
+}
+
+// Told to those that wait with the other list, and to those that wait with this one, who may share no member with the other.
+void Membership::conflict(int list, const std::string& declared) {
+  const std::string text = "ranks disagree about the members of group " + group_ + ": " + declared +
+                           ", " + own_ +
+                           ". Every rank must make the same calls of new_group in the same order, "
+                           "with the same ranks";
+  for (const int place : {list, own_list_})
+    store_->set(key_of(place) + "/conflict", as_bytes(text));
+  throw_error(ErrorCode::kMismatch, text);
+}
+
 void Membership::declare() {
-  const std::string own = "rank " + std::to_string(rank_) + " passed " + members_;
-  std::string first;
+  const std::string list = " passed " + list_of(members_);
+  std::optional<std::pair<int, std::string>> other;
   try {
-    const auto stored = store_->compareSet(key_, {}, as_bytes(own));
-    first.assign(stored.begin(), stored.end());
+    for (;; ++own_list_) {
+      const auto stored = store_->compareSet(key_of(own_list_), {}, as_bytes(own_));
+      const std::string declared(stored.begin(), stored.end());
+      if (declared.ends_with(list)) break;
+      if (conflicts_with(declared)) other = {own_list_, declared};
+    }
+    if (!is_member(static_cast<uint64_t>(rank_)))
+      store_->append(key_ + "/outside", as_bytes(own_ + "\n"));
   } catch (const std::exception& problem) {
     log_warn("the members of group " + group_ + " are not compared between ranks: " +
              std::string(problem.what()).substr(0, std::string(problem.what()).find('\n')));
     return;
   }
-  if (first.ends_with(" passed " + members_)) return;
-  if (first.starts_with(kConflict)) throw_error(ErrorCode::kMismatch, first);
-  const std::string text = std::string(kConflict) + group_ + ": " + first + ", " + own +
-                           ". Every rank must make the same calls of new_group in the same order, "
-                           "with the same ranks";
-  store_->set(key_, as_bytes(text));
-  throw_error(ErrorCode::kMismatch, text);
+  if (other) conflict(other->first, other->second);
+  check();
 }
 
 void Membership::check() {
-  if (!store_->check({key_})) return;
-  const std::string said = store_->get_to_str(key_);
-  if (said.starts_with(kConflict)) throw_error(ErrorCode::kMismatch, said);
+  const std::string key = key_of(own_list_) + "/conflict";
+  if (store_->check({key})) throw_error(ErrorCode::kMismatch, store_->get_to_str(key));
+  check_outside();
+}
+
+// A member of this list that has passed another one, in which it is not.
+void Membership::check_outside() {
+  const std::string key = key_ + "/outside";
+  if (!is_member(static_cast<uint64_t>(rank_)) || !store_->check({key})) return;
+  std::istringstream lines(store_->get_to_str(key));
+  for (std::string line; std::getline(lines, line);) {
+    uint64_t rank = 0;
+    std::istringstream(line.substr(std::min(line.size(), kRank.size()))) >> rank;
+    if (line.starts_with(kRank) && is_member(rank)) conflict(own_list_, line);
+  }
 }
 
 // torch's client writes a warning for each wait that runs into its time-out, so there is one of these, and after that it is asked.
@@ -71,7 +117,7 @@ std::string MembershipStore::get(const std::string& key, Deadline deadline) {
       if (exception.code() != ErrorCode::kTimeout || deadline.expired()) throw;
     }
   }
-  while (!raw_->check({key})) {
+  while (!raw_->check({membership_.meeting_place() + key})) {
     membership_.check();
     if (deadline.expired())
       throw_error(ErrorCode::kTimeout, "nobody set '" + key + "' in the store in time");

@@ -174,7 +174,8 @@ c10::intrusive_ptr<Memory> Allocator::meet(std::shared_ptr<Allocation> allocatio
   const Meeting meeting{
       .group = group,
       .communicator = members.communicator,
-      .prefix = "hccl-like/symmetric/" + group + "/" + name() + "/" + std::to_string(number),
+      .prefix = "hccl-like/symmetric/" + members.communicator + "/" + group + "/" + name() + "/" +
+                std::to_string(number),
       .rank = members.rank,
       .ranks = members.ranks};
   Acquaintance acquaintance;

@@ -77,12 +77,32 @@ def agree(rank, size):
     # Ranks that make groups by themselves need not make the same ones.
     group = dist.new_group([rank], use_local_synchronization=True)
     dist.barrier(group=group)
+    dist.barrier()  # rank 0 serves the store
     dist.destroy_process_group()
     return seen
 
 
 def test_ranks_that_agree_get_their_groups():
     assert run_ranks(agree, 3) == [[True] * 3, [True] * 4, [True] * 3]
+
+
+def nested(rank, size):
+    """Ranks with different parents make groups of other ranks under one name, which new_subgroups(group=...) lets them do."""
+    halves = [[0, 2], [1, 3]]
+    half, _ = dist.new_subgroups_by_enumeration(halves)
+    alone, _ = dist.new_subgroups(group_size=1, group=half)
+    pair, _ = dist.new_subgroups(group_size=2, group=half)
+    sums = []
+    for group in (half, alone, pair):
+        tensor = torch.full((3,), float(rank))
+        dist.all_reduce(tensor, group=group)
+        sums.append(tensor[0].item())
+    dist.barrier()
+    return sums
+
+
+def test_groups_without_a_common_member_may_have_one_name():
+    assert run_ranks(nested, 4) == [[2, 0, 2], [4, 1, 4], [2, 2, 2], [4, 3, 4]]
 
 
 def twice(rank, size):

@@ -36,7 +36,7 @@ def group(name, rank, prefix):
 
 
 def keys(name, device):
-    return f"hccl-like/symmetric/{name}/{'hccl-like:cpu' if device == 'cpu' else 'hccl-like'}/0"
+    return f"hccl-like/symmetric//{name}/{'hccl-like:cpu' if device == 'cpu' else 'hccl-like'}/0"
 
 
 def lies(offer, lie):
