@@ -189,7 +189,8 @@ class Engine {
       "they differ in the sizes of its chunks, in its algorithm, or in the root of a call before "
       "it";
   void disagree(Communicator& communicator, const Disagreement& disagreement);
-  void ask_about(Communicator& communicator, const Disagreement& disagreement);
+  void ask_about(Communicator& communicator, Disagreement disagreement);
+  bool is_in_doubt(const Communicator& communicator) const;
   void raise_doubts();
   bool raise_doubt(Communicator& communicator);
   void on_call(Link& link, const CallNotice& call);
@@ -197,7 +198,7 @@ class Engine {
   void look_at_calls();
   void tell_calls();
   void compare_calls();
-  bool find_stray(Communicator& communicator);
+  std::optional<Disagreement> find_stray(const Communicator& communicator) const;
   void on_failure(Link& link);
   void look_at_deadlines();
   // Peers that are waited for without a connection: whether they are still there.
@@ -291,8 +292,8 @@ class Engine {
   };
   std::vector<EarlyAbort> early_aborts_;
 
-  // What ranks disagree about is an earlier call, and which will be known in a moment, or else this is said. The driver's, as
-  // the first few.
+  // Disagreements about which the other rank has been asked; reported as they are after `until`. At most one a communicator. The
+  // driver's, as the first few.
   struct Doubt {
     uint64_t communicator;
     Disagreement disagreement;

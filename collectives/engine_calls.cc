@@ -38,10 +38,10 @@ void Engine::on_mismatch(int peer, Communicator& communicator, const Link::Misma
                mismatch.expected, mismatch.expected_bytes},
       .theirs = {peer, mismatch.sends ? Claim::kExpects : Claim::kSent, mismatch.received,
                  mismatch.received_bytes}};
-  if (differ(disagreement.mine, disagreement.theirs, config_.call_sites))
-    return disagree(communicator, disagreement);
-  if (mismatch.tag.channel == 0) return ask_about(communicator, disagreement);
-  disagreement.unseen = "it is a part of more or of fewer elements than are expected in all";
+  if (mismatch.tag.channel == 0 && mismatch.expected != mismatch.received)
+    return ask_about(communicator, disagreement);
+  if (mismatch.tag.channel != 0)
+    disagreement.unseen = "it is a part of more or of fewer elements than are expected in all";
   disagree(communicator, disagreement);
 }
 
@@ -67,12 +67,15 @@ void Engine::on_mismatch(const Execution& execution) {
                           .theirs = {mismatch.rank, verb, mismatch.fingerprint, mismatch.bytes}});
 }
 
-// They have differed before, in a call of which a message may still lie here, or of which one of the two knows if the other tells.
-void Engine::ask_about(Communicator& communicator, const Disagreement& disagreement) {
-  if (communicator.failure() || find_stray(communicator)) return;
+// A message tells of its part of a call only, and the two ranks may have differed in an earlier call. So the other rank is told of this
+// rank's calls, and compares them with its own; it does the same if it notices by itself. Both then say the same sentence. If
+// nothing is heard in time, `disagreement` is reported as it is, or a message that nobody asked for.
+void Engine::ask_about(Communicator& communicator, Disagreement disagreement) {
+  if (communicator.failure() || is_in_doubt(communicator)) return;
+  if (auto stray = find_stray(communicator)) disagreement = *stray;
   Link* const link = communicator.identity_.links[static_cast<size_t>(disagreement.theirs.rank)];
-  const uint32_t last = disagreement.sequence, told = std::min(last, CallLog::kCalls);
-  for (uint32_t sequence = last - told; sequence != last && link != nullptr; ++sequence) {
+  const uint32_t end = disagreement.sequence + 1, told = std::min(end, CallLog::kCalls);
+  for (uint32_t sequence = end - told; sequence != end && link != nullptr; ++sequence) {
     const auto call = communicator.called(sequence);
     if (!call) continue;
     link->send_call({.tag = {.communicator = communicator.id(), .sequence = sequence},
@@ -83,6 +86,10 @@ void Engine::ask_about(Communicator& communicator, const Disagreement& disagreem
   link->progress();
   inbox_full_ = true;  // what that moved is looked at before anybody sleeps
   doubts_.push_back({communicator.id(), disagreement, Deadline::after(kDoubt)});
+}
+
+bool Engine::is_in_doubt(const Communicator& communicator) const {
+  return std::ranges::find(doubts_, communicator.id(), &Doubt::communicator) != doubts_.end();
 }
 
 void Engine::raise_doubts() {
@@ -142,11 +149,11 @@ void Engine::look_at_calls() {
   raise_doubts();
   for (size_t i = 0; i < active_.size();) {
     const Execution& execution = *active_[i];
-    const bool waits = execution.exchanges() && execution.age(now) >= kWaited;
-    if (waits && find_stray(execution.operation().communicator()))
-      i = 0;  // the list has changed
-    else
-      ++i;
+    Communicator& communicator = execution.operation().communicator();
+    ++i;
+    if (!execution.exchanges() || execution.age(now) < kWaited) continue;
+    if (const auto stray = find_stray(communicator)) ask_about(communicator, *stray);
+    if (communicator.failure()) i = 0;  // the list has changed
   }
 }
 
@@ -196,8 +203,8 @@ void Engine::compare_calls() {
   }
 }
 
-// True, and the communicator has failed, if there is a message of another call than this rank made.
-bool Engine::find_stray(Communicator& communicator) {
+// A message of another call than the one that this rank made under its number.
+std::optional<Engine::Disagreement> Engine::find_stray(const Communicator& communicator) const {
   const auto made = [&](uint32_t sequence) -> std::optional<uint64_t> {
     const auto call = communicator.called(sequence);
     return call ? std::optional(call->fingerprint) : std::nullopt;
@@ -208,14 +215,13 @@ bool Engine::find_stray(Communicator& communicator) {
     const auto stray = link->find_stray(communicator.id(), made);
     if (!stray) continue;
     const auto own = communicator.called(stray->tag.sequence);
-    disagree(communicator,
-             {.sequence = stray->tag.sequence,
-              .number = own ? own->shown : uint64_t{stray->tag.sequence} + 1,
-              .mine = {communicator.rank(), Claim::kPassed, stray->expected, own ? own->bytes : 0},
-              .theirs = {peer, Claim::kSent, stray->received, stray->received_bytes}});
-    return true;
+    return Disagreement{
+        .sequence = stray->tag.sequence,
+        .number = own ? own->shown : uint64_t{stray->tag.sequence} + 1,
+        .mine = {communicator.rank(), Claim::kPassed, stray->expected, own ? own->bytes : 0},
+        .theirs = {peer, Claim::kSent, stray->received, stray->received_bytes}};
   }
-  return false;
+  return std::nullopt;
 }
 
 SharedPlace Engine::place(const Call& call, const std::optional<ExportedRange>& range) {
