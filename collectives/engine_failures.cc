@@ -190,7 +190,7 @@ void Engine::look_at_deadlines() {
     fail(communicator,
          Error{ErrorCode::kTimeout,
                "rank " + std::to_string(communicator.rank()) + " of group " + communicator.name() +
-                   ": " + execution.operation().describe() + " was not over after " +
+                   ": " + execution.operation().describe() + " reached its timeout after " +
                    std::to_string(after) + " ms, " + execution.whereabouts() +
                    ". Did every rank make this call, and is every rank alive?"},
          /*tell_peers=*/true);

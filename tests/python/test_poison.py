@@ -68,7 +68,7 @@ def a_rank_aborts(rank, tensor):
 FAILURES = {
     a_rank_dies: r"rank 1\b.*(closed|gone|lost|died|ended)",
     sizes_differ: "Every rank must make the same calls",
-    a_rank_stays_away: r"was not over after .* rank(s)? 1\b",
+    a_rank_stays_away: r"reached its timeout after .* rank(s)? 1\b",
     a_rank_aborts: "was aborted on rank 1: abort",
 }
 

@@ -245,7 +245,7 @@ def alone(rank, size):
     options = dist.AllreduceOptions()
     options.timeout, options.asyncOp = timedelta(seconds=1), True
     dist.group.WORLD.allreduce([tensor], options).wait()
-    ended(tensor, "was not over after")
+    ended(tensor, "reached its timeout after")
     store.set("over", "")
 
 

@@ -16,7 +16,7 @@ constexpr Time kMerelySlow = 900 * kMillisecond;
 // How long a connection is tried (World).
 constexpr Time kDialsFor = 10 * kSecond;
 
-constexpr const char* kTimedOut = "was not over after";
+constexpr const char* kTimedOut = "reached its timeout after";
 
 bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
