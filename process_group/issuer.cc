@@ -271,7 +271,7 @@ void Issuer::reap() {
   }
   for (const auto& pending : over) {
     pending->finish();
-    if (const auto error = pending->failure()) note_untold(number_, *error);
+    if (const auto error = pending->untold_failure()) note_untold(number_, *error);
   }
 }
 
@@ -337,7 +337,7 @@ void Issuer::close(std::optional<std::chrono::milliseconds> patience) {
   }
   for (const auto& one : pending) {
     one->end();
-    if (const auto error = one->failure()) note_untold(number_, *error);
+    if (const auto error = one->untold_failure()) note_untold(number_, *error);
   }
   for (const auto& [device, taken] : streams) {
     if (taken.collectives) session->devices().give_back(*taken.collectives);

@@ -126,7 +126,13 @@ class Pending {
   uint64_t temporary_bytes() const;
   // Why the call failed or, if it is not over, why it will.
   std::optional<Error> failure() const;
-  // The same as the program is told it; may ask the store.
+  // The program has given up a wait for this call, and so knows that something is wrong with it; see untold_failure().
+  void give_up_waiting() { given_up_.store(true, std::memory_order_relaxed); }
+  // As failure(), for a call that nobody has waited for.
+  std::optional<Error> untold_failure() const {
+    return given_up_.load(std::memory_order_relaxed) ? std::nullopt : failure();
+  }
+  // failure() as the program is told it; may ask the store.
   std::optional<Error> told_failure() const;
   // Of all the user's tensors that the call uses; none once it is finished.
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> storages() const;
@@ -162,6 +168,7 @@ class Pending {
   Copies copies_back_;
   std::shared_ptr<c10::Event> end_;
   std::atomic<bool> begun_{false};
+  std::atomic<bool> given_up_{false};
 
   FlightRecorder* recorder_ = nullptr;
   FlightIds flight_;

@@ -165,6 +165,7 @@ void Work::wait_unseen(std::chrono::milliseconds timeout) {
 void Work::wait_on_host(std::chrono::milliseconds timeout) {
   const bool limited = timeout > kNoTimeout;
   if (!pending_->wait_interruptibly(limited ? Deadline::after(timeout) : Deadline::never())) {
+    pending_->give_up_waiting();
     throw_torch_error(
         {.code = ErrorCode::kTimeout,
          .message = "the call is not over after the " + std::to_string(timeout.count()) +

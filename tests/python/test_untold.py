@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from datetime import timedelta
 
 import pytest
 import torch
@@ -55,7 +56,7 @@ STAY = """
     else:
         store.wait(["over"])
 """
-FAILED = r"\[HCCL-LIKE-201\].*rank 0 of group 0: all_reduce #2 \(float32, sum, 16 bytes\) was not over after \d+ ms, waiting for rank 1"
+FAILED = r"\[HCCL-LIKE-201\].*rank 0 of group 0: all_reduce #2 \(float32, sum, 16 bytes\) reached its timeout after \d+ ms, waiting for rank 1"
 
 
 def lines_of(text, of):
@@ -153,7 +154,7 @@ def told_already(rank, size, device):
     tensor = torch.ones(4, device=device)
     dist.all_reduce(tensor)
     tensor.cpu()
-    with pytest.raises(dist.DistBackendError, match="was not over after"):
+    with pytest.raises(dist.DistBackendError, match="reached its timeout after"):
         dist.all_reduce(tensor)
     other = torch.ones(1)
     dist.destroy_process_group()  # silent
@@ -162,6 +163,23 @@ def told_already(rank, size, device):
 
 def test_what_a_call_has_raised_is_not_told_again(sim):
     run_ranks(told_already, 2, "sim", group_timeout=1)
+
+
+def gives_up(rank, size, device):
+    group = dist.new_group(timeout=timedelta(seconds=20))
+    if rank == 1:
+        dist.destroy_process_group()  # the other rank's call can no longer end
+        return
+    work = dist.all_reduce(torch.ones(4, device=device), group=group, async_op=True)
+    with pytest.raises(dist.DistBackendError, match="is not over after the 100 ms"):
+        work.wait(timedelta(milliseconds=100))
+    while work.exception() is None:
+        time.sleep(0.01)
+    dist.destroy_process_group()  # silent
+
+
+def test_a_call_whose_wait_has_timed_out_is_told_already(device):
+    run_ranks(gives_up, 2, device)
 
 
 def test_a_rank_that_ends_by_an_exception_is_reported_as_that():
