@@ -110,6 +110,7 @@ def in_another_function(rank, size):
     with pytest.raises(dist.DistBackendError) as caught:
         as_root() if rank == 0 else as_other()
         dist.barrier()
+    stay_until_all_are_here(rank, size)
     text = str(caught.value)
     assert "[as_root in python/test_call_sites.py]" in text
     assert "[as_other in python/test_call_sites.py]" in text

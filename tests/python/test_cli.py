@@ -175,6 +175,9 @@ def one_call(rank, size, device, collective, bytes):
     """Whether the two ranks were connected for it: only messages need that, and a call finds them unconnected."""
     backend = dist.group.WORLD._get_backend(torch.device("cpu"))
     unconnected = backend._info()["links"][1 - rank]
+    store = dist.distributed_c10d._get_default_store()
+    store.set(f"looked/{rank}", "")  # the other rank's call connects this one too
+    store.wait([f"looked/{1 - rank}"])
     CALLS[collective](bytes, size, device)
     if device != "cpu":
         torch.accelerator.synchronize()

@@ -65,10 +65,12 @@ def overwritten_late(rank, size):
     """What the device still reads of a tensor when a call that overwrites it is issued."""
     tensor, kept = torch.full((COUNT,), float(rank), device="sim"), torch.zeros(COUNT, device="sim")
     source = torch.full((COUNT,), float(rank + 1), device="sim")
+    dist.all_reduce(torch.zeros(1, device="sim"))  # the first call asks the device what it offers, and waits for it
     torch.sim.synchronize()
     gate = Gate()
     kept.copy_(tensor)
     work = dist.all_gather_into_tensor(tensor[: COUNT // size * size], source[: COUNT // size], async_op=True)
+    gate.require_closed("issuing a large call")
     gate.open()
     work.wait()
     assert values.equal(kept, torch.full((COUNT,), float(rank)))
