@@ -97,8 +97,8 @@ cpp() {
   local preset=$1
   cpp_build "$preset" || return 1
   local logs=build/$preset/Testing/Temporary status=0
-  # Two at a time at least: many tests wait more than they compute.
-  ctest --preset "$preset" --parallel "$CMAKE_BUILD_PARALLEL_LEVEL" --no-tests=error || status=$?
+  # One more at a time than there are cores: many tests wait more than they compute.
+  ctest --preset "$preset" --parallel $((CMAKE_BUILD_PARALLEL_LEVEL + 1)) --no-tests=error || status=$?
   outcomes skipped "$logs/LastTest.log" >"$LOGS/${preset/#dev/cpp}-skipped.txt"
   [ $status -ne 0 ] || return 0
   ! grep -qE '(Address|Leak|Thread)Sanitizer:|: runtime error: ' "$logs/LastTest.log" || return 1
@@ -108,14 +108,17 @@ cpp() {
 # In front of a command: strict mode in each of its processes, none of which may touch the device's memory itself.
 STRICTLY=("$VENV/bin/python" -m torch_sim.strictly)
 
-# folder, what to put in front. One run for each folder: two of them may have files of the same name.
+# python_tests NAME PATTERN command...: the tests of a folder, or of the files that fit the pattern; the command comes in front. Two runs
+# at the same time need two names.
 python_tests() {
-  local cache=$ROOT/build/pytest-cache/${1//\//-}
-  local run=(-m pytest -q --no-fold-skipped --timeout 1200 -m "$MARKS" -o cache_dir="$cache") status=0
-  timeout --kill-after=30 7200 "${@:2}" "$VENV/bin/python" "${run[@]}" --cache-clear "$1" || status=$?
+  local cache=$ROOT/build/pytest-cache/$1 files status=0
+  # shellcheck disable=SC2206
+  files=($2)
+  local run=(-m pytest -q --no-fold-skipped --timeout 1200 -m "$MARKS" -o cache_dir="$cache")
+  timeout --kill-after=30 7200 "${@:3}" "$VENV/bin/python" "${run[@]}" --cache-clear "${files[@]}" || status=$?
   [ $status -eq 1 ] || return $status  # 1: tests have failed; all else is worse
   TORCH_SIM_STRICT=${TORCH_SIM_STRICT:-1} \
-    second_try "$cache/v/cache/lastfailed" "$VENV/bin/python" "${run[@]}" --last-failed "$1"
+    second_try "$cache/v/cache/lastfailed" "$VENV/bin/python" "${run[@]}" --last-failed "${files[@]}"
 }
 
 # The Python tests with an extension that the address and undefined-behaviour sanitizers watch, in a package of its own. Their
@@ -128,7 +131,7 @@ python_asan() {
   cmake --build "$build" --target _C || return 1
   tar -C python --exclude '_C.*.so' --exclude __pycache__ -cf - hccl_like | tar -C "$build/package" -xf - || return 1
   for library in libasan.so libubsan.so libstdc++.so; do preload+=("$(realpath "$(g++ -print-file-name=$library)")"); done
-  python_tests tests/python env LD_PRELOAD="${preload[*]}" PYTHONPATH="$build/package" SANITIZED=1 RANKS_PATIENCE=5 \
+  python_tests asan tests/python env LD_PRELOAD="${preload[*]}" PYTHONPATH="$build/package" SANITIZED=1 RANKS_PATIENCE=5 \
     UBSAN_OPTIONS=print_stacktrace=1 ASAN_OPTIONS=detect_leaks=0:handle_segv=0:allocator_may_return_null=1
 }
 
@@ -163,8 +166,8 @@ libfuzzer() {
 
 # In strict mode, but for the few tests of what that changes.
 simulator_tests() {
-  python_tests simulator/tests "${STRICTLY[@]}" || return 1
-  TORCH_SIM_STRICT=0 MARKS=not_strict python_tests simulator/tests
+  python_tests simulator simulator/tests "${STRICTLY[@]}" || return 1
+  TORCH_SIM_STRICT=0 MARKS=not_strict python_tests simulator simulator/tests
 }
 
 # device, what to put in front
@@ -173,22 +176,26 @@ conformance() {
     --jobs 2 --json "$LOGS/conformance-$1.json" --junit "$LOGS/conformance-$1.xml"
 }
 
+# The Python tests, in two runs that take about as long: most of them wait, for ranks or for a time-out.
+FIRST_HALF='tests/python/test_[d-z]*.py' SECOND_HALF='tests/python/test_[a-c]*.py'
+
 other_tests() {
   part simulator simulator_tests
   part conformance-cpu conformance cpu
   part conformance-sim conformance sim "${STRICTLY[@]}"
+  part python-2 python_tests python-2 "$SECOND_HALF" "${STRICTLY[@]}"
 }
 
 bash scripts/setup.sh "$SETUP"
 part cpp cpp dev
-part structure python_tests tests/structure
+part structure python_tests structure tests/structure
 beside "$LOGS/ahead.txt" build_ahead
 if [ -z "$MARKS" ]; then  # at night nothing has a second try
   other_tests
 else  # ranks wait for each other more than they compute
   beside "$LOGS/beside.txt" other_tests
 fi
-part python python_tests tests/python "${STRICTLY[@]}"
+part python python_tests python "$FIRST_HALF" "${STRICTLY[@]}"
 wait
 [ ! -f "$LOGS/beside.txt" ] || cat "$LOGS/beside.txt"
 for preset in ${SANITIZERS[@]+"${SANITIZERS[@]}"}; do part "$preset" cpp "$preset"; done
@@ -200,7 +207,7 @@ if [ -z "$MARKS" ]; then
 fi
 
 say ""
-for log in structure cpp asan tsan simulator python python-asan libfuzzer torch-cuda-build torch-headers conformance-cpu conformance-sim; do
+for log in structure cpp asan tsan simulator python python-2 python-asan libfuzzer torch-cuda-build torch-headers conformance-cpu conformance-sim; do
   [ -f "$LOGS/$log.log" ] || continue
   say "-- $log"
   grep -E '^[0-9]+% tests passed|^Total Test time|^The following tests FAILED|^\s+[0-9]+ - |^(FAILED|ERROR) |^(=+ )?[0-9]+ (passed|failed|errors?)\b.* in |^[0-9]+ pass, [0-9]+ fail|^strict mode, .*: |^torch [0-9.]*: .*compile|^libfuzzer[,:] |^SECOND TRY|^UNSTABLE' \
