@@ -12,7 +12,9 @@ _CULPRIT = (
     re.compile(r"waiting for ranks? (\d+)\b(?!,)"),
 )
 _HOST = re.compile(r" lost rank \d+ \(([^)]*)\)")
-_CALL = re.compile(r"\b(?!call )(\w+) #(\d+)")
+_CALL = re.compile(r"\b(?!call )(?P<operation>\w+) #(?P<sequence>\d+)")
+# collectives/disagreement.cc: the operation stands there only if both ranks called the same one.
+_MISMATCH = re.compile(r"disagree about call #(?P<sequence>\d+)(?:, (?!an unknown call)(?P<operation>\w+))?")
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,7 @@ class Failure:
     seen_here: bool  # else another rank told of it
     culprit: int | None  # the rank that failed, by its number in the group
     host: str | None  # of a rank that was lost
-    operation: str | None  # the call in which it was seen first
+    operation: str | None  # the call in which it was seen first; None if ranks called different operations
     sequence: int | None  # and its number in the group
     message: str
 
@@ -38,14 +40,14 @@ def failure(error: BaseException | str) -> Failure | None:
     number = int(numbered[1])
     culprit = next((found[1] for pattern in _CULPRIT if (found := pattern.search(text))), None)
     host = _HOST.search(text)
-    call = _CALL.search(text)
+    call = _MISMATCH.search(text) or _CALL.search(text)
     return Failure(
         number=number,
         kind=_KINDS.get(number // 100, "system"),
         seen_here=number % 10 != 2,
         culprit=None if culprit is None else int(culprit),
         host=host and host[1],
-        operation=call and call[1],
-        sequence=call and int(call[2]),
+        operation=call and call["operation"],
+        sequence=call and int(call["sequence"]),
         message=text,
     )

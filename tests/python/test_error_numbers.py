@@ -59,6 +59,7 @@ def there_is_a_file(rank, size, folder):
     else:
         failure = failure_of(lambda: dist.all_reduce(torch.ones(4)))
     assert failure.number in (501, 502)
+    assert (failure.operation, failure.sequence) == ("all_reduce", 1)
 
 
 def test_an_error_file_that_is_there_is_left_alone(tmp_path):
@@ -102,6 +103,23 @@ def test_the_page_has_every_number_and_no_other():
     wanted = {number for number in hundreds if number % 100} | {h + i for h in hundreds if h % 100 == 0 for i in (1, 2)}
     wanted |= {203, 211, 311}
     assert {int(number) for number in re.findall(r"^\| HCCL-LIKE-(\d+) ", PAGE.read_text(), re.M)} == wanted
+
+
+MISMATCH = "hccl-like barrier [HCCL-LIKE-501]: mismatch: ranks 2 and 4 of group 0 disagree about call #12"
+
+
+@pytest.mark.parametrize(
+    "rest, operation",
+    [
+        (", all_reduce of float32 (sum): rank 2 passed 4 elements, rank 4 passed 5 elements. Every rank must ...", "all_reduce"),
+        (", barrier: they differ in secret. Every rank must ...", "barrier"),
+        (", an unknown call (20 bytes on both): they differ in secret. Every rank must ...", None),
+        (": rank 2 passed 1 element to all_reduce of float64 (sum), rank 4 called barrier. Every rank must ...", None),
+    ],
+)
+def test_a_mismatch_has_the_number_of_the_call_and_its_operation_if_the_ranks_agree_about_that(rest, operation):
+    failure = hccl_like.failure(MISMATCH + rest)
+    assert (failure.operation, failure.sequence) == (operation, 12)
 
 
 def test_an_error_of_another_kind_is_no_failure_of_ours():
