@@ -114,7 +114,8 @@ python_tests() {
   local cache=$ROOT/build/pytest-cache/$1 files status=0
   # shellcheck disable=SC2206
   files=($2)
-  local run=(-m pytest -q --no-fold-skipped --timeout 1200 -m "$MARKS" -o cache_dir="$cache")
+  # -ra: the simulator's tests have settings of their own, and skipped tests must be listed for outcomes.py.
+  local run=(-m pytest -q -ra --no-fold-skipped --timeout 1200 -m "$MARKS" -o cache_dir="$cache")
   timeout --kill-after=30 7200 "${@:3}" "$VENV/bin/python" "${run[@]}" --cache-clear "${files[@]}" || status=$?
   [ $status -eq 1 ] || return $status  # 1: tests have failed; all else is worse
   TORCH_SIM_STRICT=${TORCH_SIM_STRICT:-1} \
