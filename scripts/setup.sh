@@ -49,6 +49,7 @@ missing_packages() {
     has_header rdma/fabric.h || echo libfabric-dev
     has_header CLI/CLI.hpp || echo libcli11-dev
     has_header benchmark/benchmark.h || echo libbenchmark-dev
+    command -v mpiexec.openmpi >/dev/null || echo openmpi-bin
     # Hosts are network namespaces in tests, which only root can make.
     if [ "$(id -u)" = 0 ]; then
       command -v ip >/dev/null || echo iproute2
@@ -56,7 +57,6 @@ missing_packages() {
     fi
   fi
   if [ $TESTS = nightly ]; then
-    command -v mpiexec.openmpi >/dev/null || echo openmpi-bin
     command -v slurmctld >/dev/null || echo slurm-wlm
     command -v munged >/dev/null || echo munge
     clang_has_libfuzzer || echo clang libclang-rt-dev

@@ -26,3 +26,14 @@ def test_skipped_tests_are_named_whatever_the_settings_of_their_folder(tmp_path)
     said = call("test.sh", "python_tests", "name", tmp_path, before=f"ROOT={tmp_path} VENV={tmp_path} MARKS=")
     (names,) = outcomes.skipped(said).values()
     assert len(names) == 1 and names[0].endswith("test_a.py::test_b"), said
+
+
+def test_a_set_up_for_the_tests_of_a_change_brings_open_mpi():
+    without_mpi = """
+        TESTS=yes CXX_USED=g++
+        command() { [ "$2" != mpiexec.openmpi ] && builtin command "$@"; }
+        has_header() { true; }
+        base_python() { command -v python3; }
+    """
+    assert "openmpi-bin" in call("setup.sh", "missing_packages", before=without_mpi).split()
+    assert "openmpi-bin" not in call("setup.sh", "missing_packages", before=without_mpi.replace("TESTS=yes", "TESTS=no")).split()
