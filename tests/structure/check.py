@@ -7,9 +7,12 @@ Each check is a function that yields sentences, one for each offence, beginning 
 import re
 import subprocess
 import sys
+from datetime import date
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+import outcomes  # noqa: E402
 
 # From left to right: a file includes its own layer and those before it.
 LAYERS = ["core", "device", "transport", "collectives", "process_group", "python"]
@@ -36,6 +39,8 @@ LONG_FILES = {
     "collectives/communicator_test.cc": "one suite, instantiated for every transport and number of ranks",
 }
 MAX_COLUMNS = 140
+# How long tests/unstable.txt may list a test.
+MAX_UNSTABLE_DAYS = 30
 
 
 def tracked(*suffixes):
@@ -185,6 +190,22 @@ def lines_fit_a_screen():
                 yield f"{path}:{line}: {len(text)} columns, more than {MAX_COLUMNS}"
 
 
+def unstable_tests_are_few_and_recent():
+    name = "tests/unstable.txt"
+    try:
+        entries = outcomes.known(ROOT / name)
+    except ValueError as problem:
+        yield str(problem).removeprefix(f"{ROOT}/")
+        return
+    try:
+        newest = subprocess.run(["git", "-C", str(ROOT), "log", "-1", "--format=%cs"], capture_output=True, check=True, text=True).stdout
+    except (OSError, subprocess.CalledProcessError):  # an unpacked archive
+        return
+    for test, since, _ in entries:
+        if (date.fromisoformat(newest.strip()) - since).days > MAX_UNSTABLE_DAYS:
+            yield f"{name}: {test} is listed since {since}, more than {MAX_UNSTABLE_DAYS} days: find out why it failed"
+
+
 CHECKS = [
     includes_point_left,
     torch_begins_at_process_group,
@@ -196,6 +217,7 @@ CHECKS = [
     nothing_is_left_for_later,
     files_are_short,
     lines_fit_a_screen,
+    unstable_tests_are_few_and_recent,
 ]
 
 

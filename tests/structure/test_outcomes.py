@@ -13,10 +13,6 @@ import outcomes  # noqa: E402
 NAME = "tests/python/test_x.py::test_y[a b]"
 
 
-def test_the_list_of_unstable_tests_is_well_formed():
-    outcomes.known()
-
-
 def listed(tmp_path, *lines):
     path = tmp_path / "unstable.txt"
     path.write_text("# a comment\n" + "\n".join(lines) + "\n")

@@ -1,5 +1,8 @@
 """The rules about the tree, one test each, and proof that they can fail."""
 
+import os
+import subprocess
+
 import check
 import pytest
 
@@ -68,3 +71,23 @@ def test_a_broken_link_is_found(tree):
 def test_a_long_file_is_found(tree):
     tree(core__a_dot_cc="\n" * 401)
     assert [found.split(" ")[0] for found in check.files_are_short()] == ["core/a.cc:401:"]
+
+
+@pytest.mark.parametrize(
+    "lines, offences",
+    [
+        (["S.T | 2026-01-01 | wrong sum"], []),
+        (["S.T | 2025-12-31 | wrong sum"], ["S.T is listed since 2025-12-31"]),
+        (["S.T | 2026-01-01"], ["write 'test | year-month-day | what was seen'"]),
+        ([f"S.T{n} | 2026-01-01 | slow" for n in range(4)], ["4 tests are listed, and 3 may be"]),
+    ],
+)
+def test_a_list_of_unstable_tests_that_is_bad_or_old_is_found(tree, tmp_path, lines, offences):
+    tree(tests__unstable_dot_txt="\n".join(lines) + "\n")
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b"]
+    subprocess.run([*git, "init", "-q"], check=True)
+    when = {"GIT_COMMITTER_DATE": "2026-01-31T12:00:00+00:00", "PATH": os.environ["PATH"]}
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "newest"], check=True, env=when)
+    found = list(check.unstable_tests_are_few_and_recent())
+    assert len(found) == len(offences)
+    assert all(words in sentence for words, sentence in zip(offences, found))
