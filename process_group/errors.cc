@@ -2,8 +2,6 @@
 
 #include <c10/util/Exception.h>
 
-#include "process_group/untold.h"
-
 namespace hccl_like {
 namespace {
 
@@ -30,7 +28,6 @@ void throw_torch_error(const Error& error, const std::string& where) {
     case ErrorCode::kUnsupported:
       C10_THROW_ERROR(TypeError, sentence(error, where));
     default:
-      if (error.number != kWaitTimeout) failure_told();
       C10_THROW_ERROR(DistBackendError, sentence(error, where));
   }
 }

@@ -8,6 +8,7 @@
 #include "core/log.h"
 #include "process_group/errors.h"
 #include "process_group/nan_check.h"
+#include "transport/kept_memory.h"
 
 namespace hccl_like {
 namespace {
@@ -105,6 +106,12 @@ c10::intrusive_ptr<Work> Issuer::issue(Issue issue) {
   });
 }
 
+// A call that is refused while the group is well tells nothing of the group's failures.
+void Issuer::note_told(const Error& error) const {
+  const auto communicators = this->communicators();
+  if (communicators && communicators->failure()) failure_told(number_, error);
+}
+
 // The group, or nothing if a block is open and has taken the call.
 std::optional<Issuer::Group> Issuer::admit(Issue& issue, c10::intrusive_ptr<Work>& work) {
   std::lock_guard lock(mutex_);
@@ -115,6 +122,16 @@ std::optional<Issuer::Group> Issuer::admit(Issue& issue, c10::intrusive_ptr<Work
 
 c10::intrusive_ptr<Work> Issuer::start(Issue& issue, const Group& group,
                                        c10::intrusive_ptr<Work> work) {
+  try {
+    return start_unnoted(issue, group, std::move(work));
+  } catch (const Exception& exception) {
+    note_told(exception.error());
+    throw;
+  }
+}
+
+c10::intrusive_ptr<Work> Issuer::start_unnoted(Issue& issue, const Group& group,
+                                               c10::intrusive_ptr<Work> work) {
   if (auto error = group.communicators->failure()) {
     throw Exception(diagnosis_.refused(std::move(*error)));
   }
@@ -125,6 +142,7 @@ c10::intrusive_ptr<Work> Issuer::start(Issue& issue, const Group& group,
     }
   }
   if (group.unfinished) reap();
+  KeptMemory::of_process().sweep();
   issue.device = with_index(issue.device);
   const DeviceAccess& access =
       access_or_all_fail(*group.communicators, group.session->devices(), issue.device);
@@ -155,7 +173,7 @@ c10::intrusive_ptr<Work> Issuer::work_for(const Issue& issue, const Group& group
                                           c10::intrusive_ptr<Work> work) {
   if (!work)
     work = c10::make_intrusive<Work>(issue.description, group.session,
-                                     group.communicators->host()->rank());
+                                     group.communicators->host()->rank(), number_);
   if (issue.blocking) work->set_blocking();
   if (!access.is_host() && access.has_events()) work->set_device(issue.device);
   if (issue.profiled) work->set_watched(diagnosis_.group(), issue.number);
@@ -168,9 +186,12 @@ void Issuer::prepare(const Issue& issue, const Group& group, Buffers& buffers, P
   for (const Request& request : issue.requests) {
     calls.push_back(buffers.call(request));
     calls.back().timeout = call_timeout(issue);
-    if (!hold) continue;
-    pending.hold(request.input.tensors);
-    pending.hold(request.output.tensors);
+    if (hold) {
+      pending.hold(request.input.tensors);
+      pending.hold(request.output.tensors);
+    } else {
+      pending.hold_weakly(request.output.tensors);
+    }
   }
   pending.hold(buffers);
   if (auto error = group.communicators->failure()) throw Exception(std::move(*error));

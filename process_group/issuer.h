@@ -97,6 +97,9 @@ class Issuer {
   Group group_locked() const;
   std::optional<Group> admit(Issue& issue, c10::intrusive_ptr<Work>& work);
   c10::intrusive_ptr<Work> start(Issue& issue, const Group& group, c10::intrusive_ptr<Work> work);
+  c10::intrusive_ptr<Work> start_unnoted(Issue& issue, const Group& group,
+                                         c10::intrusive_ptr<Work> work);
+  void note_told(const Error& error) const;
   c10::intrusive_ptr<Work> work_for(const Issue& issue, const Group& group,
                                     const DeviceAccess& access, c10::intrusive_ptr<Work> work);
   // issuer_host.cc

@@ -35,7 +35,7 @@ void Issuer::collect(Issue& issue, c10::intrusive_ptr<Work>& work) {
                           .timeout = issue.timeout,
                           .profiled = issue.profiled};
     block_->work = c10::make_intrusive<Work>(block_->issue->description, session_,
-                                             communicators_->host()->rank());
+                                             communicators_->host()->rank(), number_);
   }
   Issue& all = *block_->issue;
   if (all.device != issue.device) {

@@ -63,6 +63,8 @@ Issuer::StagedCalls Issuer::prepare_staged(const Issue& issue, const Group& grou
     if (hold) {
       pending->hold(request.input.tensors);
       pending->hold(request.output.tensors);
+    } else {
+      pending->hold_weakly(request.output.tensors);
     }
     if (Staging* const staging = cuts[i] ? lanes.find(request) : nullptr) {
       calls.emplace_back(

@@ -301,6 +301,11 @@ void Pending::end() {
   finish();
 }
 
+void Pending::hold_weakly(at::TensorList tensors) {
+  for (const at::Tensor& tensor : tensors)
+    let_go_.push_back(tensor.storage().getWeakStorageImpl());
+}
+
 void Pending::let_go_of_tensors() {
   std::vector<at::Tensor> tensors;  // freed outside the lock
   std::lock_guard lock(finish_mutex_);

@@ -57,6 +57,8 @@ class Pending {
   void expect_laps(size_t calls);
   // The user's tensors, until let_go_of_tensors() or, if that comes first, finish().
   void hold(at::TensorList tensors) { held_.insert(held_.end(), tensors.begin(), tensors.end()); }
+  // The same without keeping their memory: in stream order a program may free a tensor while the call runs.
+  void hold_weakly(at::TensorList tensors);
   // What lies between the user's tensors and the network; until finish().
   void hold(Buffers& buffers);
   void hold_temporary(at::Tensor tensor) { temporaries_.push_back(std::move(tensor)); }
@@ -161,7 +163,7 @@ class Pending {
   std::vector<std::shared_ptr<Operation>> laps_;
   std::optional<uint32_t> first_;  // number
   std::vector<at::Tensor> held_;
-  std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> let_go_;  // what was held
+  std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> let_go_;  // held weakly
   std::vector<at::Tensor> temporaries_;
   std::vector<Written> written_;
   std::vector<Alias> aliases_;

@@ -1,8 +1,9 @@
 #include "process_group/sharing.h"
 
-#include <c10/core/Storage.h>
+#include <memory>
+#include <utility>
 
-#include "transport/kept_memory.h"
+#include <c10/core/Storage.h>
 
 namespace hccl_like {
 namespace {
@@ -10,16 +11,18 @@ namespace {
 // Bytes of each tensor, on average.
 constexpr size_t kLeastInList = 4 << 10;
 
-// Of a call that may fail while a peer writes to the tensor.
+// Of a call that may fail while a peer writes to the tensor. Null if the program has freed the tensor, which it may do in stream
+// order while the call runs: Pending then has a weak reference, so that the pointer is still good.
 std::shared_ptr<void> hold_storage(void* storage) {
-  return std::make_shared<c10::Storage>(
-      c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(static_cast<c10::StorageImpl*>(storage)));
+  const auto weak = c10::weak_intrusive_ptr<c10::StorageImpl>::reclaim_copy(
+      static_cast<c10::StorageImpl*>(storage));
+  auto strong = weak.lock();
+  return strong ? std::make_shared<c10::Storage>(std::move(strong)) : nullptr;
 }
 
 }  // namespace
 
 bool worth_sharing(const Communicator& communicator, const DeviceAccess& access, const Call& call) {
-  KeptMemory::of_process().sweep();
   return access.direct() && communicator.uses_shared_memory(call);
 }
 

@@ -12,11 +12,11 @@ namespace hccl_like {
 
 // A group is made; returns its number, which is larger than those of groups made before.
 uint64_t number_of_new_group();
-// A call of the group has failed, and nobody waited for it. Kept if it is the first, unless the program has been told of a failure since
-// the group was made: what fails in groups that were there has one cause, or comes after it.
+// A call of the group has failed, and nobody waited for it. The first one is kept, but not what the program knows already: that this
+// group has failed, or that a rank was lost, which ends the calls of every group that the rank was in.
 void note_untold(uint64_t group, const Error& error);
-// The program is told of a failure: an exception is on its way to it.
-void failure_told();
+// The program is told that the group has failed: an exception is on its way to it.
+void failure_told(uint64_t group, const Error& error);
 // What is still to be told; the caller tells it.
 std::optional<Error> take_untold();
 

@@ -10,6 +10,7 @@
 #include "process_group/errors.h"
 #include "process_group/profiling.h"
 #include "process_group/session.h"
+#include "process_group/untold.h"
 
 namespace hccl_like {
 namespace {
@@ -34,12 +35,14 @@ std::string place_of(const char* title) {
   return text;
 }
 
-Work::Work(const Description& description, const std::shared_ptr<Session>& session, int rank)
+Work::Work(const Description& description, const std::shared_ptr<Session>& session, int rank,
+           uint64_t group)
     // Given a title, the base class asks the profiler, which costs more than all the rest.
     : c10d::Work(rank, description.type, profiled() ? description.title : nullptr,
                  profiled() ? std::optional(description.inputs.vec()) : std::nullopt),
       title_(description.title),
       session_(session),
+      group_(group),
       outputs_(description.outputs.vec()) {}
 
 void Work::set_pending(std::shared_ptr<Pending> pending, uint64_t sequence) {
@@ -105,11 +108,12 @@ bool Work::isSuccess() const {
   return pending_ && pending_->finish_if_over() && !pending_->failure();
 }
 
-std::exception_ptr Work::exception() const { return failure(); }
+std::exception_ptr Work::exception() const { return failure(/*told=*/true); }
 
-std::exception_ptr Work::failure() const {
+std::exception_ptr Work::failure(bool told) const {
   const auto error = pending_ ? pending_->told_failure() : std::nullopt;
   if (!error) return nullptr;
+  if (told) failure_told(group_, *error);
   try {
     throw_torch_error(*error, where());
   } catch (...) {
@@ -118,7 +122,7 @@ std::exception_ptr Work::failure() const {
 }
 
 void Work::throw_if_failed() const {
-  if (const auto error = failure()) std::rethrow_exception(error);
+  if (const auto error = failure(/*told=*/true)) std::rethrow_exception(error);
 }
 
 int Work::sourceRank() const {
@@ -230,7 +234,7 @@ void Work::complete_future() {
     if (!future_ || std::exchange(future_completed_, true)) return;
     future = future_;
   }
-  if (const auto error = failure()) {
+  if (const auto error = failure(/*told=*/false)) {
     future->setError(error);
   } else {
     future->markCompleted(c10::IValue(outputs_));

@@ -35,7 +35,9 @@ std::string place_of(const char* title);
 // next call of the group raises.
 class Work final : public c10d::Work {
  public:
-  Work(const Description& description, const std::shared_ptr<Session>& session, int rank);
+  // `group`: number_of_new_group().
+  Work(const Description& description, const std::shared_ptr<Session>& session, int rank,
+       uint64_t group);
 
   // --- by the issuing thread, before the user sees this object ---
   void set_pending(std::shared_ptr<Pending> pending, uint64_t sequence);
@@ -82,11 +84,13 @@ class Work final : public c10d::Work {
   void wait_on_host(std::chrono::milliseconds timeout);
   void conclude();
   void throw_if_failed() const;
-  std::exception_ptr failure() const;
+  // As an exception. `told`: it is on its way to the program.
+  std::exception_ptr failure(bool told) const;
   void complete_future();
 
   const char* const title_;
   const std::weak_ptr<Session> session_;
+  const uint64_t group_;
   std::vector<at::Tensor> outputs_;
   std::shared_ptr<Pending> pending_;  // null while a coalescing block is open
   uint64_t sequence_ = 0;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <optional>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -352,15 +354,17 @@ void SharedRendezvous::give_up(Table<OneEnd>& table, std::optional<uint64_t> com
 }
 
 void SharedRendezvous::keep(const Active<Recv>& active) const {
-  if (active.message == nullptr || active.own == nullptr || wire_.commons() == nullptr) return;
+  if (active.message == nullptr || active.own == nullptr) return;
   std::shared_ptr<void> memory = active.message->place.owner.keep();
+  log_warn(std::string("a peer was stopped while it wrote a message into this process's memory") +
+           (memory ? "; the memory is kept until the peer goes on or dies"
+                   : ", and may go on later: do not use that memory again"));
   if (!memory) return;
-  log_warn(
-      "a peer was stopped while it wrote a message into this process's memory; the memory is kept "
-      "until the peer goes on or dies");
+  const PeerCommons* const commons = wire_.commons();  // null: a death is not seen
   KeptMemory::of_process().add(
-      std::move(memory), [peer = *wire_.commons(), shared = shared_, claims = claims(active)] {
-        return !peer.owner_died() && claims.other_works();
+      std::move(memory), [peer = commons == nullptr ? std::nullopt : std::optional(*commons),
+                          shared = shared_, claims = claims(active)] {
+        return !(peer && peer->owner_died()) && claims.other_works();
       });
 }
 

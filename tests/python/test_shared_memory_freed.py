@@ -66,10 +66,13 @@ def of_peers():
     return total
 
 
+SEGMENT = 64 << 20  # of the simulator's allocator
+
+
 def freed_on_the_device(rank, size):
     most = 0
-    for i in range(6):
-        tensor = torch.ones((1 << 23) + (i << 20), device="sim")
+    for i in range(100):
+        tensor = torch.ones((1 << 20) + (i << 10), device="sim")
         for _ in range(3):
             dist.all_reduce(tensor)
         assert tensor[i].item() == size**3
@@ -79,6 +82,8 @@ def freed_on_the_device(rank, size):
         torch.sim.empty_cache()
         dist.barrier()
     assert most > 0, "nothing was mapped, so nothing is tested"
+    # The last tensor of the other rank and the one before, each in a segment of the allocator.
+    assert most <= 2 * SEGMENT, most
     # Each rank takes note of what it has freed, then of what the other has.
     for _ in range(2):
         for _ in range(100):
@@ -134,5 +139,44 @@ def test_a_rank_that_was_stopped_writes_only_into_memory_that_is_kept(tmp_path):
         log = folder / "log"
         run_ranks(stopped_while_it_writes, 2, str(folder), environment={"HCCL_LIKE_DEBUG_FILE": str(log)}, group_timeout=1)
         if "was stopped while it wrote into the memory of rank 0, which is kept" in log.read_text():
+            return
+    pytest.fail("rank 1 was never stopped while it wrote")
+
+
+def stopped_while_it_writes_on_the_device(rank, size, folder):
+    """In stream order a program may free a tensor while the call runs, so that there is nothing to keep when the call fails."""
+    if rank == 1 and os.fork() == 0:
+        wait_for(f"{folder}/begun")
+        time.sleep(random.uniform(0.05, 0.15))
+        os.kill(os.getppid(), signal.SIGSTOP)
+        wait_for(f"{folder}/told")
+        os.kill(os.getppid(), signal.SIGCONT)
+        os._exit(0)
+    with pytest.raises(dist.DistBackendError):
+        for call in range(1_000_000):
+            tensor = torch.ones(1 << 23, device="sim")
+            dist.all_reduce(tensor)
+            del tensor
+            if call % 2:
+                torch.sim.synchronize()
+            if rank == 1 and call > 2:
+                open(f"{folder}/begun", "w").close()
+    if rank == 0:
+        gc.collect()
+        fresh = [torch.full((1 << 20,), 7.0, device="sim") for _ in range(8)]
+        open(f"{folder}/told", "w").close()
+        wait_for(f"{folder}/ended")
+        del fresh
+    else:
+        open(f"{folder}/ended", "w").close()
+
+
+def test_a_tensor_that_was_freed_while_a_stopped_rank_wrote_is_named(sim, tmp_path):
+    for attempt in range(8):
+        folder = tmp_path / str(attempt)
+        folder.mkdir()
+        log = folder / "log"
+        run_ranks(stopped_while_it_writes_on_the_device, 2, str(folder), environment={"HCCL_LIKE_DEBUG_FILE": str(log)}, group_timeout=1)
+        if "was stopped while it wrote into the memory of rank 0" in log.read_text():
             return
     pytest.fail("rank 1 was never stopped while it wrote")
