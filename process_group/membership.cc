@@ -24,7 +24,7 @@ std::string list_of(const std::vector<uint64_t>& ranks) {
 }
 
 // Of "rank 0 passed [0, 1]".
-constexpr std::string_view kRank = "rank ";
+constexpr std::string_view kRank = "rank ", kPassed = " passed ";
 std::vector<uint64_t> members_in(const std::string& declared) {
   std::istringstream list(declared.substr(std::min(declared.size(), declared.find('[') + 1)));
   std::vector<uint64_t> members;
@@ -44,7 +44,7 @@ Membership::Membership(c10::intrusive_ptr<c10d::Store> store, const std::string&
       group_(std::move(group)),
       rank_(rank),
       members_(std::move(members)),
-      own_(std::string(kRank) + std::to_string(rank) + " passed " + list_of(members_)),
+      own_(std::string(kRank) + std::to_string(rank) + std::string(kPassed) + list_of(members_)),
       meeting_place_(parent + std::to_string(*std::ranges::min_element(members_)) + "/") {}
 
 bool Membership::is_member(uint64_t rank) const {
@@ -69,7 +69,7 @@ void Membership::conflict(int list, const std::string& declared) {
 }
 
 void Membership::declare() {
-  const std::string list = " passed " + list_of(members_);
+  const std::string list = std::string(kPassed) + list_of(members_);
   std::optional<std::pair<int, std::string>> other;
   try {
     for (;; ++own_list_) {
@@ -79,7 +79,8 @@ void Membership::declare() {
       if (conflicts_with(declared)) other = {own_list_, declared};
     }
     if (!is_member(static_cast<uint64_t>(rank_)))
-      store_->append(key_ + "/outside", as_bytes(own_ + "\n"));
+      store_->append(key_ + "/outside",
+                     as_bytes(std::to_string(rank_) + " " + std::to_string(own_list_) + "\n"));
   } catch (const std::exception& problem) {
     log_warn("the members of group " + group_ + " are not compared between ranks: " +
              std::string(problem.what()).substr(0, std::string(problem.what()).find('\n')));
@@ -90,9 +91,11 @@ void Membership::declare() {
 }
 
 void Membership::check() {
-  const std::string key = key_of(own_list_) + "/conflict";
-  if (store_->check({key})) throw_error(ErrorCode::kMismatch, store_->get_to_str(key));
-  check_outside();
+  asked_of_store("compare the members of group " + group_, [this] {
+    const std::string key = key_of(own_list_) + "/conflict";
+    if (store_->check({key})) throw_error(ErrorCode::kMismatch, store_->get_to_str(key));
+    check_outside();
+  });
 }
 
 // A member of this list that has passed another one, in which it is not.
@@ -100,11 +103,16 @@ void Membership::check_outside() {
   const std::string key = key_ + "/outside";
   if (!is_member(static_cast<uint64_t>(rank_)) || !store_->check({key})) return;
   std::istringstream lines(store_->get_to_str(key));
-  for (std::string line; std::getline(lines, line);) {
-    uint64_t rank = 0;
-    std::istringstream(line.substr(std::min(line.size(), kRank.size()))) >> rank;
-    if (line.starts_with(kRank) && is_member(rank)) conflict(own_list_, line);
-  }
+  uint64_t rank = 0;
+  for (int list = 0; lines >> rank >> list;)
+    if (is_member(rank))
+      conflict(own_list_, std::string(kRank) + std::to_string(rank) + list_at(list));
+}
+
+// " passed [0, 1]".
+std::string Membership::list_at(int place) const {
+  const std::string declared = store_->get_to_str(key_of(place));
+  return declared.substr(std::min(declared.size(), declared.find(kPassed)));
 }
 
 // torch's client writes a warning for each wait that runs into its time-out, so there is one of these, and after that it is asked.
@@ -117,7 +125,8 @@ std::string MembershipStore::get(const std::string& key, Deadline deadline) {
       if (exception.code() != ErrorCode::kTimeout || deadline.expired()) throw;
     }
   }
-  while (!raw_->check({membership_.meeting_place() + key})) {
+  const auto is_set = [&] { return raw_->check({membership_.meeting_place() + key}); };
+  while (!asked_of_store("look for '" + key + "'", is_set)) {
     membership_.check();
     if (deadline.expired())
       throw_error(ErrorCode::kTimeout, "nobody set '" + key + "' in the store in time");

@@ -16,7 +16,7 @@ namespace hccl_like {
 // group:
 //   <n>            "rank 0 passed [0, 1]", by the first rank that passed the n-th list
 //   <n>/conflict   the error, once a rank has passed another list with a member of that one
-//   outside        lines "rank 2 passed [0, 1]", by the ranks that are not in the list which they passed
+//   outside        lines "2 1": rank 2 passed the list of key 1, in which it is not
 class Membership {
  public:
   // `parent` is the prefix of the parent's keys, which holds its random id; `rank` is this one's in the parent, as are the members,
@@ -38,6 +38,7 @@ class Membership {
   bool is_member(uint64_t rank) const;
   bool conflicts_with(const std::string& declared) const;
   [[noreturn]] void conflict(int list, const std::string& declared);
+  std::string list_at(int place) const;
   void check_outside();
 
   const c10::intrusive_ptr<c10d::Store> store_;

@@ -17,17 +17,6 @@ std::chrono::milliseconds store_timeout(Deadline deadline) {
   return std::chrono::milliseconds(left < 0 ? kLongest : std::clamp(left, 1, kLongest));
 }
 
-// What a store throws depends on its kind; a broken connection and a time-out alike are c10 errors.
-template <class Body>
-auto told(const std::string& attempt, Body&& body) {
-  try {
-    return body();
-  } catch (const c10::Error& error) {
-    throw_error(ErrorCode::kSystem,
-                "the store could not " + attempt + ": " + error.what_without_backtrace());
-  }
-}
-
 }  // namespace
 
 C10dStore::C10dStore(c10::intrusive_ptr<c10d::Store> store, std::string prefix)
@@ -36,10 +25,7 @@ C10dStore::C10dStore(c10::intrusive_ptr<c10d::Store> store, std::string prefix)
 }
 
 void C10dStore::set(const std::string& key, const std::string& value) {
-  told("set '" + key + "'", [&] {
-    store_->set(prefix_ + key, value);
-    return 0;
-  });
+  asked_of_store("set '" + key + "'", [&] { store_->set(prefix_ + key, value); });
 }
 
 std::string C10dStore::get(const std::string& key, Deadline deadline) {
@@ -53,11 +39,12 @@ std::string C10dStore::get(const std::string& key, Deadline deadline) {
     }
     throw_error(ErrorCode::kTimeout, "nobody set '" + key + "' in the store in time");
   }
-  return told("get '" + key + "'", [&] { return store_->get_to_str(keys.front()); });
+  return asked_of_store("get '" + key + "'", [&] { return store_->get_to_str(keys.front()); });
 }
 
 int64_t C10dStore::add(const std::string& key, int64_t amount) {
-  return told("add to '" + key + "'", [&] { return store_->add(prefix_ + key, amount); });
+  return asked_of_store("add to '" + key + "'",
+                        [&] { return store_->add(prefix_ + key, amount); });
 }
 
 }  // namespace hccl_like
