@@ -18,7 +18,7 @@
 namespace hccl_like {
 namespace {
 
-// The port at the other end of a TCP connection, 0 for what is none.
+// The port at the other end of a TCP connection, 0 for a descriptor of another kind.
 uint16_t peer_port(int descriptor) {
   sockaddr_storage address{};
   socklen_t size = sizeof(address);
@@ -39,19 +39,21 @@ bool is_closed(int descriptor) {
 
 }  // namespace
 
-// The client keeps its socket to itself, so it is looked for among this process's. All connections to that port are to one server.
+// The client keeps its socket to itself, so it is looked for among this process's. A connection that is open belongs to this store, or
+// the store cannot be told apart from another one on that port: an earlier one, say, whose server has ended and whose client still exists.
 bool server_has_gone(c10d::Store& store) {
   const auto* const tcp = dynamic_cast<c10d::TCPStore*>(&store);
   if (tcp == nullptr) return false;
   std::error_code ignored;
-  bool gone = false;
+  bool open = false, closed = false;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", ignored)) {
     const std::string name = entry.path().filename().string();
     int descriptor = -1;
     std::from_chars(name.data(), name.data() + name.size(), descriptor);
-    if (descriptor >= 0 && peer_port(descriptor) == tcp->getPort() && is_closed(descriptor))
-      gone = true;
+    if (descriptor < 0 || peer_port(descriptor) != tcp->getPort()) continue;
+    (is_closed(descriptor) ? closed : open) = true;
   }
+  const bool gone = closed && !open;
   static std::atomic<bool> told{false};
   if (gone && !told.exchange(true))
     log_warn("the store at " + tcp->getHost() + ":" + std::to_string(tcp->getPort()) +

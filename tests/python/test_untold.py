@@ -167,12 +167,15 @@ def test_what_a_call_has_raised_is_not_told_again(sim):
 
 def gives_up(rank, size, device):
     group = dist.new_group(timeout=timedelta(seconds=20))
+    store = dist.distributed_c10d._get_default_store()
     if rank == 1:
+        store.wait(["given up"])
         dist.destroy_process_group()  # the other rank's call can no longer end
         return
     work = dist.all_reduce(torch.ones(4, device=device), group=group, async_op=True)
     with pytest.raises(dist.DistBackendError, match="is not over after the 100 ms"):
         work.wait(timedelta(milliseconds=100))
+    store.set("given up", "")
     while work.exception() is None:
         time.sleep(0.01)
     dist.destroy_process_group()  # silent
@@ -222,3 +225,70 @@ def test_the_end_of_the_rank_that_serves_the_store_is_one_line(end):
     assert code == 0, said
     assert len(lines_of(said, "the store at 127.0.0.1")) == 1, said
     assert "frame #" not in said and "[c10d]" not in said, said
+
+
+GROUPS = """
+    first = dist.new_group(timeout=timedelta(seconds=1))
+    second = dist.new_group(timeout=timedelta(seconds=1))
+    if rank == 0:
+"""
+SECOND_CALL = """
+        tensor = torch.ones(4, device="sim")
+        dist.all_reduce(tensor, group=second)
+        tensor.cpu()
+        store.set("over", "")
+"""
+
+
+@pytest.mark.parametrize("told", [
+    """
+        try:
+            dist.all_reduce(torch.ones(4), group=first)
+        except dist.DistBackendError:
+            pass
+    """,
+    """
+        future = dist.all_reduce(torch.ones(4), group=first, async_op=True).get_future()
+        while not future.done():
+            time.sleep(0.01)
+    """,
+], ids=["another group has failed", "a future that nobody looked at"])
+def test_the_failure_of_a_group_is_told_whatever_befell_another(sim, told):
+    body = GROUPS + textwrap.indent(textwrap.dedent(told), " " * 8) + SECOND_CALL + STAY
+    (code, said), _ = program(body)
+    assert code == 1, said
+    assert any("all_reduce #1 (float32, sum, 16 bytes)" in line for line in lines_of(said, "nobody has waited for")), said
+
+
+def test_a_store_before_on_the_same_port_is_not_taken_for_this_one():
+    (_, said), (_, others) = program("""
+        before = store
+        dist.barrier()
+        dist.destroy_process_group()
+        port = int(os.environ["PORT"])
+        if rank == 0:
+            before.wait(["leaves"])
+            del before, store
+        else:
+            os.close(listener)  # which would take connections
+            before.set("leaves", "")
+            while True:  # until its server has gone
+                try:
+                    before.check(["leaves"])
+                    time.sleep(0.01)
+                except Exception:
+                    break
+        store = dist.TCPStore("127.0.0.1", port, is_master=rank == 0, wait_for_workers=False)
+        dist.init_process_group("hccl-like", store=store, rank=rank, world_size=size, timeout=timedelta(seconds=1))
+        if rank == 1:
+            try:
+                dist.all_reduce(torch.ones(4))
+            finally:
+                store.set("over", "")
+        else:
+            store.wait(["over"])
+            time.sleep(1)
+    """)
+    assert "reached its timeout" in others, others
+    assert not lines_of(others, "has ended with the process that served it"), others
+    assert "| rank" in others or "rank 0" in others, others
