@@ -266,7 +266,7 @@ typedef struct hcd_api {
 
   /* Optional, and only beside ipc_export. Whether the allocation that this process exported as `handle` still exists:
    * HCD_OK, or HCD_INVALID once it was freed. Memory that torch's allocator keeps to hand it out again exists. Peers close
-   * their mapping of what was freed; where this entry is null they learn of it only from a new handle. */
+   * their mapping of what was freed; where this entry is null they close it after 256 calls without use. */
   int (*ipc_lives)(int device, const hcd_ipc_handle* handle);
 } hcd_api;
 

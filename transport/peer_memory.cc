@@ -69,13 +69,23 @@ PeerMemory::Known PeerMemory::make(const Device& device, int index, const hcd_ip
 void PeerMemory::close_freed() {
   Mappings closed;  // after the lock is released
   std::lock_guard lock(mutex_);
+  clock_.fetch_add(kBetweenLooks, std::memory_order_relaxed);
   closed = take_freed();
+}
+
+bool PeerMemory::may_be_freed(const Key& key, const Known& known) const {
+  if (!known.owner.exports(key.name)) return true;
+  if (key.device->can_tell_freed_exports() || !known.mapping || known.mapping.use_count() > 1)
+    return false;
+  const uint64_t unused = clock_.load(std::memory_order_relaxed) -
+                          known.mapping->used_.load(std::memory_order_relaxed);
+  return unused > kUnusedUntold;
 }
 
 PeerMemory::Mappings PeerMemory::take_freed() {
   Mappings closed;
   for (auto at = known_.begin(); at != known_.end();)
-    at = at->second.owner.exports(at->first.name) ? std::next(at) : remove(at, closed);
+    at = may_be_freed(at->first, at->second) ? remove(at, closed) : std::next(at);
   return closed;
 }
 

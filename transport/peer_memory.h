@@ -30,6 +30,7 @@ class PeerMapping {
 
 // Calls name the same few allocations again and again, and to map one takes as long as many calls. So a mapping stays until its owner
 // has freed the memory or has gone (Exports), or until there are too many mappings: then those that were used least recently are closed.
+// Where a device cannot tell what was freed, a mapping also ends when it has not been used for some time.
 // A mapping that somebody holds stays as long as it is held. Memory without a name, or of an owner that shows nothing, is mapped for
 // one caller.
 //
@@ -39,6 +40,10 @@ class PeerMemory {
  public:
   // Some tens of pieces of each rank's allocators.
   static constexpr size_t kKept = 512;
+  // Calls between two of close_freed().
+  static constexpr uint64_t kBetweenLooks = 64;
+  // A device without ipc_lives does not tell what its owner has freed: a mapping of it stays for this many calls without use.
+  static constexpr uint64_t kUnusedUntold = 256;
 
   // `most_bytes`: of all mappings together.
   explicit PeerMemory(size_t most_bytes = half_of_memory()) : most_bytes_(most_bytes) {}
@@ -92,7 +97,9 @@ class PeerMemory {
   static Result<View> view(const Mapping& mapping, uint64_t offset, size_t bytes);
   Known make(const Device& device, int index, const hcd_ipc_handle& handle,
              const PeerCommons& owner);
-  // With mutex_ held. They return what is to be closed when mutex_ is free again.
+  // With mutex_ held.
+  bool may_be_freed(const Key& key, const Known& known) const;
+  // The same. They return what is to be closed when mutex_ is free again.
   Mappings take_freed();
   void make_room(Table::iterator added, Mappings& closed);
   Table::iterator remove(Table::iterator at, Mappings& closed);

@@ -46,6 +46,13 @@ hcd_api exporting_api() {
     delete[] static_cast<std::byte*>(host);
     return int{HCD_OK};
   };
+  api.ipc_lives = [](int, const hcd_ipc_handle*) { return int{HCD_OK}; };
+  return api;
+}
+
+hcd_api untelling_api() {
+  hcd_api api = exporting_api();
+  api.ipc_lives = nullptr;
   return api;
 }
 
@@ -120,6 +127,24 @@ TEST_F(PeerMemoryTest, WhateverIsOpenedNextClosesWhatWasFreed) {
   }
   EXPECT_EQ(counts.opened, 900);
   EXPECT_EQ(counts.closed, 899);
+}
+
+TEST_F(PeerMemoryTest, ClosesWhatHasLongBeenOutOfUseOfADeviceThatDoesNotTellWhatWasFreed) {
+  const Device untelling{untelling_api()};
+  const auto open_untold = [&](uint64_t number) {
+    return memory_->open(untelling, 0, range(number), kBytes, &seen_).value();
+  };
+  open(1);
+  const auto held = open_untold(2);
+  open_untold(3), open_untold(4);
+  constexpr uint64_t kLooks = PeerMemory::kUnusedUntold / PeerMemory::kBetweenLooks;
+  for (uint64_t look = 0; look <= kLooks; ++look) {
+    EXPECT_EQ(counts.closed, 0);
+    open_untold(4);
+    memory_->close_freed();
+  }
+  EXPECT_EQ(counts.closed, 1) << "the third alone; the first would be told of, the second is held";
+  EXPECT_EQ(memory_->stats().mappings, 3u);
 }
 
 TEST_F(PeerMemoryTest, ClosesWhatAnOwnerHadThatHasLeft) {
