@@ -22,9 +22,9 @@ uint64_t random_generation() {
 
 }  // namespace
 
-Exports::Exports(Words& words) : words_(words), generation_(random_generation()) {
-  epoch_.store(1, std::memory_order_relaxed);
-}
+// A Last that another Exports has filled in is of another epoch.
+Exports::Exports(Words& words)
+    : words_(words), generation_(random_generation()), epoch_(generation_) {}
 
 bool Exports::Known::is(const Device& other, int other_index,
                         const hcd_ipc_handle& other_handle) const {

@@ -125,5 +125,13 @@ TEST_F(ExportsTest, AListHasANameOfItsOwn) {
   EXPECT_NE(exports_->name(two), first) << "it was forgotten, so it must not be mistaken";
 }
 
+TEST_F(ExportsTest, WhatAnotherOneNamedLastIsNamedAnew) {
+  const hcd_ipc_handle handle = file(1, 2, 3);
+  Exports::Last last;
+  const uint64_t first = exports_->name(fake_, 0, handle, last);
+  exports_ = std::make_unique<Exports>(*words_);
+  EXPECT_NE(exports_->name(fake_, 0, handle, last), first) << "peers would take it for freed";
+}
+
 }  // namespace
 }  // namespace hccl_like
