@@ -155,6 +155,7 @@ def make_backend(store, rank, size, group_options, timeout, name, global_ranks, 
     _plugins.register(extension)
     _transports.register(extension)
     _endings.watch_accelerator(accelerator_name())
+    _endings.watch_child()
     backend = extension.ProcessGroupHcclLike(store, rank, size, group_options, parent)
     while when_made:
         when_made.pop()()
