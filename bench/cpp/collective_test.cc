@@ -109,6 +109,19 @@ TEST(Options, StepByFactorOrByBytes) {
   EXPECT_EQ(sizes(options), std::vector<uint64_t>{0});
 }
 
+TEST(Options, GoOnAfter0WithOneElement) {
+  Options options{.collective = "all_reduce", .min_bytes = 0, .max_bytes = 64, .step_factor = 8};
+  EXPECT_EQ(sizes(options), (std::vector<uint64_t>{0, 4, 32, 64}));
+  options.type = "complex128";
+  EXPECT_EQ(sizes(options), (std::vector<uint64_t>{0, 16, 64}));
+  options.type = "all";
+  EXPECT_EQ(sizes(options), (std::vector<uint64_t>{0, 1, 8, 64}));
+  options.step_bytes = 40;
+  EXPECT_EQ(sizes(options), (std::vector<uint64_t>{0, 40, 64}));
+  options.max_bytes = 0;
+  EXPECT_EQ(sizes(options), std::vector<uint64_t>{0});
+}
+
 Options parsed(std::vector<std::string> words) {
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());

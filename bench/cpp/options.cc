@@ -62,6 +62,13 @@ std::string own_collective(const std::string& program) {
   return {};
 }
 
+uint64_t smallest_element(const Options& options) {
+  uint64_t smallest = UINT64_MAX;
+  for (const NamedType& one : types(options))
+    smallest = std::min<uint64_t>(smallest, size_of(one.type));
+  return smallest;
+}
+
 // CLI11 understands -e 64M through this.
 std::string as_bytes(std::string text) {
   try {
@@ -105,7 +112,8 @@ std::optional<Options> parse(int argc, char** argv, int* exit_code) {
         ->required()
         ->check(CLI::IsMember(kCollectiveNames));
   app.add_option("-g,--nproc", o.ranks, "ranks to start (2)")->check(CLI::Range(1, 1024));
-  app.add_option("-b,--minbytes", o.min_bytes, "smallest size (8)")->transform(as_bytes);
+  app.add_option("-b,--minbytes", o.min_bytes, "smallest size; after 0 comes one element (8)")
+      ->transform(as_bytes);
   app.add_option("-e,--maxbytes", o.max_bytes, "largest size (64M)")->transform(as_bytes);
   app.add_option("-i,--stepbytes", o.step_bytes, "add this much from row to row, instead of -f")
       ->transform(as_bytes);
@@ -169,9 +177,10 @@ std::vector<uint64_t> sizes(const Options& options) {
   std::vector<uint64_t> found;
   for (uint64_t at = options.min_bytes; at <= options.max_bytes;) {
     found.push_back(at);
-    const uint64_t step = options.step_bytes ? options.step_bytes : at * (options.step_factor - 1);
-    if (step == 0) return found;
-    at += step;
+    if (options.step_bytes)
+      at += options.step_bytes;
+    else
+      at = at == 0 ? smallest_element(options) : at * options.step_factor;
   }
   if (found.back() != options.max_bytes) found.push_back(options.max_bytes);
   return found;

@@ -57,7 +57,7 @@ std::optional<Options> parse(int argc, char** argv, int* exit_code);
 // "8", "64K", "16M", "16MiB", "1G" in bytes; throws std::invalid_argument.
 uint64_t parse_size(std::string text);
 
-// The sizes of the rows.
+// The sizes of the rows. The last one is max_bytes. Multiplying goes on after 0 with the smallest element of types().
 std::vector<uint64_t> sizes(const Options& options);
 // The types and reductions of the rows: one, or all.
 std::vector<NamedType> types(const Options& options);

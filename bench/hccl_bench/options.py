@@ -3,7 +3,7 @@
 import argparse
 
 from .collectives import COLLECTIVES
-from .types import ALIASES, REDUCTIONS, TYPES
+from .types import ALIASES, REDUCTIONS, TYPES, type_named
 
 UNITS = {"": 1, "B": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 
@@ -11,11 +11,11 @@ UNITS = {"": 1, "B": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 def size(text: str) -> int:
     """Bytes, with K, M or G for powers of 1024: `8`, `64K`, `1G`, `16MiB`."""
     number = text.strip().upper().removesuffix("IB").removesuffix("B") or text
-    unit = number[-1] if number[-1:] in "KMG" else ""
-    try:
-        return int(number.removesuffix(unit)) * UNITS[unit]
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"'{text}' is no size: write 8, 64K, 16M or 1G") from None
+    unit = number[-1:] if number[-1:] in "KMG" else ""
+    digits = number.removesuffix(unit)
+    if not digits.isdecimal():
+        raise argparse.ArgumentTypeError(f"'{text}' is no size: write 8, 64K, 16M or 1G")
+    return int(digits) * UNITS[unit]
 
 
 def parse(argv):
@@ -25,7 +25,7 @@ def parse(argv):
     add = parser.add_argument
     add("collective", choices=COLLECTIVES, metavar="COLLECTIVE", help=", ".join(COLLECTIVES))
     add("-g", "--nproc", type=int, default=2, help="ranks to start when there is no torchrun (2)")
-    add("-b", "--minbytes", type=size, default=8, help="smallest size (8)")
+    add("-b", "--minbytes", type=size, default=8, help="smallest size; after 0 comes one element (8)")
     add("-e", "--maxbytes", type=size, default=size("64M"), help="largest size (64M)")
     add("-i", "--stepbytes", type=size, help="add this much from row to row, instead of -f")
     add("-f", "--stepfactor", type=int, default=8, help="multiply by this from row to row (8)")
@@ -67,11 +67,9 @@ def sizes(args) -> list[int]:
     """The sizes of the rows, in bytes: the largest is the one that was asked for, whatever the step."""
     if args.collective == "barrier":
         return [0]
+    element = 1 if args.datatype == "all" else type_named(args.datatype).dtype.itemsize
     found, at = [], args.minbytes
     while at <= args.maxbytes:
         found.append(at)
-        step = args.stepbytes or at * (args.stepfactor - 1)
-        if step <= 0:
-            return found
-        at += step
+        at = at + args.stepbytes if args.stepbytes else at * args.stepfactor or element
     return found if found[-1] == args.maxbytes else [*found, args.maxbytes]

@@ -1,5 +1,6 @@
 """What the benchmarks calculate and print: factors, counts, columns, files; and one real run over gloo."""
 
+import argparse
 import csv
 import json
 import subprocess
@@ -58,12 +59,24 @@ def test_sizes_are_read_with_units(text, size):
     assert options.size(text) == size
 
 
+@pytest.mark.parametrize("text", ["", "K", "many", "-8", "1.5M"])
+def test_what_is_no_size_is_refused(text):
+    with pytest.raises(argparse.ArgumentTypeError, match=f"'{text}' is no size"):
+        options.size(text)
+
+
 def test_sizes_go_up_by_the_factor_or_by_steps():
     assert options.sizes(options.parse(["all_reduce", "-b", "8", "-e", "600"])) == [8, 64, 512, 600]
     assert options.sizes(options.parse(["all_reduce", "-b", "8", "-e", "600", "-i", "300"])) == [8, 308, 600]
     assert options.sizes(options.parse(["all_reduce", "-b", "8", "-e", "512"])) == [8, 64, 512]
-    assert options.sizes(options.parse(["all_reduce", "-b", "0", "-e", "64"])) == [0]
     assert options.sizes(options.parse(["barrier"])) == [0]
+
+
+@pytest.mark.parametrize("more, sizes", [
+    ([], [0, 4, 32, 64]), (["-d", "f8e4m3"], [0, 1, 8, 64]), (["-d", "float64"], [0, 8, 64]), (["-d", "all"], [0, 1, 8, 64]),
+    (["-i", "40"], [0, 40, 64]), (["-f", "2"], [0, 4, 8, 16, 32, 64]), (["-e", "2"], [0, 2]), (["-e", "0"], [0])], ids=str)
+def test_sizes_go_on_after_0_with_one_element(more, sizes):
+    assert options.sizes(options.parse(["all_reduce", "-b", "0", "-e", "64", *more])) == sizes
 
 
 def test_foreign_load_is_what_others_used_of_all_cores():
