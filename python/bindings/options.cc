@@ -40,7 +40,8 @@ void bind_options(py::module_& module) {
       .def_readwrite("timeout", &Options::timeout, "How long a call may take, as a timedelta.")
       .def_readwrite("algorithms", &Options::algorithms,
                      "Algorithms for this group, as HCCL_LIKE_ALGO names them for all groups: "
-                     "'allreduce:ring;broadcast:chain'. The same on all ranks.")
+                     "'all_reduce:ring;broadcast:chain'. Underscores do not matter: 'allreduce' is "
+                     "'all_reduce'. The same on all ranks.")
       .def("__copy__", &copy_of)
       .def(
           "__deepcopy__",

@@ -42,6 +42,9 @@ def own_algorithm(rank, size):
     with pytest.raises(RuntimeError, match="Every rank must make the same calls"):
         dist.all_reduce(torch.ones(4), group=dist.new_group(pg_options=agrees))
 
+    spelt = hccl_like.Options(algorithms="all_reduce:ring" if rank == 0 else "allreduce:ring")
+    sum_over(dist.new_group(pg_options=spelt), range(size), rank, "cpu")
+
     wrong = dist.new_group(pg_options=hccl_like.Options(algorithms="all_reduce:star"))
     with pytest.raises(ValueError, match="star.*ring"):
         dist.all_reduce(torch.ones(4), group=wrong)
@@ -52,6 +55,12 @@ def own_algorithm(rank, size):
 
 def test_a_group_has_algorithms_of_its_own(sim):
     run_ranks(own_algorithm, 3)
+
+
+def test_the_algorithms_of_a_group_are_documented_as_torch_spells_calls():
+    import hccl_like
+
+    assert "'all_reduce:ring;broadcast:chain'" in hccl_like.Options.algorithms.__doc__
 
 
 def split_keeps_them(rank, size):
