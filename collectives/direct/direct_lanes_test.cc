@@ -1,6 +1,8 @@
 // Large calls of one host when a rank has no lane of shared memory left: they go by messages, and no rank waits for a lane.
 #include <gtest/gtest.h>
 
+#include <array>
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -122,13 +124,17 @@ TEST(DirectLanes, ACallForWhichARankHasNoneGoesByMessages) {
 // What was put into cells for a rank that turns out to have no lane is free to be put there again.
 TEST(DirectLanes, CellsThatWereFilledInVainAreKept) {
   std::array<size_t, 2> cells{};
+  std::array<std::atomic<bool>, 2> wired{};
   on_ranks(2, Config{}, [&](Rank me) {
     barrier(me);
-    // They come with a wire, which is made after some calls without them.
+    // They come with a wire, which is made after some calls without them, and not at the same call on both ranks.
     PairCells* pair = nullptr;
-    for (int call = 0; call < 1'000 && pair == nullptr; ++call) {
+    for (int call = 0; call < 1'000 && !(wired[0] && wired[1]); ++call) {
       check_collectives(me, 20'000);
       pair = me.communicator.board()->link(1 - me.rank)->pair_cells();
+      barrier(me);  // after which both have looked at the same
+      wired[static_cast<size_t>(me.rank)] = pair != nullptr;
+      barrier(me);
     }
     ASSERT_NE(pair, nullptr);
     for (int call = 0; call < 20; ++call) check_collectives(me, 20'000);
