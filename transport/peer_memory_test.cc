@@ -138,7 +138,7 @@ TEST_F(PeerMemoryTest, ClosesWhatHasLongBeenOutOfUseOfADeviceThatDoesNotTellWhat
   const auto held = open_untold(2);
   open_untold(3), open_untold(4);
   constexpr uint64_t kLooks = PeerMemory::kUnusedUntold / PeerMemory::kBetweenLooks;
-  for (uint64_t look = 0; look <= kLooks; ++look) {
+  for (uint64_t look = 0; look < kLooks; ++look) {
     EXPECT_EQ(counts.closed, 0);
     open_untold(4);
     memory_->close_freed();
