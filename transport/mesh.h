@@ -30,7 +30,7 @@ struct ProcessRecord {
   std::vector<std::string> addresses;       // "10.0.0.5", "fd00::5", best first
   uint16_t port = 0;                        // 0 without tcp
   std::optional<int> commons;               // the descriptor of its Commons
-  std::optional<uint32_t> area;             // of it, for this group
+  std::optional<uint32_t> area;             // of it, for this group; its lease's name
   std::map<std::string, std::string> ends;  // its Transports' addresses, bytes, by their names
   // What it has set that all ranks must have alike, by name; a setting that is not there has its default.
   std::map<std::string, std::string> settings;

@@ -159,7 +159,7 @@ ProcessRecord ProcessRecord::parse(std::string_view text) {
   if (json.contains("commons"))
     record.commons = static_cast<int>(number_at(json, "commons", INT32_MAX));
   if (json.contains("area"))
-    record.area = static_cast<uint32_t>(number_at(json, "area", Commons::kAreas - 1));
+    record.area = static_cast<uint32_t>(number_at(json, "area", UINT32_MAX));
   record.ends = ends_of(json);
   record.settings = texts_at(json, "settings");
   record.machine = machine_of(json);

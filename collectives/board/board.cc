@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <new>
 #include <thread>
 #include <utility>
 
@@ -16,8 +15,8 @@ namespace {
 constexpr uint64_t kSeesAll = 1;
 constexpr uint64_t kMissesSome = 2;
 
+// In BoardArea::children: the rank has no area of the part, or does not see all members.
 constexpr uint64_t kNone = 1;
-constexpr uint64_t kFirst = 2;
 
 // Never 0, so that no stamp equals cleared memory.
 uint64_t seal_of(uint64_t communicator) {
@@ -29,26 +28,33 @@ bool is_of(uint64_t stamp, uint64_t seal) { return (stamp & ~uint64_t{UINT32_MAX
 }  // namespace
 
 std::optional<uint32_t> Board::take_area(Commons& commons) {
-  const auto area = commons.areas().take();
-  if (!area) return std::nullopt;
-  // Who sees anything of what follows sees that the last board here is over (look_at_parent).
-  full_fence();
-  // The payloads behind the head are never read before they are written.
-  new (commons.areas().data(*area)) BoardArea;
-  return area;
+  const auto taken = commons.areas().take();
+  if (!taken) return std::nullopt;
+  BoardArea& area = mapped(commons, *taken);
+  const uint32_t name = LeasedArea::name(*taken, area.leases++);
+  // Ranks of the last board may look at the area still: each word is stored as a whole. The payloads behind the head are never read before
+  // they are written.
+  area.done.store(name, std::memory_order_relaxed);
+  area.verdict.store(0, std::memory_order_relaxed);
+  for (Line& line : area.lines) line.stamp.store(0, std::memory_order_relaxed);
+  for (auto& child : area.children) child.store(0, std::memory_order_relaxed);
+  return name;
 }
 
-void Board::give_back_area(Commons& commons, uint32_t area) {
-  reinterpret_cast<BoardArea*>(commons.areas().data(area))
-      ->done.store(BoardArea::kOver, std::memory_order_release);
-  commons.areas().give_back(area);
+void Board::give_back_area(Commons& commons, uint32_t name) {
+  mapped(commons, name).done.store(BoardArea::kOver, std::memory_order_release);
+  commons.areas().give_back(LeasedArea::area(name));
+}
+
+BoardArea& Board::mapped(Commons& commons, uint32_t name) {
+  return *reinterpret_cast<BoardArea*>(commons.areas().data(LeasedArea::area(name)));
 }
 
 Board::Board(std::shared_ptr<Commons> commons, std::optional<uint32_t> area, uint64_t communicator,
              int rank, size_t size)
     : commons_(std::move(commons)),
       area_(area),
-      own_(area ? reinterpret_cast<BoardArea*>(commons_->areas().data(*area)) : nullptr),
+      own_(area ? &mapped(*commons_, *area) : nullptr),
       seal_(seal_of(communicator)),
       rank_(rank),
       peers_(size) {
@@ -61,9 +67,10 @@ Board::Board(std::shared_ptr<Commons> commons, std::optional<uint32_t> area, uin
   own_->done.store(stamp(UINT32_MAX), std::memory_order_release);
 }
 
-const BoardArea* Board::seen(const Link& link, uint32_t area) {
+const BoardArea* Board::seen(const Link& link, uint32_t name) {
   const PeerCommons* commons = link.commons();
-  return commons == nullptr ? nullptr : reinterpret_cast<const BoardArea*>(commons->area(area));
+  if (commons == nullptr) return nullptr;
+  return reinterpret_cast<const BoardArea*>(commons->area(LeasedArea::area(name)));
 }
 
 std::shared_ptr<Board> Board::make(std::shared_ptr<Commons> commons, uint64_t communicator,
@@ -73,15 +80,17 @@ std::shared_ptr<Board> Board::make(std::shared_ptr<Commons> commons, uint64_t co
   if (std::ranges::any_of(areas, [](const auto& area) { return !area; })) return nullptr;
   std::shared_ptr<Board> board(
       new Board(std::move(commons), *own, communicator, rank, links.size()));
+  bool sees_all = true;
   for (size_t i = 0; i < links.size(); ++i) {
     if (links[i] == nullptr) continue;
     Peer& peer = board->peers_[i];
     peer.link = links[i];
     peer.area = seen(*links[i], *areas[i]);
-    if (peer.area == nullptr) board->sees_all_ = false;
+    peer.lease = *areas[i];
+    sees_all = sees_all && peer.area != nullptr;
   }
-  if (!board->sees_all_) board->state_ = State::kClosed;
-  board->own().verdict.store(board->seal_ | (board->sees_all_ ? kSeesAll : kMissesSome),
+  if (!sees_all) board->state_ = State::kClosed;
+  board->own().verdict.store(board->seal_ | (sees_all ? kSeesAll : kMissesSome),
                              std::memory_order_release);
   return board;
 }
@@ -90,20 +99,23 @@ std::shared_ptr<Board> Board::split(const std::shared_ptr<Board>& parent, uint64
                                     std::span<const int> ranks, uint32_t number) {
   if (!parent || number >= BoardArea::kChildren) return nullptr;
   const auto found = std::ranges::find(ranks, parent->rank_);
-  // Where a board is closed, all parts of it are.
-  const bool may_open = parent->state_.load(std::memory_order_acquire) != State::kClosed;
-  const auto area = may_open ? take_area(*parent->commons_) : std::nullopt;
+  const auto link_to = [&](int rank) { return parent->peers_[static_cast<size_t>(rank)].link; };
+  const bool sees_all = std::ranges::all_of(ranks, [&](int rank) {
+    return link_to(rank) == nullptr || link_to(rank)->commons() != nullptr;
+  });
+  // A rank without an area of the parent cannot tell the members its area of the part. They find that out from the parent's own parent.
+  const bool tells = parent->own_ != nullptr;
+  const auto area = tells && sees_all ? take_area(*parent->commons_) : std::nullopt;
   std::shared_ptr<Board> board(new Board(parent->commons_, area, communicator,
                                          static_cast<int>(found - ranks.begin()), ranks.size()));
-  for (size_t i = 0; i < ranks.size(); ++i)
-    board->peers_[i].link = parent->peers_[static_cast<size_t>(ranks[i])].link;
+  for (size_t i = 0; i < ranks.size(); ++i) board->peers_[i].link = link_to(ranks[i]);
   board->parent_ = parent;
   board->parent_ranks_.assign(ranks.begin(), ranks.end());
   board->number_ = number;
-  if (may_open) {
-    // The others count on an answer.
-    parent->own().children[number].store(area ? *area + kFirst : kNone, std::memory_order_release);
-    parent->ring();
+  if (tells) {
+    // The other members count on an answer.
+    parent->own().children[number].store(area ? *area : kNone, std::memory_order_release);
+    board->ring();
   }
   return board;
 }
@@ -117,7 +129,7 @@ Board::~Board() {
     give_back_area(*commons_, *area_);
   } else {
     own().done.store(BoardArea::kOver, std::memory_order_release);
-    commons_->areas().retire(*area_, readers_, last);
+    commons_->areas().retire(LeasedArea::area(*area_), readers_, last);
   }
 }
 
@@ -130,7 +142,7 @@ bool Board::OtherRanks::are_done_with(uint32_t call) const {
 Board::State Board::open() {
   const State state = state_.load(std::memory_order_acquire);
   if (state != State::kOpening) return state;
-  const State now = parent_ ? look_at_parent() : look_at_peers();
+  const State now = parent_ ? find_peers() : look_at_peers();
   if (now == State::kOpen) {
     std::vector<OtherRanks::Rank> others;
     for (const Peer& peer : peers_)
@@ -141,34 +153,50 @@ Board::State Board::open() {
   return now;
 }
 
+bool Board::is_over(const Peer& peer) const {
+  const BoardArea& area = *peer.area.load(std::memory_order_relaxed);
+  const uint64_t done = area.done.load(std::memory_order_acquire);
+  return done != peer.lease && !is_of(done, seal_);
+}
+
 Board::State Board::look_at_peers() {
-  for (int rank = 0; rank < size(); ++rank) {
-    const uint64_t verdict = area(rank).verdict.load(std::memory_order_acquire);
+  for (const Peer& peer : peers_) {
+    const BoardArea& area = *peer.area.load(std::memory_order_relaxed);
+    const uint64_t verdict = area.verdict.load(std::memory_order_acquire);
     if (verdict == (seal_ | kSeesAll)) continue;
     if (verdict == (seal_ | kMissesSome)) return State::kClosed;
-    // Not told yet, unless the area serves another board by now: then that rank made no call on this one, and makes none.
-    const uint64_t done = area(rank).done.load(std::memory_order_acquire);
-    return done == 0 || is_of(done, seal_) ? State::kOpening : State::kClosed;
+    // Not told yet, unless that rank has ended the board: then it made no call on it, and makes none.
+    return is_over(peer) ? State::kClosed : State::kOpening;
   }
   return State::kOpen;
 }
 
-Board::State Board::look_at_parent() {
-  const State parent = parent_->open();
-  if (parent != State::kOpen) return parent;
-  for (size_t i = 0; i < peers_.size(); ++i) {
-    if (peers_[i].area.load(std::memory_order_relaxed) != nullptr) continue;
-    const BoardArea& area = parent_->area(parent_ranks_[i]);
-    const uint64_t entry = area.children[number_].load(std::memory_order_acquire);
-    // Read too late: that rank has ended both boards.
-    acquire_fence();
-    if (!is_of(area.done.load(std::memory_order_acquire), parent_->seal_)) return State::kClosed;
-    if (entry == 0) return State::kOpening;
-    if (entry < kFirst || entry - kFirst >= Commons::kAreas) return State::kClosed;
-    peers_[i].area.store(seen(*peers_[i].link, static_cast<uint32_t>(entry - kFirst)),
-                         std::memory_order_relaxed);
-  }
+Board::State Board::find_peers() {
+  for (size_t rank = 0; rank < peers_.size(); ++rank)
+    if (const State found = find(rank); found != State::kOpen) return found;
   return State::kOpen;
+}
+
+// Looks for one rank's area, whether the board opens or not. kOpen: `area` is known. kClosed: there is none, or this rank does not see it.
+Board::State Board::find(size_t rank) {
+  Peer& peer = peers_[rank];
+  if (peer.area.load(std::memory_order_relaxed) != nullptr) return State::kOpen;
+  if (parent_) {
+    const auto in_parent = static_cast<size_t>(parent_ranks_[rank]);
+    if (const State found = parent_->find(in_parent); found != State::kOpen) return found;
+    const Peer& teller = parent_->peers_[in_parent];
+    const BoardArea& area = *teller.area.load(std::memory_order_relaxed);
+    const uint64_t told = area.children[number_].load(std::memory_order_acquire);
+    // That rank has ended both boards, and another board may use its area by now. A reader of what that one tells sees the end of the
+    // parent; a reader of a cleared word may see the end only when it looks again.
+    if (parent_->is_over(teller)) return State::kClosed;
+    if (told == 0) return State::kOpening;
+    if (told == kNone) return State::kClosed;
+    peer.lease = static_cast<uint32_t>(told);
+  }
+  const BoardArea* const area = seen(*peer.link, peer.lease);
+  peer.area.store(area, std::memory_order_relaxed);
+  return area == nullptr ? State::kClosed : State::kOpen;
 }
 
 bool Board::is_done(const BoardArea& area, uint64_t seal, uint32_t call) {

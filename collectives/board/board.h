@@ -23,10 +23,11 @@ class Board {
  public:
   using Line = BoardArea::Line;
 
-  // An area for a new board, cleared; to be told to the other ranks. Nothing if there is none to be had.
+  // Takes an area for a new board and clears it. Returns the name of the lease (LeasedArea), which the other ranks must be told; nothing if
+  // no area is free.
   static std::optional<uint32_t> take_area(Commons& commons);
-  // One for which no board was made.
-  static void give_back_area(Commons& commons, uint32_t area);
+  // Gives back an area for which no board was made.
+  static void give_back_area(Commons& commons, uint32_t name);
 
   // A board over areas that the ranks told each other; `areas` by rank, this rank's own included. Every rank makes one,
   // though some may see peers that others don't: open() is the same for all in the end. Null if a rank has no area; then
@@ -35,7 +36,8 @@ class Board {
                                      int rank, std::span<Link* const> links,
                                      std::span<const std::optional<uint32_t>> areas);
   // The board of a part of this one's ranks, given in the order of the new communicator. `number`: the how many-th
-  // split; all ranks of this board agree on it. Null where no rank gets one.
+  // split; all ranks of this board agree on it. Null where no rank gets one. Ranks outside the part have no influence on whether it opens:
+  // they may have ended the parent.
   static std::shared_ptr<Board> split(const std::shared_ptr<Board>& parent, uint64_t communicator,
                                       std::span<const int> ranks, uint32_t number);
   ~Board();
@@ -102,6 +104,7 @@ class Board {
   struct Peer {
     Link* link = nullptr;                         // null: this rank itself
     std::atomic<const BoardArea*> area{nullptr};  // null until it is known
+    uint32_t lease = 0;                           // the name of that area; not of this rank's own
     std::atomic<uint32_t> told_done{
         UINT32_MAX};  // the last call that it is done with, by its lines
   };
@@ -127,7 +130,9 @@ class Board {
   const BoardArea& area(int rank) const {
     return *peers_[static_cast<size_t>(rank)].area.load(std::memory_order_relaxed);
   }
-  static const BoardArea* seen(const Link& link, uint32_t area);
+  static BoardArea& mapped(Commons& commons, uint32_t name);
+  // Null if this rank does not see the peer's memory.
+  static const BoardArea* seen(const Link& link, uint32_t name);
   uint64_t stamp(uint32_t call) const { return seal_ | call; }
   // Of an area of a board with this seal that has been made: whether its owner is done with all calls up to `call`, or has that board no
   // more.
@@ -135,8 +140,11 @@ class Board {
   // The last call that this rank is done with, -1 if none.
   uint32_t last_done() const;
   bool done_before(const Peer& peer, uint32_t block) const;
+  // Whether the peer has ended this board. False if it has not made the board yet.
+  bool is_over(const Peer& peer) const;
   State look_at_peers();
-  State look_at_parent();
+  State find_peers();
+  State find(size_t rank);
 
   const std::shared_ptr<Commons> commons_;
   const std::optional<uint32_t> area_;  // nothing: none was free, and the board is closed
@@ -146,10 +154,9 @@ class Board {
   const int rank_;
   std::vector<Peer> peers_;
   std::atomic<State> state_{State::kOpening};
-  bool sees_all_ = true;
   std::shared_ptr<const Readers> readers_;  // set when it opens
 
-  // Of a part: where the others' areas are told.
+  // Of a part: where the members tell their areas. Each member keeps its area of the parent for as long as it has the part.
   std::shared_ptr<Board> parent_;
   std::vector<int> parent_ranks_;
   uint32_t number_ = 0;

@@ -3,9 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include <array>
 #include <atomic>
-#include <cstring>
 #include <vector>
 
 #include "collectives/testing.h"
@@ -199,74 +197,6 @@ TEST(Board, CallsFinishInAnyOrderAmongLargeOnes) {
       ASSERT_EQ(operations[i]->error(), nullptr);
       ASSERT_EQ(data[i], Ints(data[i].size(), 3 * static_cast<int64_t>(i) + 3));
     }
-  });
-}
-
-TEST(Board, PartsHaveTheirOwnAndGiveItBack) {
-  on_ranks(4, Config{}, [](Rank me) {
-    open(me);
-    // More parts than a board can tell of; the last ones do without, and are as right.
-    for (int round = 0; round < 300; ++round) {
-      const std::vector<int> ranks =
-          me.rank % 2 == 0 ? std::vector<int>{2, 0} : std::vector<int>{1, 3};
-      const auto part = me.communicator.split(ranks, "part");
-      for (int repeat = 0; repeat < 3; ++repeat) {
-        Ints data{me.rank + 10 * round};
-        part->run(all_reduce(data));
-        ASSERT_EQ(data[0], (me.rank % 2 == 0 ? 2 : 4) + 20 * round);
-      }
-      EXPECT_EQ(part->board() != nullptr, static_cast<size_t>(round) < BoardArea::kChildren);
-    }
-    me.communicator.run({.collective = Collective::kBarrier});
-    // Areas were used again: far fewer than parts were taken.
-    const auto area = Board::take_area(*me.runtime.mesh().commons());
-    ASSERT_TRUE(area);
-    EXPECT_LT(*area, 40u);
-  });
-}
-
-TEST(BoardAreas, APartThatFindsNoneLeavesThoseOfOthersAlone) {
-  on_ranks(2, Config{}, [](Rank me) {
-    open(me);
-    const auto parent =
-        me.runtime.create(*me.store, me.rank, me.size, "parent", std::chrono::seconds(20),
-                          Deadline::after(std::chrono::seconds(20)));
-    parent->run({.collective = Collective::kBarrier});
-    Shelf& areas = me.runtime.mesh().commons()->areas();
-    size_t taken = 0;
-    while (areas.take()) ++taken;
-    EXPECT_EQ(taken, Commons::kAreas - 2);
-    // The first area is the world's.
-    std::array<std::byte, Commons::kAreaHeadBytes> before, after;
-    std::memcpy(before.data(), areas.data(0), before.size());
-    const auto part = parent->split(std::vector<int>{1, 0}, "part");
-    std::memcpy(after.data(), areas.data(0), after.size());
-    EXPECT_TRUE(before == after) << "the first area was written";
-    const auto part_of_it = part->split(std::vector<int>{0, 1}, "part of the part");
-    for (const auto& group : {parent, part, part_of_it}) {
-      Ints data{me.rank + 1};
-      group->run(all_reduce(data));
-      EXPECT_EQ(data, Ints{3});
-    }
-    EXPECT_EQ(part->board()->open(), Board::State::kClosed);
-    EXPECT_EQ(part_of_it->board()->open(), Board::State::kClosed);
-    std::memcpy(after.data(), areas.data(0), after.size());
-    EXPECT_TRUE(before == after) << "the first area was written";
-  });
-}
-
-TEST(BoardAreas, GroupsThatNeverMakeACallGiveTheirsBack) {
-  on_ranks(2, Config{}, [](Rank me) {
-    open(me);
-    for (int i = 0; i < 5'000; ++i) {
-      const auto group =
-          me.runtime.create(*me.store, me.rank, me.size, "idle", std::chrono::seconds(20),
-                            Deadline::after(std::chrono::seconds(20)));
-      ASSERT_NE(group->board(), nullptr) << "group " << i;
-    }
-    const auto area = Board::take_area(*me.runtime.mesh().commons());
-    ASSERT_TRUE(area);
-    EXPECT_LT(*area, 10u);
   });
 }
 
