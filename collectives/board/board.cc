@@ -287,7 +287,9 @@ void Board::done(uint32_t call) {
   {
     // For a moment, in which nobody waits for anything. To unlock a mutex would be to wait until other cores have given up the line.
     while (counting_.exchange(true, std::memory_order_acquire)) std::this_thread::yield();
-    done_after_ |= 1u << (call - done_ - 1);
+    // A call further ahead was not shown: it has failed, and its communicator with it. This rank shows no call behind it, so no rank waits
+    // to hear that this one is done with such a call.
+    if (const uint32_t ahead = call - done_ - 1; ahead < kDoneAhead) done_after_ |= 1u << ahead;
     while ((done_after_ & 1) != 0) {
       done_after_ >>= 1;
       ++done_;

@@ -80,7 +80,8 @@ class Board {
   void heed(int rank, const Line& line);
   // The payload of a line that is there. The size is the reader's own idea of it.
   const std::byte* payload(int rank, uint32_t call, size_t bytes) const;
-  // This rank needs no line of the call any more. Once for each call that it has shown, in any order.
+  // This rank needs no line of the call any more. Once for each call that it has shown or will not show, in any order. The board must be
+  // open.
   void done(uint32_t call);
   // The other ranks. They are done with a call when they have said so, when they have no such board any more, when they leave and when
   // they have died. Also when this board is gone. Once it is open.
@@ -165,6 +166,8 @@ class Board {
   std::atomic<bool> counting_{false};    // guards these two, for a moment
   uint32_t done_ = UINT32_MAX;           // all calls up to this one
   uint32_t done_after_ = 0;              // bit i: call done_ + 1 + i
+  static constexpr uint32_t kDoneAhead = 32;
+  static_assert(BoardArea::kLines <= kDoneAhead);
 };
 
 }  // namespace hccl_like

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "collectives/board/board_stage.h"
 #include "transport/shm/shm_pair.h"
@@ -71,6 +72,30 @@ TEST_F(BoardReaders, DoNotReadOnceTheirCallHasFailed) {
   EXPECT_TRUE(may_read());
   stage.end();
   EXPECT_FALSE(may_read());
+}
+
+// The second rank has shown calls 0 and 2 and is done with them, call 1 is in its engine, and a row of calls waits for room on the board.
+TEST_F(BoardReaders, DoNotWaitForACallThatEndsBeforeItIsShown) {
+  constexpr uint32_t kLast = 100;
+  boards_[1]->show(2, 1, 0);
+  boards_[1]->done(2);
+  boards_[1]->done(0);
+  std::vector<BoardStage> stages(kLast + 1);
+  std::vector<BoardCall> calls(kLast + 1);
+  const auto begin = [&](uint32_t number) {
+    calls[number] = {.board = boards_[1].get(), .fingerprint = 1, .number = number};
+    stages[number].begin(calls[number], Way::kMessages, /*shown=*/false, /*begun=*/nullptr);
+  };
+  for (uint32_t number = kLast; number > 2; --number) {
+    begin(number);
+    stages[number].advance();
+    // In no order: the engine's list has none.
+    if (number > 2 + BoardArea::kLines) stages[number].end();
+  }
+  EXPECT_FALSE(readers_->are_done_with(1));
+  begin(1);
+  stages[1].end();
+  EXPECT_TRUE(readers_->are_done_with(2));
 }
 
 TEST_F(BoardReaders, DoNotReadOnceTheirBoardIsGone) {

@@ -31,7 +31,12 @@ void BoardStage::end() {
       call_->board->done(call_->number);
       direct_.end();
       break;
-    default:
+    case Phase::kOpening:
+    case Phase::kWindow:
+      // It was not shown and will not be.
+      if (call_->board->is_open()) call_->board->done(call_->number);
+      break;
+    case Phase::kOff:
       break;
   }
   phase_ = Phase::kOff;
