@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "core/deadline.h"
 #include "transport/bootstrap_acceptor.h"
 
 namespace hccl_like {
@@ -20,11 +21,22 @@ class EarlyPeers {
   static constexpr size_t kMost = 256;
   static constexpr std::chrono::milliseconds kHeldAtMost{60'000};
 
-  bool has_room(Clock::time_point now = Clock::now()) {
-    peers_.remove_if([&](const Held& one) { return now - one.since > kHeldAtMost; });
-    return peers_.size() < kMost;
+  // Closes what was held for too long.
+  void begin_turn(Clock::time_point now = Clock::now()) {
+    admitted_ = 0;
+    peers_.remove_if([&](const Held& one) { return now - one.since >= kHeldAtMost; });
   }
-  // A newer connection of the same peer replaces the older one, which the peer has given up.
+  // When begin_turn() has something to close.
+  Deadline next_timer() const {
+    return peers_.empty() ? Deadline::never() : Deadline::at(peers_.front().since + kHeldAtMost);
+  }
+  // Whether one more peer may be let in in this turn. It counts before it is held: a turn lets several in, then holds them.
+  bool admit() {
+    if (peers_.size() + admitted_ >= kMost) return false;
+    ++admitted_;
+    return true;
+  }
+  // Holds a peer that was admitted. A newer connection of the same peer replaces the older one, which the peer has given up.
   void hold(Accepted peer, Clock::time_point now = Clock::now()) {
     (void)take(peer.peer_id);
     peers_.push_back({std::move(peer), now});
@@ -46,6 +58,7 @@ class EarlyPeers {
     Clock::time_point since;
   };
   std::list<Held> peers_;  // oldest first
+  size_t admitted_ = 0;    // in this turn
 };
 
 }  // namespace hccl_like

@@ -31,16 +31,32 @@ TEST(EarlyPeers, AreHeldUntilTheyAreTaken) {
   EXPECT_EQ(peers.size(), 1u);
 }
 
-TEST(EarlyPeers, AreNoMoreThanThereIsRoomForAndGoAfterAWhile) {
+TEST(EarlyPeers, GoAfterAWhile) {
+  constexpr std::chrono::milliseconds kLater{1};
   EarlyPeers peers;
+  EXPECT_TRUE(peers.next_timer().is_never());
   const auto start = EarlyPeers::Clock::now();
-  for (size_t i = 0; i < EarlyPeers::kMost; ++i) {
-    ASSERT_TRUE(peers.has_room(start)) << i;
-    peers.hold(peer(std::to_string(i)), start);
+  peers.hold(peer("a"), start);
+  peers.hold(peer("b"), start + kLater);
+  EXPECT_EQ(peers.next_timer().time_point(), start + EarlyPeers::kHeldAtMost);
+  peers.begin_turn(start + EarlyPeers::kHeldAtMost - kLater);
+  EXPECT_EQ(peers.size(), 2u);
+  peers.begin_turn(start + EarlyPeers::kHeldAtMost);
+  EXPECT_EQ(peers.size(), 1u);
+  EXPECT_FALSE(peers.take("a"));
+  EXPECT_TRUE(peers.take("b"));
+}
+
+// All of a turn are let in before the first of them is held.
+TEST(EarlyPeers, AreNoMoreThanThereIsRoomFor) {
+  EarlyPeers peers;
+  constexpr size_t kHeld = 3;
+  for (size_t i = 0; i < kHeld; ++i) peers.hold(peer(std::to_string(i)));
+  for (size_t turn = 0; turn < 2; ++turn) {
+    peers.begin_turn();
+    for (size_t i = kHeld; i < EarlyPeers::kMost; ++i) ASSERT_TRUE(peers.admit()) << i;
+    EXPECT_FALSE(peers.admit());
   }
-  EXPECT_FALSE(peers.has_room(start + EarlyPeers::kHeldAtMost));
-  EXPECT_TRUE(peers.has_room(start + EarlyPeers::kHeldAtMost + std::chrono::milliseconds(1)));
-  EXPECT_EQ(peers.size(), 0u);
 }
 
 }  // namespace

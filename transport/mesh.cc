@@ -235,7 +235,7 @@ bool Mesh::has_absent() const { return !state_->absent.empty(); }
 int Mesh::door() const { return state_->acceptor.doors().fd(); }
 
 Deadline Mesh::next_timer() const {
-  Deadline next = state_->acceptor.next_timer();
+  Deadline next = earliest(state_->acceptor.next_timer(), state_->early.next_timer());
   for (const State::Absent* one : state_->dialing)
     next = earliest(next, earliest(one->dialer->next_timer(),
                                    Deadline::at(one->since + state_->connect_timeout)));

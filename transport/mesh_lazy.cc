@@ -25,7 +25,7 @@ bool Mesh::State::wanted(const std::string& id, size_t rail) {
   if (rail == kLifelineRail) return awaits_lifeline(id) != nullptr;
   if (rail > 0) return awaits_rail(id, rail) != nullptr;
   if (has_connected(id) || is_upgrading(id)) return false;
-  return find(id) != nullptr || early.has_room();
+  return find(id) != nullptr || early.admit();
 }
 
 // Where both ends have begun, the way of the one with the higher id is taken, if it leads anywhere.
@@ -108,6 +108,7 @@ void Mesh::State::step_handshakes() {
 }
 
 void Mesh::State::accept() {
+  early.begin_turn();
   // Handshakes first: a peer whose shared memory has failed comes again over tcp.
   step_handshakes();
   for (Accepted& one :
