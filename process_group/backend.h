@@ -98,11 +98,12 @@ class Backend final : public c10d::Backend {
   bool supportsTensorAlloc(c10::DeviceIndex) override { return true; }
   at::Tensor allocateTensor(long size, at::TensorOptions options) override;
   std::shared_ptr<c10::Allocator> getMemAllocator() override;
+  // The three override functions of c10d::Backend since torch 2.12; without the word, older ones take them too.
   // Between calls a group holds no memory of a device, so there is nothing that resume() would have to get back.
-  void suspend() override { issuer_.settle(); }
-  void resume() override {}
+  void suspend() { issuer_.settle(); }
+  void resume() {}
   // What the calls of this group that are not over hold.
-  std::unordered_map<std::string, uint64_t> getMemoryStats() override;
+  std::unordered_map<std::string, uint64_t> getMemoryStats();
 
   void setTimeout(std::chrono::milliseconds timeout) override;
   // The calls are numbered from the beginning, alike on all ranks, so there is nothing to agree on.

@@ -123,11 +123,24 @@ Issue reduce_scatter_single(const at::Tensor& output, const at::Tensor& input,
   return issue;
 }
 
+namespace {
+
+// Torch 2.11 has no type for it.
+template <class Type>
+constexpr Type reduce_scatter_coalesced_type() {
+  if constexpr (requires { Type::REDUCE_SCATTER_TENSOR_COALESCED; })
+    return Type::REDUCE_SCATTER_TENSOR_COALESCED;
+  else
+    return Type::COALESCED;
+}
+
+}  // namespace
+
 Issue reduce_scatter_coalesced(at::TensorList outputs, at::TensorList inputs,
                                const c10d::ReduceScatterOptions& options, Place place) {
   check_count(outputs.size(), inputs.size(), "outputs, one for each input,");
   Issue issue{.description = {"hccl-like:reduce_scatter_tensor_coalesced",
-                              c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED, inputs, outputs},
+                              reduce_scatter_coalesced_type<c10d::OpType>(), inputs, outputs},
               .device = check_tensors(inputs, outputs),
               .timeout = options.timeout,
               .async = options.asyncOp};

@@ -109,8 +109,17 @@ int root_of(const Issue& issue, int otherwise) {
   }
 }
 
+// Before torch 2.12 a record does not say whether the call was asynchronous.
+#ifdef RECORD_PARAM_COMMS_DATA_WITH_ASYNC_OP
+#define RECORD_CALL RECORD_PARAM_COMMS_DATA_WITH_ASYNC_OP
+#else
+#define RECORD_CALL(...) RECORD_CALL_WITHOUT_LAST(__VA_ARGS__)
+#define RECORD_CALL_WITHOUT_LAST(seq, name, inputs, outputs, root, call, in, out, type, in_splits, out_splits, start, stride, size, async) \
+  RECORD_PARAM_COMMS_DATA(seq, name, inputs, outputs, root, call, in, out, type, in_splits, out_splits, start, stride, size)
+#endif
+
 void record_call(const GroupView& group, const Issue& issue, c10::function_ref<void()> make_call) {
-  RECORD_PARAM_COMMS_DATA_WITH_ASYNC_OP(
+  RECORD_CALL(
       sequence(issue.number), name_of(group), issue.description.inputs.vec(),
       issue.description.outputs.vec(), root_of(issue, group.rank), collective_name(issue),
       elements_in(issue, group.size), elements_out(issue, group.size), type_of(issue.description),

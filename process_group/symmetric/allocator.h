@@ -38,7 +38,7 @@ class Allocator final : public c10d::symmetric_memory::SymmetricMemoryAllocator 
   c10::DeviceType supported_device_type() override { return type_; }
   // Differs between the two: torch looks an allocator up by its name.
   std::string name() override { return type_ == c10::kCPU ? "hccl-like:cpu" : "hccl-like"; }
-  bool has_allocation(void* ptr) override;
+  bool has_allocation(void* ptr);  // overrides since torch 2.12
 
  private:
   struct Entry {
