@@ -137,6 +137,10 @@ function(hccl_like_layer layer)
     target_link_libraries(hccl_like_${layer} PUBLIC ${ARGN})
     target_include_directories(hccl_like_${layer} PUBLIC ${CMAKE_SOURCE_DIR})
     hccl_like_target_options(hccl_like_${layer})
+    if(HCCL_LIKE_PYTHON)  # libhccl_like exports them to adapters; nobody replaces them
+      set_target_properties(hccl_like_${layer} PROPERTIES CXX_VISIBILITY_PRESET default)
+      target_compile_options(hccl_like_${layer} PRIVATE -fno-semantic-interposition)
+    endif()
     if(HCCL_LIKE_UNITY)
       hccl_like_unity(hccl_like_${layer} 20)
     elseif(HCCL_LIKE_PRECOMPILE)
@@ -147,6 +151,25 @@ function(hccl_like_layer layer)
     target_link_libraries(hccl_like_${layer} INTERFACE ${ARGN})
     target_include_directories(hccl_like_${layer} INTERFACE ${CMAKE_SOURCE_DIR})
   endif()
+endfunction()
+
+# hccl_like_shared_library(): the torch-free layers as libhccl_like, for adapters to torch. Its name and its symbols have the version, so
+# that two copies in one process keep to themselves.
+function(hccl_like_shared_library)
+  set(objects)
+  foreach(layer core device transport collectives)
+    list(APPEND objects $<TARGET_OBJECTS:hccl_like_${layer}>)
+  endforeach()
+  add_library(hccl_like SHARED ${objects})
+  target_include_directories(hccl_like INTERFACE ${CMAKE_SOURCE_DIR})
+  target_link_libraries(hccl_like PRIVATE Threads::Threads hwy::hwy OpenSSL::Crypto ${CMAKE_DL_LIBS})
+  hccl_like_target_options(hccl_like)
+  set(exports ${CMAKE_SOURCE_DIR}/cmake/exports.map)
+  target_link_options(hccl_like PRIVATE -Wl,--version-script=${exports} -Wl,-Bsymbolic-functions -Wl,--gc-sections
+                                        -Wl,--exclude-libs,ALL -Wl,-z,defs -Wl,-soname,libhccl_like-${HCCL_LIKE_VERSION}.so)
+  set_target_properties(hccl_like PROPERTIES
+    OUTPUT_NAME hccl_like-${HCCL_LIKE_VERSION} NO_SONAME ON LINK_DEPENDS ${exports}
+    LIBRARY_OUTPUT_DIRECTORY ${HCCL_LIKE_EXTENSION_DIR}/lib)
 endfunction()
 
 # hccl_like_layer_tests(name): one GoogleTest executable from every *_test.cc below name/.

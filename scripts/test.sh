@@ -6,7 +6,7 @@
 #   scripts/test.sh            what a change must pass
 #   scripts/test.sh quick      without the sanitizers
 #   scripts/test.sh nightly    besides: the slow tests, every suite of PyTorch's tests, the Python tests with a sanitized extension,
-#                              libFuzzer, a CUDA build of PyTorch, and the headers of the versions before and after
+#                              libFuzzer, and wheels, tried beside every supported version of PyTorch
 #
 # What uses the simulator does so in strict mode; TORCH_SIM_STRICT=SEED repeats a run, whose seed is in its closing lines.
 set -euo pipefail
@@ -129,8 +129,8 @@ python_asan() {
   cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Dev -DHCCL_LIKE_PYTHON=ON -DHCCL_LIKE_TESTS=OFF -DHCCL_LIKE_BENCH=OFF \
     -DHCCL_LIKE_SANITIZE=address,undefined -DPython3_EXECUTABLE="$VENV/bin/python" \
     -DHCCL_LIKE_EXTENSION_DIR="$build/package/hccl_like" || return 1
-  cmake --build "$build" --target _C || return 1
-  tar -C python --exclude '_C.*.so' --exclude __pycache__ -cf - hccl_like | tar -C "$build/package" -xf - || return 1
+  cmake --build "$build" --target hccl_like_python || return 1
+  tar -C python --exclude hccl_like/lib --exclude hccl_like/adapters --exclude __pycache__ -cf - hccl_like | tar -C "$build/package" -xf - || return 1
   for library in libasan.so libubsan.so libstdc++.so; do preload+=("$(realpath "$(g++ -print-file-name=$library)")"); done
   python_tests asan tests/python env LD_PRELOAD="${preload[*]}" PYTHONPATH="$build/package" SANITIZED=1 RANKS_PATIENCE=5 \
     UBSAN_OPTIONS=print_stacktrace=1 ASAN_OPTIONS=detect_leaks=0:handle_segv=0:allocator_may_return_null=1
@@ -203,15 +203,15 @@ for preset in ${SANITIZERS[@]+"${SANITIZERS[@]}"}; do part "$preset" cpp "$prese
 if [ -z "$MARKS" ]; then
   part python-asan python_asan
   part libfuzzer libfuzzer
-  part torch-cuda-build bash scripts/cuda_build.sh
-  part torch-headers bash scripts/check_torch_headers.sh 2.12.1 2.14.1
+  part wheels bash scripts/wheels.sh
+  part matrix bash scripts/matrix.sh
 fi
 
 say ""
-for log in structure cpp asan tsan simulator python python-2 python-asan libfuzzer torch-cuda-build torch-headers conformance-cpu conformance-sim; do
+for log in structure cpp asan tsan simulator python python-2 python-asan libfuzzer wheels matrix conformance-cpu conformance-sim; do
   [ -f "$LOGS/$log.log" ] || continue
   say "-- $log"
-  grep -E '^[0-9]+% tests passed|^Total Test time|^The following tests FAILED|^\s+[0-9]+ - |^(FAILED|ERROR) |^(=+ )?[0-9]+ (passed|failed|errors?)\b.* in |^[0-9]+ pass, [0-9]+ fail|^strict mode, .*: |^torch [0-9.]*: .*compile|^libfuzzer[,:] |^SECOND TRY|^UNSTABLE' \
+  grep -E '^[0-9]+% tests passed|^Total Test time|^The following tests FAILED|^\s+[0-9]+ - |^(FAILED|ERROR) |^(=+ )?[0-9]+ (passed|failed|errors?)\b.* in |^[0-9]+ pass, [0-9]+ fail|^strict mode, .*: |^== PyTorch |^ +first light |^ +done in |^libfuzzer[,:] |^SECOND TRY|^UNSTABLE' \
     "$LOGS/$log.log" || say "no closing line: see $LOGS/$log.log"
   case $log in
     cpp | asan | tsan) [ ! -f "$LOGS/$log-skipped.txt" ] || cat "$LOGS/$log-skipped.txt" ;;

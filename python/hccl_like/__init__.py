@@ -212,6 +212,10 @@ def write_flight_recorder() -> str:
 
 
 def __getattr__(name: str):
+    if name == "__version__":
+        from hccl_like import _extension
+
+        return _extension.version()
     if name == "DevicePlugin":
         from hccl_like._device_plugin import DevicePlugin
 

@@ -3,34 +3,47 @@
 from __future__ import annotations
 
 import functools
+import importlib.machinery
 import importlib.metadata
+import importlib.util
 import sys
 from types import ModuleType
 
 import torch
 
-# c10d's C++ interface changes between minor versions of torch, so an extension fits the one it was built for.
-BUILT_FOR_TORCH = (2, 13)
+from hccl_like import _adapters
+
+_NAME = "hccl_like._C"
+
+
+def version() -> str:
+    """Of this package, with the revision of its sources."""
+    try:
+        from hccl_like._version import VERSION
+    except ImportError:  # not built
+        try:
+            return importlib.metadata.version("hccl-like")
+        except importlib.metadata.PackageNotFoundError:
+            return "not installed"
+    return VERSION
 
 
 def versions() -> dict[str, str]:
     """See :func:`hccl_like.version`."""
-    try:
-        own = importlib.metadata.version("hccl-like")
-    except importlib.metadata.PackageNotFoundError:
-        own = "not installed"
     return {
-        "hccl-like": own,
-        "built for torch": ".".join(map(str, BUILT_FOR_TORCH)),
+        "hccl-like": version(),
+        "built for torch": ", ".join(_adapters.built_for()) or "none",
+        "adapter": _adapters.where(),
         "torch": torch.__version__,
         "python": sys.version.split()[0],
     }
 
 
 def problem() -> str | None:
-    """Why the extension cannot be loaded; None if it can."""
+    """Why the extension cannot be loaded; None if it can, perhaps after it has been compiled for this torch."""
     try:
-        load()
+        if _adapters.exists():
+            load()
     except ImportError as error:
         return str(error)
     return None
@@ -39,18 +52,17 @@ def problem() -> str | None:
 @functools.cache
 def load() -> ModuleType:
     """The extension module. Raises ImportError with a sentence that says what to do."""
-    running = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
-    if running != BUILT_FOR_TORCH:
-        wanted = ".".join(map(str, BUILT_FOR_TORCH))
-        raise ImportError(
-            f"hccl-like was built for torch {wanted} and this is torch {torch.__version__}: "
-            f"install the matching one with 'pip install \"torch=={wanted}.*\"', or build hccl-like again for this torch"
-        )
+    path = _adapters.find()
+    loader = importlib.machinery.ExtensionFileLoader(_NAME, str(path))
+    spec = importlib.util.spec_from_file_location(_NAME, path, loader=loader)
     try:
-        from hccl_like import _C
+        module = importlib.util.module_from_spec(spec)
+        loader.exec_module(module)
     except ImportError as error:
         raise ImportError(
             f"hccl-like's extension could not be loaded: {error}. "
-            "Build and install it with 'pip install --no-build-isolation .' in its source folder"
+            "Build and install it with 'pip install .' in its source folder"
         ) from error
-    return _C
+    sys.modules[_NAME] = module
+    sys.modules["hccl_like"]._C = module
+    return module

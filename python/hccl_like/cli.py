@@ -7,9 +7,9 @@ it, so that help and mistakes are answered at once.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Callable
-from importlib import metadata
 
 from hccl_like import _local_ranks, _tables
 
@@ -42,9 +42,10 @@ def main(argv: list[str] | None = None) -> int:
 
 def _version() -> str:
     try:
-        return metadata.version("hccl-like")
-    except metadata.PackageNotFoundError:
-        return "(not installed)"
+        from hccl_like._version import VERSION
+    except ImportError:
+        return "(not built)"
+    return VERSION
 
 
 def demo(argv: list[str]) -> int:
@@ -56,12 +57,20 @@ def demo(argv: list[str]) -> int:
 
 def info(argv: list[str]) -> int:
     """versions, devices, and what keeps the backend from being used, if anything does"""
-    _parse("info", info, argv)
+    parser = argparse.ArgumentParser(
+        prog="hccl-like info", description="Says " + _summary(info) + ".",
+        epilog="For a report: hccl-like info --json. The exit code is 0 if the backend can be used, else 1.",
+    )  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="as JSON on standard output, and no tables")
+    as_json = parser.parse_args(argv).json
     from hccl_like.doctor import _findings, _parts
 
     findings = _findings.Findings()
     _parts.examine(findings)
-    findings.show()
+    if as_json:
+        print(json.dumps(findings.to_json(), indent=1))
+    else:
+        findings.show()
     for problem in findings.problems:
         print(f"cannot be used: {problem}", file=sys.stderr)
     return 1 if findings.problems else 0

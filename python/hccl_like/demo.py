@@ -9,7 +9,7 @@ import statistics
 import sys
 import time
 
-from hccl_like import _imports, _local_ranks
+from hccl_like import _adapters, _imports, _local_ranks
 
 _LIMIT = 60.0  # seconds after which something must be wrong
 _SIZES = (8, 1 << 10, 64 << 10, 1 << 20, 16 << 20)
@@ -43,8 +43,8 @@ def main(argv: list[str] | None = None) -> int:
 def _missing(device: str) -> str | None:
     """What must be installed first. Asked without importing torch, which takes seconds."""
     if importlib.util.find_spec("torch") is None:
-        return "torch is not installed: pip install 'torch>=2.13,<2.14'"
-    if importlib.util.find_spec("hccl_like._C") is None:
+        return "torch is not installed: pip install 'torch>=2.11'"
+    if not _adapters.is_built():
         return "the extension of hccl-like is not built: pip install --no-build-isolation . in its source folder"
     if device == "sim" and importlib.util.find_spec("torch_sim") is None:
         return ("the simulated accelerator is not installed: pip install --no-build-isolation ./simulator, or take "

@@ -13,7 +13,6 @@ import torch
 import torch.distributed as dist
 
 import hccl_like
-from hccl_like import _extension
 from ranks import run_ranks
 
 # The accelerator's package: it names PrivateUse1, as a vendor's does.
@@ -210,21 +209,6 @@ def test_the_underscore_is_an_alias():
 
 def test_cpu_keeps_the_default_backend_that_it_had():
     assert dist.Backend.default_device_backend_map["cpu"] == "gloo"
-
-
-def with_torch_2_14():
-    torch.__version__ = "2.14.1+cpu"
-    _extension.load.cache_clear()
-    assert not hccl_like.is_available()
-    with pytest.raises(ImportError) as raised:
-        group("hccl-like")
-    return str(raised.value)
-
-
-def test_another_torch_than_it_was_built_for_is_refused_with_the_way_out():
-    told = alone(with_torch_2_14)
-    assert "hccl-like was built for torch 2.13 and this is torch 2.14.1+cpu" in told
-    assert 'pip install "torch==2.13.*"' in told
 
 
 def with_options_of_gloo():

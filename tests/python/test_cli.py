@@ -1,6 +1,6 @@
 """The command hccl-like."""
 
-import importlib.metadata
+import json
 import os
 import subprocess
 import sys
@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 import hccl_like
-from hccl_like import _extension, _tables, cli
+from hccl_like import _adapters, _extension, _tables, cli
 from ranks import run_ranks
 
 
@@ -42,7 +42,7 @@ def test_an_unknown_command_is_refused_with_the_list(capsys):
 def test_it_tells_its_version(capsys):
     with pytest.raises(SystemExit, match="0"):
         cli.main(["--version"])
-    assert capsys.readouterr().out == f"hccl-like {importlib.metadata.version('hccl-like')}\n"
+    assert capsys.readouterr().out == f"hccl-like {hccl_like.__version__}\n"
 
 
 def head_of(*arguments):
@@ -89,9 +89,18 @@ def test_info_says_what_there_is(monkeypatch, capsys):
     monkeypatch.setenv("HCCL_LIKE_TRANSPORTS", "tcp")
     assert cli.main(["info"]) == 0
     shown = {" ".join(line.split()) for line in capsys.readouterr().out.splitlines()}
-    assert "built for torch 2.13" in shown
+    assert f"built for torch {', '.join(_adapters.built_for())}" in shown
     assert "registered as hccl-like" in shown
     assert "HCCL_LIKE_TRANSPORTS tcp shm,tcp" in shown
+
+
+def test_info_is_there_as_json(capsys):
+    assert cli.main(["info", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["ok"] and not found["problems"]
+    (versions,) = [section for section in found["sections"] if section["title"] == "versions"]
+    assert ["hccl-like", hccl_like.__version__] in versions["rows"] and ["torch", torch.__version__] in versions["rows"]
+    assert dict(versions["rows"])["adapter"] == str(_adapters.find())
 
 
 def test_info_tells_the_error_of_the_autoload(monkeypatch, capsys):
