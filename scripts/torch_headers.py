@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Fetches the C++ headers of a version of PyTorch, and nothing else of it.
 
-    scripts/torch_headers.py 2.12.0 FOLDER    puts them into FOLDER/torch/include
+    scripts/torch_headers.py 2.12.0 FOLDER    puts them into FOLDER/torch/include, beside torch/version.py
 
 pip names the wheel; of its hundreds of megabytes only the table of contents and the part with the headers are read, which
 a web server that answers range requests allows. Nothing is installed and no dependency is looked at.
@@ -17,7 +17,7 @@ import urllib.request
 import zipfile
 from pathlib import Path
 
-_WANTED = "torch/include/"
+_WANTED = ("torch/include/", "torch/version.py")
 _BLOCK = 1 << 20
 
 

@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# Installs the wheel of hccl-like beside several versions of PyTorch, as users do, and tries it there: builds from the package index,
+# which are for CUDA and need no GPU. Run scripts/wheels.sh first.
+#
+#   scripts/matrix.sh                       every version: first light, the Python tests, PyTorch's distributed tests
+#   scripts/matrix.sh 2.14.1 2.15.0         these versions
+#   scripts/matrix.sh --short 2.14.1        first light and FILES, some minutes
+#
+# Each version has a folder in build/matrix (6 GB). docs/torch-versions.md gets the table of what passed (scripts/matrix_table.py).
+set -euo pipefail
+STEPS=6
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+SHORT=no
+[ "${1:-}" != --short ] || { SHORT=yes; shift; }
+VERSIONS=("$@")
+[ ${#VERSIONS[@]} -gt 0 ] || VERSIONS=(2.12.1 2.13.0 2.14.1 2.15.0)
+FILES=${FILES:-test_collectives.py test_frameworks_ddp.py test_frameworks_fsdp.py test_frameworks_checkpoint.py test_symmetric_memory.py
+  test_torch_builds.py test_torch_compat.py test_torch_versions.py}
+BASE_PYTHON=${BASE_PYTHON:-$VENV/bin/python}
+TAG=$("$BASE_PYTHON" -c 'import sys; print("cp%d%d" % sys.version_info[:2])')
+WHEEL=$(echo "$ROOT"/dist/hccl_like-*-"$TAG"-*.whl)
+[ -f "$WHEEL" ] || die "there is no wheel for $TAG in dist/; scripts/wheels.sh makes it"
+
+pip() { try_again "$FOLDER/venv/bin/python" -m pip install --quiet --timeout 60 --retries 3 "$@"; }
+
+# `===` compares the whole version: a 2.13.0+cpu in a folder of wheels does not match.
+install_torch() {
+  if ! "$FOLDER/venv/bin/python" -m pip --version >/dev/null 2>&1; then
+    "$BASE_PYTHON" -m venv --clear "$FOLDER/venv" || return 1
+  fi
+  grep -v '^torch==' requirements/constraints.txt >"$FOLDER/constraints.txt"
+  pip --constraint "$FOLDER/constraints.txt" "torch===$VERSION" numpy setuptools wheel cmake ninja pytest pytest-timeout expecttest \
+    safetensors scipy rich
+}
+
+# What a user does. Nothing is compiled: the cache for adapters stays empty.
+first_light() {
+  local begin=$SECONDS
+  "$FOLDER/venv/bin/python" -m pip uninstall --quiet --yes hccl-like torch_sim >/dev/null 2>&1 || true
+  pip --no-deps "$WHEEL" || return 1
+  "$FOLDER/venv/bin/hccl-like" demo -n 2 --device cpu || return 1
+  [ ! -e "$XDG_CACHE_HOME/hccl_like" ] || { say "an adapter was compiled, so the wheel has none for torch $VERSION"; return 1; }
+  say "      first light $((SECONDS - begin)) s after pip began with the wheel"
+}
+
+# As a vendor builds his device: against the torch that is installed.
+simulator() {
+  rm -rf "$FOLDER/simulator"
+  mkdir -p "$FOLDER/simulator/device"
+  cp device/plugin.h "$FOLDER/simulator/device"
+  tar --exclude build --exclude '*.so' --exclude '*.egg-info' --exclude _build.py -cf - simulator | tar -C "$FOLDER/simulator" -xf - || return 1
+  (cd "$FOLDER/simulator/simulator" &&
+    TORCH_SIM_BUILD_DIR=$FOLDER/simulator/build PATH=$FOLDER/venv/bin:$PATH pip --no-deps --no-build-isolation .)
+}
+
+python_tests() {
+  local files=tests/python
+  # shellcheck disable=SC2086
+  [ $SHORT = no ] || files=$(printf 'tests/python/%s ' $FILES)
+  # shellcheck disable=SC2086
+  timeout --kill-after=30 7200 "$FOLDER/venv/bin/python" -m torch_sim.strictly "$FOLDER/venv/bin/python" -m pytest -q --timeout 1200 \
+    -p no:cacheprovider -m "not slow" --junit-xml "$FOLDER/python.xml" $files >"$FOLDER/python.log" 2>&1 || failed+=("$VERSION python")
+  grep -E '^(FAILED|ERROR) |^(=+ )?[0-9]+ (passed|failed|errors?)\b.* in ' "$FOLDER/python.log" || tail "$FOLDER/python.log"
+}
+
+conformance() {
+  local device
+  for device in cpu sim; do
+    rm -f "$FOLDER/conformance-$device.json"
+    [ $SHORT = no ] || continue
+    timeout --kill-after=30 7200 "$FOLDER/venv/bin/python" -m hccl_like.conformance --device "$device" --suite distributed \
+      --skip test_ddp_uneven_inputs --jobs 2 --json "$FOLDER/conformance-$device.json" >"$FOLDER/conformance-$device.log" 2>&1 ||
+      failed+=("$VERSION conformance $device")
+    grep -E '^(FAIL|BROKEN|[0-9]+ pass)' "$FOLDER/conformance-$device.log" || tail "$FOLDER/conformance-$device.log"
+  done
+}
+
+failed=()
+for VERSION in "${VERSIONS[@]}"; do
+  say "== PyTorch $VERSION"
+  FOLDER=$ROOT/build/matrix/$VERSION
+  export XDG_CACHE_HOME=$FOLDER/cache
+  mkdir -p "$FOLDER"
+  rm -rf "$FOLDER"/{cache,*.log,*.xml}
+  step_number=0
+  step "PyTorch $VERSION from the package index" install_torch
+  step "First light with $(basename "$WHEEL")" first_light
+  step "The simulated accelerator, built for it" simulator
+  step "Python tests" python_tests
+  step "PyTorch's distributed tests" conformance
+  step "The table" "$BASE_PYTHON" scripts/matrix_table.py "$FOLDER"
+done
+[ ${#failed[@]} = 0 ] || die "not everything passed; the logs are in build/matrix" "${failed[@]}"
