@@ -48,9 +48,10 @@ def _autoload() -> None:
     """
     global _autoload_error
     try:
-        from hccl_like import _registration
+        from hccl_like import _plugins, _registration
 
         _registration.register()
+        _plugins.initialize_early()
     except Exception as error:  # whatever it is: torch must still import
         _autoload_error = error
         _register_the_error(error)

@@ -12,7 +12,7 @@ _LOCAL_WORLD_SIZE = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCA
 class DevicePlugin:
     """The base of what an entry point in the group ``hccl_like.devices`` names: a class of this kind, or an object of one.
 
-    Only :meth:`library_path` must be there. None of the methods may open the device, but :meth:`initialize`, and none is
+    Only :meth:`library_path` must be there. None of the methods may open the device, but :meth:`initialize`, and no other is
     called in a process that makes no group. An exception from any makes the plugin unusable and is told to whoever uses the
     device; groups of CPU tensors go on.
     """
@@ -22,9 +22,11 @@ class DevicePlugin:
         raise NotImplementedError(f"{type(self).__name__} must say where its library is: define library_path()")
 
     def initialize(self) -> None:
-        """Called once in a process, before the library is loaded, when the first group is made that may use the device.
+        """Called once in a process, before the library is loaded: in a rank that a launcher has started (torchrun, mpirun, srun)
+        while torch is imported, in any other process when the first group is made that may use the device.
 
-        For what must come before the first client of the device: environment variables of its runtime, a licence, a lock.
+        For what must come before the first client of the device: environment variables of its runtime, which device this process may
+        see (:meth:`local_rank`), a licence, a lock. torch is not imported completely then.
         """
 
     def properties(self) -> dict[str, str]:
@@ -62,6 +64,11 @@ def of(value) -> DevicePlugin:
     """The plugin that an entry point's value stands for: an object, a class, or a function that returns either or a path."""
     made = value if isinstance(value, (DevicePlugin, str, os.PathLike)) else value()
     return made if isinstance(made, DevicePlugin) else LibraryAlone(os.fspath(made))
+
+
+def is_launched() -> bool:
+    """Whether a launcher has told this process its place on the host."""
+    return any(name in os.environ for name in _LOCAL_RANK)
 
 
 def _first_number(names: tuple[str, ...], otherwise: int) -> int:

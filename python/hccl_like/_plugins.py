@@ -21,7 +21,8 @@ SETTING = "HCCL_LIKE_DEVICE_PLUGINS"
 # Those that were built with this package, where the build found what they take; a vendor's own goes before.
 BUNDLED = Path(__file__).parent / "plugins"
 
-_initialized: set[str] = set()
+# Devices whose plugin's initialize() was called, and what it raised.
+_initialized: dict[str, Exception | None] = {}
 
 
 @functools.cache
@@ -107,6 +108,18 @@ def plugin_of(name: str) -> _device_plugin.DevicePlugin:
     return plugin if isinstance(plugin, _device_plugin.DevicePlugin) else _device_plugin.DevicePlugin()
 
 
+def initialize_early() -> None:
+    """While torch is imported by a rank that a launcher has started: before a call to the device is possible.
+
+    Which device this process will use is not known yet, since torch loads packages in any order.
+    """
+    if not _device_plugin.is_launched():
+        return
+    for name, plugin in packaged().items():
+        if isinstance(plugin, _device_plugin.DevicePlugin) and type(plugin).initialize is not _device_plugin.DevicePlugin.initialize:
+            _initialize(name)
+
+
 def register(extension) -> None:
     """Tells the extension about every usable plugin, and why the others are not; initialises the one that may be used now.
 
@@ -116,9 +129,10 @@ def register(extension) -> None:
     from hccl_like import _registration
 
     name = _registration.served_accelerator()
-    if name is not None and name not in _initialized and isinstance(found().get(name), str):
-        _initialized.add(name)
-        _initialize(extension, name)
+    if name is not None and isinstance(found().get(name), str):
+        _initialize(name)
+        if (error := _initialized[name]) is not None:
+            extension.register_broken_device_plugin(name, f"its initialize() raised {type(error).__name__}: {error}")
 
 
 @functools.cache
@@ -130,8 +144,11 @@ def _register_paths(extension) -> None:
             extension.register_broken_device_plugin(name, f"{type(path).__name__}: {path}")
 
 
-def _initialize(extension, name: str) -> None:
+def _initialize(name: str) -> None:
+    if name in _initialized:
+        return
+    _initialized[name] = None
     try:
         plugin_of(name).initialize()
     except Exception as error:
-        extension.register_broken_device_plugin(name, f"its initialize() raised {type(error).__name__}: {error}")
+        _initialized[name] = error

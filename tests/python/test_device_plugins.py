@@ -285,14 +285,44 @@ def test_the_plugin_of_this_process_device_is_initialised_once(published, sim, m
             raise OSError("no licence")
 
     published += [Entry("sim", "m:C", Starts), Entry("elsewhere", "m:C", Starts)]
-    monkeypatch.setattr(_plugins, "_initialized", set())
+    monkeypatch.setattr(_plugins, "_initialized", {})
     extension = Extension()
     _plugins.register(extension)
     _plugins.register(extension)
     assert len(started) == 1
-    assert extension.told == [
-        ("sim", __file__), ("elsewhere", __file__), ("sim", "its initialize() raised OSError: no licence")
-    ]  # fmt: skip
+    failed = ("sim", "its initialize() raised OSError: no licence")
+    assert extension.told == [("sim", __file__), ("elsewhere", __file__), failed, failed]
+
+
+PIN = '''
+import os, sys
+import hccl_like
+class Pin(hccl_like.DevicePlugin):
+    def library_path(self): return "/nowhere"
+    def initialize(self):
+        print("pinned to", self.local_rank(), "of", self.local_world_size(), "torch.nn" in sys.modules, flush=True)
+        if os.environ.get("BREAK"): raise OSError("no licence")
+'''
+
+
+@pytest.mark.parametrize("environment, said", [
+    ({"LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}, "pinned to 1 of 2 True\nimported\n"),
+    ({"SLURM_LOCALID": "3", "SLURM_NTASKS_PER_NODE": "4"}, "pinned to 3 of 4 True\nimported\n"),
+    ({"LOCAL_RANK": "0", "BREAK": "1"}, "pinned to 0 of 1 True\nimported\n"),
+    ({}, "imported\n"),
+], ids=["torchrun", "srun", "its exception keeps torch from nothing", "no launcher"])
+def test_a_rank_initialises_plugins_while_torch_is_imported(tmp_path, environment, said):
+    (tmp_path / "pins.py").write_text(PIN)
+    metadata = tmp_path / "pins-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Name: pins\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[hccl_like.devices]\npins = pins:Pin\n")
+    clean = {name: value for name, value in os.environ.items() if name not in
+             (*_device_plugin._LOCAL_RANK, *_device_plugin._LOCAL_WORLD_SIZE)}  # fmt: skip
+    path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+    done = subprocess.run([sys.executable, "-c", "import torch; print('imported', flush=True)"], capture_output=True, text=True,
+                          env={**clean, **environment, "PYTHONPATH": path}, timeout=120)  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, said), done.stderr
 
 
 def test_a_rank_takes_the_device_that_its_plugin_says(published, sim, monkeypatch):
