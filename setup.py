@@ -69,6 +69,7 @@ class CMakeBuild(build_ext):
             shutil.rmtree(package / part, ignore_errors=True)
             if (made / part).is_dir():
                 shutil.copytree(made / part, package / part)
+        copy_sdk(made / "sdk", package / "sdk")
         if not inplace:
             copy_sources(package / "sources")
 
@@ -122,6 +123,16 @@ def write_version(package, version):
     path, text = package / "_version.py", f'"""Made by setup.py."""\n\nVERSION = "{version}"\n'
     if not path.exists() or path.read_text() != text:
         path.write_text(text)
+
+
+def copy_sdk(made, sdk):
+    """What a vendor needs beside hccl_like/sdk's own files: the two headers, and the contract where it could be built."""
+    for header in ("device/plugin.h", "transport/module.h"):
+        to = sdk / "include" / "hccl_like" / header
+        to.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / header, to)
+    for library in made.glob("*.so"):
+        shutil.copy2(library, sdk)
 
 
 def copy_sources(target):

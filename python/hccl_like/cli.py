@@ -21,7 +21,7 @@ def main(argv: list[str] | None = None) -> int:
         prog="hccl-like",
         description="Collective communication for PyTorch on any accelerator.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="commands:\n" + "\n".join(f"  {name:<10}{_summary(run)}" for name, run in _COMMANDS.items())
+        epilog="commands:\n" + "\n".join(f"  {name:<12}{_summary(run)}" for name, run in _COMMANDS.items())
         + "\n\nhccl-like COMMAND --help tells a command's options.",
     )
     parser.add_argument("--version", action="version", version=f"hccl-like {_version()}")
@@ -185,12 +185,26 @@ def _parse(name: str, command: Callable, argv: list[str]) -> None:
     argparse.ArgumentParser(prog=f"hccl-like {name}", description=_summary(command)).parse_args(argv)
 
 
+def new_plugin(argv: list[str]) -> int:
+    """begins a package with a device plugin of your own, which builds and keeps the contract"""
+    from hccl_like.sdk import _template
+
+    return _template.main(argv)
+
+
+def contract(argv: list[str]) -> int:
+    """puts a device plugin to the tests that every plugin must pass"""
+    from hccl_like.sdk import _contract
+
+    return _contract.main(argv)
+
+
 def _summary(command: Callable) -> str:
     return (command.__doc__ or "").splitlines()[0]
 
 
 _COMMANDS = {"demo": demo, "info": info, "doctor": doctor, "settings": settings, "compat": compat, "explain": explain,
-             "topology": topology, "tune": tune}
+             "topology": topology, "tune": tune, "new-plugin": new_plugin, "contract": contract}
 
 
 if __name__ == "__main__":

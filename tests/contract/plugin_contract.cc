@@ -1,4 +1,5 @@
-// hccl_like_plugin_contract PATH [GoogleTest's options]: checks that a device plugin keeps its contract.
+// hccl_like_plugin_contract PATH [GoogleTest's options]: checks that a device plugin keeps its contract. The Python package has it as a
+// library, which `hccl-like contract` calls.
 //
 // For those who write plugins: it loads the library as hccl-like does, with memory from mem_alloc and streams from
 // stream_create, and runs the tests that hccl-like's own plugins pass. Ends with 77 if the plugin cannot start because there
@@ -50,7 +51,9 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(PluginContract);
 }  // namespace
 }  // namespace hccl_like
 
-int main(int count, char** arguments) {
+// Returns the exit code.
+extern "C" __attribute__((visibility("default"))) int hccl_like_plugin_contract(int count,
+                                                                                char** arguments) {
   if (count < 2 || arguments[1][0] == '-') {
     std::cerr << "usage: " << arguments[0] << " /path/to/plugin.so [--gtest_...]\n";
     return 2;
@@ -65,3 +68,5 @@ int main(int count, char** arguments) {
   ::testing::InitGoogleTest(&count, arguments);
   return RUN_ALL_TESTS();
 }
+
+int main(int count, char** arguments) { return hccl_like_plugin_contract(count, arguments); }
