@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from hccl_like._device_plugin import DevicePlugin
     from hccl_like._failures import Failure
 
+    __version__: str
+
 __all__ = [
     "DevicePlugin",
     "Options",

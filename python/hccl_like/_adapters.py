@@ -62,7 +62,8 @@ def exists() -> bool:
     """Whether find() has nothing to compile. Raises NoAdapter if it has, and cannot."""
     if _path().exists():
         return True
-    _sources(), _check_tools()
+    _sources()
+    _check_tools()
     return False
 
 

@@ -36,9 +36,10 @@ def install() -> None:
 
 def watch_accelerator(name: str | None) -> None:
     """When a group is made: the accelerator's module may have come after torch."""
-    synchronize = getattr(getattr(torch, name or "", None), "synchronize", None)
+    module = getattr(torch, name or "", None)
+    synchronize = getattr(module, "synchronize", None)
     if synchronize is not None and not getattr(synchronize, "_hccl_like_tells", False):
-        getattr(torch, name).synchronize = _telling(synchronize)
+        setattr(module, "synchronize", _telling(synchronize))
 
 
 def _telling(original):

@@ -55,6 +55,7 @@ def load() -> ModuleType:
     path = _adapters.find()
     loader = importlib.machinery.ExtensionFileLoader(_NAME, str(path))
     spec = importlib.util.spec_from_file_location(_NAME, path, loader=loader)
+    assert spec is not None  # a loader was given
     try:
         module = importlib.util.module_from_spec(spec)
         loader.exec_module(module)
@@ -64,5 +65,5 @@ def load() -> ModuleType:
             "Build and install it with 'pip install .' in its source folder"
         ) from error
     sys.modules[_NAME] = module
-    sys.modules["hccl_like"]._C = module
+    setattr(sys.modules["hccl_like"], "_C", module)
     return module

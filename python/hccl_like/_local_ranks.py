@@ -51,7 +51,7 @@ def run(module: str, arguments: list[str], ranks: int, limit: float, output: Out
             for child in children:
                 child.kill()
                 child.wait()
-        if printed:
+        if output and printed:
             printed.close()
             with open(f"{folder}/output", errors="replace") as text:
                 output.text = text.read()

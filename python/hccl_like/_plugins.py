@@ -28,7 +28,7 @@ _initialized: dict[str, Exception | None] = {}
 @functools.cache
 def packaged() -> dict[str, _device_plugin.DevicePlugin | Exception]:
     """Device name to what a package brings for it, or to what went wrong when the package was asked."""
-    result = {path.stem: _device_plugin.of(path) for path in BUNDLED.glob("*.so")}
+    result: dict[str, _device_plugin.DevicePlugin | Exception] = {path.stem: _device_plugin.of(path) for path in BUNDLED.glob("*.so")}
     for name, entry in entries(GROUP).items():
         try:
             result[name] = entry if isinstance(entry, Exception) else _device_plugin.of(entry.load())

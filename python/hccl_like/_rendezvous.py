@@ -138,9 +138,9 @@ def _own_addresses(host: str | None) -> list[str]:
     if host is None:
         one_host = len(list(hosts(_node_list()))) == 1 and _first_host() == "127.0.0.1"
         return ["127.0.0.1"] if one_host else []
-    found = {}
+    found: dict[str, None] = {}
     with contextlib.suppress(OSError):
-        found = dict.fromkeys(entry[4][0] for entry in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM))
+        found = dict.fromkeys(str(entry[4][0]) for entry in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM))
     own = [address for address in found if _is_own(address)]
     public = [address for address in own if not ipaddress.ip_address(address.partition("%")[0]).is_loopback]
     if public or not own:
@@ -161,7 +161,7 @@ def _join(addresses: list[str], port: int, token: str, timeout: timedelta):
     import torch.distributed as dist
 
     deadline = time.monotonic() + timeout.total_seconds()
-    refused = {}
+    refused: dict[str, str] = {}
     for round_ in itertools.count():
         for address in addresses:
             left = deadline - time.monotonic()

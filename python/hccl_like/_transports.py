@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import importlib.metadata
+from pathlib import Path
 
 from hccl_like import _plugins
 
@@ -44,8 +45,8 @@ def describe() -> dict[str, str]:
         for path in packaged(package, name):
             known[transport] = path
     known |= {name: "loaded at run time, if the loader finds its library" for name in ("fabric", "mpi") if name not in known}
-    for name, path in _plugins.libraries(GROUP).items():
-        known[name] = path if isinstance(path, str) else f"unusable: {type(path).__name__}: {path}"
+    for name, found in _plugins.libraries(GROUP).items():
+        known[name] = found if isinstance(found, str) else f"unusable: {type(found).__name__}: {found}"
     return known
 
 
@@ -55,4 +56,4 @@ def packaged(package: str, name: str) -> list[str]:
         files = importlib.metadata.files(package) or []
     except importlib.metadata.PackageNotFoundError:
         return []
-    return [str(file.locate().resolve()) for file in files if file.name == name]
+    return [str(Path(file.locate()).resolve()) for file in files if file.name == name]

@@ -106,7 +106,7 @@ def _device(kind: str, rank: int):
 
     found = _accelerator.named() if _accelerator.is_available() else None
     if kind == "auto":
-        kind = found if found == torch._C._get_privateuse1_backend_name() else "cpu"
+        kind = found if found is not None and found == torch._C._get_privateuse1_backend_name() else "cpu"
     if kind == "cpu":
         return torch.device("cpu")
     if kind != found:

@@ -36,8 +36,7 @@ def this_host() -> dict:
 
     extension = _extension.load()
     places = []
-    if _accelerator.is_available():
-        kind = _accelerator.named()
+    if (kind := _accelerator.named()) is not None and _accelerator.is_available():
         places = [(f"{kind}:{i}", *_place(extension, kind, i)) for i in range(_accelerator.device_count())]
     machine = extension.look_at_machine([pci for _, pci, _ in places])
     devices = [
@@ -59,7 +58,7 @@ def job() -> list[dict]:
         info = dist.group.WORLD._get_backend(torch.device("cpu"))._info()
         layout = info["layout"]
         first = layout.index(layout[dist.get_rank()]) == dist.get_rank()
-        seen = [None] * len(layout)
+        seen: list[dict | None] = [None] * len(layout)
         dist.all_gather_object(seen, this_host() if first else None)
         if dist.get_rank() != 0:
             return []

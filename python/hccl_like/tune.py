@@ -78,14 +78,14 @@ def tune(collectives: Sequence[str] = COLLECTIVES, max_bytes: int = 64 << 20, se
         collective: sorted(row[0] for row in extension.explain(collective, 8, layout)) for collective in collectives
     }
     groups = _groups(names)
-    measured = {}
+    measured: dict[str, list[dict]] = {}
     for collective in collectives:
         measured[collective] = rows = []
         for size in sizes[collective]:
             call = _call(collective, size, len(layout))
             first = extension.explain(collective, size, layout)[0][0]
             seconds_of = _measure({name: groups[collective, name] for name in names[collective]}, call, seconds)
-            best = min(seconds_of, key=seconds_of.get)
+            best = min(seconds_of, key=seconds_of.__getitem__)
             if seconds_of[first] <= seconds_of[best] * _MARGIN:
                 best = first
             rows.append({"bytes": size, "seconds": seconds_of, "best": best, "model": first})
@@ -94,7 +94,7 @@ def tune(collectives: Sequence[str] = COLLECTIVES, max_bytes: int = 64 << 20, se
 
 def write(path: str, measured: dict) -> None:
     """Adds the measurements to the profile, or begins one."""
-    profile = {"hccl_like_profile": 1, "layouts": {}}
+    profile: dict = {"hccl_like_profile": 1, "layouts": {}}
     if os.path.exists(path):
         with open(path) as file:
             profile = json.load(file)

@@ -66,7 +66,7 @@ def _note(function: Callable, **changes) -> None:
         changes["gates"] = (*known.gates, changes.pop("gate"))
     for most in ("devices", "ranks"):
         changes[most] = max(getattr(known, most), changes.get(most, 0))
-    function._conformance = Requirements(**{**known.__dict__, **changes})
+    setattr(function, "_conformance", Requirements(**{**known.__dict__, **changes}))
 
 
 def reason_to_skip(function: Callable, devices: int, world_size: int, include_disabled: bool) -> str | None:

@@ -71,7 +71,7 @@ class Proxy(ModuleType):
         return getattr(self.__dict__["_proxied"], attribute)
 
 
-def distributed_proxy(dist: ModuleType, backend: str) -> Proxy:
+def distributed_proxy(dist: Any, backend: str) -> Proxy:
     """torch.distributed for a test module: a group of ``nccl`` is one of the backend under test."""
     means = {"nccl": backend, "xccl": backend}
 

@@ -72,7 +72,7 @@ class _SkipReason(logging.Handler):
         self._path = path
 
     def emit(self, record: logging.LogRecord) -> None:
-        if "skipping test" in record.msg and record.args:
+        if "skipping test" in record.msg and isinstance(record.args, tuple) and record.args:
             with open(self._path, "w") as file:
                 file.write(str(record.args[-1]))
 

@@ -191,7 +191,7 @@ def _module_lacks(function: str) -> bool:
 def _copies_on_a_stream() -> bool:
     """Whether the accelerator's module can do what the overlapping loader asks of it; a device may refuse with any error."""
     try:
-        device = getattr(torch, accelerator_name())
+        device = getattr(torch, accelerator_name() or "")
         with device.stream(device.current_stream()):
             return torch.empty(1, pin_memory=True).is_pinned()
     except Exception:

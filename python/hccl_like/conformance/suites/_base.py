@@ -94,6 +94,9 @@ class Ranks:
     """
 
     bound = False
+    # torch's base sets both.
+    rank: int
+    file_name: str
 
     @property
     def world_size(self) -> int:

@@ -64,9 +64,8 @@ def import_tests(backend: str, device: str):
 
 def suite_class(module, class_name: str, side: str, device: str, world_size: int) -> type[unittest.TestCase]:
     """A class with the tests of one side; those that do not apply carry their reason."""
-    base = module.DistributedTest._DistTestBase
 
-    class Tests(module.TestDistBackend, base):
+    class Tests(module.TestDistBackend, module.DistributedTest._DistTestBase):
         def setUp(self):
             super().setUp()
             module.INIT_METHOD = os.environ["INIT_METHOD"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unittest
+from typing import Any
 
 from hccl_like.conformance import gates
 from hccl_like.conformance.suites import distributed
@@ -12,7 +13,7 @@ def load(backend: str, device: str, world_size: int) -> list[type[unittest.TestC
     if device == "cpu":
         raise ValueError("the suite 'retarget' moves tests to a device: name one with --device")
     module = distributed.import_tests(backend, "cpu")
-    tests = distributed.suite_class(module, "RetargetedTests", gates.CPU, device, world_size)
+    tests: Any = distributed.suite_class(module, "RetargetedTests", gates.CPU, device, world_size)
     on_cpu = tests._run.__func__
 
     def run_on_device(cls, rank, *arguments, **keywords):

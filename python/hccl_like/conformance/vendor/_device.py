@@ -97,6 +97,7 @@ class Device:
         """Queues work on the current stream that takes a while. False if the device had done most of it on return: it works
         in step with the host, and order is nothing that could go wrong."""
         self.prepare()
+        assert self._load is not None  # prepare() has set it
         source, target, copies = self._load
         began = time.monotonic()
         for _ in range(max(1, int(copies * times))):

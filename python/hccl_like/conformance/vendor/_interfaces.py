@@ -169,4 +169,4 @@ def plugin(device: Device) -> str:
     if path is None:
         raise Missing(f"no package has an entry point '{device.name}' in the group {_plugins.GROUP}")
     expect(isinstance(path, str), f"it cannot be found: {path}")
-    return path
+    return str(path)

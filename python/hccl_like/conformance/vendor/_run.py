@@ -165,8 +165,8 @@ def _show(device: str, rows: list[Row]) -> None:
     cells = [(row.id, row.state, row.what, "; ".join(part for part in (row.seen, row.meaning) if part)) for row in rows]
     _tables.show(f"what '{device}' offers", ("check", "state", "what", "seen; what follows"), cells)
     if len(rows) > 3:
-        cells = [(what, NO if lacking else YES, ", ".join(lacking)) for what, lacking in consequences.of(rows)]
-        _tables.show("what therefore works", ("what", "", "lacking"), cells)
+        effects = [(what, NO if lacking else YES, ", ".join(lacking)) for what, lacking in consequences.of(rows)]
+        _tables.show("what therefore works", ("what", "", "lacking"), effects)
     counts = Counter(row.state for row in rows)
     print(", ".join(f"{counts[state]} {state}" for state in (YES, NO, BROKEN)))
 
