@@ -223,8 +223,8 @@ def __getattr__(name: str):
         from hccl_like._device_plugin import DevicePlugin
 
         return DevicePlugin
-    if name in ("Options", "ProcessGroupHcclLike"):
+    if name in ("Options", "ProcessGroupHcclLike", "_C"):
         from hccl_like import _extension
 
-        return getattr(_extension.load(), name)
+        return _extension.load() if name == "_C" else getattr(_extension.load(), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
