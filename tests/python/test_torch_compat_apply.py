@@ -82,7 +82,7 @@ def test_a_patch_is_for_certain_versions(version, fits):
 def test_another_version_is_left_as_it_is(fresh, mender, monkeypatch, caplog):
     monkeypatch.setattr(torch, "__version__", "2.14.1+cpu")
     with caplog.at_level(logging.DEBUG, logger="hccl_like"):
-        _apply.install([patch()])
+        _apply.install([patch(first=(2, 13), last=(2, 13))])
     assert mender == [] and _apply.state(patch()) == "not for torch 2.14.1+cpu"
     assert "patch some is for torch 2.13, not for 2.14.1+cpu" in caplog.text
 
