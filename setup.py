@@ -21,7 +21,7 @@ from setuptools.command.sdist import sdist
 os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
 
 ROOT = Path(__file__).resolve().parent
-# What compiles an adapter, as it lies in the repository. nlohmann's header comes from the system that builds the package.
+# The sources of an adapter, by their places in the repository. The system that builds the package gives nlohmann's header.
 SOURCES = ["CMakeLists.txt", "cmake", "LICENSE", "core", "device", "transport", "collectives", "process_group", "python/bindings"]
 
 
