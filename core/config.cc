@@ -104,9 +104,8 @@ constexpr std::array kRows{
          "separated by commas; name=none serves the device without its plugin."},
         access<&Config::device_plugins>()},
     Row{{"HCCL_LIKE_MPI_LIBRARY", "",
-         "Path of the MPI that the transport mpi loads: libmpi_abi.so.1, or Open MPI's "
-         "libmpi.so.40. "
-         "Empty: the program's own, or the one that is found."},
+         "Path of the MPI that the transport mpi loads: libmpi_abi.so.1, MPICH's libmpi.so.12 or "
+         "Open MPI's libmpi.so.40. Empty: the program's own, or the launcher's."},
         access<&Config::mpi_library>()},
     Row{{"HCCL_LIKE_FABRIC_LIBRARY", "",
          "Path of the libfabric (libfabric.so.1, version 1.17 or later) that the transport fabric "

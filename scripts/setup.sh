@@ -59,6 +59,7 @@ missing_packages() {
   if [ $TESTS = nightly ]; then
     command -v slurmctld >/dev/null || echo slurm-wlm
     command -v munged >/dev/null || echo munge
+    command -v mpiexec.mpich >/dev/null || echo mpich
     clang_has_libfuzzer || echo clang libclang-rt-dev
   fi
   if [ -z "$python" ]; then

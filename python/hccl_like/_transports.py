@@ -20,6 +20,7 @@ LIBRARIES = (
     ("mpi", "mpich", "libmpi_abi.so.1"),
     ("mpi", "openmpi", "libmpi.so.40"),
     ("mpi", "impi-rt", "libmpi_abi.so.1"),
+    ("mpi", "impi-rt", "libmpi.so.12"),  # of versions before MPI 5
     ("fabric", "mpich", "libfabric.so.1"),
     ("fabric", "impi-rt", "libfabric.so.1"),
 )

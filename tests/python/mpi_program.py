@@ -57,8 +57,8 @@ def nothing(rank, size):
 
 def start_mpi_first():
     """As a program does that uses MPI itself: its own library, started by itself."""
-    mpi = ctypes.CDLL(os.environ["HCCL_LIKE_MPI_LIBRARY"], mode=ctypes.RTLD_GLOBAL)
-    multiple = 4096 if "abi" in os.environ["HCCL_LIKE_MPI_LIBRARY"] else 3
+    mpi = ctypes.CDLL(os.environ["OWN_MPI"], mode=ctypes.RTLD_GLOBAL)
+    multiple = 4096 if "abi" in os.environ["OWN_MPI"] else 3
     provided = ctypes.c_int()
     wanted = multiple if sys.argv[2:] != ["single"] else 0
     assert mpi.MPI_Init_thread(None, None, wanted, ctypes.byref(provided)) == 0

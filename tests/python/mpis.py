@@ -19,14 +19,15 @@ HERE = Path(__file__).resolve().parent
 @dataclass(frozen=True)
 class Mpi:
     name: str
-    package: str | None  # None: the system's
-    library: str
+    package: str | None  # None: the system's, with a launcher of its own name
     flags: tuple[str, ...] = ()
+    launcher: str = "mpiexec"
+    library: str = ""  # in its folder lib, to be named to the ranks; else they find it
 
     def prefix(self):
         """Where it is; skips the test that asks if it cannot be had."""
         if self.package is None:
-            program = shutil.which("mpiexec.openmpi") or pytest.skip("no Open MPI of the system: install openmpi-bin")
+            program = shutil.which(self.launcher) or pytest.skip(f"no {self.name}: install openmpi-bin and mpich")
             return Path(program).parent.parent
         for folder in (ROOT / "build" / "peers" / self.package, ROOT / "build" / "tests" / "mpi" / self.package):
             if (folder / "bin" / "mpiexec").exists():
@@ -41,12 +42,12 @@ class Mpi:
         return next(self.prefix().glob("lib/*/libfabric.so.1"), None)
 
     def command(self, size, program, *arguments, more=()):
-        launcher = self.prefix() / "bin" / ("mpiexec" if self.package else "mpiexec.openmpi")
+        launcher = self.prefix() / "bin" / self.launcher
         return [str(launcher), *self.flags, *more, "-n", str(size), sys.executable, str(HERE / program), *arguments]
 
     def environment(self, **settings):
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("HCCL_LIKE_", "MASTER_"))}
-        library = {"HCCL_LIKE_MPI_LIBRARY": str(self.prefix() / "lib" / self.library)} if self.package else {}
+        library = {"HCCL_LIKE_MPI_LIBRARY": str(self.prefix() / "lib" / self.library)} if self.library else {}
         path = os.pathsep.join(entry for entry in sys.path if entry)
         return {**inherited, **library, **_AS_ROOT, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", **settings}
 
@@ -72,7 +73,16 @@ _AS_ROOT = {
     "OMPI_MCA_mpi_yield_when_idle": "1",
 }
 
-MPICH = Mpi("MPICH", "mpich", "libmpi_abi.so.1", ("-launcher", "fork"))
-OPEN_MPI = Mpi("Open MPI", "openmpi", "libmpi.so.40", ("--bind-to", "none", "--map-by", ":OVERSUBSCRIBE"))
-SYSTEM_OPEN_MPI = Mpi("Open MPI of the system", None, "libmpi.so.40", ("--bind-to", "none", "--oversubscribe"))
+HYDRA = ("-launcher", "fork")
+MPICH = Mpi("MPICH", "mpich", HYDRA)
+OPEN_MPI = Mpi("Open MPI", "openmpi", ("--bind-to", "none", "--map-by", ":OVERSUBSCRIBE"))
+SYSTEM_OPEN_MPI = Mpi("Open MPI of the system", None, ("--bind-to", "none", "--oversubscribe"), "mpiexec.openmpi")
 ALL = (MPICH, OPEN_MPI, SYSTEM_OPEN_MPI)
+# With MPICH's older binary interface; the standard one through the linker's script that a wheel has in the place of a link.
+OLDER = (
+    Mpi("MPICH by its older interface", "mpich", HYDRA, library="libmpi.so.12"),
+    Mpi("MPICH by a script", "mpich", HYDRA, library="libmpi_abi.so"),
+    Mpi("Intel MPI", "impi-rt", HYDRA),
+    Mpi("Intel MPI by its older interface", "impi-rt", HYDRA, library="libmpi.so.12"),
+    Mpi("MPICH of the system", None, HYDRA, "mpiexec.mpich"),
+)

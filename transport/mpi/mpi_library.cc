@@ -2,21 +2,23 @@
 
 #include <dlfcn.h>
 
-#include <array>
 #include <cstdint>
-#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 
 #include "core/error.h"
+#include "transport/mpi/mpi_search.h"
 
 namespace hccl_like {
 namespace {
 
-constexpr const char* kStandard = "libmpi_abi.so.1";
-constexpr std::array kOpenMpi{"libmpi.so.40", "libmpi.so.80"};
 // Longer than either library's texts.
 constexpr size_t kTextBytes = 16 << 10;
 
-// The standard's predefined handles are small numbers in the place of a pointer.
+// A linker's script, which stands for a link to the library, is shorter.
+constexpr uintmax_t kScriptBytes = 256;
+
+// Predefined handles that are numbers in the place of a pointer.
 MpiLibrary::Handle number(uintptr_t value) { return reinterpret_cast<MpiLibrary::Handle>(value); }
 
 class Symbols {
@@ -69,6 +71,21 @@ void bind_standard(MpiLibrary& mpi) {
   mpi.thread_serialized = 2048;
   mpi.thread_multiple = 4096;
   mpi.tag_ub_key = 501;
+  mpi.status_ignore = nullptr;
+}
+
+// The values that MPICH, Intel MPI, Cray MPICH and MVAPICH have agreed upon (https://www.mpich.org/abi). Their handles are
+// ints: what is passed in a register is the lower half of a pointer, and what is written through a pointer leaves the upper
+// half of a Handle as it was, zero.
+void bind_mpich(MpiLibrary& mpi) {
+  mpi.comm_world = number(0x44000000);
+  mpi.byte = number(0x4c00010d);
+  mpi.request_null = number(0x2c000000);
+  mpi.errors_return = number(0x54000001);
+  mpi.thread_serialized = 2;
+  mpi.thread_multiple = 3;
+  mpi.tag_ub_key = 0x64400001;
+  mpi.status_ignore = number(1);
 }
 
 void bind_open_mpi(MpiLibrary& mpi, const Symbols& symbols) {
@@ -79,6 +96,20 @@ void bind_open_mpi(MpiLibrary& mpi, const Symbols& symbols) {
   mpi.thread_serialized = 2;
   mpi.thread_multiple = 3;
   mpi.tag_ub_key = 0;
+  mpi.status_ignore = nullptr;
+}
+
+// A library may have the function without having the interface: then it says -1.
+bool is_standard(void* library) {
+  using Ask = int(int* major, int* minor);
+  auto* const ask = reinterpret_cast<Ask*>(::dlsym(library, "MPI_Abi_get_version"));
+  int major = -1, minor = -1;
+  return ask != nullptr && ask(&major, &minor) == 0 && major >= 1;
+}
+
+bool is_mpich(const std::string& version) {
+  return version.find("MPICH") != std::string::npos || version.find("MVAPICH") != std::string::npos ||
+         version.find("Intel(R) MPI") != std::string::npos;
 }
 
 MpiLibrary bind(void* library, const std::string& path) {
@@ -86,39 +117,39 @@ MpiLibrary bind(void* library, const std::string& path) {
   mpi.path = path;
   const Symbols symbols(library, path);
   bind_functions(mpi, symbols);
-  if (::dlsym(library, "ompi_mpi_comm_world") != nullptr)
-    bind_open_mpi(mpi, symbols);
-  else if (::dlsym(library, "MPI_Abi_get_version") != nullptr)
-    bind_standard(mpi);
-  else
-    throw_error(ErrorCode::kUnsupported,
-                path +
-                    " speaks neither the standard binary interface of MPI 5 nor Open MPI's; MPICH "
-                    "has the former in libmpi_abi.so.1");
   std::string text(kTextBytes, '\0');
   int bytes = 0;
   if (mpi.get_library_version(text.data(), &bytes) == 0)
     mpi.version = text.substr(0, text.find_first_of(std::string("\n\0", 2)));
+  if (::dlsym(library, "ompi_mpi_comm_world") != nullptr)
+    bind_open_mpi(mpi, symbols);
+  else if (is_standard(library))
+    bind_standard(mpi);
+  else if (is_mpich(mpi.version))
+    bind_mpich(mpi);
+  else
+    throw_error(ErrorCode::kUnsupported,
+                path + " (" + mpi.version +
+                    ") has none of the binary interfaces that are known: that of MPI 5, of MPICH "
+                    "and those that agree with it, and Open MPI's");
   return mpi;
 }
 
-// Open MPI's own plugins look for its symbols among the process's.
+// Open MPI's own plugins look for its symbols among the process's. A name may hide which MPI it is (libmpi.so).
 int how_to_load(const std::string& path) {
-  return RTLD_NOW | (path.find("libmpi_abi") == std::string::npos ? RTLD_GLOBAL : RTLD_LOCAL);
+  const bool another = path.find("libmpi_abi") != std::string::npos || path.find(".so.12") != std::string::npos;
+  return RTLD_NOW | (another ? RTLD_LOCAL : RTLD_GLOBAL);
 }
 
-bool started_by_open_mpi() { return std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr; }
-
-std::vector<std::string> candidates(const std::vector<std::string>& hints) {
-  std::vector<std::string> standard{kStandard}, open(kOpenMpi.begin(), kOpenMpi.end());
-  for (const std::string& hint : hints)
-    (hint.find("libmpi_abi") != std::string::npos ? standard : open).push_back(hint);
-  auto& first = started_by_open_mpi() ? open : standard;
-  auto& second = started_by_open_mpi() ? standard : open;
-  // A library that does not belong to the launcher makes a world of one rank of every process.
-  const bool launched = started_by_open_mpi() || std::getenv("PMI_RANK") != nullptr;
-  if (!launched) first.insert(first.end(), second.begin(), second.end());
-  return first;
+// The library itself where `path` is "INPUT(libmpi_abi.so.1)", which a package that can hold no links has in their place.
+std::string without_script(const std::string& path) {
+  std::error_code unknown;
+  const uintmax_t bytes = std::filesystem::file_size(path, unknown);
+  if (unknown || bytes > kScriptBytes) return path;
+  std::ifstream file(path);
+  std::string word;
+  if (!std::getline(file, word, '(') || !std::getline(file, word, ')')) return path;
+  return std::filesystem::path(path).replace_filename(word);
 }
 
 }  // namespace
@@ -131,9 +162,9 @@ std::string MpiLibrary::reason(const char* function, int code) const {
 }
 
 MpiLibrary load_mpi(const std::string& setting, const std::vector<std::string>& hints) {
-  std::vector<std::string> names{setting};
+  std::vector<std::string> names{without_script(setting)};
   if (setting.empty()) {
-    names = candidates(hints);
+    names = mpi_candidates(mpi_surroundings(), hints);
     for (const std::string& name : names)
       if (void* const loaded = ::dlopen(name.c_str(), RTLD_NOW | RTLD_NOLOAD); loaded != nullptr)
         return bind(loaded, name);
@@ -145,9 +176,10 @@ MpiLibrary load_mpi(const std::string& setting, const std::vector<std::string>& 
     const char* const why = ::dlerror();
     tried += (tried.empty() ? "" : "; ") + (why == nullptr ? name : std::string(why));
   }
-  throw_error(ErrorCode::kUnsupported, "no MPI can be loaded: " + tried +
-                                           "; name it in HCCL_LIKE_MPI_LIBRARY (libmpi_abi.so.1 of "
-                                           "MPICH, or Open MPI's libmpi.so.40)");
+  throw_error(ErrorCode::kUnsupported,
+              "no MPI can be loaded: " + tried +
+                  "; name the library of the MPI that started this process in "
+                  "HCCL_LIKE_MPI_LIBRARY (libmpi_abi.so.1, libmpi.so.12 or libmpi.so.40)");
 }
 
 }  // namespace hccl_like

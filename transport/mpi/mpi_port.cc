@@ -57,7 +57,7 @@ void MpiPort::receive(size_t slot) {
 
 bool MpiPort::finished(UnderWay& one) {
   int done = 0;
-  return check("MPI_Test", world_.library().test(&one.request, &done, nullptr)) && done != 0;
+  return check("MPI_Test", world_.library().test(&one.request, &done, world_.library().status_ignore)) && done != 0;
 }
 
 void MpiPort::progress(BlockSink& sink) {

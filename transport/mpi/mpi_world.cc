@@ -87,7 +87,7 @@ void MpiWorld::start() {
 
 void MpiWorld::finish(MpiLibrary::Handle request, const char* what, Deadline deadline) {
   for (int done = 0;;) {
-    if (const int code = library_.test(&request, &done, nullptr); code != 0)
+    if (const int code = library_.test(&request, &done, library_.status_ignore); code != 0)
       refuse("MPI_Test", code);
     if (done != 0) return;
     if (deadline.expired())
