@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import sys
+from pathlib import Path
 
 from hccl_like import _imports
 from hccl_like.conformance import processes, report, suites, zygote
@@ -23,7 +24,11 @@ def main(argv: list[str] | None = None) -> int:
         from hccl_like.conformance.vendor import _run
 
         return _run.main(options.device, options.timeout, options.k, options.json, options.list, report.say)
-    _apply(options)
+    try:
+        _apply(options)
+    except ValueError as error:
+        report.say(f"error: {error}")
+        return 2
     outcomes: list[Outcome] = []
     broken = False
     for suite in settings.suites:
@@ -70,6 +75,12 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME",
         help=f"one of {', '.join(suites.names())}; all; or a module that has load(); may be repeated (default: distributed)",
     )
+    add(
+        "--checkout",
+        type=Path,
+        metavar="DIR",
+        help="a checkout of PyTorch: suites are names of its files in test/distributed, without .py, with * and ? as in a shell",
+    )
     add("--world-size", type=int, default=4, metavar="N", help="ranks of each test (default: %(default)s)")
     add("-k", action="append", default=[], metavar="PATTERN", help="only tests whose id contains this; * and ? as in a shell")
     add("--skip", action="append", default=[], metavar="PATTERN", help="leave these out, say because they compute for hours")
@@ -87,8 +98,16 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _apply(options: argparse.Namespace) -> None:
-    chosen = options.suite or ["distributed"]
-    settings.suites = [name for suite in chosen for name in (suites.names() if suite == "all" else [suite])]
+    if options.checkout is not None:
+        from hccl_like.conformance.suites import checkout
+
+        if not options.suite:
+            raise ValueError("--checkout takes --suite, which names files of its test/distributed: --suite 'test_c10d_*'")
+        settings.checkout = options.checkout.resolve()
+        settings.suites = checkout.files(settings.checkout, options.suite)
+    else:
+        chosen = options.suite or ["distributed"]
+        settings.suites = [name for suite in chosen for name in (suites.names() if suite == "all" else [suite])]
     if options.retarget and "retarget" not in settings.suites:
         settings.suites.append("retarget")
     settings.backend = options.backend

@@ -71,9 +71,9 @@ class Proxy(ModuleType):
         return getattr(self.__dict__["_proxied"], attribute)
 
 
-def distributed_proxy(dist: Any, backend: str) -> Proxy:
-    """torch.distributed for a test module: a group of ``nccl`` is one of the backend under test."""
-    means = {"nccl": backend, "xccl": backend}
+def distributed_proxy(dist: Any, backend: str, *stand_ins: str) -> Proxy:
+    """torch.distributed for a test module: a group of ``nccl``, or of a stand-in, is one of the backend under test."""
+    means = dict.fromkeys(("nccl", "xccl", *stand_ins), backend)
 
     def translated(function: Callable) -> Callable:
         def call(*arguments, **keywords):
@@ -81,6 +81,8 @@ def distributed_proxy(dist: Any, backend: str) -> Proxy:
             if isinstance(asked, str):
                 plain = str.lower(asked)
                 keywords["backend"] = means.get(plain, plain)
+            elif arguments and isinstance(arguments[0], str):  # init_process_group("nccl")
+                arguments = (means.get(str.lower(arguments[0]), arguments[0]), *arguments[1:])
             return function(*arguments, **keywords)
 
         return call

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 
 @dataclass
@@ -11,6 +12,8 @@ class Settings:
     device: str = "cpu"
     world_size: int = 4
     suites: list[str] = field(default_factory=lambda: ["distributed"])
+    # A checkout of PyTorch, of whose files suites are the names.
+    checkout: Path | None = None
     patterns: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
     # Ids to run and no others; None: all of them.

@@ -9,9 +9,12 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from types import ModuleType
+from typing import Any
 
-# Run on request only: it repeats the tests of another suite.
-ON_REQUEST = {"retarget"}
+from hccl_like.conformance.settings import current as settings
+
+# Run on request only: what repeats the tests of another suite, or needs more than the wheel.
+ON_REQUEST = {"retarget", "checkout"}
 
 
 def names() -> list[str]:
@@ -20,8 +23,11 @@ def names() -> list[str]:
     return sorted(name for name in found if name not in ON_REQUEST and not name.startswith("_"))
 
 
-def module_of(suite: str) -> ModuleType:
-    """The module of a suite of this package, or, where there is none of that name, any module that can be imported."""
+def module_of(suite: str) -> ModuleType | Any:
+    """The module of a suite of this package, or, where there is none of that name, any module that can be imported; with a
+    checkout, a file of it."""
+    if settings.checkout is not None:
+        return importlib.import_module(f"{__name__}.checkout").File(settings.checkout, suite)
     if suite in names() or suite in ON_REQUEST:
         return importlib.import_module(f"{__name__}.{suite}")
     return importlib.import_module(suite)
