@@ -16,7 +16,6 @@ import torch._dynamo  # DistributedDataParallel imports it, which takes seconds:
 import torch.distributed as dist
 import torch.distributed.checkpoint as checkpoint
 import torch.distributed.nn.functional as functional
-from torch.distributed import _dist2
 from torch.distributed import distributed_c10d as c10d
 from torch.distributed._state_dict_utils import _create_cpu_state_dict
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook, bf16_compress_hook, bf16_compress_wrapper
@@ -28,6 +27,7 @@ from torch.distributed.tensor import DTensor, Shard
 from torch.distributed.tensor.debug import CommDebugMode
 
 import hccl_like
+from hccl_like.torch_compat import _ours
 from ranks import make_store, run_ranks
 
 RANKS = 2
@@ -198,18 +198,19 @@ def calls_of_shards():
     """What fully_shard calls to gather parameters; as it is, and where a program has a look at what is gathered."""
     model = torch.nn.Sequential(torch.nn.Linear(8, 3), torch.nn.Linear(3, 8))
     fully_shard(model, mesh=init_device_mesh("cpu", (RANKS,)))
-    torchs = dist.all_gather_single
+    torchs = getattr(dist, _ours.ALL_GATHER)
 
     def watched(*arguments, **keywords):
         return torchs(*arguments, **keywords)
 
     seen = []
-    for dist.all_gather_single in (torchs, watched):
+    for gather in (torchs, watched):
+        setattr(dist, _ours.ALL_GATHER, gather)
         with CommDebugMode() as calls:
             model(torch.ones(1, 8))
         seen += [call.__name__.split(".")[0] for call in calls.get_comm_counts()]
         model.reshard()
-    dist.all_gather_single = torchs
+    setattr(dist, _ours.ALL_GATHER, torchs)
     return seen
 
 
@@ -314,6 +315,8 @@ def met_untold():
 
 
 def second_api():
+    from torch.distributed import _dist2
+
     groups = [_dist2.new_group("hccl-like", HALF_A_MINUTE, kind, group_desc="a second one") for kind in ("sim", "cpu")]
     results = []
     for group, kind in zip(groups, ("sim", "cpu")):
@@ -329,6 +332,8 @@ def second_api():
 
 
 def second_api_with_a_wrong_option():
+    from torch.distributed import _dist2
+
     return _dist2._BACKENDS["hccl-like"](dist.HashStore(), 0, 1, HALF_A_MINUTE, torch.device("cpu"), colour="red")
 
 

@@ -16,6 +16,7 @@ import torch
 import torch.distributed as dist
 
 import values
+from conftest import slow_after_first
 from ranks import make_store, run_ranks
 
 
@@ -155,7 +156,7 @@ def test_survivors_name_the_rank_that_died(device, transport):
 
 def outlives_a_large_rank(rank, size):
     pids = torch.empty(size, dtype=torch.int64)
-    dist.all_gather_single(pids, torch.tensor([os.getpid()]))
+    dist.all_gather(list(pids.split(1)), torch.tensor([os.getpid()]))
     if rank == 1:
         memory = torch.ones(3 << 28)  # 3 GiB, which take the kernel half a second to free
         dist.barrier()
@@ -260,6 +261,7 @@ for _ in range(20):
     ids=["after waiting", "with calls under way", "by sys.exit", "after dropping everything", "by an exception",
          "with callbacks under way"],
 )  # fmt: skip
+@pytest.mark.parametrize("device", slow_after_first(["sim", "cpu"]), indirect=True)
 def test_a_program_ends_quietly_without_destroy(device, end, tmp_path):
     program = PROGRAM.format(end=textwrap.dedent(end))
     ranks = [

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import importlib
 
-import torch  # noqa: F401  first, since it installs the patches while it is imported
+import torch  # first, since it installs the patches while it is imported
 
 from hccl_like.torch_compat import _apply, _patches
 
@@ -26,4 +26,5 @@ def listing() -> list[tuple[str, str, str, str]]:
 def load() -> None:
     """Imports every module that a patch waits for."""
     for patch in _patches.PATCHES:
-        importlib.import_module(patch.module)
+        if patch.fits(torch.__version__):
+            importlib.import_module(patch.module)

@@ -32,8 +32,8 @@ class Patch(NamedTuple):
     mend: str  # file and function in this package that mend it, given that module
     wrong: str  # what is wrong without it, and where
     # The versions of torch that it was tried with.
-    first: tuple[int, int] = (2, 13)
-    last: tuple[int, int] = (2, 13)
+    first: tuple[int, int] = (2, 12)
+    last: tuple[int, int] = (2, 15)
 
     def versions(self) -> str:
         return " to ".join(".".join(map(str, version)) for version in dict.fromkeys((self.first, self.last)))

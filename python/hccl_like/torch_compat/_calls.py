@@ -62,7 +62,7 @@ def all_gather_gradient(functional) -> None:
         if rows % ranks:
             raise RuntimeError(f"the first dimension of the gradient is {rows}, which {ranks} ranks cannot share evenly")
         gradient = grad_output.new_empty((rows // ranks, *grad_output.shape[1:]))
-        dist.reduce_scatter_single(gradient, grad_output.contiguous(), dist.ReduceOp.SUM, ctx.group)
+        getattr(dist, _ours.REDUCE_SCATTER)(gradient, grad_output.contiguous(), dist.ReduceOp.SUM, ctx.group)
         return None, gradient, None
 
     @functools.wraps(list_backward)

@@ -7,6 +7,10 @@ import sys
 import torch
 import torch.distributed as dist
 
+# What torch 2.13 renamed.
+ALL_GATHER = "all_gather_single" if hasattr(dist, "all_gather_single") else "all_gather_into_tensor"
+REDUCE_SCATTER = "reduce_scatter_single" if hasattr(dist, "reduce_scatter_single") else "reduce_scatter_tensor"
+
 
 def backends(group: dist.ProcessGroup | None) -> dict[str, dist.distributed_c10d.Backend]:
     """By type of device, the backends of a group (None: the default one) that are this package's.

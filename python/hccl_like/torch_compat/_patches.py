@@ -28,6 +28,7 @@ PATCHES = (
         "split-by-name", _C10D, "_groups:split_by_name",
         "split_group(backend=\"hccl-like\") takes the name for the accelerator's half of the group alone, which cannot be "
         "split off (distributed_c10d.py:523)",
+        first=(2, 13),  # split_group takes no name before
     ),
     Patch(
         "shrunk-group", _C10D, "_groups:shrunk_group",
@@ -110,5 +111,6 @@ PATCHES = (
     Patch(
         "dist2", "torch.distributed._dist2", "_second_api:register",
         "torch.distributed._dist2 has a registry of its own, with gloo and nccl (distributed/_dist2.py:123)",
+        last=(2, 13),  # there is no such module since
     ),
 )  # fmt: skip

@@ -29,7 +29,9 @@ def buffers(module) -> None:
 def gathers(module) -> None:
     """torch gathers the parameters of a module into one buffer and copies them out of it. This backend gathers each of them to where
     it belongs, in one call for all."""
-    gather, copy_out, torchs_call = module.foreach_all_gather, module.foreach_all_gather_copy_out, dist.all_gather_single
+    gather, copy_out, torchs_call = module.foreach_all_gather, module.foreach_all_gather_copy_out, getattr(dist, _ours.ALL_GATHER)
+
+    default_output = getattr(module, "_default_all_gather_output_fn", None)
 
     class Gathered(module.AllGatherResult):
         """Nothing is to be copied out of it."""
@@ -38,7 +40,7 @@ def gathers(module) -> None:
     @torch.no_grad()
     def foreach_all_gather(fsdp_params, group, async_op, copy_in_stream, stream, device, comm):
         # A program may have put something else in the place of torch's call, to count or to check what is gathered.
-        plain = _serves(group, device) and _is_torchs(comm) and dist.all_gather_single is torchs_call
+        plain = _serves(group, device) and _is_torchs(comm) and getattr(dist, _ours.ALL_GATHER) is torchs_call
         inputs = _plain_inputs(fsdp_params) if plain else None
         if inputs is None:
             return gather(fsdp_params, group, async_op, copy_in_stream, stream, device, comm)
@@ -57,9 +59,14 @@ def gathers(module) -> None:
         )  # fmt: skip
 
     @functools.wraps(copy_out)
-    def foreach_all_gather_copy_out(result, fsdp_params, group):
+    def foreach_all_gather_copy_out(result, fsdp_params, group, **named):
         if not isinstance(result, Gathered):
-            copy_out(result, fsdp_params, group)
+            copy_out(result, fsdp_params, group, **named)
+        elif named.get("all_gather_output_fn", default_output) is not default_output:  # since torch 2.15
+            raise RuntimeError(
+                "fully_shard was given an all_gather_output_fn of the program's: set HCCL_LIKE_TORCH_COMPAT=fsdp-gathers, which "
+                "leaves gathering to torch"
+            )
         elif result.all_gather_work is not None:
             result.all_gather_work.wait()
 
