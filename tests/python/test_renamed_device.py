@@ -44,7 +44,7 @@ def case_of(rank, size, case, expected):
 assert not hasattr(torch, "sim")
 for case in CASES:
     run_ranks(case_of, 2, case, sys.argv[2])
-    print(case.__name__)
+    print(case.__name__, flush=True)  # ranks are forked, and would say it again
 """
 WAYS = {
     "with a plugin": "memory mapped by its plugin, calls in stream order",
