@@ -106,9 +106,20 @@ endfunction()
 
 # hccl_like_unity(target files): compiles so many files of a target as one, which reads headers and instantiates templates once.
 # The names in their anonymous namespaces must differ: a clash is an error of the compiler. Two warnings take the files for one.
+# Files with a UNITY_GROUP are compiled together, without others.
 function(hccl_like_unity target files)
   if(HCCL_LIKE_UNITY)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${files})
+    get_target_property(sources ${target} SOURCES)
+    set(count 0)
+    foreach(source ${sources})
+      get_source_file_property(group ${source} UNITY_GROUP)
+      if(NOT group)
+        math(EXPR group "${count} / ${files}")
+        math(EXPR count "${count} + 1")
+        set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${target}_${group})
+      endif()
+    endforeach()
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
     target_compile_options(${target} PRIVATE -Wno-shadow -Wno-subobject-linkage)
   endif()
 endfunction()
@@ -210,13 +221,24 @@ function(hccl_like_layer_tests layer)
   elseif(HCCL_LIKE_QUICK_TESTS)
     hccl_like_precompile(${layer}_test <gtest/gtest.h>)
   endif()
-  # Far above what a test takes: it only ends a hang, also on a busy machine and under a sanitizer.
-  set(limit_s 300)
+  # The limits are far above what a test takes: they only end a hang, also on a busy machine.
   if(HCCL_LIKE_SANITIZE)
-    set(limit_s 900)
+    hccl_like_shards(${layer}_test 900 ${layer})
+  else()
+    gtest_discover_tests(${layer}_test DISCOVERY_TIMEOUT 120 NO_PRETTY_VALUES PROPERTIES TIMEOUT 300 LABELS ${layer})
   endif()
-  gtest_discover_tests(${layer}_test DISCOVERY_TIMEOUT 120 NO_PRETTY_VALUES
-                       PROPERTIES TIMEOUT ${limit_s} LABELS ${layer})
+endfunction()
+
+# hccl_like_shards(target seconds label): many tests of a program in one process. With a sanitizer a process takes a fifth of a second
+# to start, which is longer than most tests. HCCL_LIKE_TESTS_LEFT_OUT has patterns of GoogleTest, separated by colons.
+set(HCCL_LIKE_SHARDS 16)
+function(hccl_like_shards target limit_s label)
+  math(EXPR last "${HCCL_LIKE_SHARDS} - 1")
+  foreach(shard RANGE ${last})
+    add_test(NAME ${label}.${shard} COMMAND ${target} --gtest_filter=-${HCCL_LIKE_TESTS_LEFT_OUT})
+    set_tests_properties(${label}.${shard} PROPERTIES TIMEOUT ${limit_s} LABELS ${label}
+                         ENVIRONMENT "GTEST_TOTAL_SHARDS=${HCCL_LIKE_SHARDS};GTEST_SHARD_INDEX=${shard}")
+  endforeach()
 endfunction()
 
 # hccl_like_test_program(name): a GoogleTest executable of its own, name_test, from every .cc of the folder, over all layers.
@@ -227,6 +249,9 @@ function(hccl_like_test_program name)
   add_executable(${name}_test ${sources})
   target_link_libraries(${name}_test PRIVATE hccl_like_collectives GTest::gtest GTest::gtest_main)
   hccl_like_target_options(${name}_test)
+  if(HCCL_LIKE_QUICK_TESTS)
+    target_compile_options(${name}_test PRIVATE -O1)
+  endif()
   gtest_discover_tests(${name}_test DISCOVERY_TIMEOUT 120 NO_PRETTY_VALUES PROPERTIES TIMEOUT 900 LABELS ${name})
 endfunction()
 

@@ -34,7 +34,7 @@ esac
 
 LOGS=$ROOT/build/logs
 mkdir -p "$LOGS"
-rm -f "$LOGS"/*.log "$LOGS"/{failed,beside}.txt "$LOGS"/*-skipped.txt "$LOGS"/conformance-*.json
+rm -f "$LOGS"/*.{log,built} "$LOGS"/{failed,beside}.txt "$LOGS"/*-skipped.txt "$LOGS"/conformance-*.json
 
 # part name command...: runs it with a log; notes its failure.
 part() {
@@ -74,6 +74,13 @@ cpp_build() {
   cmake --build --preset "$preset"
 }
 
+# The plain tests are added to the build of the Python package, whose layers are compiled already. At night they are built by preset
+# dev: without optimisation across files, and each header alone.
+plain_build() {
+  cmake -S . -B "$PLAIN" -DHCCL_LIKE_TESTS=ON -DHCCL_LIKE_BENCH=ON -DHCCL_LIKE_QUICK_TESTS=ON >"$LOGS/plain-configure.log" &&
+    cmake --build "$PLAIN"
+}
+
 # beside FILE command...: runs it at the same time as what follows, in a process group of its own, which ends with this script.
 started=()
 trap 'for group in ${started[@]+"${started[@]}"}; do kill -- "-$group" 2>/dev/null || true; done' EXIT
@@ -90,19 +97,36 @@ beside() {
 # does so again, and is told, where the part itself builds.
 build_ahead() {
   chrt --idle --pid 0 "$BASHPID" || renice -n 19 "$BASHPID"
-  for preset in ${SANITIZERS[@]+"${SANITIZERS[@]}"}; do cpp_build "$preset"; done
+  for preset in ${SANITIZERS[@]+"${SANITIZERS[@]}"}; do
+    cpp_build "$preset"
+    touch "$LOGS/$preset.built"
+  done
 }
 
-cpp() {
-  local preset=$1
-  cpp_build "$preset" || return 1
-  local logs=build/$preset/Testing/Temporary status=0
+# Waits for what build_ahead compiles of this preset.
+ahead_has_built() {
+  [ -n "${ahead:-}" ] && [[ " ${SANITIZERS[*]-} " == *" $1 "* ]] || return 0
+  while [ ! -f "$LOGS/$1.built" ] && kill -0 "$ahead" 2>/dev/null; do sleep 0.5; done
+}
+
+# part, folder of the build, what chooses the tests for ctest
+cpp_tests() {
+  local logs=$2/Testing/Temporary status=0
   # One more at a time than there are cores: many tests wait more than they compute.
-  ctest --preset "$preset" --parallel $((CMAKE_BUILD_PARALLEL_LEVEL + 1)) --no-tests=error || status=$?
-  outcomes skipped "$logs/LastTest.log" >"$LOGS/${preset/#dev/cpp}-skipped.txt"
+  ctest "${@:3}" --output-on-failure --parallel $((CMAKE_BUILD_PARALLEL_LEVEL + 1)) --no-tests=error || status=$?
+  outcomes skipped "$logs/LastTest.log" >"$LOGS/$1-skipped.txt"
+  say "GoogleTest: $(awk '/^\[  PASSED  \]/ { n += $4 } END { print n + 0 }' "$logs/LastTest.log") passed"
   [ $status -ne 0 ] || return 0
   ! grep -qE '(Address|Leak|Thread)Sanitizer:|: runtime error: ' "$logs/LastTest.log" || return 1
-  second_try "$logs/LastTestsFailed.log" ctest --preset "$preset" --rerun-failed
+  second_try "$logs/LastTestsFailed.log" ctest "${@:3}" --output-on-failure --rerun-failed
+}
+
+plain() { plain_build && cpp_tests cpp "$PLAIN" --test-dir "$PLAIN"; }
+
+# preset, part
+cpp() {
+  ahead_has_built "$1"
+  cpp_build "$1" && cpp_tests "${2:-$1}" "build/$1" --preset "$1"
 }
 
 # In front of a command: strict mode in each of its processes, none of which may touch the device's memory itself.
@@ -177,6 +201,11 @@ conformance() {
     --jobs 2 --json "$LOGS/conformance-$1.json" --junit "$LOGS/conformance-$1.xml"
 }
 
+# The runner itself is right if gloo has gloo's result.
+conformance_of_gloo() {
+  "$VENV/bin/python" -m hccl_like.conformance --backend gloo --jobs 2 --json "$LOGS/conformance-gloo.json"
+}
+
 # The Python tests, in two runs that take about as long: most of them wait, for ranks or for a time-out.
 FIRST_HALF='tests/python/test_[d-z]*.py' SECOND_HALF='tests/python/test_[a-c]*.py'
 
@@ -188,19 +217,22 @@ other_tests() {
 }
 
 bash scripts/setup.sh "$SETUP"
-part cpp cpp dev
+PLAIN=build/$("$VENV/bin/python" -c 'import sys; print("cpython-%d%d" % sys.version_info[:2])')
+if [ -z "$MARKS" ]; then part cpp cpp dev cpp; else part cpp plain; fi
 part structure python_tests structure tests/structure
 beside "$LOGS/ahead.txt" build_ahead
+ahead=${started[-1]}
 if [ -z "$MARKS" ]; then  # at night nothing has a second try
   other_tests
 else  # ranks wait for each other more than they compute
   beside "$LOGS/beside.txt" other_tests
 fi
 part python python_tests python "$FIRST_HALF" "${STRICTLY[@]}"
-wait
+if [ -z "$MARKS" ]; then wait; else wait "${started[-1]}"; fi
 [ ! -f "$LOGS/beside.txt" ] || cat "$LOGS/beside.txt"
 for preset in ${SANITIZERS[@]+"${SANITIZERS[@]}"}; do part "$preset" cpp "$preset"; done
 if [ -z "$MARKS" ]; then
+  part conformance-gloo conformance_of_gloo
   part python-asan python_asan
   part libfuzzer libfuzzer
   part wheels bash scripts/wheels.sh
@@ -208,10 +240,10 @@ if [ -z "$MARKS" ]; then
 fi
 
 say ""
-for log in structure cpp asan tsan simulator python python-2 python-asan libfuzzer wheels matrix conformance-cpu conformance-sim; do
+for log in structure cpp asan tsan simulator python python-2 python-asan libfuzzer wheels matrix conformance-cpu conformance-sim conformance-gloo; do
   [ -f "$LOGS/$log.log" ] || continue
   say "-- $log"
-  grep -E '^[0-9]+% tests passed|^Total Test time|^The following tests FAILED|^\s+[0-9]+ - |^(FAILED|ERROR) |^(=+ )?[0-9]+ (passed|failed|errors?)\b.* in |^[0-9]+ pass, [0-9]+ fail|^strict mode, .*: |^== PyTorch |^ +first light |^ +done in |^libfuzzer[,:] |^SECOND TRY|^UNSTABLE' \
+  grep -E '^[0-9]+% tests passed|^Total Test time|^The following tests FAILED|^\s+[0-9]+ - |^(FAILED|ERROR) |^(=+ )?[0-9]+ (passed|failed|errors?)\b.* in |^[0-9]+ pass, [0-9]+ fail|^strict mode, .*: |^== PyTorch |^ +first light |^ +done in |^libfuzzer[,:] |^GoogleTest: |^SECOND TRY|^UNSTABLE' \
     "$LOGS/$log.log" || say "no closing line: see $LOGS/$log.log"
   case $log in
     cpp | asan | tsan) [ ! -f "$LOGS/$log-skipped.txt" ] || cat "$LOGS/$log-skipped.txt" ;;

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <map>
 
 #include "tests/model/explorer.h"
@@ -27,6 +29,9 @@ std::map<std::string, const Poller*>& hung() {
 // transport/life.h without a thread: ModelledNeighbours::die() is the kernel.
 Life::Life(LifeWord& word) : word_(word) {}
 Life::~Life() = default;
+// Named by what is compiled beside what is modelled, and not called.
+void Life::lend(std::function<void()>) { std::abort(); }
+void Life::take_back() { std::abort(); }
 
 // transport/bell.h without a socket.
 Bell::Place Bell::place(const std::string& name) {

@@ -16,6 +16,12 @@ def has_simulator():
     return hasattr(torch, "sim")
 
 
+def slow_after_first(values):
+    """For parametrize: what a test is tried with at night only, but for the first."""
+    first, *others = values
+    return [first, *(pytest.param(value, marks=pytest.mark.slow) for value in others)]
+
+
 @pytest.fixture(params=["cpu", "sim"])
 def device(request):
     """The kind of device that tensors are on, as ranks name it."""

@@ -1,4 +1,4 @@
-"""The faults of bench/chaos.py, in two minutes of what it can do for hours."""
+"""The faults of bench/chaos.py, in one minute of what it can do for hours."""
 
 import json
 import os
@@ -11,10 +11,8 @@ import pytest
 CHAOS = Path(__file__).resolve().parents[2] / "bench" / "chaos.py"
 # One of each kind; the others run at night.
 SOME = (
-    "kill kill-sim kill-tcp stop absent never stops-at-init dies-at-init abort interrupt shrink join-again "
-    "differ-shape differ-type differ-operation differ-collective differ-root differ-split differ-order "
-    "garbage held garbage-at-init backlog-at-init half-open-at-init forged-hello forged-store forged-later stray "
-    "descriptors-2 descriptors-9 descriptors-0-later addresses-64 file-size-1 dev-shm leftovers groups churn"
+    "kill kill-tcp stop dies-at-init abort interrupt join-again differ-shape garbage held garbage-at-init forged-hello forged-store "
+    "descriptors-2 dev-shm leftovers groups churn"
 ).split()
 if os.environ.get("SANITIZED"):
     # A sanitizer's memory is no group's, and one that looks at objects makes a pipe to see whether their memory is there.

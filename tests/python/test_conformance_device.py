@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from conftest import slow_after_first
+
 REFUSED = "is refused: "
 
 
@@ -144,6 +146,7 @@ def test_a_device_without_operators_is_looked_at_to_the_end(sim, tmp_path):
     assert not works["DistributedDataParallel, tensor parallelism"]
 
 
+@pytest.mark.slow
 def test_activation_checkpoints_are_measured(sim, tmp_path):
     needed = ("device.tensors", "order.read", "hooks.generator", "torch.autograd", "torch.seed", "torch.checkpoint")
     rows, works, process = report(tmp_path, *only(*needed), TORCH_SIM_FLAWS="no-generators")
@@ -175,7 +178,7 @@ UNSAVED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", UNSAVED)
+@pytest.mark.parametrize("kind", slow_after_first(UNSAVED))
 def test_a_device_whose_tensors_cannot_be_saved_has_distributed_checkpoints(sim, tmp_path, kind):
     preparation, lacking, reason, asynchronous = UNSAVED[kind]
     (tmp_path / "sitecustomize.py").write_text(preparation)

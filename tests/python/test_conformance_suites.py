@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from conftest import slow_after_first
+
 # Of each suite a test or two that together use most of its collectives.
 QUICK = {
     "checkpoint": ["Tensors.test_loaded_with", "Models.test_rank_0"],
@@ -32,6 +34,7 @@ def results(suite, device, folder, *options):
     return {test["id"]: test["outcome"] for test in json.loads(file.read_text())["tests"]}
 
 
+@pytest.mark.parametrize("device", slow_after_first(["sim", "cpu"]), indirect=True)
 @pytest.mark.parametrize("suite", QUICK)
 def test_a_few_tests_of_each_suite_pass(suite, device, tmp_path):
     found = results(suite, device, tmp_path, *(option for name in QUICK[suite] for option in ("-k", name)))

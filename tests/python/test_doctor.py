@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from conftest import slow_after_first
 from hccl_like import _plugins
 from hccl_like.doctor import _command, _device, _host, _self_test
 from hccl_like.doctor._findings import Findings
@@ -220,7 +221,7 @@ def examine_stripped(monkeypatch, tmp_path, without):
 
 
 # In stream order a call that is staged goes in laps only if the plugin has both.
-@pytest.mark.parametrize("lacking", [["own streams"], ["events"], ["own streams", "events"]])
+@pytest.mark.parametrize("lacking", slow_after_first([["events"], ["own streams"], ["own streams", "events"]]))
 def test_a_plugin_that_makes_large_calls_slower_is_a_hint(sim, monkeypatch, tmp_path, lacking):
     findings = examine_stripped(monkeypatch, tmp_path, ",".join(["map", *lacking]))
     assert [hint for hint in findings.hints if DEAR_PARTS not in hint] == [

@@ -15,6 +15,7 @@ from torch.multiprocessing import ProcessRaisedException, start_processes
 
 import hccl_like
 from hccl_like import _endings
+from conftest import slow_after_first
 from ranks import run_ranks
 from test_untold import lines_of, program
 
@@ -145,7 +146,7 @@ def test_a_rank_that_leaves_because_of_an_exception_lets_the_others_finish_their
     run_ranks(leaves_others_at_work, 3)
 
 
-@pytest.mark.parametrize("again", ["raise", "raise RuntimeError('step failed')"])
+@pytest.mark.parametrize("again", slow_after_first(["raise", "raise RuntimeError('step failed')"]))
 def test_a_rank_that_destroys_its_groups_because_a_call_failed_leaves_the_first_failure_as_it_is(again):
     (code, said), (other, theirs) = program(f"""
     if rank == 0:
@@ -181,7 +182,7 @@ def spawned(rank, folder):
     dist.destroy_process_group()
 
 
-@pytest.mark.parametrize("start_method", ["spawn", "fork"])
+@pytest.mark.parametrize("start_method", slow_after_first(["spawn", "fork"]))
 def test_a_spawned_rank_that_ends_by_an_exception_is_reported_as_that(start_method, tmp_path):
     context = start_processes(spawned, (str(tmp_path),), nprocs=2, join=False, start_method=start_method)
     for process in context.processes:

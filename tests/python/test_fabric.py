@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 
 import mpis
+from conftest import slow_after_first
 from ranks import RankFailed, run_ranks
 from test_collectives import every_collective
 
@@ -234,6 +235,7 @@ def test_a_rank_that_is_stopped_for_a_while_is_not_taken_for_gone(provider, libr
     run_ranks(stopped, 2, tmp_path / "note", environment=settings(library, provider), hosts=make_hosts(2))
 
 
+@pytest.mark.parametrize("library", slow_after_first(["package", "system"]), indirect=True)
 def test_a_peer_without_a_lifeline_is_used_all_the_same(library, make_hosts, tmp_path):
     """No connection of TCP comes about on the ports that the ranks listen on."""
     hosts = make_hosts(2)

@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 
 import hccl_like
+from conftest import slow_after_first
 from ranks import run_ranks
 
 FEW = 12  # elements: over the board, or in one message
@@ -241,6 +242,7 @@ def try_all(size, device="cpu", **how):
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.parametrize("device", slow_after_first(["sim", "cpu"]), indirect=True)
 def test_all_ranks_of_one_host_are_told(device):
     try_all(3, device)
 

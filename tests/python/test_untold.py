@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 
 import hccl_like
+from conftest import slow_after_first
 from ranks import run_ranks
 
 
@@ -98,7 +99,7 @@ def test_another_exception_keeps_its_place(sim):
     assert len(lines_of(said, "a call failed that nobody has waited for")) == 1, said
 
 
-@pytest.mark.parametrize("synchronize", ["torch.accelerator.synchronize()", "torch.sim.synchronize()"])
+@pytest.mark.parametrize("synchronize", slow_after_first(["torch.accelerator.synchronize()", "torch.sim.synchronize()"]))
 def test_it_is_raised_by_synchronize(sim, synchronize):
     (code, said), _ = program(LAST_CALL + f"""
         try:
@@ -211,7 +212,7 @@ def test_a_rank_that_ends_in_order_and_is_missed_is_named():
     assert "lost rank 1" in line and "its program ended, while this rank still waited for it" in line, line
 
 
-@pytest.mark.parametrize("end", ["sys.exit(0)", "os.kill(os.getpid(), 9)"])
+@pytest.mark.parametrize("end", slow_after_first(["os.kill(os.getpid(), 9)", "sys.exit(0)"]))
 def test_the_end_of_the_rank_that_serves_the_store_is_one_line(end):
     _, (code, said) = program(f"""
     if rank == 0:
