@@ -4,7 +4,7 @@
 #
 #   scripts/matrix.sh                       every version: first light, the Python tests, PyTorch's distributed tests
 #   scripts/matrix.sh 2.14.1 2.15.0         these versions
-#   scripts/matrix.sh --short 2.14.1        first light and FILES, some minutes
+#   scripts/matrix.sh --short 2.14.1        of the Python tests FILES alone
 #
 # Each version has a folder in build/matrix (6 GB). docs/torch-versions.md gets the table of what passed (scripts/matrix_table.py).
 set -euo pipefail
@@ -15,7 +15,7 @@ SHORT=no
 VERSIONS=("$@")
 [ ${#VERSIONS[@]} -gt 0 ] || VERSIONS=(2.12.1 2.13.0 2.14.1 2.15.0)
 FILES=${FILES:-test_collectives.py test_frameworks_ddp.py test_frameworks_fsdp.py test_frameworks_checkpoint.py test_symmetric_memory.py
-  test_torch_builds.py test_torch_compat.py test_torch_versions.py}
+  test_torch_builds.py test_torch_compat_apply.py test_torch_versions.py}
 BASE_PYTHON=${BASE_PYTHON:-$VENV/bin/python}
 TAG=$("$BASE_PYTHON" -c 'import sys; print("cp%d%d" % sys.version_info[:2])')
 WHEEL=$(echo "$ROOT"/dist/hccl_like-*-"$TAG"-*.whl)
@@ -53,21 +53,25 @@ simulator() {
     TORCH_SIM_BUILD_DIR=$FOLDER/simulator/build PATH=$FOLDER/venv/bin:$PATH pip --no-deps --no-build-isolation .)
 }
 
-python_tests() {
-  local files=tests/python
-  # shellcheck disable=SC2086
-  [ $SHORT = no ] || files=$(printf 'tests/python/%s ' $FILES)
-  # shellcheck disable=SC2086
+# name, marks, files
+pytest() {
   timeout --kill-after=30 7200 "$FOLDER/venv/bin/python" -m torch_sim.strictly "$FOLDER/venv/bin/python" -m pytest -q --timeout 1200 \
-    -p no:cacheprovider -m "not slow" --junit-xml "$FOLDER/python.xml" $files >"$FOLDER/python.log" 2>&1 || failed+=("$VERSION python")
-  grep -E '^(FAILED|ERROR) |^(=+ )?[0-9]+ (passed|failed|errors?)\b.* in ' "$FOLDER/python.log" || tail "$FOLDER/python.log"
+    -p no:cacheprovider -m "$2" --junit-xml "$FOLDER/$1.xml" "${@:3}" >"$FOLDER/$1.log" 2>&1 || failed+=("$VERSION $1")
+  grep -E '^(FAILED|ERROR) |^(=+ )?[0-9]+ (passed|failed|errors?)\b.* in ' "$FOLDER/$1.log" || tail "$FOLDER/$1.log"
+}
+
+python_tests() {
+  local files=(tests/python)
+  # shellcheck disable=SC2206
+  [ $SHORT = no ] || files=($(printf 'tests/python/%s ' $FILES))
+  pytest python "not slow" "${files[@]}"
+  pytest patches slow tests/python/test_torch_compat.py tests/python/test_torch_compat_apply.py
 }
 
 conformance() {
   local device
   for device in cpu sim; do
     rm -f "$FOLDER/conformance-$device.json"
-    [ $SHORT = no ] || continue
     timeout --kill-after=30 7200 "$FOLDER/venv/bin/python" -m hccl_like.conformance --device "$device" --suite distributed \
       --skip test_ddp_uneven_inputs --jobs 2 --json "$FOLDER/conformance-$device.json" >"$FOLDER/conformance-$device.log" 2>&1 ||
       failed+=("$VERSION conformance $device")

@@ -15,12 +15,12 @@ PAGE = Path(__file__).resolve().parents[1] / "docs" / "torch-versions.md"
 HEAD = "| PyTorch | Python tests | PyTorch's distributed tests on CPU tensors | on the simulator |"
 
 
-def python_tests(path):
-    suites = ElementTree.parse(path).getroot()
+def python_tests(*paths):
     count = Counter()
-    for suite in suites.iter("testsuite"):
-        for what in ("tests", "failures", "errors", "skipped"):
-            count[what] += int(suite.get(what, 0))
+    for path in paths:
+        for suite in ElementTree.parse(path).getroot().iter("testsuite"):
+            for what in ("tests", "failures", "errors", "skipped"):
+                count[what] += int(suite.get(what, 0))
     failed = count["failures"] + count["errors"]
     return f"{count['tests'] - failed - count['skipped']} pass, {failed} fail"
 
@@ -37,7 +37,7 @@ def main():
     python = folder / "venv" / "bin" / "python"
     version = subprocess.run([python, "-c", "import importlib.metadata as m; import torch.version as v; print(v.__version__)"],
                              check=True, capture_output=True, text=True, env={"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}).stdout.strip()  # fmt: skip
-    row = [version, python_tests(folder / "python.xml"), *(conformance(folder / f"conformance-{kind}.json") for kind in ("cpu", "sim"))]
+    row = [version, python_tests(folder / "python.xml", folder / "patches.xml"), *(conformance(folder / f"conformance-{kind}.json") for kind in ("cpu", "sim"))]
     lines = PAGE.read_text().splitlines()
     begin = lines.index(HEAD) + 2
     end = next(i for i in range(begin, len(lines)) if not lines[i].startswith("|"))

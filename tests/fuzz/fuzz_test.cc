@@ -24,9 +24,9 @@ namespace hccl_like::fuzz {
 namespace {
 
 #if defined(__SANITIZE_ADDRESS__)
-constexpr uint64_t kInputs = 50'000;
+constexpr uint64_t kInputs = 12'000;
 #else
-constexpr uint64_t kInputs = 300'000;
+constexpr uint64_t kInputs = 100'000;
 #endif
 
 // For whoever finds that the program has ended.
