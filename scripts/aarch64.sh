@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# Compiles the layers without torch, and their tests, for hosts with aarch64, and runs the tests under qemu-user.
+#
+#   scripts/aarch64.sh          all of them but for storms, models and fuzzing; an hour on two cores
+#   scripts/aarch64.sh short    those of core and device, and of links in shared memory: a quarter of it
+#
+# What qemu-user shows: that it compiles, the kernels for NEON and SVE, alignment, and what takes the architecture for granted. It
+# gives a program the order of memory that its host has, so that order is what tests/model looks at.
+set -euo pipefail
+STEPS=4
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+FOLDER=$ROOT/build/aarch64
+SYSROOT=$FOLDER/sysroot
+TESTS=.
+case "${1:-all}" in
+  all) ;;
+  short) TESTS='^[A-Za-z/]*(Crew|Secret|Fd|Reduce|Parallel|Device|HostIpc|SharedPool|Shm|Cells|Ring|Segment)[A-Za-z]*[./]' ;;
+  *) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2 ;;
+esac
+# Debian's libraries for aarch64. Their packages are unpacked here, since installing them would change the host's own.
+LIBRARIES=(libhwloc-dev libhwloc15 libssl-dev libssl3 libgtest-dev libhwy-dev libhwy1 libspdlog-dev libspdlog1.10 libfmt-dev libfmt9)
+
+tools() {
+  local missing=()
+  command -v aarch64-linux-gnu-g++ >/dev/null || missing+=(g++-aarch64-linux-gnu)
+  command -v qemu-aarch64 >/dev/null || missing+=(qemu-user)
+  [ ${#missing[@]} = 0 ] || DEBIAN_FRONTEND=noninteractive apt-get -qq install -y "${missing[@]}"
+}
+
+# apt-get with both architectures and with lists of its own.
+apt_of_both() {
+  apt-get -qq -o APT::Architectures::="$(dpkg --print-architecture)" -o APT::Architectures::=arm64 -o "Dir::State::Lists=$FOLDER/lists" \
+    -o "Dir::Cache=$FOLDER/cache" -o APT::Sandbox::User=root "$@"
+}
+
+libraries() {
+  [ ! -f "$SYSROOT/complete" ] || return 0
+  rm -rf "$SYSROOT" "$FOLDER/packages"
+  mkdir -p "$SYSROOT" "$FOLDER"/{packages,lists/partial,cache/archives/partial}
+  try_again apt_of_both update || return 1
+  (cd "$FOLDER/packages" && try_again apt_of_both download "${LIBRARIES[@]/%/:arm64}") || return 1
+  for package in "$FOLDER"/packages/*.deb; do dpkg -x "$package" "$SYSROOT" || return 1; done
+  touch "$SYSROOT/complete"
+}
+
+build() {
+  cmake -S . -B "$FOLDER/build" -G Ninja -DCMAKE_TOOLCHAIN_FILE="$ROOT/cmake/aarch64.cmake" -DHCCL_LIKE_SYSROOT="$SYSROOT" \
+    -DCMAKE_BUILD_TYPE=Dev -DHCCL_LIKE_BENCH=OFF -DHCCL_LIKE_UNITY=ON -DHCCL_LIKE_PRECOMPILE=ON -DHCCL_LIKE_QUICK_TESTS=ON || return 1
+  cmake --build "$FOLDER/build" --target core_test device_test transport_test collectives_test
+}
+
+run_tests() {
+  # Far slower than a processor, so a test has ten times the patience.
+  ctest --test-dir "$FOLDER/build" --output-on-failure --parallel "$CMAKE_BUILD_PARALLEL_LEVEL" --timeout 3000 --no-tests=error \
+    -R "$TESTS" -L '^(core|device|transport|collectives)$'
+}
+
+mkdir -p "$FOLDER"
+step "The cross compiler and qemu-user" tools
+step "Debian's libraries for aarch64, in build/aarch64/sysroot" libraries
+step "The layers and their tests" build
+step "The tests under qemu-user" run_tests
