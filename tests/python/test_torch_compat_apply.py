@@ -111,7 +111,7 @@ def test_import_torch_has_applied_what_it_could():
     left_out = {patch.name for patch in _patches.PATCHES if not patch.fits(torch.__version__)}
     assert {name for name, state in states.items() if state == f"not for torch {torch.__version__}"} == left_out
     assert all(states[name] == "applied" or states[name].startswith("waits for torch.") for name in set(states) - left_out), states
-    assert states["default-backend"] == states["bf16-hook"] == "applied"
+    assert states["unnamed-cpu"] == states["ddp-logging"] == "applied"
     functions = c10d._new_process_group_helper, dist.monitored_barrier, c10d.ProcessGroup._get_sequence_number_for_group
     _apply.install(_patches.PATCHES)
     _registration.register()

@@ -80,11 +80,10 @@ def split_by_name(c10d) -> None:
     original = c10d._parse_backend_string
 
     @functools.wraps(original)
-    def _parse_backend_string(backend, *available):  # since torch 2.14 with the devices of the group to be split
+    def _parse_backend_string(backend):
         if backend.lower() != NAME:
-            return original(backend, *available)
-        served = c10d.Backend.backend_capability[NAME]
-        return {device: NAME for device in served if all(device in devices for devices in available)}
+            return original(backend)
+        return dict.fromkeys(c10d.Backend.backend_capability[NAME], NAME)
 
     c10d._parse_backend_string = _parse_backend_string
 

@@ -8,12 +8,13 @@ _C10D = "torch.distributed.distributed_c10d"
 _DDP = "torch.nn.parallel.distributed"
 _FSDP2 = "torch.distributed.fsdp._fully_shard._fsdp_param_group"
 
-# The lines are those of torch 2.13.0.
+# The lines are those of torch 2.13.0. What ends with 2.13 is right in 2.14, unless it says something else.
 PATCHES = (
     Patch(
         "default-backend", _C10D, "_groups:default_backend",
         "cpu:gloo,DEVICE:hccl-like has no default backend and init_process_group() without a name has GLOO, which is not "
         "there (distributed_c10d.py:2073-2093)",
+        last=(2, 13),
     ),
     Patch(
         "unnamed-cpu", _C10D, "_groups:unnamed_cpu",
@@ -29,6 +30,7 @@ PATCHES = (
         "split_group(backend=\"hccl-like\") takes the name for the accelerator's half of the group alone, which cannot be "
         "split off (distributed_c10d.py:523)",
         first=(2, 13),  # split_group takes no name before
+        last=(2, 13),
     ),
     Patch(
         "shrunk-group", _C10D, "_groups:shrunk_group",
@@ -37,23 +39,28 @@ PATCHES = (
     Patch(
         "subgroup-size", _C10D, "_groups:subgroup_size",
         "new_subgroups() without a size wants CUDA (distributed_c10d.py:6178)",
+        last=(2, 13),
     ),
     Patch(
         "sequence-numbers", _C10D, "_groups:sequence_numbers",
         "ProcessGroup tells no sequence number of a backend that is not torch's (ProcessGroup.hpp, "
         "backendSupportsSequenceNumbers)",
+        last=(2, 13),
     ),
     Patch(
         "monitored-barrier", _C10D, "_calls:monitored_barrier",
         "dist.monitored_barrier refuses every backend not called gloo (distributed_c10d.py:5418)",
+        last=(2, 13),
     ),
     Patch(
         "group-timeout", _C10D, "_calls:group_timeout",
         "_set_pg_timeout, which dist.breakpoint uses, knows nccl and gloo only (distributed_c10d.py:1642-1661)",
+        last=(2, 13),
     ),
     Patch(
         "bf16-hook", _DDP, "_data_parallel:bf16_hook",
         "DDP refuses bf16_compress_hook without NCCL or XCCL (nn/parallel/distributed.py:2485)",
+        last=(2, 13),
     ),
     Patch(
         "ddp-logging", _DDP, "_data_parallel:logged_name",
