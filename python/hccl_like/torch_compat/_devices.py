@@ -129,18 +129,19 @@ class _Initialized:
 def fake_device(module) -> None:
     """Fake tensors, by which DTensor finds out shapes, are of the current device where the module does not say whether it is
     initialised."""
-    fake = module.FakeTensor
-    original = fake._normalize_fake_device
+    # Since torch 2.15 a function of the module, which others call besides.
+    owner, name = (module, "_pin_device_index") if hasattr(module, "_pin_device_index") else (module.FakeTensor, "_normalize_fake_device")
+    original = getattr(owner, name)
 
     @functools.wraps(original)
-    def _normalize_fake_device(device):
+    def normalized(device):
         ours = device.type == accelerator_name() and device.index is None
         if not ours or not _module_lacks("is_initialized"):
             return original(device)
         current = getattr(getattr(torch, device.type), "current_device", lambda: 0)
         return torch.device(device.type, current())
 
-    fake._normalize_fake_device = staticmethod(_normalize_fake_device)
+    setattr(owner, name, normalized if owner is module else staticmethod(normalized))
 
 
 def barrier(c10d) -> None:
