@@ -223,19 +223,19 @@ function(hccl_like_layer_tests layer)
   endif()
   # The limits are far above what a test takes: they only end a hang, also on a busy machine.
   set(limit_s 300)
-  if(HCCL_LIKE_SANITIZE)
+  if(HCCL_LIKE_SANITIZE OR CMAKE_CROSSCOMPILING)
     set(limit_s 900)
   endif()
   # Tests of transport are ranks: processes forked off, which ThreadSanitizer allows no threads if an earlier test has left one.
-  if(HCCL_LIKE_SANITIZE AND NOT (HCCL_LIKE_SANITIZE STREQUAL "thread" AND layer STREQUAL "transport"))
+  if(CMAKE_CROSSCOMPILING OR (HCCL_LIKE_SANITIZE AND NOT (HCCL_LIKE_SANITIZE STREQUAL "thread" AND layer STREQUAL "transport")))
     hccl_like_shards(${layer}_test ${limit_s} ${layer})
   else()
     gtest_discover_tests(${layer}_test DISCOVERY_TIMEOUT 120 NO_PRETTY_VALUES PROPERTIES TIMEOUT ${limit_s} LABELS ${layer})
   endif()
 endfunction()
 
-# hccl_like_shards(target seconds label): many tests of a program in one process. With a sanitizer a process takes a fifth of a second
-# to start, which is longer than most tests. HCCL_LIKE_TESTS_LEFT_OUT has patterns of GoogleTest, separated by colons.
+# hccl_like_shards(target seconds label): many tests of a program in one process. With a sanitizer or an emulator a process takes a
+# fifth of a second to start, which is longer than most tests. HCCL_LIKE_TESTS_LEFT_OUT has patterns of GoogleTest, separated by colons.
 set(HCCL_LIKE_SHARDS 16)
 function(hccl_like_shards target limit_s label)
   math(EXPR last "${HCCL_LIKE_SHARDS} - 1")

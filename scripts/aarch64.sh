@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # Compiles the layers without torch, and their tests, for hosts with aarch64, and runs the tests under qemu-user.
 #
-#   scripts/aarch64.sh          all of them but for storms, models and fuzzing; an hour on two cores
-#   scripts/aarch64.sh short    those of core and device, and of links in shared memory: a quarter of it
+#   scripts/aarch64.sh    a quarter of an hour on two cores
 #
 # What qemu-user shows: that it compiles, the kernels for NEON and SVE, alignment, and what takes the architecture for granted. It
 # gives a program the order of memory that its host has, so that order is what tests/model looks at.
@@ -11,14 +10,13 @@ STEPS=4
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 FOLDER=$ROOT/build/aarch64
 SYSROOT=$FOLDER/sysroot
-TESTS=.
-case "${1:-all}" in
-  all) ;;
-  short) TESTS='^[A-Za-z/]*(Crew|Secret|Fd|Reduce|Parallel|Device|HostIpc|SharedPool|Shm|Cells|Ring|Segment)[A-Za-z]*[./]' ;;
-  *) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2 ;;
-esac
+# What qemu-user has not: robust futexes (Life, and links in shared memory between the ranks of a mesh), reading another process's
+# memory, a program's own list of its threads, tests that start the program again. And what only calculates, for long.
+LEFT_OUT=CrashNoteDeathTest.*:Crew.HasNoThread*:Crew.AChildOfFork*:ReadProcess.*:Commons.MakesThePages*:Commons.TellsWhose*:Life*
+LEFT_OUT=$LEFT_OUT:*LazyMesh.*/shm:*MeshAcrossNetworks.*:*MeshOver.*/shm*:*ThousandRanks.*:*Prove.*:Cost.*:Simulate.*:Choose.*
 # Debian's libraries for aarch64. Their packages are unpacked here, since installing them would change the host's own.
 LIBRARIES=(libhwloc-dev libhwloc15 libssl-dev libssl3 libgtest-dev libhwy-dev libhwy1 libspdlog-dev libspdlog1.10 libfmt-dev libfmt9)
+HEADERS=(nlohmann-json3-dev)
 
 tools() {
   local missing=()
@@ -38,21 +36,22 @@ libraries() {
   rm -rf "$SYSROOT" "$FOLDER/packages"
   mkdir -p "$SYSROOT" "$FOLDER"/{packages,lists/partial,cache/archives/partial}
   try_again apt_of_both update || return 1
-  (cd "$FOLDER/packages" && try_again apt_of_both download "${LIBRARIES[@]/%/:arm64}") || return 1
+  (cd "$FOLDER/packages" && try_again apt_of_both download "${LIBRARIES[@]/%/:arm64}" "${HEADERS[@]}") || return 1
   for package in "$FOLDER"/packages/*.deb; do dpkg -x "$package" "$SYSROOT" || return 1; done
   touch "$SYSROOT/complete"
 }
 
 build() {
   cmake -S . -B "$FOLDER/build" -G Ninja -DCMAKE_TOOLCHAIN_FILE="$ROOT/cmake/aarch64.cmake" -DHCCL_LIKE_SYSROOT="$SYSROOT" \
-    -DCMAKE_BUILD_TYPE=Dev -DHCCL_LIKE_BENCH=OFF -DHCCL_LIKE_UNITY=ON -DHCCL_LIKE_PRECOMPILE=ON -DHCCL_LIKE_QUICK_TESTS=ON || return 1
+    -DCMAKE_BUILD_TYPE=Dev -DHCCL_LIKE_BENCH=OFF -DHCCL_LIKE_UNITY=ON -DHCCL_LIKE_PRECOMPILE=ON -DHCCL_LIKE_QUICK_TESTS=ON \
+    "-DHCCL_LIKE_TESTS_LEFT_OUT=$LEFT_OUT" || return 1
   cmake --build "$FOLDER/build" --target core_test device_test transport_test collectives_test
 }
 
 run_tests() {
-  # Far slower than a processor, so a test has ten times the patience.
-  ctest --test-dir "$FOLDER/build" --output-on-failure --parallel "$CMAKE_BUILD_PARALLEL_LEVEL" --timeout 3000 --no-tests=error \
-    -R "$TESTS" -L '^(core|device|transport|collectives)$'
+  ctest --test-dir "$FOLDER/build" --output-on-failure --parallel "$CMAKE_BUILD_PARALLEL_LEVEL" --no-tests=error \
+    -L '^(core|device|transport|collectives)$' || return 1
+  say "GoogleTest: $(awk '/^\[  PASSED  \]/ { n += $4 } END { print n + 0 }' "$FOLDER/build/Testing/Temporary/LastTest.log") passed"
 }
 
 mkdir -p "$FOLDER"

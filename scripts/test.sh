@@ -6,7 +6,7 @@
 #   scripts/test.sh            what a change must pass
 #   scripts/test.sh quick      without the sanitizers
 #   scripts/test.sh nightly    besides: the slow tests, every suite of PyTorch's tests, the Python tests with a sanitized extension,
-#                              libFuzzer, and wheels, tried beside every supported version of PyTorch
+#                              libFuzzer, the C++ tests for aarch64 under qemu-user, and wheels, tried beside every supported version of PyTorch
 #
 # What uses the simulator does so in strict mode; TORCH_SIM_STRICT=SEED repeats a run, whose seed is in its closing lines.
 set -euo pipefail
@@ -235,12 +235,13 @@ if [ -z "$MARKS" ]; then
   part conformance-gloo conformance_of_gloo
   part python-asan python_asan
   part libfuzzer libfuzzer
+  part aarch64 bash scripts/aarch64.sh
   part wheels bash scripts/wheels.sh
   part matrix bash scripts/matrix.sh
 fi
 
 say ""
-for log in structure cpp asan tsan simulator python python-2 python-asan libfuzzer wheels matrix conformance-cpu conformance-sim conformance-gloo; do
+for log in structure cpp asan tsan simulator python python-2 python-asan libfuzzer aarch64 wheels matrix conformance-cpu conformance-sim conformance-gloo; do
   [ -f "$LOGS/$log.log" ] || continue
   say "-- $log"
   grep -E '^[0-9]+% tests passed|^Total Test time|^The following tests FAILED|^\s+[0-9]+ - |^(FAILED|ERROR) |^(=+ )?[0-9]+ (passed|failed|errors?)\b.* in |^[0-9]+ pass, [0-9]+ fail|^strict mode, .*: |^== PyTorch |^ +first light |^ +done in |^libfuzzer[,:] |^GoogleTest: |^SECOND TRY|^UNSTABLE' \
