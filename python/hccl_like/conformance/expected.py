@@ -32,6 +32,8 @@ def _matches(name: str, pattern: str) -> bool:
 
 
 EXPECTED: tuple[Expected, ...] = (
+    # Of torch 2.12; 2.13 has switched it off.
+    Expected("distributed.DistributedTests.test_barrier_timeout_arg", "it asserts gloo's words", "!gloo", "cpu"),
     # gloo is what this runner itself is tried with.
     *(Expected(f"distributed.DistributedTests.test_all_to_all{kind}", "gloo's lists of tensors are all of one size", "gloo", "cpu")
       for kind in ("", "_complex", "_full_group", "_group")),
