@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/own_thread.h"
+#include "core/pause.h"
 
 namespace hccl_like {
 namespace {
@@ -93,11 +94,7 @@ void Crew::run(size_t hands, uint32_t parts, Call call, const void* work) {
 }
 
 void Crew::wait_for_helpers(Team& team) {
-  for (int i = 0; i < kSpins && !team.parts.all_done(); ++i) {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
-  }
+  for (int i = 0; i < kSpins && !team.parts.all_done(); ++i) cpu_pause();
   if (team.parts.all_done()) return;
   const auto begin = Clock::now();
   while (!team.parts.all_done()) std::this_thread::yield();

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "core/config.h"
+#include "core/pause.h"
 
 namespace hccl_like {
 
@@ -18,9 +19,7 @@ class Patience {
   // Waits a moment; false if it is time to sleep.
   bool wait() {
     if (++waits_ <= spins_) {
-#if defined(__x86_64__)
-      __builtin_ia32_pause();
-#endif
+      cpu_pause();
       return true;
     }
     if (waits_ > most_ || takes_long()) return false;
