@@ -1,5 +1,5 @@
 #pragma once
-// What a thread does between two looks at memory that another core will write.
+// A short wait between two polls of memory that another core writes.
 
 namespace hccl_like {
 

@@ -130,8 +130,7 @@ MpiLibrary bind(void* library, const std::string& path) {
   else
     throw_error(ErrorCode::kUnsupported,
                 path + " (" + mpi.version +
-                    ") has none of the binary interfaces that are known: that of MPI 5, of MPICH "
-                    "and those that agree with it, and Open MPI's");
+                    ") has none of the known binary interfaces: MPI 5's, MPICH's and Open MPI's");
   return mpi;
 }
 

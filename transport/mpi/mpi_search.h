@@ -16,7 +16,7 @@ struct MpiSurroundings {
 // This process's.
 MpiSurroundings mpi_surroundings();
 
-// What to load, in this order, none of it named twice: files in the prefixes of the launchers; in the folders that MPIs have
+// Libraries to try, in this order and each once: files in the prefixes of the launchers; in the folders that MPIs have
 // variables for; names that the loader looks for; `hints`, paths of libraries in installed packages. Under a launcher of Open
 // MPI that is Open MPI alone, under one that sets PMI_RANK (MPICH, Intel MPI, Cray MPICH, MVAPICH) all but Open MPI.
 std::vector<std::string> mpi_candidates(const MpiSurroundings& surroundings,

@@ -7,7 +7,7 @@ import sys
 import torch
 import torch.distributed as dist
 
-# What torch 2.13 renamed.
+# torch 2.13 renamed both functions.
 ALL_GATHER = "all_gather_single" if hasattr(dist, "all_gather_single") else "all_gather_into_tensor"
 REDUCE_SCATTER = "reduce_scatter_single" if hasattr(dist, "reduce_scatter_single") else "reduce_scatter_tensor"
 

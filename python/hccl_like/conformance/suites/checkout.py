@@ -1,9 +1,8 @@
 """PyTorch's own files ``test/distributed/*.py``, which no wheel has, out of a checkout that ``--checkout`` names.
 
 A file is imported with `gloo` (on CPU tensors) or `nccl` (on a device) read as the backend under test, and with ``cuda`` read as
-the device. Its tests are the classes of torch's MultiProcessTestCase that it defines; those that the file makes for each type
-of device are taken for the one under test. MultiProcContinuousTest keeps its ranks from test to test, which this runner does
-not: such classes are skipped.
+the device. The suite has the file's classes of MultiProcessTestCase; of classes that a file makes for each type of device it has
+the one under test. Classes of MultiProcContinuousTest are skipped: they keep their ranks from test to test.
 """
 
 from __future__ import annotations
