@@ -51,7 +51,7 @@ build() {
 run_tests() {
   ctest --test-dir "$FOLDER/build" --output-on-failure --parallel "$CMAKE_BUILD_PARALLEL_LEVEL" --no-tests=error \
     -L '^(core|device|transport|collectives)$' || return 1
-  say "GoogleTest: $(awk '/^\[  PASSED  \]/ { n += $4 } END { print n + 0 }' "$FOLDER/build/Testing/Temporary/LastTest.log") passed"
+  googletest_passed "$FOLDER/build/Testing/Temporary/LastTest.log"
 }
 
 mkdir -p "$FOLDER"

@@ -54,6 +54,9 @@ clang_has_libfuzzer() {
     clang++ -std=c++20 -fsanitize=fuzzer,address,undefined -x c++ - -o /dev/null 2>/dev/null
 }
 
+# How many tests of GoogleTest have passed, of CTest's log.
+googletest_passed() { say "GoogleTest: $(awk '/^\[  PASSED  \]/ { n += $4 } END { print n + 0 }' "$1") passed"; }
+
 fingerprint() { cat -- "$@" 2>/dev/null | sha256sum | cut -d' ' -f1; }
 # A stamp holds the fingerprint of what a step was made from, so that a step whose sources are the same is not repeated.
 is_done() { [ -f "$STAMPS/$1" ] && [ "$(cat "$STAMPS/$1")" = "$2" ]; }

@@ -115,7 +115,7 @@ cpp_tests() {
   # One more at a time than there are cores: many tests wait more than they compute.
   ctest "${@:3}" --output-on-failure --parallel $((CMAKE_BUILD_PARALLEL_LEVEL + 1)) --no-tests=error || status=$?
   outcomes skipped "$logs/LastTest.log" >"$LOGS/$1-skipped.txt"
-  say "GoogleTest: $(awk '/^\[  PASSED  \]/ { n += $4 } END { print n + 0 }' "$logs/LastTest.log") passed"
+  googletest_passed "$logs/LastTest.log"
   [ $status -ne 0 ] || return 0
   ! grep -qE '(Address|Leak|Thread)Sanitizer:|: runtime error: ' "$logs/LastTest.log" || return 1
   second_try "$logs/LastTestsFailed.log" ctest "${@:3}" --output-on-failure --rerun-failed

@@ -18,6 +18,7 @@ from unittest import mock
 
 from hccl_like.conformance import device as devices
 from hccl_like.conformance import gates, names
+from hccl_like.conformance.suites import distributed
 
 FOLDER = Path("test", "distributed")
 
@@ -77,8 +78,7 @@ class File:
 
         stand_in = "gloo" if device == "cpu" else "nccl"
         name = names.Name(backend, stand_in)
-        for feature in ("plugin", "gpu", "cuda", "ddp", "subgroup"):
-            common_distributed.DistTestCases.backend_feature[feature].add(backend)
+        distributed.let_in(backend)
         proxy = names.distributed_proxy(dist, backend, stand_in)
         for function in ("init_process_group", "new_group", "monitored_barrier"):
             setattr(dist, function, getattr(proxy, function))
@@ -91,9 +91,7 @@ class File:
         sys.path[:0] = map(str, self._folders)
         with contextlib.ExitStack() as stack:
             if device != "cpu":
-                devices.replace_cuda_methods(device)
-                common_distributed.torch = devices.torch_proxy(torch, device)
-                common_distributed.TEST_CUDA = True
+                distributed.bring_the_device(device)
                 # A device that is opened here could not be used in the tests' processes, which are forked.
                 number = devices.count(device)
                 for place in (torch.accelerator, getattr(torch, device)):

@@ -40,10 +40,7 @@ def load(backend: str, device: str, world_size: int) -> list[type[unittest.TestC
 def import_tests(backend: str, device: str):
     """torch's test module, imported with `backend` as a name it knows."""
     name = names.Name(backend, "gloo" if device == "cpu" else "nccl")
-    from torch.testing._internal import common_distributed
-
-    for feature in ("plugin", "gpu", "cuda", "ddp", "subgroup"):
-        common_distributed.DistTestCases.backend_feature[feature].add(backend)
+    let_in(backend)
     # Each test gets a file of its own as meeting point; here only the kind is looked at.
     os.environ["INIT_METHOD"] = "file://"
     with names.read_from_environment(name), gates.recorded(name):
@@ -60,6 +57,14 @@ def import_tests(backend: str, device: str):
             supported.append(backend)
     module.dist = names.distributed_proxy(module.dist, backend)
     return module
+
+
+def let_in(backend: str) -> None:
+    """torch's lists of what backends can do have this one."""
+    from torch.testing._internal import common_distributed
+
+    for feature in ("plugin", "gpu", "cuda", "ddp", "subgroup"):
+        common_distributed.DistTestCases.backend_feature[feature].add(backend)
 
 
 def suite_class(module, class_name: str, side: str, device: str, world_size: int) -> type[unittest.TestCase]:
@@ -87,15 +92,21 @@ def suite_class(module, class_name: str, side: str, device: str, world_size: int
     return Tests
 
 
-def _bring_the_device(module, device: str) -> None:
-    """What the module calls cuda is the device."""
+def bring_the_device(device: str):
+    """What torch's common module for tests calls cuda is the device; torch as that module sees it."""
     import torch
     from torch.testing._internal import common_distributed
 
     devices.replace_cuda_methods(device)
-    proxy = devices.torch_proxy(torch, device)
-    module.torch = proxy
-    common_distributed.torch = proxy
+    common_distributed.torch = devices.torch_proxy(torch, device)
     common_distributed.TEST_CUDA = True
+    return common_distributed.torch
+
+
+def _bring_the_device(module, device: str) -> None:
+    """What the module calls cuda is the device."""
+    import torch
+
+    module.torch = bring_the_device(device)
     module.autocast = functools.partial(torch.autocast, device)
     module.GradScaler = functools.partial(torch.amp.GradScaler, device)
