@@ -36,15 +36,15 @@ const Type kTypes[] = {{DataType::kFloat32, 0x1.8p127, store<ref::Float<float>>}
                        {DataType::kFloat8E5M2, 0x1p15, store<ref::Float8E5M2>}};
 
 // Memory that peers can map.
-class Memory {
+class Mapped {
  public:
-  explicit Memory(size_t bytes)
+  explicit Mapped(size_t bytes)
       : data_(static_cast<std::byte*>(SharedPool::of_process().allocate(bytes))), bytes_(bytes) {
     std::memset(data_, 0x5a, bytes);
   }
-  ~Memory() { SharedPool::of_process().free(data_); }
-  Memory(const Memory&) = delete;
-  Memory& operator=(const Memory&) = delete;
+  ~Mapped() { SharedPool::of_process().free(data_); }
+  Mapped(const Mapped&) = delete;
+  Mapped& operator=(const Mapped&) = delete;
   Region region() const { return {data_, bytes_}; }
   Region part(size_t i, size_t bytes) const { return {data_ + i * bytes, bytes}; }
   void set(const std::vector<std::byte>& to) { std::memcpy(data_, to.data(), bytes_); }
@@ -105,7 +105,7 @@ void expect_exact(Communicator& group, const Setting& setting, const Type& type,
   const auto begin = all.begin() + static_cast<ptrdiff_t>(scatters ? own * count * size : 0);
   const std::vector expected(begin, begin + static_cast<ptrdiff_t>(count * size));
 
-  Memory in(count * chunks * size), out(count * size);
+  Mapped in(count * chunks * size), out(count * size);
   in.set(given);
   const Region result = !setting.in_place ? out.region()
                         : scatters        ? in.part(own, count * size)

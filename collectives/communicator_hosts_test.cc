@@ -10,29 +10,13 @@
 namespace hccl_like {
 namespace {
 
+using testing::input;
 using testing::on_ranks;
 using testing::Rank;
 using testing::region;
+using testing::sum;
 
-constexpr size_t kFloat = sizeof(float);
-const std::vector<size_t> kCounts{0, 1, 3, 17, 1000, 20'011};
-
-float value(int rank, size_t i) {
-  return static_cast<float>((i * 7 + static_cast<size_t>(rank) * 3) % 61);
-}
-
-std::vector<float> input(int rank, size_t count, size_t first = 0) {
-  std::vector<float> values(count);
-  for (size_t i = 0; i < count; ++i) values[i] = value(rank, first + i);
-  return values;
-}
-
-std::vector<float> sum(int ranks, size_t count, size_t first = 0) {
-  std::vector<float> values(count, 0.0f);
-  for (int r = 0; r < ranks; ++r)
-    for (size_t i = 0; i < count; ++i) values[i] += value(r, first + i);
-  return values;
-}
+const std::vector<size_t> kHostCounts{0, 1, 3, 17, 1000, 20'011};
 
 // Calls body(rank, communicator) on ranks of which rank r is on host hosts[r].
 void on_hosts(const std::vector<int>& hosts, const std::string& algorithms,
@@ -61,16 +45,16 @@ void every_collective(const std::vector<int>& hosts, const std::string& algorith
                  .output = std::move(out)});
     };
     const auto whole = [&](std::vector<float>& data) {
-      return Layout::even(region(data), 1, kFloat);
+      return Layout::even(region(data), 1, sizeof(float));
     };
     const auto cut = [&](std::vector<float>& data) {
-      return Layout::even(region(data), ranks, kFloat);
+      return Layout::even(region(data), ranks, sizeof(float));
     };
     const auto own = [&](std::vector<float>& data) {
       const Region all = region(data);
-      return Layout::single({&all, 1}, me, kFloat);
+      return Layout::single({&all, 1}, me, sizeof(float));
     };
-    for (const size_t count : kCounts) {
+    for (const size_t count : kHostCounts) {
       std::vector<float> in = input(rank, count), out(count, -1.0f);
       call(Collective::kAllReduce, 0, whole(in), whole(out));
       ASSERT_EQ(out, sum(size, count)) << count;

@@ -11,9 +11,12 @@
 namespace hccl_like {
 namespace {
 
+using testing::float_of;
+using testing::input;
 using testing::on_ranks;
 using testing::Rank;
 using testing::region;
+using testing::sum;
 
 constexpr size_t kFloat = sizeof(float);
 
@@ -36,29 +39,11 @@ class Collectives : public ::testing::TestWithParam<Case> {
   }
 };
 
-// Element i of rank r's input: small whole numbers, so every order of summation is exact.
-float value(int rank, size_t i) {
-  return static_cast<float>((i * 7 + static_cast<size_t>(rank) * 3) % 61);
-}
-
-std::vector<float> input(int rank, size_t count, size_t first = 0) {
-  std::vector<float> values(count);
-  for (size_t i = 0; i < count; ++i) values[i] = value(rank, first + i);
-  return values;
-}
-
-std::vector<float> sum(int ranks, size_t count) {
-  std::vector<float> values(count, 0.0f);
-  for (int r = 0; r < ranks; ++r)
-    for (size_t i = 0; i < count; ++i) values[i] += value(r, i);
-  return values;
-}
-
-const std::vector<size_t> kCounts{0, 1, 2, 3, 7, 8, 17, 1000, 4099, 100'003};
+const std::vector<size_t> kFloatCounts{0, 1, 2, 3, 7, 8, 17, 1000, 4099, 100'003};
 
 TEST_P(Collectives, AllReduceSumsOutOfPlaceAndInPlace) {
   run([](Rank me) {
-    for (const size_t count : kCounts) {
+    for (const size_t count : kFloatCounts) {
       std::vector<float> in = input(me.rank, count), out(count, -1.0f);
       const std::vector<float> expected = sum(me.size, count);
       me.communicator.run({.collective = Collective::kAllReduce,
@@ -78,7 +63,7 @@ TEST_P(Collectives, AllReduceSumsOutOfPlaceAndInPlace) {
 
 TEST_P(Collectives, AllReduceAveragesAndScales) {
   run([](Rank me) {
-    for (const size_t count : kCounts) {
+    for (const size_t count : kFloatCounts) {
       std::vector<float> in(count, static_cast<float>(2 * me.rank)), out(count);
       me.communicator.run({.collective = Collective::kAllReduce,
                            .type = DataType::kFloat32,
@@ -113,7 +98,7 @@ TEST_P(Collectives, AllReduceTakesSeveralTensorsAtOnce) {
 
 TEST_P(Collectives, BroadcastFromEveryRoot) {
   run([](Rank me) {
-    for (const size_t count : kCounts)
+    for (const size_t count : kFloatCounts)
       for (int root = 0; root < me.size; ++root) {
         std::vector<float> data =
             me.rank == root ? input(root, count) : std::vector<float>(count, -1.0f);
@@ -129,7 +114,7 @@ TEST_P(Collectives, BroadcastFromEveryRoot) {
 
 TEST_P(Collectives, ReduceToEveryRootLeavesTheOthersAlone) {
   run([](Rank me) {
-    for (const size_t count : kCounts)
+    for (const size_t count : kFloatCounts)
       for (int root = 0; root < me.size; ++root) {
         std::vector<float> in = input(me.rank, count), out(count, -1.0f);
         Call call{.collective = Collective::kReduce,
@@ -147,7 +132,7 @@ TEST_P(Collectives, ReduceToEveryRootLeavesTheOthersAlone) {
 TEST_P(Collectives, AllGatherAndReduceScatterMeet) {
   run([](Rank me) {
     const auto n = static_cast<size_t>(me.size), r = static_cast<size_t>(me.rank);
-    for (const size_t count : kCounts) {
+    for (const size_t count : kFloatCounts) {
       std::vector<float> mine = input(me.rank, count), all(count * n, -1.0f), expected;
       for (int peer = 0; peer < me.size; ++peer) {
         const auto part = input(peer, count);
@@ -268,7 +253,7 @@ TEST_P(Collectives, MessagesGoRoundTheRing) {
   run([](Rank me) {
     if (me.size == 1) return;
     const int next = (me.rank + 1) % me.size, previous = (me.rank + me.size - 1) % me.size;
-    for (const size_t count : kCounts) {
+    for (const size_t count : kFloatCounts) {
       std::vector<float> out = input(me.rank, count), in(count, -1.0f);
       std::vector<std::shared_ptr<Operation>> both{
           me.communicator.prepare({.collective = Collective::kSend,
@@ -291,7 +276,7 @@ TEST_P(Collectives, MessagesGoRoundTheRing) {
 
 TEST_P(Collectives, ARankSendsToItself) {
   run([](Rank me) {
-    for (const size_t count : kCounts) {
+    for (const size_t count : kFloatCounts) {
       std::vector<float> out = input(me.rank, count), in(count, -1.0f);
       std::vector<std::shared_ptr<Operation>> both{
           me.communicator.prepare({.collective = Collective::kRecv,
@@ -378,7 +363,7 @@ TEST_P(Collectives, SixteenOutstandingInTwoGroupsInterleaved) {
     for (size_t i = 0; i < 2 * kEach; ++i) {
       std::vector<float> expected(kCount, 0.0f);
       for (int r = 0; r < me.size; ++r)
-        for (size_t k = 0; k < kCount; ++k) expected[k] += value(r, i + k);
+        for (size_t k = 0; k < kCount; ++k) expected[k] += float_of(r, i + k);
       ASSERT_EQ(data[i], expected) << i;
     }
   });

@@ -68,7 +68,7 @@ TEST(Prove, EveryRootOfSevenRanks) {
 }
 
 // One test an algorithm, so that sanitizers have time for each.
-class ThousandRanks : public testing::TestWithParam<const Algorithm*> {};
+class ThousandRanks : public ::testing::TestWithParam<const Algorithm*> {};
 
 TEST_P(ThousandRanks, Prove) {
   const Algorithm& algorithm = *GetParam();
@@ -84,11 +84,11 @@ TEST_P(ThousandRanks, Prove) {
   }
 }
 
-std::string underscored(const testing::TestParamInfo<const Algorithm*>& tested) {
+std::string underscored(const ::testing::TestParamInfo<const Algorithm*>& tested) {
   return std::string(name(tested.param->collective)) + '_' + std::string(tested.param->name);
 }
 
-INSTANTIATE_TEST_SUITE_P(Algorithms, ThousandRanks, testing::ValuesIn(algorithms_of_single_ranks()),
+INSTANTIATE_TEST_SUITE_P(Algorithms, ThousandRanks, ::testing::ValuesIn(algorithms_of_single_ranks()),
                          underscored);
 
 // Layouts of `size` ranks on several hosts, some with several ranks: even, uneven, ranks dealt out in turn, and any.

@@ -47,6 +47,25 @@ Region region(std::vector<T>& values) {
   return {reinterpret_cast<std::byte*>(values.data()), values.size() * sizeof(T)};
 }
 
+// Element `i` of what rank `rank` gives: small whole numbers, so that every order of summation is exact.
+inline float float_of(int rank, size_t i) {
+  return static_cast<float>((i * 7 + static_cast<size_t>(rank) * 3) % 61);
+}
+
+inline std::vector<float> input(int rank, size_t count, size_t first = 0) {
+  std::vector<float> values(count);
+  for (size_t i = 0; i < count; ++i) values[i] = float_of(rank, first + i);
+  return values;
+}
+
+// The sum of the inputs of `ranks` ranks.
+inline std::vector<float> sum(int ranks, size_t count, size_t first = 0) {
+  std::vector<float> values(count, 0.0f);
+  for (int r = 0; r < ranks; ++r)
+    for (size_t i = 0; i < count; ++i) values[i] += float_of(r, first + i);
+  return values;
+}
+
 // A group of the same ranks, which are told that they are on several hosts.
 inline std::shared_ptr<Communicator> on_hosts(Rank me, const std::vector<int>& hosts) {
   Communicator::Identity identity;

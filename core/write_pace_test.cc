@@ -8,10 +8,10 @@ namespace hccl_like {
 namespace {
 
 using std::chrono::nanoseconds;
-constexpr size_t kSize = 64 << 10;
+constexpr size_t kWrite = 64 << 10;
 
 // As copy() does: `writes` writes of which each way takes so long. How many went past the caches.
-uint32_t past_caches(WritePace& pace, uint32_t writes, int through, int past, size_t bytes = kSize,
+uint32_t past_caches(WritePace& pace, uint32_t writes, int through, int past, size_t bytes = kWrite,
                      size_t all = 0) {
   uint32_t count = 0;
   for (uint32_t i = 0; i < writes; ++i) {
@@ -23,7 +23,7 @@ uint32_t past_caches(WritePace& pace, uint32_t writes, int through, int past, si
   return count;
 }
 
-constexpr uint32_t of(uint64_t bytes) { return static_cast<uint32_t>(bytes / kSize); }
+constexpr uint32_t of(uint64_t bytes) { return static_cast<uint32_t>(bytes / kWrite); }
 constexpr uint32_t kFirst = of(3 << 20);
 constexpr uint32_t kDecision = kFirst + 1;  // the last is the first past the caches
 constexpr uint32_t kPeriod = of(1 << 30), kTrial = of(4 << 20);
@@ -111,7 +111,7 @@ TEST(WritePace, WhatIsSlowBecauseCoresMoveIsNotLearntForTheDistanceThatWas) {
 TEST(WritePace, LearnsForEachSizeOfACall) {
   WritePace pace;
   const auto large = [&](uint32_t writes, int through, int past) {
-    return past_caches(pace, writes, through, past, kSize, /*all=*/64 << 20);
+    return past_caches(pace, writes, through, past, kWrite, /*all=*/64 << 20);
   };
   EXPECT_EQ(past_caches(pace, kDecision + 100, 3'000, 2'000), 12u) << "three trials";
   EXPECT_EQ(large(8, 14'000, 4'000), 0u) << "not tried yet";
@@ -134,8 +134,8 @@ TEST(WritePace, WritesToNewMemoryDoNotDecide) {
 TEST(WritePace, OneSlowWriteChangesNothing) {
   WritePace pace;
   past_caches(pace, 200, 2'500, 2'000);
-  pace.learn(kSize, pace.choose(kSize, kSize), nanoseconds(4'000'000));
-  EXPECT_EQ(pace.choose(kSize, kSize).way, WriteWay::kThroughCaches);
+  pace.learn(kWrite, pace.choose(kWrite, kWrite), nanoseconds(4'000'000));
+  EXPECT_EQ(pace.choose(kWrite, kWrite).way, WriteWay::kThroughCaches);
 }
 
 TEST(WritePace, ShortWritesGoAsTheLongOnesDoAndTeachNothing) {

@@ -15,7 +15,7 @@
 namespace hccl_like {
 namespace {
 
-constexpr size_t kBytes = 1001;  // what every handle opens
+constexpr size_t kOpened = 1001;  // what every handle opens
 
 // A device whose handles are numbers, and open memory of which every byte is that number.
 struct Counts {
@@ -35,10 +35,10 @@ hcd_api exporting_api() {
     uint64_t number = 0;
     std::memcpy(&number, handle->bytes + 120, sizeof number);
     if (number == kBroken) return fake_device::fail(HCD_INVALID, "there is no such memory");
-    auto* const memory = new std::byte[kBytes];
-    std::memset(memory, static_cast<int>(number), kBytes);
+    auto* const memory = new std::byte[kOpened];
+    std::memset(memory, static_cast<int>(number), kOpened);
     *host = memory;
-    *bytes = kBytes;
+    *bytes = kOpened;
     return int{HCD_OK};
   };
   api.ipc_close = [](int, void* host) {
@@ -68,7 +68,7 @@ class PeerMemoryTest : public ::testing::Test {
     return range;
   }
   void free(uint64_t number) { word(number).store(0); }
-  PeerMemory::View open(uint64_t number) { return open(number, kBytes).value(); }
+  PeerMemory::View open(uint64_t number) { return open(number, kOpened).value(); }
   Result<PeerMemory::View> open(uint64_t number, size_t bytes, uint64_t offset = 0) {
     return memory_->open(device_, 0, range(number, offset), bytes, &seen_);
   }
@@ -95,16 +95,16 @@ TEST_F(PeerMemoryTest, OpensAHandleOnce) {
 
 TEST_F(PeerMemoryTest, TellsNamesOwnersAndDevicesApart) {
   const auto one = open(1), two = open(2);
-  EXPECT_EQ(one.data[kBytes - 1], std::byte{1});
-  EXPECT_EQ(two.data[kBytes - 1], std::byte{2});
-  memory_->open(device_, 1, range(1), kBytes, &seen_).value();
+  EXPECT_EQ(one.data[kOpened - 1], std::byte{1});
+  EXPECT_EQ(two.data[kOpened - 1], std::byte{2});
+  memory_->open(device_, 1, range(1), kOpened, &seen_).value();
   EXPECT_EQ(counts.opened, 3);
   Commons stranger;
   const PeerCommons other(Fd(::dup(stranger.fd())));
-  memory_->open(device_, 0, range(1), kBytes, &other).value();
+  memory_->open(device_, 0, range(1), kOpened, &other).value();
   EXPECT_EQ(counts.opened, 4);
   const PeerCommons same(Fd(::dup(owner_.fd())));
-  memory_->open(device_, 0, range(2), kBytes, &same).value();
+  memory_->open(device_, 0, range(2), kOpened, &same).value();
   EXPECT_EQ(counts.opened, 4) << "the same owner, seen by another link";
 }
 
@@ -114,7 +114,7 @@ TEST_F(PeerMemoryTest, ClosesWhatItsOwnerHasFreed) {
   EXPECT_EQ(counts.closed, 0);
   memory_->close_freed();
   EXPECT_EQ(counts.closed, 1);
-  EXPECT_EQ(memory_->stats().bytes, kBytes);
+  EXPECT_EQ(memory_->stats().bytes, kOpened);
   open(2);
   EXPECT_EQ(counts.opened, 2);
 }
@@ -132,7 +132,7 @@ TEST_F(PeerMemoryTest, WhateverIsOpenedNextClosesWhatWasFreed) {
 TEST_F(PeerMemoryTest, ClosesWhatHasLongBeenOutOfUseOfADeviceThatDoesNotTellWhatWasFreed) {
   const Device untelling{untelling_api()};
   const auto open_untold = [&](uint64_t number) {
-    return memory_->open(untelling, 0, range(number), kBytes, &seen_).value();
+    return memory_->open(untelling, 0, range(number), kOpened, &seen_).value();
   };
   open(1);
   const auto held = open_untold(2);
@@ -159,23 +159,23 @@ TEST_F(PeerMemoryTest, WhatWasFreedStaysWhileSomebodyHoldsIt) {
   free(1);
   memory_->close_freed();
   EXPECT_EQ(counts.closed, 0);
-  EXPECT_EQ(view.data[kBytes - 1], std::byte{1});
+  EXPECT_EQ(view.data[kOpened - 1], std::byte{1});
 }
 
 TEST_F(PeerMemoryTest, MemoryWithoutANameIsMappedForOneCaller) {
   ExportedRange nameless = range(1);
   nameless.name = 0;
-  memory_->open(device_, 0, nameless, kBytes, &seen_).value();
+  memory_->open(device_, 0, nameless, kOpened, &seen_).value();
   EXPECT_EQ(counts.closed, 1);
-  memory_->open(device_, 0, range(1), kBytes, nullptr).value();
+  memory_->open(device_, 0, range(1), kOpened, nullptr).value();
   EXPECT_EQ(counts.closed, 2);
   EXPECT_EQ(memory_->stats().mappings, 0u);
-  EXPECT_EQ(memory_->open(device_, 0, nameless, kBytes + 1, &seen_).error().code,
+  EXPECT_EQ(memory_->open(device_, 0, nameless, kOpened + 1, &seen_).error().code,
             ErrorCode::kMismatch);
 }
 
 TEST_F(PeerMemoryTest, KeepsNoMoreBytesThanItMay) {
-  memory_ = std::make_unique<PeerMemory>(3 * kBytes);
+  memory_ = std::make_unique<PeerMemory>(3 * kOpened);
   for (uint64_t number = 0; number < 3; ++number) open(number);
   EXPECT_EQ(counts.closed, 0);
   const auto held = open(0);
@@ -183,7 +183,7 @@ TEST_F(PeerMemoryTest, KeepsNoMoreBytesThanItMay) {
   if (const auto lent = second.lock()) memory_->use(*lent);
   open(3);
   EXPECT_EQ(counts.closed, 1);
-  EXPECT_EQ(memory_->stats().bytes, 3 * kBytes);
+  EXPECT_EQ(memory_->stats().bytes, 3 * kOpened);
   EXPECT_FALSE(second.expired()) << "2 was used least recently";
   open(4), open(5);
   EXPECT_EQ(held.data[0], std::byte{0});
@@ -191,11 +191,11 @@ TEST_F(PeerMemoryTest, KeepsNoMoreBytesThanItMay) {
 }
 
 TEST_F(PeerMemoryTest, RefusesWhatLiesOutside) {
-  EXPECT_TRUE(open(1, 0, kBytes).ok());
-  EXPECT_TRUE(open(1, kBytes - 1, 1).ok());
+  EXPECT_TRUE(open(1, 0, kOpened).ok());
+  EXPECT_TRUE(open(1, kOpened - 1, 1).ok());
   constexpr uint64_t kHuge = std::numeric_limits<uint64_t>::max();
   for (const auto& [offset, bytes] : std::vector<std::pair<uint64_t, size_t>>{
-           {0, kBytes + 1}, {1, kBytes}, {kBytes + 1, 0}, {kHuge, 1}, {1, kHuge}, {kHuge, 2}}) {
+           {0, kOpened + 1}, {1, kOpened}, {kOpened + 1, 0}, {kHuge, 1}, {1, kHuge}, {kHuge, 2}}) {
     const auto view = open(1, bytes, offset);
     ASSERT_FALSE(view.ok()) << offset << " + " << bytes;
     EXPECT_EQ(view.error().code, ErrorCode::kMismatch);
@@ -228,7 +228,7 @@ TEST_F(PeerMemoryTest, ClosesNothingThatIsHeld) {
   std::vector<PeerMemory::View> held;
   for (uint64_t number = 0; number <= PeerMemory::kKept; ++number) held.push_back(open(number));
   EXPECT_EQ(counts.closed, 0);
-  for (const auto& view : held) EXPECT_EQ(view.data[0], view.data[kBytes - 1]);
+  for (const auto& view : held) EXPECT_EQ(view.data[0], view.data[kOpened - 1]);
   held.clear();
   open(2 * PeerMemory::kKept);
   EXPECT_EQ(counts.closed, 2) << "back to the limit";

@@ -39,7 +39,7 @@ inline std::vector<std::byte> stream_bytes(uint64_t begin, size_t bytes) {
 
 // `Wires`: see wire_contract.h.
 template <class Wires>
-class WireTest : public testing::Test {
+class WireTest : public ::testing::Test {
  protected:
   static constexpr size_t kMany = 5'000'003;
   WireTest() : pair(Wires::make()) {}

@@ -7,40 +7,12 @@
 #include <thread>
 #include <vector>
 
-#include "collectives/board/board.h"
-#include "collectives/testing.h"
+#include "collectives/board/board_testing.h"
 
 namespace hccl_like {
 namespace {
 
-using testing::on_ranks;
-using testing::Rank;
-using testing::region;
-
-using Ints = std::vector<int64_t>;
-
-Layout whole(Ints& data) { return Layout::even(region(data), 1, sizeof(int64_t)); }
-
-Call all_reduce(Ints& data) {
-  return {.collective = Collective::kAllReduce,
-          .type = DataType::kInt64,
-          .input = whole(data),
-          .output = whole(data)};
-}
-
-Call broadcast(Ints& data, int root) {
-  return {.collective = Collective::kBroadcast,
-          .type = DataType::kInt64,
-          .root = root,
-          .input = whole(data),
-          .output = whole(data)};
-}
-
-// The board opens with the first call.
-void open(Rank me) {
-  me.communicator.run({.collective = Collective::kBarrier});
-  ASSERT_TRUE(me.communicator.board()->is_open());
-}
+using namespace testing;
 
 std::shared_ptr<Communicator> group_of_all(Rank me, const std::string& name) {
   return me.runtime.create(*me.store, me.rank, me.size, name, std::chrono::seconds(20),

@@ -6,48 +6,13 @@
 #include <atomic>
 #include <vector>
 
-#include "collectives/testing.h"
+#include "collectives/board/board_testing.h"
 
 namespace hccl_like {
 namespace {
 
 using std::chrono::milliseconds;
-using testing::on_ranks;
-using testing::Rank;
-using testing::region;
-
-using Ints = std::vector<int64_t>;
-constexpr size_t kInt = sizeof(int64_t);
-
-Layout whole(Ints& data) { return Layout::even(region(data), 1, kInt); }
-Layout chunks(Ints& data, int ranks) {
-  return Layout::even(region(data), static_cast<size_t>(ranks), kInt);
-}
-Layout own(Ints& data, int rank) {
-  const Region all = region(data);
-  return Layout::single({&all, 1}, static_cast<size_t>(rank), kInt);
-}
-
-Call all_reduce(Ints& data) {
-  return {.collective = Collective::kAllReduce,
-          .type = DataType::kInt64,
-          .input = whole(data),
-          .output = whole(data)};
-}
-
-Call broadcast(Ints& data, int root) {
-  return {.collective = Collective::kBroadcast,
-          .type = DataType::kInt64,
-          .root = root,
-          .input = whole(data),
-          .output = whole(data)};
-}
-
-// The board opens with the first call.
-void open(Rank me) {
-  me.communicator.run({.collective = Collective::kBarrier});
-  ASSERT_TRUE(me.communicator.board()->is_open());
-}
+using namespace testing;
 
 int64_t value(int from, int to, size_t i) {
   return from * 1000 + to * 100 + static_cast<int64_t>(i);

@@ -13,12 +13,6 @@ namespace {
 
 using namespace testing;
 
-int32_t sum(int ranks, int to, size_t i) {
-  int32_t total = 0;
-  for (int from = 0; from < ranks; ++from) total += value(from, to, i);
-  return total;
-}
-
 class DirectLarge : public ::testing::TestWithParam<DirectCase> {};
 INSTANTIATE_TEST_SUITE_P(, DirectLarge,
                          ::testing::Values(DirectCase{2, Sharing::kNobody},
@@ -32,7 +26,7 @@ TEST_P(DirectLarge, SumsExactlyMoreThanTheCachesHold) {
   on_ranks(2, Config{}, [&](Rank me) {
     const auto expect_sums = [&](Numbers& result, size_t first, const char* of) {
       for (size_t i = 0; i < result.size(); ++i)
-        ASSERT_EQ(result[i], sum(2, 0, first + i)) << i << " of " << count << ", " << of;
+        ASSERT_EQ(result[i], sum_to(0, 2, first + i)) << i << " of " << count << ", " << of;
     };
     Numbers in(count, 0), out(count, -1), part(count / 2, -1);
     for (size_t i = 0; i < count; ++i) in[i] = value(me.rank, 0, i);
@@ -106,7 +100,7 @@ TEST_P(DirectLargest, IsExact) {
 
     for (int to = 0; to < 2; ++to) fill(both, to, static_cast<size_t>(to) * count);
     run(Collective::kReduceScatter, Layout::even(all, 2, kInt), all, own(one), one);
-    for (size_t i = 0; i < count; ++i) ASSERT_EQ(part[i], sum(2, me.rank, i)) << i << " of a sum";
+    for (size_t i = 0; i < count; ++i) ASSERT_EQ(part[i], sum_to(me.rank, 2, i)) << i << " of a sum";
     Numbers swapped(2 * count, -1);
     run(Collective::kAllToAll, Layout::even(all, 2, kInt), all,
         Layout::even(swapped.region(), 2, kInt), swapped.region());
@@ -118,7 +112,7 @@ TEST_P(DirectLargest, IsExact) {
     const Layout whole = Layout::even(one, 1, kInt);
     fill(part, 3, 0);
     run(Collective::kAllReduce, whole, one, whole, one);
-    for (size_t i = 0; i < count; ++i) ASSERT_EQ(part[i], sum(2, 3, i)) << i << " of all_reduce";
+    for (size_t i = 0; i < count; ++i) ASSERT_EQ(part[i], sum_to(3, 2, i)) << i << " of all_reduce";
     fill(part, 4, 0);
     run(Collective::kBroadcast, whole, one, whole, one);
     for (size_t i = 0; i < count; ++i) ASSERT_EQ(part[i], value(1, 4, i)) << i << " of broadcast";

@@ -63,16 +63,10 @@ SharedRegions shared(std::span<const Region> regions,
 }
 
 void share_list(Call& call, Sharing sharing, int rank, List& input) {
-  call.device = &host();
+  call.device = &testing::host();
   const bool does = sharing == Sharing::kEverybody || sharing == Sharing::kInputs ||
                     (sharing == Sharing::kEvenRanks && rank % 2 == 0);
   if (does) call.shared_regions = shared(input.regions(), input.regions());
-}
-
-int32_t sum(int ranks, size_t i) {
-  int32_t total = 0;
-  for (int from = 0; from < ranks; ++from) total += value(from, 0, i);
-  return total;
 }
 
 TEST_P(DirectLists, AreReduced) {
@@ -89,7 +83,7 @@ TEST_P(DirectLists, AreReduced) {
                   .output = Layout::even(result.regions(), 1, kInt)};
         share_list(call, sharing, me.rank, in);
         me.communicator.run(std::move(call));
-        result.expect([&](size_t i) { return sum(me.size, i); }, "all_reduce");
+        result.expect([&](size_t i) { return sum_to(0, me.size, i); }, "all_reduce");
       }
     }
   });
@@ -161,20 +155,14 @@ TEST_P(DirectLists, AreCutPieceByPiece) {
   });
 }
 
-// What `from` gives to `to`.
-size_t count(int from, int to, size_t unit) {
-  static constexpr size_t kTimes[] = {0, 1, 3, 7, 2};
-  return kTimes[static_cast<size_t>(from * 2 + to * 3) % 5] * unit;
-}
-
 TEST_P(DirectLists, HaveAPieceForEachRank) {
   const auto [ranks, sharing] = GetParam();
   on_ranks(ranks, Config{}, [&](Rank me) {
     for (const size_t unit : {size_t{200}, size_t{60'007}}) {
       std::vector<size_t> given, taken;
       for (int rank = 0; rank < me.size; ++rank) {
-        given.push_back(count(me.rank, rank, unit));
-        taken.push_back(count(rank, me.rank, unit));
+        given.push_back(uneven_count(me.rank, rank, unit));
+        taken.push_back(uneven_count(rank, me.rank, unit));
       }
       List in(given), out(taken);
       for (int to = 0; to < me.size; ++to)
@@ -195,7 +183,7 @@ TEST_P(DirectLists, HaveAPieceForEachRank) {
       // The root's list.
       const std::vector<Region> mine{out[0].region()};
       const size_t part = taken[0];
-      List scattered(std::vector<size_t>{count(0, me.rank, unit)});
+      List scattered(std::vector<size_t>{uneven_count(0, me.rank, unit)});
       const Region here = scattered[0].region();
       Call scatter{
           .collective = Collective::kScatter, .type = DataType::kInt32, .root = 0, .uneven = true};
@@ -204,7 +192,7 @@ TEST_P(DirectLists, HaveAPieceForEachRank) {
       if (me.rank == 0)
         share_list(scatter, sharing, me.rank, in);
       else
-        scatter.device = &host();
+        scatter.device = &testing::host();
       me.communicator.run(std::move(scatter));
       for (size_t i = 0; i < part; ++i) ASSERT_EQ(scattered[0][i], value(0, me.rank, i)) << i;
     }
@@ -219,7 +207,7 @@ std::vector<int32_t> exchange_with_decoys(Rank me, std::span<const size_t> sizes
             .type = DataType::kInt32,
             .input = Layout::interleaved(in.regions(), 2, kInt),
             .output = Layout::interleaved(out.regions(), 2, kInt),
-            .device = &host()};
+            .device = &testing::host()};
   SharedRegions regions;
   const auto real = in.regions(), decoys = told.regions();
   for (size_t i = 0; i < real.size(); ++i) {

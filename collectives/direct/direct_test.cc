@@ -35,13 +35,6 @@ Call shared_all_reduce(const Rank& me, Numbers& data) {
   return call;
 }
 
-// What everybody gives to `to`, in the order of ranks.
-int32_t sum(int ranks, int to, size_t i) {
-  int32_t total = 0;
-  for (int from = 0; from < ranks; ++from) total += value(from, to, i);
-  return total;
-}
-
 TEST_P(Direct, ReducesExactly) {
   const auto [ranks, sharing] = GetParam();
   on_ranks(ranks, Config{}, [&](Rank me) {
@@ -59,7 +52,7 @@ TEST_P(Direct, ReducesExactly) {
           share(call, sharing, me.rank, in.region(), result.region());
           me.communicator.run(std::move(call));
           for (size_t i = 0; i < count; ++i) {
-            int32_t expected = sum(me.size, 0, i);
+            int32_t expected = sum_to(0, me.size, i);
             if (op == ReduceOp::kAvg) expected /= me.size;
             if (op == ReduceOp::kMax) expected = value(me.size - 1, 0, i);
             ASSERT_EQ(result[i], expected) << i << " of " << count;
@@ -77,7 +70,7 @@ TEST_P(Direct, ReducesExactly) {
         share(call, sharing, me.rank, in.region(), out.region());
         me.communicator.run(std::move(call));
         if (me.rank == root) {
-          for (size_t i = 0; i < count; ++i) ASSERT_EQ(out[i], sum(me.size, 0, i));
+          for (size_t i = 0; i < count; ++i) ASSERT_EQ(out[i], sum_to(0, me.size, i));
         }
         for (size_t i = 0; i < count; ++i) ASSERT_EQ(in[i], value(me.rank, 0, i));
       }
@@ -118,7 +111,7 @@ TEST(DirectWishes, ToSumAllCountIfAllHaveThem) {
         if (!run.advance()) std::this_thread::yield();
       board.done(number);
       run.end();
-      for (size_t i = 0; i < kCount; ++i) ASSERT_EQ(data[i], sum(4, 0, i)) << i << ", " << number;
+      for (size_t i = 0; i < kCount; ++i) ASSERT_EQ(data[i], sum_to(0, 4, i)) << i << ", " << number;
     }
   });
 }
@@ -152,7 +145,7 @@ TEST_P(Direct, GathersAndScattersExactly) {
                      .output = single(part.region())};
       share(scattered, sharing, r, all.region(), part.region());
       me.communicator.run(std::move(scattered));
-      for (size_t i = 0; i < count; ++i) ASSERT_EQ(part[i], sum(n, r, i)) << count;
+      for (size_t i = 0; i < count; ++i) ASSERT_EQ(part[i], sum_to(r, n, i)) << count;
 
       Call gathered{.collective = Collective::kAllGather,
                     .type = DataType::kInt32,

@@ -62,6 +62,19 @@ inline int32_t value(int from, int to, size_t i) {
   return from * 100'000 + to * 10'000 + static_cast<int32_t>(i % 9'973);
 }
 
+// What ranks give to rank `to`, in the order of ranks.
+inline int32_t sum_to(int to, int ranks, size_t i) {
+  int32_t total = 0;
+  for (int from = 0; from < ranks; ++from) total += value(from, to, i);
+  return total;
+}
+
+// How many numbers `from` gives `to` where counts differ: none at all, less than a board would take, one block or several.
+inline size_t uneven_count(int from, int to, size_t unit) {
+  static constexpr size_t kTimes[] = {0, 1, 3, 7, 2};
+  return kTimes[static_cast<size_t>(from * 2 + to * 3) % 5] * unit;
+}
+
 struct DirectCase {
   int ranks;
   Sharing sharing;

@@ -16,12 +16,6 @@ using namespace testing;
 class DirectUneven : public ::testing::TestWithParam<DirectCase> {};
 INSTANTIATE_TEST_SUITE_P(, DirectUneven, all_settings());
 
-// What `from` gives `to`, in numbers: nothing at all, less than a board would take, one lap or several.
-size_t count(int from, int to, size_t unit) {
-  static constexpr size_t kTimes[] = {0, 1, 3, 7, 2};
-  return kTimes[static_cast<size_t>(from * 2 + to * 3) % 5] * unit;
-}
-
 // Side by side in one piece of memory.
 class Rows {
  public:
@@ -61,10 +55,10 @@ TEST_P(DirectUneven, AllToAllTransposes) {
   on_ranks(ranks, Config{}, [&](Rank me) {
     const int r = me.rank;
     for (const size_t unit : kUnits) {
-      Rows in(me.size, [&](int to) { return count(r, to, unit); });
-      Rows out(me.size, [&](int from) { return count(from, r, unit); });
+      Rows in(me.size, [&](int to) { return uneven_count(r, to, unit); });
+      Rows out(me.size, [&](int from) { return uneven_count(from, r, unit); });
       for (int to = 0; to < me.size; ++to)
-        for (size_t i = 0; i < count(r, to, unit); ++i) in.at(to, i) = value(r, to, i);
+        for (size_t i = 0; i < uneven_count(r, to, unit); ++i) in.at(to, i) = value(r, to, i);
       Call call{.collective = Collective::kAllToAll,
                 .type = DataType::kInt32,
                 .uneven = true,
@@ -73,7 +67,7 @@ TEST_P(DirectUneven, AllToAllTransposes) {
       share(call, sharing, r, in.all(), out.all());
       me.communicator.run(std::move(call));
       for (int from = 0; from < me.size; ++from)
-        for (size_t i = 0; i < count(from, r, unit); ++i)
+        for (size_t i = 0; i < uneven_count(from, r, unit); ++i)
           ASSERT_EQ(out.at(from, i), value(from, r, i)) << i << " from " << from << ", " << unit;
     }
   });
@@ -84,7 +78,7 @@ TEST_P(DirectUneven, ListsAreGatheredAndReduced) {
   on_ranks(ranks, Config{}, [&](Rank me) {
     const int r = me.rank;
     for (const size_t unit : kUnits) {
-      const auto size = [&](int rank) { return count(rank, 1, unit); };
+      const auto size = [&](int rank) { return uneven_count(rank, 1, unit); };
       Rows all(me.size, size);
       Numbers mine(size(r), 0), sum(size(r), -1);
       for (size_t i = 0; i < size(r); ++i) mine[i] = value(r, 0, i);
@@ -121,7 +115,7 @@ TEST_P(DirectUneven, TheRootGathersAndScatters) {
   on_ranks(ranks, Config{}, [&](Rank me) {
     const int r = me.rank, root = me.size - 1;
     for (const size_t unit : kUnits) {
-      const auto size = [&](int rank) { return count(rank, 2, unit); };
+      const auto size = [&](int rank) { return uneven_count(rank, 2, unit); };
       Rows all(me.size, [&](int rank) { return r == root ? size(rank) : 0; });
       Numbers mine(size(r), 0), back(size(r), -1);
       for (size_t i = 0; i < size(r); ++i) mine[i] = value(r, 0, i);

@@ -18,12 +18,12 @@
 namespace hccl_like {
 namespace {
 
-constexpr size_t kBytes = 3 * 4096;
+constexpr size_t kFile = 3 * 4096;
 
 class HostIpc : public ::testing::Test {
  protected:
   HostIpc() : file_(::memfd_create("host-ipc-test", MFD_CLOEXEC)) {
-    EXPECT_EQ(::ftruncate(file_.get(), kBytes), 0);
+    EXPECT_EQ(::ftruncate(file_.get(), kFile), 0);
   }
 
   // In a process of its own, which must find what `check` looks for.
@@ -69,19 +69,19 @@ TEST_F(HostIpc, OrdinaryMemoryIsNotExported) {
 }
 
 TEST_F(HostIpc, OnlyWhatLiesInsideIsExported) {
-  const SharedMemory memory = SharedMemory::create(kBytes);
-  EXPECT_TRUE(shared_range(memory.data(), kBytes));
-  EXPECT_TRUE(shared_range(memory.data() + kBytes - 1, 1));
-  EXPECT_FALSE(shared_range(memory.data() + 1, kBytes));
+  const SharedMemory memory = SharedMemory::create(kFile);
+  EXPECT_TRUE(shared_range(memory.data(), kFile));
+  EXPECT_TRUE(shared_range(memory.data() + kFile - 1, 1));
+  EXPECT_FALSE(shared_range(memory.data() + 1, kFile));
   EXPECT_FALSE(shared_range(memory.data() - 1, 2));
   EXPECT_FALSE(shared_range(memory.data(), SIZE_MAX));
 }
 
 TEST_F(HostIpc, MemoryIsForgottenWhenItGoes) {
-  SharedMemory memory = SharedMemory::create(kBytes);
+  SharedMemory memory = SharedMemory::create(kFile);
   SharedMemory moved = std::move(memory);
   const std::byte* const at = moved.data();
-  EXPECT_TRUE(shared_range(at, kBytes));
+  EXPECT_TRUE(shared_range(at, kFile));
   const ExportedRange old = *shared_range(at, 1);
   moved = SharedMemory();
   EXPECT_FALSE(shared_range(at, 1));
@@ -91,10 +91,10 @@ TEST_F(HostIpc, MemoryIsForgottenWhenItGoes) {
 TEST_F(HostIpc, HandlesDifferEvenWhereAddressAndDescriptorDoNot) {
   hcd_ipc_handle first, second;
   {
-    const SharedMemory memory = SharedMemory::create(kBytes);
+    const SharedMemory memory = SharedMemory::create(kFile);
     first = shared_range(memory.data(), 1)->handle;
   }
-  const SharedMemory memory = SharedMemory::create(kBytes);
+  const SharedMemory memory = SharedMemory::create(kFile);
   second = shared_range(memory.data(), 1)->handle;
   EXPECT_NE(std::memcmp(first.bytes, second.bytes, sizeof first.bytes), 0);
   EXPECT_FALSE(device_.import_range(0, first).ok());
@@ -108,7 +108,7 @@ TEST_F(HostIpc, AFileThatSomebodyElseMappedIsOpenedByItsDescriptor) {
   expect_in_a_child([&] {
     const ImportedRange there = device_.import_range(0, handle_of(*token)).value();
     std::memcpy(there.data() + 5000, "j", 1);
-    return there.size() == kBytes && std::memcmp(there.data() + 5001, "ello", 4) == 0;
+    return there.size() == kFile && std::memcmp(there.data() + 5001, "ello", 4) == 0;
   });
   char seen[6] = {};
   ASSERT_EQ(::pread(file_.get(), seen, 5, 5000), 5);
@@ -118,7 +118,7 @@ TEST_F(HostIpc, AFileThatSomebodyElseMappedIsOpenedByItsDescriptor) {
 TEST_F(HostIpc, ADescriptorThatIsAnotherFileByNowIsRefused) {
   const auto token = SharedFileToken::of(file_.get());
   const Fd other(::memfd_create("another", MFD_CLOEXEC));
-  ASSERT_EQ(::ftruncate(other.get(), kBytes), 0);
+  ASSERT_EQ(::ftruncate(other.get(), kFile), 0);
   ASSERT_EQ(::dup2(other.get(), file_.get()), file_.get());
   const auto opened = device_.import_range(0, handle_of(*token));
   ASSERT_FALSE(opened.ok());
@@ -132,7 +132,7 @@ TEST_F(HostIpc, AFileThatWasCutOffIsRefused) {
 }
 
 TEST_F(HostIpc, TellsWhetherWhatItExportedStillExists) {
-  SharedMemory memory = SharedMemory::create(kBytes);
+  SharedMemory memory = SharedMemory::create(kFile);
   const hcd_ipc_handle shared = shared_range(memory.data(), 1)->handle;
   const hcd_ipc_handle file = handle_of(*SharedFileToken::of(file_.get()));
   EXPECT_TRUE(device_.still_exported(0, shared));
@@ -142,7 +142,7 @@ TEST_F(HostIpc, TellsWhetherWhatItExportedStillExists) {
   memory = SharedMemory();
   EXPECT_FALSE(device_.still_exported(0, shared));
   const Fd other(::memfd_create("another", MFD_CLOEXEC));
-  ASSERT_EQ(::ftruncate(other.get(), kBytes), 0);
+  ASSERT_EQ(::ftruncate(other.get(), kFile), 0);
   ASSERT_EQ(::dup2(other.get(), file_.get()), file_.get());
   EXPECT_FALSE(device_.still_exported(0, file)) << "the number is another file's by now";
   EXPECT_FALSE(device_.still_exported(0, hcd_ipc_handle{}));
