@@ -19,38 +19,15 @@
 // the same memory for every chunk c that a rank both reads and writes. Allreduce, broadcast and reduce choose the
 // number of chunks themselves; the others have one for each rank.
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string_view>
 
+#include "collectives/collective.h"
 #include "collectives/cost.h"
 #include "collectives/hosts.h"
 #include "collectives/schedule.h"
 
 namespace hccl_like {
-
-enum class Collective : uint8_t {
-  kAllReduce,
-  kReduceScatter,
-  kAllGather,
-  kBroadcast,
-  kReduce,
-  kGather,
-  kScatter,
-  kAllToAll,
-  kBarrier,
-  kSend,
-  kRecv,
-};
-inline constexpr int kCollectives = 11;
-
-// As PyTorch spells it: "all_reduce", "reduce_scatter", ...
-std::string_view name(Collective collective);
-// The collective with that name; also by its other names in PyTorch ("all_gather_into_tensor"), and in MPI's and NCCL's spelling
-// ("allreduce").
-std::optional<Collective> collective_named(std::string_view wanted);
-// Whether the payload is cut as the algorithm wants; else there is one chunk for each rank.
-bool cuts_payload(Collective collective);
 
 struct Algorithm {
   Collective collective;

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/direct/direct_testing.h"
+#include "collectives/same_host/large_testing.h"
 #include "collectives/testing.h"
 #include "device/reduce/reduce_reference.h"
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 
-#include "collectives/direct/direct_run.h"
 #include "collectives/fingerprint.h"
 #include "collectives/group_topology.h"
 #include "collectives/way.h"
@@ -12,15 +11,6 @@
 
 namespace hccl_like {
 namespace {
-
-bool is_point_to_point(Collective collective) {
-  return collective == Collective::kSend || collective == Collective::kRecv;
-}
-
-bool has_root(Collective collective) {
-  return collective == Collective::kBroadcast || collective == Collective::kReduce ||
-         collective == Collective::kGather || collective == Collective::kScatter;
-}
 
 // How large the payload is, as far as all ranks know it: the basis of every common decision.
 size_t common_bytes(const Call& call, int size) {
@@ -57,6 +47,10 @@ std::shared_ptr<Communicator> Communicator::create(Engine& engine, Identity iden
 Communicator::Communicator(Engine& engine, Identity identity)
     : engine_(engine), identity_(std::move(identity)), timeout_(identity_.timeout) {
   topology_ = topology_of(identity_.members);
+  same_host_ = {.cores = topology_.cores_per_host,
+                .peer_memory = &engine_.peer_memory(),
+                .known_memory = &known_memory_,
+                .crew = &engine_.crew()};
   force(engine_.config().algo);
 }
 
@@ -127,25 +121,12 @@ Way Communicator::way(const Call& call, Chunks chunks) const {
 
 BoardCall Communicator::board_call(const Call& call, const Plan& plan, uint32_t number) const {
   return {.board = identity_.board.get(),
-          .collective = call.collective,
-          .type = call.type,
-          .root = call.root,
-          .chunks = plan.chunks,
-          .reduction = plan.reduction,
-          .scaling = plan.scaling,
-          .fingerprint = plan.fingerprint,
-          .number = number,
-          .shared_input = call.shared_input ? &*call.shared_input : nullptr,
-          .shared_regions = call.shared_regions ? &*call.shared_regions : nullptr,
-          .shared_output = call.shared_output ? &*call.shared_output : nullptr,
-          .output_owner = call.output_owner,
-          .device = call.device,
-          .device_index = call.device_index,
-          .cores = topology_.cores_per_host,
-          .peer_memory = &engine_.peer_memory(),
-          .known_memory = &known_memory_,
-          .write_pace = &engine_.write_pace(),
-          .crew = &engine_.crew()};
+          .call = &call,
+          .plan = &plan,
+          .input = &call.input,
+          .output = &call.output,
+          .resources = &same_host_,
+          .number = number};
 }
 
 void Communicator::set_reduction(Plan& plan, const Call& call) const {
@@ -223,12 +204,10 @@ Communicator::Tried Communicator::try_run(const Call& call, bool patient) {
     if (!board->writable(number)) return {};
   } while (!sequence_.compare_exchange_weak(number, number + 1, std::memory_order_relaxed));
   BoardCall on_board = board_call(call, plan, number);
-  on_board.input = &call.input;
-  on_board.output = &call.output;
-  if (plan.way == Way::kDirect) return try_direct(call, on_board, plan, patient);
+  if (plan.way == Way::kLarge) return try_large(call, on_board, plan, patient);
   Patience patience(engine_.config());
   on_board.show();
-  if (others_are_there(on_board, patience, patient, /*timed=*/nullptr)) {
+  if (others_are_there(on_board, patience, patient)) {
     on_board.finish();
     board->done(number);
     return {.over = true, .sequence = number, .rest = nullptr};

@@ -19,6 +19,7 @@
 #include "collectives/message_counters.h"
 #include "collectives/operation.h"
 #include "collectives/profile.h"
+#include "collectives/same_host/known_memory.h"
 #include "collectives/schedule.h"
 #include "transport/mesh.h"
 
@@ -138,10 +139,10 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Way way(const Call& call, Chunks chunks) const;
   void set_reduction(Plan& plan, const Call& call) const;
   Link* shared_memory_link(const Call& call) const;
-  Link* short_message_link(const Call& call, bool patient) const;
+  Link* short_message_link(const Call& call) const;
   void begin(Engine::Passing& passing, const Call& call, Link* link);
   std::shared_ptr<Operation> rest_of(Passage& passage);
-  Tried try_direct(const Call& call, BoardCall& on_board, const Plan& plan, bool patient);
+  Tried try_large(const Call& call, BoardCall& on_board, const Plan& plan, bool patient);
   // With mutex_ held.
   const Choice& choose_messages(const Call& call, Plan& plan);
   const Choice& choice(Collective collective, size_t bytes, size_t element_bytes, bool uneven);
@@ -169,8 +170,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::atomic<std::chrono::milliseconds> timeout_;
   std::atomic<bool> failed_{false};
   std::atomic<uint32_t> sequence_{0};  // of the next call
-  mutable KnownMemory known_memory_;
-  std::atomic<uint32_t> calls_without_cells_{0};
+  KnownMemory known_memory_;
+  SameHostResources same_host_;
 
   mutable std::mutex mutex_;  // guards what follows
   std::optional<Error> failure_;

@@ -1,7 +1,6 @@
 // Messages between two ranks: their plans and numbers, and the short way of short ones.
 #include "collectives/communicator.h"
 #include "collectives/fingerprint.h"
-#include "transport/rendezvous.h"
 
 namespace hccl_like {
 namespace {
@@ -14,10 +13,6 @@ const Layout& payload(const Call& call) {
   return call.collective == Collective::kSend ? call.input : call.output;
 }
 
-const std::optional<ExportedRange>& shared_side(const Call& call) {
-  return call.collective == Collective::kSend ? call.shared_input : call.shared_output;
-}
-
 }  // namespace
 
 // The link of a message between processes of one host, else null.
@@ -27,14 +22,10 @@ Link* Communicator::shared_memory_link(const Call& call) const {
   return link != nullptr && link->transport() == "shm" ? link : nullptr;
 }
 
-// The link of a message that may pass without an operation, else null. One that is copied out of its sender's memory passes only if
-// its caller has the patience to stay until that is done.
-Link* Communicator::short_message_link(const Call& call, bool patient) const {
+// The link of a message that may pass without an operation, else null.
+Link* Communicator::short_message_link(const Call& call) const {
   Link* link = is_message(call) ? shared_memory_link(call) : nullptr;
-  if (link == nullptr) return nullptr;
-  const size_t bytes = payload(call).total_bytes();
-  const bool lent = shared_side(call).has_value() && bytes >= kLeastMapped;
-  return bytes > link->eager_bytes() || (lent && !patient) ? nullptr : link;
+  return link != nullptr && payload(call).total_bytes() <= link->eager_bytes() ? link : nullptr;
 }
 
 // Of messages the long ones, which their links move between the memory of both ends (transport/rendezvous.h).
@@ -42,7 +33,8 @@ bool Communicator::uses_shared_memory(const Call& call) const {
   if (!is_message(call))
     return board() && !board_bytes(call, size(), call.uneven ? Chunks::kPairs : Chunks::kEqual);
   const size_t bytes = payload(call).total_bytes();
-  return bytes >= kLeastMapped && (call.root == kAnySource || shared_memory_link(call));
+  return bytes > engine_.config().shm_eager_bytes &&
+         (call.root == kAnySource || shared_memory_link(call));
 }
 
 Plan Communicator::message_plan(const Call& call) {
@@ -83,7 +75,6 @@ void Communicator::begin(Engine::Passing& passing, const Call& call, Link* link)
     message.tag = {.communicator = identity_.id, .channel = channel};
     message.fingerprint = fingerprint(call, 0);
     message.bytes = layout.total_bytes();
-    if (shared_side(call)) message.place = engine_.place(call, shared_side(call));
     message.passing = true;
     {
       std::lock_guard lock(mutex_);
@@ -112,7 +103,7 @@ std::shared_ptr<Operation> Communicator::rest_of(Passage& passage) {
 }
 
 std::shared_ptr<Operation> Communicator::pass(const Call& call, bool patient) {
-  if (Link* link = short_message_link(call, patient)) {
+  if (Link* link = short_message_link(call)) {
     Engine::Passing passing(engine_, *this, 1);
     if (passing.holds()) {
       begin(passing, call, link);
@@ -134,7 +125,7 @@ void Communicator::run(std::span<const Call> calls) {
     for (const bool sends : {true, false})
       for (const Call& call : calls) {
         if ((call.collective == Collective::kSend) != sends) continue;
-        Link* const link = passing.holds() ? short_message_link(call, /*patient=*/true) : nullptr;
+        Link* const link = passing.holds() ? short_message_link(call) : nullptr;
         if (link != nullptr)
           begin(passing, call, link);
         else

@@ -20,7 +20,6 @@
 #include "core/config.h"
 #include "core/crew.h"
 #include "core/deadline.h"
-#include "core/write_pace.h"
 #include "transport/mesh.h"
 #include "transport/peer_memory.h"
 #include "transport/poller.h"
@@ -48,7 +47,6 @@ class Engine {
   // Any thread. Tells peers what this process has freed, and closes what they have.
   void look_at_memory();
   // Of writes into the process's lanes.
-  WritePace& write_pace() { return write_pace_; }
 
   // Any thread. Takes operations to run; makes their first steps at once if nobody else drives. Without `waited_for`, the
   // background thread is told to see to them.
@@ -108,8 +106,6 @@ class Engine {
   // Any thread. Has whoever drives run `work`, which may touch links and throws nothing, between two steps; returns when it is
   // over, also while operations run that are waited for.
   void run(std::function<void()> work);
-  // Any thread. Has the link connected soon, if it is not; nobody waits for it.
-  void like_wire(Link& link);
   // Any thread. From now on peers that connect are let in also while nobody drives.
   void keep_door();
 
@@ -231,7 +227,6 @@ class Engine {
   PeerMemory peer_memory_;
   std::atomic<uint32_t> calls_{0};
   Crew crew_;
-  WritePace write_pace_;
 
   std::mutex driver_;  // held by the thread that drives; guards what follows up to spare_
   std::vector<Passage> passages_;

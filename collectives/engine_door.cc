@@ -36,10 +36,6 @@ void Engine::keep_door() {
   }
 }
 
-void Engine::like_wire(Link& link) {
-  run([&] { link.like_wire(); });
-}
-
 void Engine::end_keeper() {
   if (!keeper_bell_.valid()) return;
   Poller::ring(keeper_bell_.get());

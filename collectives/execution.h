@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "collectives/board/board_stage.h"
+#include "collectives/same_host/same_host_stage.h"
 #include "collectives/operation.h"
 #include "collectives/plan.h"
 #include "collectives/scratch_pool.h"
@@ -26,7 +26,7 @@ class Execution {
   // What another rank's line says, if it makes another call.
   const std::optional<BoardMismatch>& mismatch() const { return stage_.mismatch(); }
   // Why it cannot be finished, if its links do not tell.
-  const std::optional<Error>& failure() const { return stage_.failure(); }
+  const Error* failure() const { return stage_.failure(); }
   bool finished() const { return laps_done_ == plan_->laps; }
   // Ends it, finished or not: forgets the operation and gives the scratch memory back. The messages must have been
   // cancelled if it was not finished.
@@ -90,7 +90,7 @@ class Execution {
   Deadline deadline_ = Deadline::never();
   Layout input_, output_;
   BoardCall board_call_;
-  BoardStage stage_;
+  SameHostStage stage_;
   size_t element_bytes_ = 1;
   std::vector<Lap> laps_;  // the first `window` are used
   std::vector<int> told_;

@@ -316,7 +316,7 @@ TEST_P(Messages, ThatNobodyTakesAreTheirSendersAgainWhenTheirGroupEnds) {
       return;
     }
     Bytes plain;
-    Shared out(100'000);
+    Shared out(400'000);
     Call call = send(plain, 1);
     out.show(call);
     sending = true;

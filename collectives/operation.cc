@@ -1,7 +1,7 @@
 #include "collectives/operation.h"
 
 #include "collectives/communicator.h"
-#include "collectives/direct/direct_run.h"
+#include "collectives/same_host/large_call.h"
 
 namespace hccl_like {
 

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "collectives/algorithms.h"
-#include "collectives/direct/shared_regions.h"
+#include "collectives/same_host/shared_regions.h"
 #include "collectives/layout.h"
 #include "collectives/plan.h"
 #include "core/error.h"
@@ -19,7 +19,7 @@
 namespace hccl_like {
 
 class Communicator;
-class DirectRun;
+class LargeCall;
 
 // What one rank asks for. The memory behind the layouts must stay valid, and be left alone, until the operation is done.
 //
@@ -118,7 +118,7 @@ class Operation {
   std::shared_ptr<const Operation>
       begun_by_;                       // what this is a later lap of; see Communicator::prepare_lap
   bool shown_ = false;                 // on the board, by the thread that called
-  std::unique_ptr<DirectRun> direct_;  // begun by it
+  std::unique_ptr<LargeCall> large_;   // begun by it
   size_t bytes_;                       // the payload, for describe(): the layouts are gone by then
   int source_ = kAnySource;
   std::optional<Error> error_;

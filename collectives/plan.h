@@ -29,8 +29,8 @@ struct Program {
 // How the data goes. Without a board, or if it does not open, messages do all.
 enum class Way : uint8_t {
   kMessages,
-  kBoard,   // the call is small: over the communicator's board
-  kDirect,  // it is large: straight between the ranks' memory, or through their lanes
+  kBoard,  // the call is small: over the communicator's board
+  kLarge,  // straight between the ranks' memory, or through their staging buffers
 };
 
 // How large the chunks of a call are, as far as all ranks know it.

@@ -17,12 +17,6 @@ std::string fault_of(const Job& job) {
   return may_run_in_place(job.collective) ? prove(job, Memory::kInPlace) : "";
 }
 
-bool has_root(Collective collective) {
-  using enum Collective;
-  return collective == kBroadcast || collective == kReduce || collective == kGather ||
-         collective == kScatter;
-}
-
 std::vector<const Algorithm*> all_algorithms() {
   std::vector<const Algorithm*> result;
   for (int i = 0; i < kCollectives; ++i) {

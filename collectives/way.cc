@@ -1,14 +1,14 @@
 #include "collectives/way.h"
 
 #include "collectives/board/board_call.h"
-#include "collectives/direct/direct_run.h"
+#include "collectives/same_host/large_call.h"
 
 namespace hccl_like {
 
 Way way_of(const Call& call, int ranks, Chunks chunks, const WayOptions& options) {
   if (!options.board || options.forced) return Way::kMessages;
   if (board_bytes(call, ranks, chunks)) return Way::kBoard;
-  return options.direct && runs_direct(call, ranks) ? Way::kDirect : Way::kMessages;
+  return options.direct && is_large_call(call, ranks) ? Way::kLarge : Way::kMessages;
 }
 
 // As rank 0 makes the call, the root if there is one. Nobody looks at the memory.

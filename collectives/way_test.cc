@@ -15,11 +15,11 @@ TEST(Way, SmallCallsOfOneHostGoOverTheBoardAndLargeOnesDirect) {
   for (const Collective collective :
        {kAllReduce, kReduce, kBroadcast, kReduceScatter, kAllToAll, kScatter}) {
     EXPECT_EQ(way_of(collective, kMost, 2, kOneHost), Way::kBoard) << name(collective);
-    EXPECT_EQ(way_of(collective, kMost + 2, 2, kOneHost), Way::kDirect) << name(collective);
+    EXPECT_EQ(way_of(collective, kMost + 2, 2, kOneHost), Way::kLarge) << name(collective);
   }
   for (const Collective collective : {kAllGather, kGather}) {  // a rank shows its own part only
     EXPECT_EQ(way_of(collective, 2 * kMost, 2, kOneHost), Way::kBoard) << name(collective);
-    EXPECT_EQ(way_of(collective, 2 * kMost + 2, 2, kOneHost), Way::kDirect) << name(collective);
+    EXPECT_EQ(way_of(collective, 2 * kMost + 2, 2, kOneHost), Way::kLarge) << name(collective);
   }
   EXPECT_EQ(way_of(kBarrier, 0, 2, kOneHost), Way::kBoard);
 }

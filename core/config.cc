@@ -169,8 +169,7 @@ constexpr std::array kRows{
          "nobody asks for soon takes as much memory there."},
         access<&Config::eager_bytes>()},
     Row{{"HCCL_LIKE_SHM_EAGER_BYTES", "256K",
-         "The same between processes of one host. From 64K on, what lies in memory that they map "
-         "is copied out of there by its receiver, for which its sender waits."},
+         "The same between processes of one host."},
         access<&Config::shm_eager_bytes>()},
     Row{{"HCCL_LIKE_SHM_RING_BYTES", "2M",
          "Bytes of the shared-memory ring buffer per direction and peer."},

@@ -86,17 +86,13 @@ void copy_between_cores(std::byte* to, const std::byte* from, size_t bytes, size
   std::memcpy(to + done, from + done, bytes - done);
 }
 
-void copy_past_caches(std::byte* to, const std::byte* from, size_t bytes, const std::byte* next) {
+void copy_past_caches(std::byte* to, const std::byte* from, size_t bytes) {
 #if defined(__SSE2__)
   // Whole lines at a time, so that the processor's write buffers go out full; wider stores measured the same.
   const size_t head = std::min(bytes, (kLine - reinterpret_cast<uintptr_t>(to) % kLine) % kLine);
   std::memcpy(to, from, head);
   to += head, from += head, bytes -= head;
   for (; bytes >= kLine; to += kLine, from += kLine, bytes -= kLine) {
-    if (next != nullptr) {
-      __builtin_prefetch(next, 0, 2);
-      next += kLine;
-    }
     const auto* source = reinterpret_cast<const __m128i*>(from);
     auto* target = reinterpret_cast<__m128i*>(to);
     const __m128i a = _mm_loadu_si128(source), b = _mm_loadu_si128(source + 1);

@@ -16,10 +16,8 @@ void copy_in_pairs(std::byte* to, const std::byte* from, size_t bytes, size_t al
 void copy_between_cores(std::byte* to, const std::byte* from, size_t bytes, size_t all);
 
 // As memcpy, but writes past the caches, and so does not read what it overwrites. Slower by a factor where the data would
-// have stayed in a cache: for what both ends of a message touch being larger than the last one. Meanwhile as many bytes of `next` come
-// closer, if there is one, which are read afterwards: else memory is asked for nothing while stores are on their way.
-void copy_past_caches(std::byte* to, const std::byte* from, size_t bytes,
-                      const std::byte* next = nullptr);
+// have stayed in a cache: for what both ends of a message touch being larger than the last one.
+void copy_past_caches(std::byte* to, const std::byte* from, size_t bytes);
 
 // Bytes of the last cache; a guess where the system does not tell.
 size_t last_cache_bytes();

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "collectives/direct/shape.h"
+#include "collectives/same_host/shape.h"
 #include "core/log.h"
 
 namespace hccl_like {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "collectives/direct/shape.h"
+#include "collectives/same_host/shape.h"
 #include "transport/rendezvous.h"
 
 namespace hccl_like {

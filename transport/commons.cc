@@ -16,7 +16,6 @@
 #include "core/fence.h"
 #include "core/memory_file.h"
 #include "core/placement.h"
-#include "core/process_memory.h"
 
 namespace hccl_like {
 namespace {
@@ -59,8 +58,6 @@ Commons::Commons(std::string_view owner)
     throw_system("cannot reserve the memory shown to peers on this host");
   notes_ = new (mapping_.data() + kNotesBegin) CommonsNotes;
   owner.copy(notes_->owner, sizeof notes_->owner);
-  notes_->process = static_cast<uint64_t>(::getpid());
-  notes_->address = reinterpret_cast<uint64_t>(notes_);
   if (::getrandom(&notes_->identity, sizeof notes_->identity, 0) != sizeof notes_->identity)
     throw_system("no random number for the memory shown to peers on this host");
   exports_.emplace(notes_->exports);
@@ -90,22 +87,6 @@ PeerCommons::PeerCommons(Fd memory) {
     throw_error(ErrorCode::kPeerLost, "the peer shows memory of an unexpected kind");
   mapping_ = std::make_shared<const Mapping>(map(memory.get(), PROT_READ));
   base_ = mapping_->data();
-  readable_ = find_readable();
-}
-
-// A number may mean another process here than where it was told, and the address another place: they are right if
-// the same notes lie there.
-std::optional<int> PeerCommons::find_readable() const {
-  constexpr size_t kBytes = offsetof(CommonsNotes, asleep);
-  std::array<std::byte, kBytes> seen, told;
-  std::memcpy(told.data(), &notes(), kBytes);
-  uint64_t process, address;
-  std::memcpy(&process, told.data() + offsetof(CommonsNotes, process), sizeof process);
-  std::memcpy(&address, told.data() + offsetof(CommonsNotes, address), sizeof address);
-  if (process == 0 || process > INT32_MAX) return std::nullopt;
-  const int number = static_cast<int>(process);
-  if (!read_process(number, seen.data(), address, kBytes) || seen != told) return std::nullopt;
-  return number;
 }
 
 bool PeerCommons::owner_died() const {

@@ -27,9 +27,6 @@ struct CommonsNotes {
   static constexpr uint32_t kReasons = 16;
 
   char owner[64];  // the id of the process, from its record
-  // Its number, and where it finds these notes: whoever reads them there can read all its memory.
-  uint64_t process = 0;
-  uint64_t address = 0;
   uint64_t identity = 0;                          // random: no other process has it
   std::atomic<uint32_t> asleep{0};                // it sleeps, or is about to: ring its bell
   std::atomic<uint32_t> leaving{0};               // it ended in order
@@ -102,8 +99,6 @@ class PeerCommons {
   bool exports(uint64_t name) const {
     return Exports::holds(notes().exports, name) && !leaving() && !owner_died();
   }
-  // The owner's process, if the system lets this one read its memory (core/process_memory.h); else nothing.
-  std::optional<int> readable_process() const { return readable_; }
   bool asleep() const { return notes().asleep.load(std::memory_order_relaxed) != 0; }
   bool leaving() const { return notes().leaving.load(std::memory_order_acquire) != 0; }
   uint32_t given_up() const { return notes().given_up.load(std::memory_order_acquire); }
@@ -117,11 +112,8 @@ class PeerCommons {
     return *reinterpret_cast<const CommonsNotes*>(base_ + Commons::kNotesBegin);
   }
 
-  std::optional<int> find_readable() const;
-
   std::shared_ptr<const Mapping> mapping_;
   const std::byte* base_ = nullptr;  // of that
-  std::optional<int> readable_;
 };
 
 }  // namespace hccl_like

@@ -56,20 +56,6 @@ TEST(Commons, MakesThePagesOfALaneBeforeTheyAreTouched) {
   EXPECT_EQ(made(), kPages);
 }
 
-TEST(Commons, TellsWhoseMemoryCanBeRead) {
-  const Commons mine("me");
-  EXPECT_EQ(seen_by_a_peer(mine).readable_process(), ::getpid());
-  // As if it were in a PID namespace in which its number means another process.
-  const IdleChild child;
-  CommonsNotes told;
-  ASSERT_EQ(::pread(mine.fd(), static_cast<void*>(&told), sizeof told, Commons::kNotesBegin),
-            static_cast<ssize_t>(sizeof told));
-  auto* notes = reinterpret_cast<CommonsNotes*>(told.address);  // where the owner has them
-  notes->process = static_cast<uint64_t>(child.pid());
-  EXPECT_EQ(seen_by_a_peer(mine).readable_process(), std::nullopt)
-      << "a forked child does not have its parent's notes";
-}
-
 // A peer has the descriptor, or opens the file through /proc.
 TEST(Commons, CanBeWrittenByItsOwnerOnly) {
   Commons commons;

@@ -21,18 +21,11 @@ enum class FrameKind : uint8_t {
   kAbort,    // a communicator was given up; the payload says why
   kGoodbye,  // no further frame will come
   kCall,     // which call the sender is in, and waits for this rank in
-  // A message that its receiver copies out of the sender's memory, without a word; the payload is a Descriptor of where it lies.
-  kLend,
 };
-
-// It is followed by its message in one way or another, when its receiver is there.
-inline bool announces(FrameKind kind) {
-  return kind == FrameKind::kAnnounce || kind == FrameKind::kLend;
-}
 
 struct FrameHeader {
   static constexpr uint16_t kMagic = 0x4c48;
-  static constexpr uint8_t kVersion = 6;
+  static constexpr uint8_t kVersion = 7;
 
   uint16_t magic = kMagic;
   uint8_t version = kVersion;
@@ -56,7 +49,7 @@ inline size_t gap_after(const FrameHeader& header, uint64_t at, size_t alignment
 
 // A message's memory, for peers on this host.
 struct Descriptor {
-  uint64_t slot = 0;  // kAnnounce, kLend: the sender's, see rendezvous.h
+  uint64_t slot = 0;  // kAnnounce: the sender's, see rendezvous.h
   ExportedRange range;
 };
 static_assert(sizeof(Descriptor) == 152 && std::is_trivially_copyable_v<Descriptor>);
@@ -77,8 +70,6 @@ inline bool plausible(const FrameHeader& header) {
     case FrameKind::kAnnounce:
     case FrameKind::kReady:
       return header.payload == 0 || header.payload == sizeof(Descriptor);
-    case FrameKind::kLend:
-      return header.payload == sizeof(Descriptor);
     case FrameKind::kGoodbye:
     case FrameKind::kCall:
       return header.payload == 0;

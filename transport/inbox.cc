@@ -37,7 +37,6 @@ void Inbox::post(Recv& recv) {
   recv.into_at = {};
   recv.operand_at = {};
   recv.beside = false;
-  recv.met_at = {};
   Incoming* found = incoming_.find(recv.tag);
   if (found == nullptr) {
     const bool asked = recv.bytes > eager_bytes_ && !recv.passing;
@@ -49,20 +48,21 @@ void Inbox::post(Recv& recv) {
     throw_misuse("two receives of one tag are posted on a link: tags must be unique");
 
   EarlyMessage* early = found->early;
-  const bool announced = announces(early->header.kind);
-  if (announced && !may_meet(recv, early->header)) return;
+  const bool announced = early->announced();
+  // A passing receive asks for nothing.
+  if (announced && recv.passing) return;
   // Two early messages may name one slot, and the other one may have begun in it since.
   if (early->has_descriptor() && !rendezvous_.may_begin(early->from.slot)) return fail(kSlotInUse);
   // Also when it does not fit, so that the sender learns what is expected here.
-  if (announced) answer(recv, early->header);
+  if (announced) ask_for(recv);
   if (!matches(recv, early->header)) {
     if (early_ == early) early_ = nullptr;
     free_early(early);
     incoming_.erase(recv.tag);
     return;
   }
-  if (announced && early->has_descriptor()) {
-    if (!meet(recv, early->from)) return;
+  if (early->has_descriptor()) {
+    meet(recv, early->from);
     early->header.payload = 0;
   }
   found->recv = &recv;
@@ -88,7 +88,6 @@ bool Inbox::matches(const Recv& recv, const FrameHeader& header) {
 void Inbox::withdraw(Recv& recv) {
   Incoming* found = incoming_.find(recv.tag);
   if (found == nullptr || found->recv != &recv) return;
-  if (recv.beside) rendezvous_.leave(recv);
   found->recv = nullptr;
   deliverable_.erase_if([&](const Tag& tag) { return tag == recv.tag; });
   if (recv_ == &recv) {
@@ -198,7 +197,7 @@ bool Inbox::begin_frame() {
   recv_ = nullptr;
   early_ = nullptr;
   left_ = header_.payload;
-  if (header_.payload > 0 && (announces(header_.kind) || header_.kind == FrameKind::kReady)) {
+  if (header_.payload > 0 && (header_.kind == FrameKind::kAnnounce || header_.kind == FrameKind::kReady)) {
     if (!read_descriptor()) return false;
     left_ = 0;
   }
@@ -208,7 +207,6 @@ bool Inbox::begin_frame() {
       if (!begin_eager(header_)) return false;
       break;
     case FrameKind::kAnnounce:
-    case FrameKind::kLend:
       begin_announced(header_);
       break;
     case FrameKind::kReady:
@@ -346,10 +344,6 @@ void Inbox::deliver(Tag tag) {
 }
 
 void Inbox::done(Recv& recv) {
-  using Clock = std::chrono::steady_clock;
-  if (recv.met_at != Clock::time_point{})
-    pace_.learn(recv.bytes, recv.beside ? CopyWay::kKernel : CopyWay::kShared,
-                Clock::now() - recv.met_at);
   incoming_.erase(recv.tag);
   recv.done = true;
   --*recv.pending;
@@ -370,7 +364,7 @@ EarlyMessage* Inbox::new_early(const FrameHeader& header) {
 
 void Inbox::free_early(EarlyMessage* early) {
   early_bytes_ -= early->cost();
-  if (early->has_descriptor()) rendezvous_.leave(static_cast<uint32_t>(early->from.slot));
+  if (early->has_descriptor()) rendezvous_.decline(static_cast<uint32_t>(early->from.slot));
   if (early->capacity > kKeptBuffer) {
     early->data.reset();
     early->capacity = 0;

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "core/pace.h"
 #include "transport/fifo.h"
 #include "transport/frame.h"
 #include "transport/link.h"
@@ -30,7 +29,8 @@ struct EarlyMessage {
     return header.kind == FrameKind::kEager ? 128 + header.payload : 384;
   }
   size_t cost() const { return cost(header); }
-  bool has_descriptor() const { return announces(header.kind) && header.payload > 0; }
+  bool announced() const { return header.kind == FrameKind::kAnnounce; }
+  bool has_descriptor() const { return announced() && header.payload > 0; }
   bool whole() const { return header.kind == FrameKind::kEager && filled == header.bytes; }
 };
 
@@ -85,8 +85,7 @@ class Inbox {
   bool awaits() const;
   void begin_announced(const FrameHeader& header);
   void keep_announced(const FrameHeader& header, Incoming& incoming);
-  bool may_meet(const Recv& recv, const FrameHeader& announced) const;
-  bool meet(Recv& recv, const Descriptor& from);
+  void meet(Recv& recv, const Descriptor& from);
   void begin_data(const FrameHeader& header);
   bool read_payload();
   size_t read_into(Recv& recv);
@@ -95,9 +94,7 @@ class Inbox {
   void end_frame();
   void deliver(Tag tag);
 
-  void choose_way(Recv& recv);
   void ask_for(Recv& recv);
-  void answer(Recv& recv, const FrameHeader& announced);
   bool matches(const Recv& recv, const FrameHeader& header);
   bool is_cancelled(uint64_t communicator) const;
   EarlyMessage* new_early(const FrameHeader& header);
@@ -120,7 +117,6 @@ class Inbox {
   Fifo<AbortNotice> aborts_;
   Fifo<CallNotice> calls_;
   Pool<EarlyMessage> early_pool_;
-  Pace pace_;  // of messages that may go either way
   size_t early_bytes_ = 0;
   bool stalled_ = false;
   bool one_more_ = false;

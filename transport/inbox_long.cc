@@ -6,48 +6,25 @@
 
 namespace hccl_like {
 
-void Inbox::choose_way(Recv& recv) {
-  recv.beside = rendezvous_.takes(recv) && (!rendezvous_.is_a_matter_of_pace(recv) ||
-                                            pace_.choose(recv.bytes) == CopyWay::kKernel);
-}
-
 void Inbox::ask_for(Recv& recv) {
   const FrameHeader ready{.kind = FrameKind::kReady,
                           .tag = recv.tag,
                           .fingerprint = recv.fingerprint,
                           .bytes = recv.bytes};
-  choose_way(recv);
+  recv.beside = rendezvous_.can_receive(recv);
   if (recv.beside)
-    outbox_.push(ready, {.range = rendezvous_.place(recv)});
+    outbox_.push(ready, {.range = rendezvous_.receive_range(recv)});
   else
     outbox_.push(ready);
 }
 
-// A sender that lends its message waits for no word.
-void Inbox::answer(Recv& recv, const FrameHeader& announced) {
-  if (announced.kind == FrameKind::kLend)
-    choose_way(recv);
-  else
-    ask_for(recv);
-}
-
-// A passing receive asks for nothing: it copies what is lent, if its own memory is mapped, too.
-bool Inbox::may_meet(const Recv& recv, const FrameHeader& announced) const {
-  return !recv.passing || (announced.kind == FrameKind::kLend && rendezvous_.takes(recv) &&
-                           !rendezvous_.is_a_matter_of_pace(recv));
-}
-
-// A message whose sender has told where it lies meets a receive that asks for it. From here on both ends are there, and it takes
-// what its way takes. False if the receive is a passing one, and leaves it to the next.
-bool Inbox::meet(Recv& recv, const Descriptor& from) {
+// A message whose sender has told where it lies, and a receive that has asked for it.
+void Inbox::meet(Recv& recv, const Descriptor& from) {
   const auto slot = static_cast<uint32_t>(from.slot);
-  if (rendezvous_.takes(recv) && rendezvous_.is_a_matter_of_pace(recv))
-    recv.met_at = std::chrono::steady_clock::now();
-  if (!recv.beside)
+  if (recv.beside)
+    rendezvous_.begin_receive(recv, slot, from.range);
+  else
     rendezvous_.decline(slot);
-  else if (!rendezvous_.begin(recv, slot, from.range))
-    recv.beside = false;
-  return recv.beside || !recv.passing;
 }
 
 // The payload of an announcement or a wish is read with its header. False: not yet, or it is none.
@@ -56,7 +33,7 @@ bool Inbox::read_descriptor() {
   const std::span<const std::byte> view = wire_.peek(kBoth);
   if (view.size() < kBoth) return false;
   std::memcpy(&descriptor_, view.data() + sizeof header_, sizeof descriptor_);
-  if (announces(header_.kind) && !rendezvous_.may_begin(descriptor_.slot)) {
+  if (header_.kind == FrameKind::kAnnounce && !rendezvous_.may_begin(descriptor_.slot)) {
     fail(kSlotInUse);
     return false;
   }
@@ -70,24 +47,21 @@ void Inbox::begin_announced(const FrameHeader& header) {
     if (!is_cancelled(header.tag.communicator))
       keep_announced(header, incoming_.insert(header.tag, {}));
     else if (described)
-      rendezvous_.leave(static_cast<uint32_t>(descriptor_.slot));
+      rendezvous_.decline(static_cast<uint32_t>(descriptor_.slot));
   } else if (found->early != nullptr || found->recv->moved > 0) {
     fail("two messages with one tag");
-  } else if (!may_meet(*found->recv, header)) {
+  } else if (found->recv->passing) {
     found->recv = nullptr;
     keep_announced(header, *found);
   } else {
     Recv& recv = *found->recv;
-    if (!std::exchange(found->asked, true)) answer(recv, header);
+    if (!std::exchange(found->asked, true)) ask_for(recv);
     if (matches(recv, header)) {
-      if (described && !meet(recv, descriptor_)) {
-        *found = {};
-        keep_announced(header, *found);
-      }
+      if (described) meet(recv, descriptor_);
       return;
     }
     incoming_.erase(header.tag);
-    if (described) rendezvous_.leave(static_cast<uint32_t>(descriptor_.slot));
+    if (described) rendezvous_.decline(static_cast<uint32_t>(descriptor_.slot));
   }
 }
 
@@ -111,7 +85,7 @@ void Inbox::begin_data(const FrameHeader& header) {
   }
   // A message that could not go another way.
   if (recv->device) return mismatches_.push({.tag = header.tag, .unreachable = true});
-  if (offset == 0) rendezvous_.leave(*recv);
+  if (offset == 0) rendezvous_.end_receive(*recv);
   recv_ = recv;
 }
 

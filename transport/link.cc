@@ -8,7 +8,6 @@
 #include "transport/inbox.h"
 #include "transport/neighbour.h"
 #include "transport/outbox.h"
-#include "transport/pair_cells.h"
 #include "transport/rendezvous.h"
 
 namespace hccl_like {
@@ -61,16 +60,16 @@ struct Link::State {
     join(std::move(taken), options);
   }
   State(std::string_view expected, const LinkOptions& options, std::unique_ptr<Neighbour> known,
-        bool* someone_wishes)
+        bool* someone_wants)
       : expected_transport(expected),
         neighbour(std::move(known)),
-        wishes(someone_wishes),
+        any_wanted(someone_wants),
         eager_bytes(options.eager_bytes) {}
 
   void join(std::unique_ptr<Wire> taken, const LinkOptions& options);
-  void wish(bool& kind) {
-    kind = true;
-    if (wishes != nullptr) *wishes = true;
+  void want_wire() {
+    wanted = true;
+    if (any_wanted != nullptr) *any_wanted = true;
   }
   bool meet();
   void look_for_failure();
@@ -79,14 +78,14 @@ struct Link::State {
   const std::string expected_transport;
   std::string joined_transport;
   const std::unique_ptr<Neighbour> neighbour;
-  bool* const wishes = nullptr;
+  bool* const any_wanted = nullptr;
   // Callers look at these two while another thread drives, and may join.
   std::atomic<const std::string*> transport{&expected_transport};
   std::atomic<size_t> eager_bytes{0};
   std::atomic<bool> reaches_devices{false};
 
   // While there is no wire.
-  bool wanted = false, liked = false;
+  bool wanted = false;
   std::vector<uint64_t> cancelled;
   std::vector<AbortNotice> parked_aborts;
   std::vector<Send*> parked_sends;
@@ -110,8 +109,7 @@ void Link::State::join(std::unique_ptr<Wire> taken, const LinkOptions& options) 
   eager_bytes.store(ends->eager_bytes, std::memory_order_relaxed);
   reaches_devices.store(ends->rendezvous->reaches_devices(), std::memory_order_relaxed);
   wire.store(its, std::memory_order_release);
-  if (PairCells* const cells = its->pair_cells()) cells->open();
-  wanted = liked = false;
+  wanted = false;
   for (const uint64_t communicator : std::exchange(cancelled, {})) ends->inbox.cancel(communicator);
   for (Recv* recv : std::exchange(parked_recvs, {})) ends->inbox.post(*recv);
   for (Send* send : std::exchange(parked_sends, {})) ends->outbox.post(*send);
@@ -150,8 +148,8 @@ Link::Link(std::unique_ptr<Wire> wire, LinkOptions options)
     : state_(std::make_unique<State>(std::move(wire), options)) {}
 
 Link::Link(std::string_view expected, LinkOptions options, std::unique_ptr<Neighbour> neighbour,
-           bool* wishes)
-    : state_(std::make_unique<State>(expected, options, std::move(neighbour), wishes)) {}
+           bool* wanted)
+    : state_(std::make_unique<State>(expected, options, std::move(neighbour), wanted)) {}
 
 Link::~Link() = default;
 
@@ -162,17 +160,9 @@ bool Link::needs_wire() const {
   return (state_->wanted || !state_->parked_aborts.empty()) && !state_->failure;
 }
 
-bool Link::wants_wire() const { return needs_wire() || (state_->liked && !state_->failure); }
-
 void Link::want_wire() {
-  if (!state_->ends) state_->wish(state_->wanted);
+  if (!state_->ends) state_->want_wire();
 }
-
-void Link::like_wire() {
-  if (!state_->ends) state_->wish(state_->liked);
-}
-
-void Link::forgo_wire() { state_->liked = false; }
 
 void Link::attach(std::unique_ptr<Wire> wire, LinkOptions options) {
   state_->join(std::move(wire), options);
@@ -192,14 +182,14 @@ void Link::post(Send& send) {
   if (state_->failure) return;
   if (state_->ends) return state_->ends->outbox.post(send);
   park(state_->parked_sends, send);
-  state_->wish(state_->wanted);
+  state_->want_wire();
 }
 
 // Also after the end: what the peer sent before it left may have been waiting here for this.
 void Link::post(Recv& recv) {
   if (state_->ends) return state_->ends->inbox.post(recv);
   park(state_->parked_recvs, recv);
-  state_->wish(state_->wanted);
+  state_->want_wire();
 }
 
 bool Link::withdraw(Send& send) {
@@ -210,8 +200,6 @@ bool Link::withdraw(Send& send) {
 }
 
 bool Link::withdraw(Recv& recv) {
-  while (recv.beside && !recv.done && state_->meet()) {
-  }
   if (!recv.done && state_->ends) state_->ends->inbox.withdraw(recv);
   if (!recv.done && !state_->ends) std::erase(state_->parked_recvs, &recv);
   return recv.done;
@@ -378,11 +366,6 @@ const PeerCommons* Link::commons() const {
   if (state_->neighbour) return &state_->neighbour->commons();
   const Wire* const wire = state_->wire.load(std::memory_order_acquire);
   return wire == nullptr ? nullptr : wire->commons();
-}
-
-PairCells* Link::pair_cells() const {
-  Wire* const wire = state_->wire.load(std::memory_order_acquire);
-  return wire == nullptr ? nullptr : wire->pair_cells();
 }
 
 // A neighbour tells whether it sleeps, whatever wires there are.

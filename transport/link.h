@@ -85,7 +85,6 @@ struct Recv : Message {
   size_t element_bytes = 1;  // with combine: a power of two up to 4096; pieces hold whole elements
   bool beside =
       false;  // it asked for its message beside the wire; owned by the link, as what follows
-  std::chrono::steady_clock::time_point met_at{};  // where what that takes is of interest
   PieceCursor into_at;
   PieceCursor operand_at;
 };
@@ -122,22 +121,16 @@ struct CallNotice {
 class Link {
  public:
   Link(std::unique_ptr<Wire> wire, LinkOptions options);
-  // Without a wire yet. Messages that are posted wait for it, and `*wishes` is set: somebody wants one. `expected`: the
+  // Without a wire yet. Messages that are posted wait for it, and `*wanted` is set. `expected`: the
   // transport that it will be. `neighbour`: what is known of the peer without a wire, null where nothing is.
   Link(std::string_view expected, LinkOptions options, std::unique_ptr<Neighbour> neighbour,
-       bool* wishes);
+       bool* wanted);
   ~Link();
 
   bool connected() const;
-  // Whether a message waits for a wire, or somebody else wants or likes one.
-  bool wants_wire() const;
-  // Whether all that is left undone without one.
+  // Whether a message waits for a wire, or somebody else wants one.
   bool needs_wire() const;
   void want_wire();
-  // It would be of use; all goes on without one.
-  void like_wire();
-  // Nothing came of it. Who needs one needs it still.
-  void forgo_wire();
   // Once, unless it has failed.
   void attach(std::unique_ptr<Wire> wire, LinkOptions options);
   // It was given up before there was a wire.
@@ -151,9 +144,7 @@ class Link {
   void post(Send& send);
   void post(Recv& recv);
   // Takes back a `passing` message of at most eager_bytes that need not be done here and now; false, and it is free to be
-  // posted again, unless it is done: a send that the wire has begun to take is done on return, and so is a receive that has
-  // begun to copy out of its sender's memory. A send in memory that peers map must be posted again, or its communicator
-  // cancelled: until then it is lent, as the peer has been told where it lies.
+  // posted again, unless it is done: a send that the wire has begun to take is done on return.
   bool withdraw(Send& send);
   bool withdraw(Recv& recv);
   // Forgets every posted message of a communicator without completing it; its memory is free on return, for which a peer
@@ -233,8 +224,6 @@ class Link {
 
   // As Wire's; any thread.
   const PeerCommons* commons() const;
-  // Null before there is a wire, too.
-  PairCells* pair_cells() const;
   void nudge();
 
  private:

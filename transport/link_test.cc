@@ -84,21 +84,9 @@ TEST_F(Stranger, ADescriptorOfAnotherSizeIsRefused) {
   expect_refused();
 }
 
-TEST_F(Stranger, AMessageThatIsLentWithoutAPlaceIsRefused) {
-  send({.kind = FrameKind::kLend, .tag = kTag, .bytes = 100'000}, 0);
-  expect_refused();
-}
-
 TEST_F(Stranger, ASlotThatIsNotThereIsRefused) {
   FrameHeader header{
       .kind = FrameKind::kAnnounce, .payload = sizeof(Descriptor), .tag = kTag, .bytes = 100'000};
-  send(header, sizeof(Descriptor));
-  expect_refused();
-}
-
-TEST_F(Stranger, ALentSlotThatIsNotThereIsRefused) {
-  FrameHeader header{
-      .kind = FrameKind::kLend, .payload = sizeof(Descriptor), .tag = kTag, .bytes = 100'000};
   send(header, sizeof(Descriptor));
   expect_refused();
 }

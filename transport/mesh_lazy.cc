@@ -134,7 +134,7 @@ void Mesh::State::introduce(const ProcessRecord& record, int rank, int own_rank,
 void Mesh::State::heed_wishes() {
   wishes = false;
   for (auto& [id, peer] : absent) {
-    if (peer.dialer || !peer.link->wants_wire() || is_upgrading(id)) continue;
+    if (peer.dialer || !peer.link->needs_wire() || is_upgrading(id)) continue;
     if (dialing.size() >= kLazyDialersAtOnce) {
       wishes = true;
       return;
@@ -168,20 +168,11 @@ void Mesh::State::step_dialing() {
 }
 
 void Mesh::State::give_up(Absent& peer, const std::string& why) {
-  if (peer.link->failure() == nullptr && !peer.link->needs_wire()) return forgo(peer, why);
   const bool late = Deadline::Clock::now() - peer.since > connect_timeout;
   set_known(peer.record.id, {peer.link, std::string(peer.link->transport()), "not reached"});
   peer.link->fail({late ? ErrorCode::kTimeout : ErrorCode::kPeerLost, why, peer.rank});
   dialing.remove(&peer);
   absent.erase(peer.record.id);
-}
-
-// What goes without a connection goes on so.
-void Mesh::State::forgo(Absent& peer, const std::string& why) {
-  log_info("a connection that would be of use could not be made: " + why);
-  peer.link->forgo_wire();
-  dialing.remove(&peer);
-  peer.dialer.reset();
 }
 
 }  // namespace hccl_like

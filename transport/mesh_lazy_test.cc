@@ -189,23 +189,6 @@ TEST_P(LazyMesh, SaysWhatWasTriedWhenItsTimeIsOver) {
       << link.failure()->message;
 }
 
-TEST_P(LazyMesh, GoesOnWithoutAConnectionThatWasOnlyLiked) {
-  MeshRank self(impatient(GetParam()));
-  Link& link = link_to_nobody(self);
-  for (int time = 0; time < 2; ++time) {
-    link.like_wire();
-    EXPECT_TRUE(link.wants_wire());
-    EXPECT_FALSE(link.needs_wire());
-    self.drive([&] { return !link.wants_wire(); });
-    EXPECT_EQ(link.failure(), nullptr);
-  }
-  link.like_wire();
-  link.want_wire();
-  self.drive([&] { return link.failure() != nullptr; });
-  EXPECT_NE(link.failure()->message.find("timed out connecting to rank 1 ("), std::string::npos)
-      << link.failure()->message;
-}
-
 INSTANTIATE_TEST_SUITE_P(Over, LazyMesh, testing::Values("shm", "tcp"),
                          [](const auto& test) { return test.param; });
 

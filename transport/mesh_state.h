@@ -94,7 +94,6 @@ struct Mesh::State {
   void heed_wishes();
   void step_dialing();
   void give_up(Absent& peer, const std::string& why);
-  void forgo(Absent& peer, const std::string& why);
   void step() {
     accept();
     if (wishes) heed_wishes();

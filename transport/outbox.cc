@@ -16,7 +16,7 @@ FrameHeader header_of(FrameKind kind, const Send& send) {
 // Whether it gets a slot no sooner than its receiver asks: where there may be no other way, what nobody waits for yet may not keep a
 // slot from what somebody does. The receiver's memory may be a device's also if the sender's is not.
 bool waits_to_be_asked(const Rendezvous& rendezvous, const Send& send) {
-  return send.device || (rendezvous.reaches_devices() && rendezvous.takes(send));
+  return send.device || (rendezvous.reaches_devices() && rendezvous.can_send(send));
 }
 
 // A header and the first pieces of its payload, as one write.
@@ -45,15 +45,12 @@ Outbox::Outbox(Wire& wire, Rendezvous& rendezvous, const LinkOptions& options,
 void Outbox::post(Send& send) {
   send.moved = 0;
   send.at = {};
-  if (send.bytes <= eager_bytes_) {
-    if (!lend(send)) eager_.push(&send);
-    return;
-  }
+  if (send.bytes <= eager_bytes_) return eager_.push(&send);
   const Pending* wish = pending_.find(send.tag);
   // Not tried if the peer has asked and cannot be reached.
   std::optional<uint32_t> slot;
   if (!waits_to_be_asked(rendezvous_, send) && (wish == nullptr || wish->into != nullptr) &&
-      rendezvous_.takes(send))
+      rendezvous_.can_send(send))
     slot = rendezvous_.offer(send);
   if (wish == nullptr) {
     pending_.insert(send.tag, {.send = &send, .slot = slot});
@@ -74,17 +71,6 @@ void Outbox::post(Send& send) {
   ranges_.give_back(asked.into);
 }
 
-// Where the receiver copies it out of this process's memory, the message need not go through the wire; nor need it be asked for.
-bool Outbox::lend(Send& send) {
-  if (rendezvous_.take_up(send)) return true;
-  if (!rendezvous_.lends(send)) return false;
-  const std::optional<uint32_t> slot = rendezvous_.offer(send);
-  if (!slot) return false;
-  push(header_of(FrameKind::kLend, send), describe(*slot));
-  rendezvous_.begin(*slot);
-  return true;
-}
-
 void Outbox::announce(Send& send, std::optional<uint32_t> slot) {
   const FrameHeader header = header_of(FrameKind::kAnnounce, send);
   if (slot)
@@ -99,7 +85,7 @@ void Outbox::start(Send& send, std::optional<uint32_t> slot, const ExportedRange
     parked_.push(&send);
     return offer_parked();
   }
-  if (slot && into != nullptr) return rendezvous_.begin(*slot, *into);
+  if (slot && into != nullptr) return rendezvous_.begin_send(*slot, *into);
   if (slot) rendezvous_.retract(*slot);
   send_as_data(send);
 }
@@ -108,13 +94,13 @@ void Outbox::start(Send& send, std::optional<uint32_t> slot, const ExportedRange
 void Outbox::offer_parked() {
   while (!parked_.empty() && rendezvous_.has_room()) {
     Send& send = *parked_.pop();
-    const auto slot = rendezvous_.takes(send) ? rendezvous_.offer(send) : std::nullopt;
+    const auto slot = rendezvous_.can_send(send) ? rendezvous_.offer(send) : std::nullopt;
     if (!slot) {
       send_as_data(send);
       continue;
     }
     announce(send, slot);
-    rendezvous_.begin(*slot, {});
+    rendezvous_.begin_send(*slot, {});
   }
 }
 
@@ -202,7 +188,7 @@ bool Outbox::withdraw(Send& send) {
     done(send);
     return true;
   }
-  if (!rendezvous_.set_down(send)) eager_.erase_if([&](const Send* one) { return one == &send; });
+  eager_.erase_if([&](const Send* one) { return one == &send; });
   return false;
 }
 

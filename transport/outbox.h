@@ -66,10 +66,9 @@ class Outbox {
     ExportedRange* into = nullptr;  // where the peer wants it; one of ranges_
   };
 
-  bool lend(Send& send);
   void announce(Send& send, std::optional<uint32_t> slot);
   Descriptor describe(uint32_t slot) const {
-    return {.slot = slot, .range = rendezvous_.place(slot)};
+    return {.slot = slot, .range = rendezvous_.send_range(slot)};
   }
   void start(Send& send, std::optional<uint32_t> slot, const ExportedRange* into);
   void offer_parked();

@@ -26,7 +26,6 @@ class PassingWire : public Wire {
   Workspace workspace() override { return wire_->workspace(); }
   RemoteMemory* remote_memory() const override { return wire_->remote_memory(); }
   const PeerCommons* commons() const override { return wire_->commons(); }
-  PairCells* pair_cells() override { return wire_->pair_cells(); }
   void nudge() override { wire_->nudge(); }
   std::string_view transport() const override { return wire_->transport(); }
 

@@ -47,7 +47,7 @@ std::optional<uint32_t> RemoteRendezvous::offer(Send& send) {
   return message;
 }
 
-ExportedRange RemoteRendezvous::place(uint32_t message) const {
+ExportedRange RemoteRendezvous::send_range(uint32_t message) const {
   ExportedRange range;
   std::memcpy(range.handle.bytes, &offers_[slot_of(message)].place, sizeof(RemotePlace));
   return range;
@@ -61,7 +61,7 @@ void RemoteRendezvous::retract(uint32_t message) {
 }
 
 // The receiver has asked for it already.
-void RemoteRendezvous::begin(uint32_t message, const ExportedRange&) {
+void RemoteRendezvous::begin_send(uint32_t message, const ExportedRange&) {
   offers_[slot_of(message)].begun = true;
 }
 
@@ -96,26 +96,22 @@ bool RemoteRendezvous::may_begin(uint64_t message) const {
   return message <= UINT32_MAX && pulls_[slot_of(static_cast<uint32_t>(message))].recv == nullptr;
 }
 
-bool RemoteRendezvous::begin(Recv& recv, uint32_t message, const ExportedRange& from) {
+void RemoteRendezvous::begin_receive(Recv& recv, uint32_t message, const ExportedRange& from) {
   const uint32_t slot = slot_of(message);
   // Its communicator is being given up by the sender: the message never comes.
-  if (stopped_[slot] == message) {
-    leave(message);
-    return true;
-  }
+  if (stopped_[slot] == message) return decline(message);
   seen_[slot] = message;
   Pull& pull = pulls_[slot];
   pull = {.recv = &recv, .message = message};
   std::memcpy(&pull.from, from.handle.bytes, sizeof pull.from);
-  return true;
 }
 
-void RemoteRendezvous::leave(uint32_t message) {
+void RemoteRendezvous::decline(uint32_t message) {
   seen_[slot_of(message)] = message;
   memory_.tell({Told::kDropped, message});
 }
 
-void RemoteRendezvous::leave(const Recv& recv) {
+void RemoteRendezvous::end_receive(const Recv& recv) {
   for (Pull& pull : pulls_)
     if (pull.recv == &recv) give_up(pull);
 }

@@ -26,28 +26,26 @@ class RemoteRendezvous final : public Rendezvous {
   ~RemoteRendezvous() override;
 
   // Reading goes from one piece.
-  bool takes(const Send& send) const override {
+  bool can_send(const Send& send) const override {
     return usable_ && send.bytes >= kLeastRendezvous && send.from.size() == 1;
   }
-  bool lends(const Send&) const override { return false; }
-  bool takes(const Recv& recv) const override { return usable_ && recv.bytes >= kLeastRendezvous; }
-  bool is_a_matter_of_pace(const Recv&) const override { return false; }
-  ExportedRange place(const Recv&) const override { return {}; }
+  bool can_receive(const Recv& recv) const override {
+    return usable_ && recv.bytes >= kLeastRendezvous;
+  }
+  ExportedRange receive_range(const Recv&) const override { return {}; }
   bool reaches_devices() const override { return usable_ && memory_.reaches_devices(); }
   bool prepare(const std::byte* data, size_t bytes) override {
     return reaches_devices() && memory_.prepare(data, bytes);
   }
   bool has_room() const override;
   std::optional<uint32_t> offer(Send& send) override;
-  ExportedRange place(uint32_t message) const override;
-  void begin(uint32_t message, const ExportedRange&) override;
-  void begin(uint32_t) override {}
+  ExportedRange send_range(uint32_t message) const override;
+  void begin_send(uint32_t message, const ExportedRange&) override;
   void retract(uint32_t message) override;
   bool may_begin(uint64_t message) const override;
-  bool begin(Recv& recv, uint32_t message, const ExportedRange& from) override;
-  void leave(uint32_t message) override;
-  void decline(uint32_t message) override { leave(message); }
-  void leave(const Recv& recv) override;
+  void begin_receive(Recv& recv, uint32_t message, const ExportedRange& from) override;
+  void decline(uint32_t message) override;
+  void end_receive(const Recv& recv) override;
   bool progress(bool copy) override;
   bool sends() const override;
   bool could_advance() override;

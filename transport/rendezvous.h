@@ -25,50 +25,36 @@ class Rendezvous {
   Rendezvous& operator=(const Rendezvous&) = delete;
 
   // Whether a message may go this way as far as this end is concerned.
-  virtual bool takes(const Send& send) const = 0;
-  virtual bool takes(const Recv& recv) const = 0;
-  // Whether what it takes so may be faster through the wire. Told of a Recv that it takes.
-  virtual bool is_a_matter_of_pace(const Recv& recv) const = 0;
-  // Where the memory of a receive that it takes lies, for its sender.
-  virtual ExportedRange place(const Recv& recv) const = 0;
+  virtual bool can_send(const Send& send) const = 0;
+  virtual bool can_receive(const Recv& recv) const = 0;
+  // The memory of a receive, for its sender. Only after can_receive().
+  virtual ExportedRange receive_range(const Recv& recv) const = 0;
 
   // Memory of devices that host code cannot reach: whether it goes this way, as RemoteMemory has it.
   virtual bool reaches_devices() const { return false; }
   virtual bool prepare(const std::byte*, size_t) { return false; }
 
   // --- sends ---
-  // Whether a message that is short enough to travel unasked is better copied by its receiver alone, which need not be asked
-  // for its own memory: see begin(slot).
-  virtual bool lends(const Send& send) const = 0;
   // Whether offer() would have a slot now.
   virtual bool has_room() const { return true; }
   // A slot for a message that it takes; nothing if all are in use.
   virtual std::optional<uint32_t> offer(Send& send) = 0;
-  // Where the memory lies, for the receiver.
-  virtual ExportedRange place(uint32_t slot) const = 0;
+  // The memory of an offered message, for its receiver.
+  virtual ExportedRange send_range(uint32_t slot) const = 0;
   // The receiver has told where its memory lies.
-  virtual void begin(uint32_t slot, const ExportedRange& into) = 0;
-  // Of a message that it lends: nothing is waited for but that the receiver has it, or declines.
-  virtual void begin(uint32_t slot) = 0;
-  // A message that it lends is taken back, and stays lent until another of its tag takes it up. False if it is none.
-  virtual bool set_down(const Send&) { return false; }
-  // True, and it is as if this one had been offered and had begun, if a message of its tag was set down.
-  virtual bool take_up(Send&) { return false; }
-  // The receiver has told that its memory cannot be reached: the message goes through the wire.
+  virtual void begin_send(uint32_t slot, const ExportedRange& into) = 0;
+  // The message goes through the wire, as the receiver's memory cannot be reached, or is not sent at all.
   virtual void retract(uint32_t slot) = 0;
 
   // --- receives ---
   // Whether a peer may have announced this slot.
   virtual bool may_begin(uint64_t slot) const = 0;
-  // The sender has announced its memory, and is told of the receive's own. False, and nothing has begun, if it cannot be reached and
-  // the receive is `passing`.
-  virtual bool begin(Recv& recv, uint32_t slot, const ExportedRange& from) = 0;
-  // The announced message is dropped.
-  virtual void leave(uint32_t slot) = 0;
-  // It goes through the wire.
+  // The sender has announced its memory, and is told of the receive's own.
+  virtual void begin_receive(Recv& recv, uint32_t slot, const ExportedRange& from) = 0;
+  // The announced message is dropped, or comes through the wire.
   virtual void decline(uint32_t slot) = 0;
-  // The same for a receive that had begun.
-  virtual void leave(const Recv& recv) = 0;
+  // The same for a receive that has begun; nothing if it has not.
+  virtual void end_receive(const Recv& recv) = 0;
 
   // Nothing for progress() to do. Asked at every turn of every link, so it is no call.
   bool idle() const { return active_ == 0; }

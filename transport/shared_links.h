@@ -72,12 +72,11 @@ class SharedLinks : public testing::Test {
 
   template <class OneEnd>
   OneEnd& post(size_t end, OneEnd& message, Pieces& pieces, uint32_t sequence, Shared& memory,
-               bool shown, bool passing = false) {
+               bool shown) {
     pieces.add(memory.data(), memory.size());
     message.tag = {.communicator = 7, .sequence = sequence};
     message.bytes = memory.size();
     message.pending = &pending_;
-    message.passing = passing;
     if (shown)
       message.place = {.range = &memory.range(), .device = &host_device(), .memory = &memory_[end]};
     ++pending_;
@@ -91,23 +90,6 @@ class SharedLinks : public testing::Test {
   Recv& recv(size_t end, uint32_t sequence, Shared& memory, bool shown = true) {
     Recv& message = recvs_.emplace_back();
     return post(end, message, message.into, sequence, memory, shown);
-  }
-  // The same as one that its caller's thread moves, and takes back.
-  Send& pass_send(size_t end, uint32_t sequence, Shared& memory) {
-    Send& message = sends_.emplace_back();
-    return post(end, message, message.from, sequence, memory, /*shown=*/true, /*passing=*/true);
-  }
-  Recv& pass_recv(size_t end, uint32_t sequence, Shared& memory) {
-    Recv& message = recvs_.emplace_back();
-    return post(end, message, message.into, sequence, memory, /*shown=*/true, /*passing=*/true);
-  }
-  // What was withdrawn and is not done counts no more.
-  template <class OneEnd>
-  bool withdraw(size_t end, OneEnd& message) {
-    const bool done = links_[end]->withdraw(message);
-    EXPECT_EQ(done, message.done);
-    if (!done) --pending_;
-    return done;
   }
   void run() {
     const Deadline deadline = Deadline::after(std::chrono::seconds(30));

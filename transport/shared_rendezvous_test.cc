@@ -221,7 +221,7 @@ TEST(RendezvousKept, KeepsTheMemoryThatAStoppedSenderWritesTo) {
                             return *static_cast<std::shared_ptr<Shared>*>(object);
                           }}};
   auto receiver = std::make_unique<SharedRendezvous>(*wires.ends[1]);
-  ASSERT_TRUE(receiver->begin(recv, 0, owner->range()));
+  receiver->begin_receive(recv, 0, owner->range());
   ASSERT_TRUE(sender.take(Blocks(owner->size()).count()));
   const size_t kept = KeptMemory::of_process().size();
   receiver->cancel(std::nullopt, /*peer_lives=*/true);
@@ -245,7 +245,7 @@ TEST_F(SharedRendezvousEnds, ASlotIsUsedAgainWhenBothHaveLeftIt) {
   EXPECT_GE(slots.size(), 4u);
   sender_.cancel(std::nullopt, true);
   EXPECT_FALSE(sender_.offer(send_)) << "the receiver may still look at them";
-  receiver.leave(slots[2]);
+  receiver.decline(slots[2]);
   EXPECT_EQ(sender_.offer(send_), slots[2]);
   EXPECT_FALSE(sender_.offer(send_));
 }

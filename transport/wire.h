@@ -9,7 +9,6 @@
 
 namespace hccl_like {
 
-class PairCells;
 class PeerCommons;
 class RemoteMemory;
 
@@ -84,8 +83,6 @@ class Wire {
   virtual RemoteMemory* remote_memory() const { return nullptr; }
   // What the peer shows to this host's processes; null where it shows nothing. Any thread.
   virtual const PeerCommons* commons() const { return nullptr; }
-  // Memory that goes to and fro beside the wire; null where there is none. As long as the wire; any thread.
-  virtual PairCells* pair_cells() { return nullptr; }
   // Wakes the peer's driver if it sleeps. Called after something changed in the workspace or in this process's Commons and
   // a full fence (core/fence.h) after that. Any thread.
   virtual void nudge() {}

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstring>
 #include <utility>
 
@@ -24,112 +23,83 @@ void copy_in(std::byte* to, const Layout& from, size_t chunks) {
 }  // namespace
 
 std::optional<size_t> board_bytes(const Call& call, int ranks, Chunks chunks) {
-  if (chunks != Chunks::kEqual || ranks > kMostRanks || call.collective == Collective::kSend ||
-      call.collective == Collective::kRecv)
+  if (chunks != Chunks::kEqual || ranks > kMostRanks || is_point_to_point(call.collective))
     return std::nullopt;
-  size_t bytes = 0;
-  switch (call.collective) {
-    case Collective::kScatter:
-      bytes = call.output.total_bytes() * static_cast<size_t>(ranks);
-      break;
-    case Collective::kAllGather:
-    case Collective::kGather:
-      bytes = call.input.total_bytes();
-      break;
-    default:
-      bytes = std::max(call.input.total_bytes(), call.output.total_bytes());
-  }
+  // Only at the root is the input of a scatter known, and the output of a gather.
+  const Semantics meaning = semantics(call.collective);
+  const size_t out = call.output.total_bytes(), in = call.input.total_bytes();
+  size_t bytes = std::max(in, out);
+  if (meaning.output == Chunking::kOwn && meaning.from_root) bytes = out * static_cast<size_t>(ranks);
+  if (meaning.input == Chunking::kOwn) bytes = in;
   if (bytes > BoardArea::kPayloadBytes) return std::nullopt;
   return bytes;
 }
 
-void BoardCall::show_fingerprint() const { board->show(number, fingerprint, bytes); }
-
 void BoardCall::show() const {
   const size_t given = input->total_bytes();
+  const Semantics meaning = semantics(call->collective);
   std::byte* to = board->payload(number, given);
   // The chunks of a single() layout are all empty but one, and visited alike.
-  const bool whole = collective == Collective::kAllReduce || collective == Collective::kReduce ||
-                     collective == Collective::kBroadcast;
-  const bool shown = (collective != Collective::kBroadcast && collective != Collective::kScatter) ||
-                     board->rank() == root;
-  if (shown && given > 0) copy_in(to, *input, whole ? 1 : static_cast<size_t>(board->size()));
-  board->show(number, fingerprint, given);
+  const size_t chunks =
+      meaning.input == Chunking::kWhole ? 1 : static_cast<size_t>(board->size());
+  if ((!meaning.from_root || board->rank() == call->root) && given > 0) copy_in(to, *input, chunks);
+  board->show(number, fingerprint(), given);
+}
+
+// What `rank` shows of its chunk for this rank. All chunks have the same size.
+const std::byte* BoardCall::shown_by(int rank, size_t chunk_bytes) const {
+  const bool per_rank = semantics(call->collective).input == Chunking::kPerRank;
+  const auto ranks = static_cast<size_t>(board->size()), own = static_cast<size_t>(board->rank());
+  return board->payload(rank, number, chunk_bytes * (per_rank ? ranks : 1)) +
+         (per_rank ? own * chunk_bytes : 0);
+}
+
+void BoardCall::combine(int chunk) const {
+  const auto ranks = static_cast<size_t>(board->size()), own = static_cast<size_t>(chunk);
+  const size_t bytes = output->bytes(own);
+  std::array<const std::byte*, kMostRanks> sources;
+  for (size_t rank = 0; rank < ranks; ++rank)
+    sources[rank] = shown_by(static_cast<int>(rank), bytes);
+  output->visit(own, 0, bytes, [&](Region region) {
+    plan->reduction.combine_all(region.data, nullptr, std::span(sources).first(ranks),
+                                region.bytes / size_of(call->type), plan->scaling);
+    for (size_t rank = 0; rank < ranks; ++rank) sources[rank] += region.bytes;
+  });
 }
 
 void BoardCall::finish() const {
-  const auto ranks = static_cast<size_t>(board->size());
-  const auto own = static_cast<size_t>(board->rank());
-  // Where the part of `rank`'s payload begins that goes to `chunk` of the output.
-  const auto copy_out = [&](size_t chunk, size_t rank, size_t shown, size_t at) {
-    const std::byte* from = board->payload(static_cast<int>(rank), number, shown) + at;
-    output->visit(chunk, 0, output->bytes(chunk), [&](Region region) {
+  const Collective collective = call->collective;
+  const int own = board->rank();
+  if (collective == Collective::kBarrier) return;
+  if (reduces(collective)) {
+    if (gives(collective, call->root, own, own)) combine(output_chunk(collective, own, own));
+    return;
+  }
+  for (int rank = 0; rank < board->size(); ++rank) {
+    if (!gives(collective, call->root, rank, own)) continue;
+    const auto chunk = static_cast<size_t>(output_chunk(collective, own, rank));
+    const size_t bytes = output->bytes(chunk);
+    const std::byte* from = shown_by(rank, bytes);
+    output->visit(chunk, 0, bytes, [&](Region region) {
       std::memcpy(region.data, from, region.bytes);
       from += region.bytes;
     });
-  };
-  const auto combine = [&](size_t chunk, size_t shown, size_t at) {
-    std::array<const std::byte*, kMostRanks> sources;
-    for (size_t rank = 0; rank < ranks; ++rank)
-      sources[rank] = board->payload(static_cast<int>(rank), number, shown) + at;
-    output->visit(chunk, 0, output->bytes(chunk), [&](Region region) {
-      reduction.combine_all(region.data, nullptr, std::span(sources).first(ranks),
-                            region.bytes / size_of(type), scaling);
-      for (size_t rank = 0; rank < ranks; ++rank) sources[rank] += region.bytes;
-    });
-  };
-  switch (collective) {
-    case Collective::kAllReduce:
-      return combine(0, output->total_bytes(), 0);
-    case Collective::kReduce:
-      if (board->rank() == root) combine(0, output->total_bytes(), 0);
-      return;
-    case Collective::kReduceScatter:
-      return combine(own, output->bytes(own) * ranks, own * output->bytes(own));
-    case Collective::kBroadcast:
-      return copy_out(0, static_cast<size_t>(root), output->total_bytes(), 0);
-    case Collective::kAllGather:
-      for (size_t rank = 0; rank < ranks; ++rank) copy_out(rank, rank, output->bytes(rank), 0);
-      return;
-    case Collective::kGather:
-      if (board->rank() != root) return;
-      for (size_t rank = 0; rank < ranks; ++rank) copy_out(rank, rank, output->bytes(rank), 0);
-      return;
-    case Collective::kScatter:
-      return copy_out(own, static_cast<size_t>(root), output->bytes(own) * ranks,
-                      own * output->bytes(own));
-    case Collective::kAllToAll:
-      for (size_t rank = 0; rank < ranks; ++rank)
-        copy_out(rank, rank, output->total_bytes(), own * output->bytes(rank));
-      return;
-    case Collective::kBarrier:
-    case Collective::kSend:
-    case Collective::kRecv:
-      return;
   }
 }
 
-bool others_are_there(const BoardCall& call, Patience& patience, bool patient, WritePace* timed) {
-  using Clock = std::chrono::steady_clock;
+bool others_are_there(const BoardCall& call, Patience& patience, bool patient) {
   Board& board = *call.board;
   bool told = false;
   const auto tell = [&] {
     if (!std::exchange(told, true)) board.ring();
   };
-  const auto find = [&](int rank) -> const Board::Line* {
-    Clock::time_point begin;
-    const auto look = [&] {
-      if (timed != nullptr) begin = Clock::now();
-      return board.line(rank, call.number);
-    };
+  const auto find = [&](int rank) {
     const Board::Line* line;
-    while ((line = look()) == nullptr) {
-      if (!patient) return nullptr;
+    while ((line = board.line(rank, call.number)) == nullptr && patient) {
       // From here on they could wait for long.
       if (patience.spun()) tell();
-      if (!patience.wait()) return nullptr;
+      if (!patience.wait()) break;
     }
-    if (timed != nullptr) timed->looked(Clock::now() - begin);
     return line;
   };
   bool there = true;
@@ -137,7 +107,7 @@ bool others_are_there(const BoardCall& call, Patience& patience, bool patient, W
     if (rank == board.rank()) continue;
     const Board::Line* const line = find(rank);
     if (line != nullptr) board.heed(rank, *line);
-    there = line != nullptr && line->fingerprint == call.fingerprint;
+    there = line != nullptr && line->fingerprint == call.fingerprint();
   }
   tell();
   return there;
@@ -156,7 +126,7 @@ bool BoardWatch::look(const BoardCall& call) {
     const Board::Line* line = call.board->line(rank, call.number);
     if (line == nullptr) return false;
     call.board->heed(rank, *line);
-    if (line->fingerprint == call.fingerprint) return true;
+    if (line->fingerprint == call.fingerprint()) return true;
     if (!mismatch_) mismatch_ = {rank, line->fingerprint, line->bytes, {}};
     return false;
   });

@@ -6,55 +6,52 @@
 #include <vector>
 
 #include "collectives/board/board.h"
-#include "collectives/direct/known_memory.h"
 #include "collectives/operation.h"
-#include "core/crew.h"
 #include "core/patience.h"
-#include "core/write_pace.h"
-#include "device/reduce/reduce.h"
-#include "transport/peer_memory.h"
 
 namespace hccl_like {
+
+class Crew;
+class KnownMemory;
+class PeerMemory;
 
 // The bytes that a rank would show of a call, at most; nothing if the call is not one for a board: too large, or not
 // equally large on all ranks. All ranks of a call get the same answer.
 std::optional<size_t> board_bytes(const Call& call, int ranks, Chunks chunks);
 
-// What one rank does in one call. The layouts and the board are borrowed.
-struct BoardCall {
-  Board* board = nullptr;
-  const Layout* input = nullptr;
-  const Layout* output = nullptr;
-  Collective collective = Collective::kBarrier;
-  DataType type = DataType::kUInt8;
-  int root = 0;
-  Chunks chunks = Chunks::kEqual;
-  Reduction reduction{};
-  Scaling scaling;
-  uint64_t fingerprint = 0;
-  uint32_t number = 0;
-  size_t bytes = 0;  // the payload, for people
-  // Of memory that peers can map (Call); null if they can't.
-  const ExportedRange* shared_input = nullptr;
-  const SharedRegions* shared_regions = nullptr;  // of an input that is several pieces, instead
-  const ExportedRange* shared_output = nullptr;
-  MemoryOwner output_owner{};  // of shared_output
-  const Device* device = nullptr;
-  int device_index = 0;
+// What large calls of a communicator share. Borrowed.
+struct SameHostResources {
   int cores = 0;  // of the host; 0: enough
   PeerMemory* peer_memory = nullptr;
   KnownMemory* known_memory = nullptr;
-  WritePace* write_pace = nullptr;  // of lanes; null: they are written through the caches
   Crew* crew = nullptr;
+};
 
+// One rank's side of one call. All of it is borrowed.
+struct BoardCall {
+  Board* board = nullptr;
+  const Call* call = nullptr;
+  const Plan* plan = nullptr;
+  // Those of `call`, or what they have been moved to.
+  const Layout* input = nullptr;
+  const Layout* output = nullptr;
+  const SameHostResources* resources = nullptr;
+  uint32_t number = 0;
+  size_t bytes = 0;  // the payload, for error messages
+
+  uint64_t fingerprint() const { return plan->fingerprint; }
   // Shows the call and this rank's input, as Board::show() does. The line must be writable. The input is free afterwards.
   void show() const;
   // Only that the call is made: its data goes another way.
-  void show_fingerprint() const;
+  void show_fingerprint() const { board->show(number, fingerprint(), bytes); }
 
   // Writes the output. The lines of all ranks must be there and agree: also a root that needs nothing from them has to
   // know that they took the same root.
   void finish() const;
+
+ private:
+  const std::byte* shown_by(int rank, size_t chunk_bytes) const;
+  void combine(int chunk) const;
 };
 
 // What a rank shows that does not fit to this rank's call.
@@ -66,8 +63,8 @@ struct BoardMismatch {
 };
 
 // Looks for the lines of all ranks, with patience a little longer, and wakes those who sleep. False if one is missing still or of another
-// call. `timed`: is told how long looks took that found what a rank had just written; may be null.
-bool others_are_there(const BoardCall& call, Patience& patience, bool patient, WritePace* timed);
+// call.
+bool others_are_there(const BoardCall& call, Patience& patience, bool patient);
 
 // Follows the lines of one call until all were seen.
 class BoardWatch {

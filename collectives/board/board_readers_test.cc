@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/board/board_stage.h"
+#include "collectives/same_host/same_host_stage.h"
 #include "transport/shm/shm_pair.h"
 
 namespace hccl_like {
@@ -59,14 +59,15 @@ TEST_F(BoardReaders, ReadUntilTheyAreDone) {
 }
 
 TEST_F(BoardReaders, DoNotReadOnceTheirCallHasFailed) {
-  Layout nothing;
-  const BoardCall call{.board = boards_[1].get(),
-                       .input = &nothing,
-                       .output = &nothing,
-                       .fingerprint = 2,
-                       .number = 0};
-  BoardStage stage;
-  stage.begin(call, Way::kBoard, /*shown=*/true, /*begun=*/nullptr);
+  const Call call;
+  const Plan plan{.fingerprint = 2};
+  const BoardCall on_board{.board = boards_[1].get(),
+                           .call = &call,
+                           .plan = &plan,
+                           .input = &call.input,
+                           .output = &call.output};
+  SameHostStage stage;
+  stage.begin(on_board, Way::kBoard, /*shown=*/true, /*begun=*/nullptr);
   stage.advance();
   EXPECT_TRUE(stage.mismatch());
   EXPECT_TRUE(may_read());
@@ -80,10 +81,11 @@ TEST_F(BoardReaders, DoNotWaitForACallThatEndsBeforeItIsShown) {
   boards_[1]->show(2, 1, 0);
   boards_[1]->done(2);
   boards_[1]->done(0);
-  std::vector<BoardStage> stages(kLast + 1);
+  std::vector<SameHostStage> stages(kLast + 1);
   std::vector<BoardCall> calls(kLast + 1);
+  const Plan plan{.fingerprint = 1};
   const auto begin = [&](uint32_t number) {
-    calls[number] = {.board = boards_[1].get(), .fingerprint = 1, .number = number};
+    calls[number] = {.board = boards_[1].get(), .plan = &plan, .number = number};
     stages[number].begin(calls[number], Way::kMessages, /*shown=*/false, /*begun=*/nullptr);
   };
   for (uint32_t number = kLast; number > 2; --number) {

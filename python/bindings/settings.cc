@@ -72,7 +72,7 @@ std::string way(const std::string& collective, uint64_t bytes, const std::vector
   switch (way_of(wanted, bytes, ranks, options)) {
     case Way::kBoard:
       return "board";
-    case Way::kDirect:
+    case Way::kLarge:
       return "direct";
     default:
       return "messages";

@@ -48,27 +48,24 @@ void append_described(Bytes& bytes, FrameKind kind, uint32_t number, uint64_t sl
 // Takes every receive, and lets an Inbox do no more with its slots than both rendezvous can bear.
 class FewSlots final : public Rendezvous {
  public:
-  bool takes(const Send&) const override { return false; }
-  bool takes(const Recv&) const override { return true; }
-  bool is_a_matter_of_pace(const Recv&) const override { return false; }
-  ExportedRange place(const Recv&) const override { return {}; }
-  bool lends(const Send&) const override { return false; }
+  bool can_send(const Send&) const override { return false; }
+  bool can_receive(const Recv&) const override { return true; }
+  ExportedRange receive_range(const Recv&) const override { return {}; }
   std::optional<uint32_t> offer(Send&) override { return std::nullopt; }
-  ExportedRange place(uint32_t) const override { return {}; }
-  void begin(uint32_t, const ExportedRange&) override {}
-  void begin(uint32_t) override {}
+  ExportedRange send_range(uint32_t) const override { return {}; }
+  void begin_send(uint32_t, const ExportedRange&) override {}
   void retract(uint32_t) override {}
   bool may_begin(uint64_t slot) const override {
     return slot < recvs_.size() && recvs_[slot] == nullptr;
   }
-  bool begin(Recv& recv, uint32_t slot, const ExportedRange&) override {
+  void begin_receive(Recv& recv, uint32_t slot, const ExportedRange&) override {
     require(may_begin(slot), "a slot is begun that is in use or does not exist");
     recvs_[slot] = &recv;
-    return true;
   }
-  void leave(uint32_t slot) override { require(slot < recvs_.size(), "no such slot is left"); }
-  void decline(uint32_t slot) override { leave(slot); }
-  void leave(const Recv& recv) override { std::ranges::replace(recvs_, &recv, nullptr); }
+  void decline(uint32_t slot) override {
+    require(slot < recvs_.size(), "no such slot is declined");
+  }
+  void end_receive(const Recv& recv) override { std::ranges::replace(recvs_, &recv, nullptr); }
   bool progress(bool) override { return false; }
   bool sends() const override { return false; }
   bool could_advance() override { return false; }
@@ -152,13 +149,13 @@ void slots(Input input) {
 }
 
 std::vector<Bytes> slots_seeds() {
-  Bytes each, lent, twice;
+  Bytes each, two, twice;
   for (uint32_t i = 0; i < 3; ++i) append_described(each, FrameKind::kAnnounce, i, i);
   append(each, FrameKind::kData, 1, 100, kLong, 0);
-  append_described(lent, FrameKind::kLend, 1, 0);
-  append_described(lent, FrameKind::kLend, 2, 1);
+  append_described(two, FrameKind::kAnnounce, 1, 0);
+  append_described(two, FrameKind::kAnnounce, 2, 1);
   for (const uint32_t number : {1, 3}) append_described(twice, FrameKind::kAnnounce, number, 0);
-  return {each, lent, twice};
+  return {each, two, twice};
 }
 
 std::vector<Bytes> frame_seeds() {
@@ -175,7 +172,7 @@ std::vector<Bytes> frame_seeds() {
   Bytes described;
   append_described(described, FrameKind::kAnnounce, 1, 0);
   append_described(described, FrameKind::kReady, 3, 0);
-  append_described(described, FrameKind::kLend, 4, 0);
+  append_described(described, FrameKind::kAnnounce, 4, 0);
   Bytes early;
   for (uint32_t i = 10; i < 30; ++i) append(early, FrameKind::kEager, i, i, i);
   return {all, described, early};

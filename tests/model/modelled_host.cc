@@ -13,7 +13,6 @@
 #include "core/deadline.h"
 #include "core/fd.h"
 #include "tests/model/explorer.h"
-#include "transport/pair_cells.h"
 #include "transport/shm/shm_wire.h"
 
 namespace hccl_like {
@@ -101,8 +100,6 @@ void ModelledHost::begin_execution() {
     link->prepare_sleep();
     link->end_sleep();
     link->nudge();
-    // Nobody is open: the cells are each process's own and outlive an execution.
-    link->pair_cells()->take();
   }
 }
 

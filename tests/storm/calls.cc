@@ -30,12 +30,6 @@ std::vector<Region> parts_of(std::vector<int32_t>& values, size_t parts) {
 
 constexpr size_t kElement = sizeof(int32_t);
 
-bool has_root(Collective collective) {
-  using enum Collective;
-  return collective == kBroadcast || collective == kReduce || collective == kGather ||
-         collective == kScatter;
-}
-
 int32_t combined(const CallSpec& spec, int ranks, size_t i) {
   int32_t result = given(spec, 0, i);
   for (int rank = 1; rank < ranks; ++rank) {

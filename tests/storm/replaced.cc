@@ -84,7 +84,7 @@ void Mesh::poll() {
   }
   if (!std::exchange(state.wishes, false)) return;
   for (size_t i = 0; i < state.links.size(); ++i)
-    if (!state.links[i]->connected() && state.links[i]->wants_wire())
+    if (!state.links[i]->connected() && state.links[i]->needs_wire())
       state.world.dial(state.rank, state.peers[i]);
 }
 

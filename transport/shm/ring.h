@@ -10,8 +10,6 @@
 #include <cstring>
 #include <span>
 
-#include "core/write_pace.h"
-#include "transport/shm/cells.h"
 #include "transport/shm/sleeper.h"
 
 namespace hccl_like {
@@ -22,10 +20,7 @@ inline constexpr size_t kLineBytes = 128;
 // Lies in shared memory; starts out as zeros.
 struct RingIndices {
   alignas(kLineBytes) std::atomic<uint64_t> written{0};
-  std::atomic<WriteWay> way{WriteWay::kThroughCaches};  // of what was written last
-  CellRecords cells;
   alignas(kLineBytes) std::atomic<uint64_t> read{0};
-  std::atomic<uint32_t> sees_cells{0};  // its reader looks for PairCells
   alignas(kLineBytes) Sleeper reader;
   alignas(kLineBytes) Sleeper writer;
 };
@@ -54,16 +49,9 @@ class RingWriter {
     }
     return damaged_ ? 0 : size_ - (written_ - read_);
   }
-  // Copies, as memcpy does or by `copy`, without publishing; at most space().
-  void put(const std::byte* from, size_t bytes) { put(from, bytes, std::memcpy); }
-  template <class Copy>
-  void put(const std::byte* from, size_t bytes, const Copy& copy) {
-    copy(data_ + (written_ & (size_ - 1)), from, bytes);
-    written_ += bytes;
-  }
-  // The next `bytes` lie in a cell; at most space().
-  void put_in_cell(uint32_t cell, uint32_t bytes) {
-    indices_.cells.write(records_++, {.begin = written_, .bytes = bytes, .cell = cell});
+  // Copies without publishing; at most space().
+  void put(const std::byte* from, size_t bytes) {
+    std::memcpy(data_ + (written_ & (size_ - 1)), from, bytes);
     written_ += bytes;
   }
   // True if the reader sleeps: ring its doorbell.
@@ -73,8 +61,6 @@ class RingWriter {
     return indices_.reader.must_wake();
   }
   size_t unpublished() const { return written_ - published_; }
-  // How the bytes went that are published next.
-  void tell_way(WriteWay way) { way_.tell(indices_.way, way); }
   // Since the beginning.
   uint64_t written() const { return written_; }
   // True if the reader sleeps, for news that are not in the ring. Any thread, after a full
@@ -96,8 +82,6 @@ class RingWriter {
   uint64_t written_ = 0;
   uint64_t published_ = 0;
   uint64_t read_ = 0;  // as last seen
-  uint32_t records_ = 0;
-  ToldWay way_;
   bool damaged_ = false;
 };
 
@@ -111,38 +95,14 @@ class RingReader {
     if (written_ - read_ < want) {
       const uint64_t written = indices_.written.load(std::memory_order_acquire);
       if (written - read_ > size_)
-        damage();
+        damaged_ = true;
       else
         written_ = written;
-      if (!damaged_) records_seen_ = indices_.cells.written();
     }
     return damaged_ ? 0 : written_ - read_;
   }
-  // Whether available() would look.
-  bool looks(size_t want) const { return written_ - read_ < want; }
-  // What the writer had published at the last look, since the beginning.
-  uint64_t seen() const { return written_; }
-  // How they were written, as a rule: what of them is read first may be from before that.
-  WriteWay way() const { return indices_.way.load(std::memory_order_relaxed); }
-  // The first bytes that lie in a cell and are not dropped, null if none of those that can be seen do.
-  const CellRecord* in_cell() {
-    if (record_.end() <= read_) record_ = {};
-    if (record_.bytes == 0 && records_ != records_seen_) {
-      record_ = indices_.cells.read(records_++);
-      const bool sane = record_.begin >= read_ && record_.bytes > 0 &&
-                        record_.bytes <= kCellBytes && record_.cell < kCells;
-      if (!sane) damage();
-    }
-    return record_.bytes > 0 ? &record_ : nullptr;
-  }
-  // What the writer tells makes no sense: nothing can be seen any more.
-  void damage() {
-    damaged_ = true;
-    record_ = {};
-    records_ = records_seen_;
-  }
   uint64_t read() const { return read_; }
-  // available() bytes, unless they lie in a cell.
+  // available() bytes.
   const std::byte* data() const { return data_ + (read_ & (size_ - 1)); }
   // Drops bytes without telling the writer yet.
   void drop(size_t bytes) { read_ += bytes; }
@@ -169,8 +129,6 @@ class RingReader {
   uint64_t read_ = 0;
   uint64_t published_ = 0;
   uint64_t written_ = 0;  // as last seen
-  CellRecord record_;     // the first that is not dropped, if it has any bytes
-  uint32_t records_ = 0, records_seen_ = 0;
   bool damaged_ = false;
 };
 

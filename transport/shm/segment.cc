@@ -20,8 +20,7 @@ constexpr size_t kLargestRing = 1 << 30;
 
 size_t page_bytes() { return static_cast<size_t>(::sysconf(_SC_PAGESIZE)); }
 size_t index_bytes() { return page_bytes(); }
-constexpr size_t kAllCells = kCells * kCellBytes + PairCells::kAllBytes;
-size_t file_bytes(size_t ring_bytes) { return index_bytes() + 2 * ring_bytes + kAllCells; }
+size_t file_bytes(size_t ring_bytes) { return index_bytes() + 2 * ring_bytes; }
 
 void map_over(std::byte* address, size_t bytes, int fd, size_t offset) {
   if (::mmap(address, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
@@ -62,7 +61,7 @@ ShmSegment::ShmSegment(Fd memory, size_t ring_bytes)
     : memory_(std::move(memory)),
       ring_bytes_(ring_bytes),
       mapping_(std::make_shared<const Mapping>(
-          Mapping::map(-1, index_bytes() + 4 * ring_bytes + kAllCells, PROT_NONE,
+          Mapping::map(-1, index_bytes() + 4 * ring_bytes, PROT_NONE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE))),
       base_(mapping_->data()) {
   map_over(base_, index_bytes(), memory_.get(), 0);
@@ -71,8 +70,6 @@ ShmSegment::ShmSegment(Fd memory, size_t ring_bytes)
     map_over(data(direction), ring_bytes_, memory_.get(), offset);
     map_over(data(direction) + ring_bytes_, ring_bytes_, memory_.get(), offset);
   }
-  const size_t rings = index_bytes() + 2 * ring_bytes_;
-  map_over(cell(0), kAllCells, memory_.get(), rings);
   // A forked child (a data loader's worker) must neither keep the memory alive nor write into it.
   ::madvise(base_, mapping_->size(), MADV_DONTFORK);
 }
@@ -90,12 +87,6 @@ std::span<std::byte> ShmSegment::workspace(int side) const {
 bool ShmSegment::make(int direction, size_t begin, size_t bytes) const {
   return populate({data(direction) + begin, bytes});
 }
-
-std::byte* ShmSegment::cell(uint32_t number) const {
-  return base_ + index_bytes() + 4 * ring_bytes_ + number * kCellBytes;
-}
-
-bool ShmSegment::make_cell(uint32_t number) const { return populate({cell(number), kCellBytes}); }
 
 std::byte* ShmSegment::data(int direction) const {
   return base_ + index_bytes() + 2 * static_cast<size_t>(direction) * ring_bytes_;

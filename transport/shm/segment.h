@@ -1,13 +1,10 @@
 #pragma once
-// The memory behind a shm wire: a sealed memfd with two rings, one per direction, and the cells that go to and fro, of the wire and of
-// others.
+// The memory behind a shm wire: a sealed memfd with two rings, one per direction.
 #include <cstddef>
 #include <memory>
 
 #include "core/fd.h"
 #include "core/mapping.h"
-#include "transport/pair_cells.h"
-#include "transport/shm/cells.h"
 #include "transport/shm/ring.h"
 
 namespace hccl_like {
@@ -16,7 +13,7 @@ namespace hccl_like {
 size_t round_ring_bytes(size_t bytes);
 
 // Nameless, so nothing is left behind whoever dies when. Its size is sealed, so that touching it can't fail later, whatever the
-// peer does to it. The indices' memory is there from the beginning; a ring's and a cell's is made by its writer when it first comes by,
+// peer does to it. The indices' memory is there from the beginning; a ring's is made by its writer when it first comes by,
 // so that a link that carries little takes little.
 class ShmSegment {
  public:
@@ -40,13 +37,6 @@ class ShmSegment {
   }
   // Makes the memory of `bytes` of a ring from `begin` on; false, with errno, if the system has none.
   bool make(int direction, size_t begin, size_t bytes) const;
-  // Less than kCells.
-  std::byte* cell(uint32_t number) const;
-  bool make_cell(uint32_t number) const;
-  bool is_in_cell(const std::byte* at) const { return at >= cell(0) && at < cell(kCells); }
-  // PairCells::kAllBytes, and whether a side looks for them.
-  std::byte* pair_cells() const { return cell(kCells); }
-  std::atomic<uint32_t>& sees_cells(int side) const { return indices(1 - side).sees_cells; }
   // What is left beside the indices, half for each side.
   std::span<std::byte> workspace(int side) const;
   // All of it stays mapped while this is held.
@@ -59,9 +49,8 @@ class ShmSegment {
 
   Fd memory_;
   size_t ring_bytes_;
-  std::shared_ptr<const Mapping>
-      mapping_;                // indices, then each ring twice, then the cells of both kinds
-  std::byte* base_ = nullptr;  // of that
+  std::shared_ptr<const Mapping> mapping_;  // indices, then each ring twice
+  std::byte* base_ = nullptr;               // of that
 };
 
 }  // namespace hccl_like

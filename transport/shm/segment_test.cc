@@ -91,7 +91,7 @@ TEST(ShmSegment, CannotBeResizedByAnyone) {
 }
 
 TEST(ShmSegment, RefusesMemoryThatCouldFailLater) {
-  const off_t right = 4096 + 2 * kRing + kCells * kCellBytes + PairCells::kAllBytes;
+  const off_t right = 4096 + 2 * kRing;
   const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
   const auto refused = [](Fd fd, size_t ring_bytes) {
     return code_of([&] { ShmSegment::open(std::move(fd), ring_bytes); }) == ErrorCode::kPeerLost;
@@ -124,31 +124,6 @@ TEST(ShmSegment, ADamagedIndexIsNoticedByBothSides) {
   EXPECT_EQ(reader.available(), 0u) << "sticky";
   EXPECT_EQ(writer.space(), 0u) << "sticky";
   ::munmap(&indices, 4096);
-}
-
-TEST(ShmSegment, ARecordOfACellThatMakesNoSenseIsNoticed) {
-  constexpr uint64_t kRead = 100;
-  const std::array<CellRecord, 5> nonsense{{
-      {.begin = kRead - 1, .bytes = 10, .cell = 0},
-      {.begin = kRead, .bytes = 0, .cell = 0},
-      {.begin = kRead, .bytes = kCellBytes + 1, .cell = 0},
-      {.begin = kRead, .bytes = 10, .cell = kCells},
-      {.begin = UINT64_MAX, .bytes = UINT32_MAX, .cell = UINT32_MAX},
-  }};
-  for (const CellRecord& record : nonsense) {
-    RingIndices indices;
-    std::array<std::byte, 2 * kRing> data{};
-    RingReader reader(indices, data.data(), kRing);
-    indices.written.store(kRead);
-    ASSERT_EQ(reader.available(), kRead);
-    reader.drop(kRead);
-    indices.cells.write(0, record);
-    indices.written.store(kRead + 10);
-    ASSERT_EQ(reader.available(), 10u);
-    EXPECT_EQ(reader.in_cell(), nullptr) << record.begin << ' ' << record.bytes;
-    EXPECT_TRUE(reader.damaged());
-    EXPECT_EQ(reader.available(), 0u);
-  }
 }
 
 }  // namespace

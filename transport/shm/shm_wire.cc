@@ -6,8 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cstring>
 #include <utility>
 
 #include "core/copy.h"
@@ -31,10 +29,7 @@ ShmWire::ShmWire(ShmEnd end, Poller& poller)
       commons_(std::move(end.commons)),
       segment_(std::move(end.segment)),
       writer_(segment_.writer(end.side)),
-      reader_(segment_.reader(1 - end.side)),
-      deck_(end.side),
-      pair_cells_(end.side, segment_.pair_cells(), segment_.sees_cells(end.side),
-                  segment_.sees_cells(1 - end.side)) {
+      reader_(segment_.reader(1 - end.side)) {
   segment_.close_fd();
   poller_.watch(socket_.get(), EPOLLIN | EPOLLRDHUP, lifeline_);
   watch_process();
@@ -57,16 +52,8 @@ void ShmWire::watch_process() {
 size_t ShmWire::write(std::span<const ConstRegion> pieces) {
   if (gone_) return 0;
   size_t total = 0;
-  size_t all = 0;
-  for (const ConstRegion& piece : pieces) all += piece.bytes;
   for (ConstRegion piece : pieces) {
     while (piece.bytes > 0) {
-      if (const size_t part = write_cell(piece); part > 0) {
-        piece.data += part;
-        piece.bytes -= part;
-        total += part;
-        continue;
-      }
       // A header goes with what it belongs to, which so ends where a line does if it begins there.
       const size_t wanted = std::min(piece.bytes, kRingPart);
       const bool full = writer_.unpublished() + wanted > kRingPart + kMostHead;
@@ -78,9 +65,7 @@ size_t ShmWire::write(std::span<const ConstRegion> pieces) {
         continue;
       }
       if (made_ < segment_.ring_bytes() && !make_ring(writer_.written() + part)) return total;
-      writer_.put(piece.data, part, [&](std::byte* to, const std::byte* from, size_t bytes) {
-        writer_.tell_way(write_pace_.copy(to, from, bytes, all));
-      });
+      writer_.put(piece.data, part);
       piece.data += part;
       piece.bytes -= part;
       total += part;
@@ -100,21 +85,6 @@ bool ShmWire::make_ring(uint64_t end) {
   return !no_memory_;
 }
 
-// The first part of a piece, published with what was written before. Returns its bytes, 0 if it is none for a cell or has none.
-size_t ShmWire::write_cell(ConstRegion from) {
-  if (from.bytes < kLeastInCell) return 0;
-  const size_t wanted = std::min(from.bytes, kCellBytes);
-  const size_t part = std::min(wanted, writer_.space(wanted));
-  if (part < kLeastInCell) return 0;
-  auto cell = deck_.take(part);
-  if (!cell) return 0;
-  if (!cell->made && !segment_.make_cell(cell->number)) return 0;  // one less, then
-  copy_in_pairs(segment_.cell(cell->number), from.data, part, part);
-  writer_.put_in_cell(cell->number, static_cast<uint32_t>(part));
-  publish_written();
-  return part;
-}
-
 void ShmWire::publish_written() {
   if (writer_.publish()) Poller::ring(doorbell_.get());
 }
@@ -127,63 +97,16 @@ void ShmWire::publish_read() {
   if (reader_.publish()) Poller::ring(doorbell_.get());
 }
 
-// One look of so many is timed: what it finds tells how far the writer's core is.
-size_t ShmWire::look(size_t want) {
-  using Clock = std::chrono::steady_clock;
-  constexpr uint32_t kTimed = 4;
-  if (!reader_.looks(want) || !write_pace_.looks() || ++looks_ % kTimed != 0)
-    return reader_.available(want);
-  const uint64_t before = reader_.seen();
-  const auto begin = Clock::now();
-  const size_t shown = reader_.available(want);
-  if (reader_.seen() != before) write_pace_.looked(Clock::now() - begin);
-  return shown;
-}
-
 std::span<const std::byte> ShmWire::peek(size_t want) {
   want_ = want;
-  const size_t shown = look(want);
+  const size_t shown = reader_.available(want);
   // The writer learns of free space now and then, and whenever this side has to wait.
   if (shown < want && reader_.unpublished() > 0) publish_read();
-  const std::span<const std::byte> first = view(reader_, shown);
-  return first.size() < std::min(want, shown) ? join(want) : first;
-}
-
-// The first of the bytes that are there, as far as they lie in one piece.
-std::span<const std::byte> ShmWire::view(RingReader& reader, size_t shown) const {
-  const CellRecord* const record = reader.in_cell();
-  const uint64_t at = reader.read();
-  if (record == nullptr) return {reader.data(), reader.damaged() ? 0 : shown};
-  if (at < record->begin) return {reader.data(), std::min<uint64_t>(shown, record->begin - at)};
-  return {segment_.cell(record->cell) + (at - record->begin),
-          std::min<uint64_t>(shown, record->end() - at)};
-}
-
-std::span<const std::byte> ShmWire::join(size_t bytes) {
-  bytes = std::min(bytes, joined_.size());
-  RingReader ahead = reader_;
-  for (size_t done = 0; done < bytes;) {
-    const std::span<const std::byte> next = view(ahead, bytes - done);
-    if (next.empty()) return {};
-    std::memcpy(joined_.data() + done, next.data(), next.size());
-    ahead.drop(next.size());
-    done += next.size();
-  }
-  return std::span(joined_).first(bytes);
+  return {reader_.data(), shown};
 }
 
 void ShmWire::release(size_t bytes) {
-  while (bytes > 0) {
-    const size_t part = std::min(bytes, view(reader_, bytes).size());
-    if (part == 0) return;
-    const CellRecord* const record = reader_.in_cell();
-    reader_.drop(part);
-    bytes -= part;
-    // What was read can be written from here.
-    if (record != nullptr && record->end() == reader_.read() &&
-        !deck_.put({.number = record->cell, .hot = record->bytes}))
-      reader_.damage();
-  }
+  reader_.drop(std::min(bytes, reader_.available(bytes)));
   if (reader_.unpublished() >= std::min(kRingPart, segment_.ring_bytes() / 4)) publish_read();
 }
 
@@ -191,14 +114,9 @@ size_t ShmWire::read(std::span<std::byte> into) {
   size_t total = 0;
   while (total < into.size()) {
     const std::span<const std::byte> view = peek(1);
-    const bool in_cell = segment_.is_in_cell(view.data());
-    const size_t most = in_cell ? kCellBytes : kRingPart;
-    const size_t part = std::min({view.size(), into.size() - total, most});
+    const size_t part = std::min({view.size(), into.size() - total, kRingPart});
     if (part == 0) break;
-    if (in_cell)
-      copy_in_pairs(into.data() + total, view.data(), part, part);
-    else
-      copy_written(reader_.way(), into.data() + total, view.data(), part, into.size());
+    copy_between_cores(into.data() + total, view.data(), part, into.size());
     release(part);
     total += part;
   }

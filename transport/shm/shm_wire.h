@@ -1,11 +1,9 @@
 #pragma once
 // A wire to a process on the same host, over shared memory.
-#include <array>
 #include <memory>
 #include <optional>
 
 #include "core/fd.h"
-#include "core/write_pace.h"
 #include "transport/commons.h"
 #include "transport/poller.h"
 #include "transport/shm/segment.h"
@@ -44,7 +42,6 @@ class ShmWire final : public Wire {
     return {segment_.workspace(side_), segment_.workspace(1 - side_), segment_.memory()};
   }
   const PeerCommons* commons() const override { return commons_.get(); }
-  PairCells* pair_cells() override { return &pair_cells_; }
   void nudge() override;
   std::string_view transport() const override { return "shm"; }
 
@@ -59,10 +56,6 @@ class ShmWire final : public Wire {
   void watch_process();
   void lose();
   bool make_ring(uint64_t end);
-  size_t write_cell(ConstRegion from);
-  size_t look(size_t want);
-  std::span<const std::byte> view(RingReader& reader, size_t shown) const;
-  std::span<const std::byte> join(size_t bytes);
   void publish_written();
   void publish_read();
 
@@ -74,15 +67,10 @@ class ShmWire final : public Wire {
   std::unique_ptr<PeerCommons> commons_;
   ShmSegment segment_;
   RingWriter writer_;
-  WritePace write_pace_;  // of the ring
   mutable RingReader reader_;
-  CellDeck deck_;
-  PairCells pair_cells_;
-  std::array<std::byte, 4096> joined_;  // what was wanted in one piece and lies in several
-  size_t made_ = 0;                     // bytes of the ring that is written
-  bool no_memory_ = false;              // for more of it
-  size_t want_ = 1;                     // of the last peek
-  uint32_t looks_ = 0;
+  size_t made_ = 0;         // bytes of the ring that is written
+  bool no_memory_ = false;  // for more of it
+  size_t want_ = 1;         // of the last peek
   Lifeline lifeline_{*this};
   std::optional<Error> gone_;
 };
