@@ -4,7 +4,7 @@
 #include <string_view>
 #include <utility>
 
-#include "core/log.h"
+#include "core/base/log.h"
 #include "device/plugin_table.h"
 
 namespace hccl_like {

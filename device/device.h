@@ -1,5 +1,6 @@
 #pragma once
-// A kind of device as the layers above see it: a plugin's table with a lifetime, sentences for errors, and guards.
+// A kind of device as the layers above see it: a plugin's table with a lifetime, sentences for
+// errors, and guards.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -7,9 +8,9 @@
 #include <optional>
 #include <string>
 
-#include "core/fd.h"
-#include "core/result.h"
-#include "core/types.h"
+#include "core/base/fd.h"
+#include "core/base/result.h"
+#include "core/base/types.h"
 #include "device/owned.h"
 #include "device/plugin.h"
 #include "device/word_functions.h"
@@ -29,7 +30,7 @@ struct DeviceInfo {
 struct ExportedRange {
   hcd_ipc_handle handle{};
   uint64_t offset = 0;
-  // What its owner calls the allocation (transport/exports.h); 0: it has told no name.
+  // What its owner calls the allocation (transport/same_host/exports.h); 0: it has told no name.
   uint64_t name = 0;
 };
 
@@ -49,21 +50,21 @@ struct DeviceAllocation {
   uint32_t hmem = 0;        // as libfabric counts kinds of memory
 };
 
-// One plugin, initialised, with all devices that it serves: every call names one by its index, as torch counts them.
-// Any thread may call anything. What may block is said in plugin.h: waiting, making and giving back, and copies without
-// HCD_CAP_ASYNC_COPY.
+// One plugin, initialised, with all devices that it serves: every call names one by its index, as
+// torch counts them. Any thread may call anything. What may block is said in plugin.h: waiting,
+// making and giving back, and copies without HCD_CAP_ASYNC_COPY.
 //
-// What the device cannot do gives kUnsupported without calling the plugin; ask can_...() where that decides a path.
-// A failure of the plugin gives kDevice with the name of the entry and the plugin's own sentence. Must outlive all that it
-// made and all queued work.
+// What the device cannot do gives kUnsupported without calling the plugin; ask can_...() where that
+// decides a path. A failure of the plugin gives kDevice with the name of the entry and the plugin's
+// own sentence. Must outlive all that it made and all queued work.
 class Device {
  public:
-  // Loads the shared library and initialises it. Throws kDevice with what to do if that fails. The library stays in
-  // memory for good: a plugin's threads may run its code until the process ends.
+  // Loads the shared library and initialises it. Throws kDevice with what to do if that fails. The
+  // library stays in memory for good: a plugin's threads may run its code until the process ends.
   static std::unique_ptr<Device> load(const std::string& library_path);
 
-  // Initialises the plugin behind a table, which must live as long as this object. Throws kDevice. `origin` says in
-  // messages where it came from.
+  // Initialises the plugin behind a table, which must live as long as this object. Throws kDevice.
+  // `origin` says in messages where it came from.
   explicit Device(const hcd_api& api, std::string origin = {});
   ~Device();
   Device(const Device&) = delete;
@@ -98,18 +99,19 @@ class Device {
   // Blocks until everything queued on the stream so far is done and visible to the host.
   [[nodiscard]] std::optional<Error> synchronize(int index, hcd_stream stream) const;
 
-  // In stream order. With HCD_CAP_ASYNC_COPY the host memory is borrowed until the stream has passed.
+  // In stream order. With HCD_CAP_ASYNC_COPY the host memory is borrowed until the stream has
+  // passed.
   [[nodiscard]] std::optional<Error> copy_to_host(int index, void* host, hcd_ref from, size_t bytes,
                                                   hcd_stream stream) const;
   [[nodiscard]] std::optional<Error> copy_from_host(int index, hcd_ref to, const void* host,
                                                     size_t bytes, hcd_stream stream) const;
 
-  // The host's view of a range, until the guard ends. Order yourself after the device's work first; unless the device
-  // has HCD_CAP_COHERENT_MAP, it must leave the range alone meanwhile.
+  // The host's view of a range, until the guard ends. Order yourself after the device's work first;
+  // unless the device has HCD_CAP_COHERENT_MAP, it must leave the range alone meanwhile.
   Result<MappedRange> map(int index, hcd_ref ref, size_t bytes) const;
 
-  // Queues fn(arg) after all earlier work of the stream; later work waits for it. `fn` may block, and must not call the
-  // device. `arg` is borrowed until then.
+  // Queues fn(arg) after all earlier work of the stream; later work waits for it. `fn` may block,
+  // and must not call the device. `arg` is borrowed until then.
   [[nodiscard]] std::optional<Error> host_function(int index, hcd_stream stream, void (*fn)(void*),
                                                    void* arg) const;
 
@@ -121,16 +123,17 @@ class Device {
                                                 volatile uint64_t* word, uint64_t value) const;
 
   Result<ExportedRange> export_range(int index, hcd_ref ref, size_t bytes) const;
-  // Whether the allocation that this process exported as `handle` still exists; true where the plugin cannot tell. Cheap; any
-  // thread.
+  // Whether the allocation that this process exported as `handle` still exists; true where the
+  // plugin cannot tell. Cheap; any thread.
   bool still_exported(int index, const hcd_ipc_handle& handle) const;
   // What another process exported, mapped here until the guard ends.
   Result<ImportedRange> import_range(int index, const hcd_ipc_handle& handle) const;
-  // The same for the device: data() is a base for a hcd_ref and for torch's operators, and no address for the host. Wait
-  // for all work that uses it before the guard ends.
+  // The same for the device: data() is a base for a hcd_ref and for torch's operators, and no
+  // address for the host. Wait for all work that uses it before the guard ends.
   Result<ImportedRange> open_peer(int index, const hcd_ipc_handle& handle) const;
 
-  // A stream for the caller alone. `like`: any stream of the device, or 0. What is queued is done also if it ends.
+  // A stream for the caller alone. `like`: any stream of the device, or 0. What is queued is done
+  // also if it ends.
   Result<DeviceStream> make_stream(int index, hcd_stream like, int priority = 0) const;
   // The point that the stream has come to; the event may end before anybody has passed it.
   Result<DeviceEvent> record(int index, hcd_stream stream) const;
@@ -143,13 +146,15 @@ class Device {
   // In stream order, within the device. The ranges are apart.
   [[nodiscard]] std::optional<Error> copy_within(int index, hcd_ref to, hcd_ref from, size_t bytes,
                                                  hcd_stream stream) const;
-  // inout = inout op in, in stream order; kUnsupported also for a type and op that the device cannot do.
+  // inout = inout op in, in stream order; kUnsupported also for a type and op that the device
+  // cannot do.
   [[nodiscard]] std::optional<Error> reduce(int index, hcd_ref inout, hcd_ref in, size_t elements,
                                             DataType type, ReduceOp op, hcd_stream stream) const;
 
   // Memory of the device: data() is a base. Nothing queued may use what ends.
   Result<MappedRange> allocate(int index, size_t bytes) const;
-  // Host memory that the device's copies reach best: new, or some that exists, in whole pages, until the guard ends.
+  // Host memory that the device's copies reach best: new, or some that exists, in whole pages,
+  // until the guard ends.
   Result<MappedRange> allocate_host(int index, size_t bytes) const;
   Result<MappedRange> register_host(int index, void* host, size_t bytes) const;
 

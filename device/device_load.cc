@@ -1,4 +1,5 @@
-// Loads a plugin's library and starts it. Whoever waits for it is told of a crash, a refusal, and of a plugin that hangs.
+// Loads a plugin's library and starts it. Whoever waits for it is told of a crash, a refusal, and
+// of a plugin that hangs.
 #include <dlfcn.h>
 
 #include <chrono>
@@ -7,10 +8,10 @@
 #include <mutex>
 #include <utility>
 
-#include "core/crash_note.h"
-#include "core/error.h"
-#include "core/log.h"
-#include "core/own_thread.h"
+#include "core/base/crash_note.h"
+#include "core/base/error.h"
+#include "core/base/log.h"
+#include "core/base/own_thread.h"
 #include "device/device.h"
 #include "device/plugin_table.h"
 
@@ -23,7 +24,8 @@ using namespace std::chrono_literals;
 constexpr std::chrono::seconds kUnusual = 10s;
 constexpr std::chrono::seconds kLoadPatience = 60s;
 
-// What the one who loads and the one who waits both see. The first keeps it alive if the second has given up.
+// What the one who loads and the one who waits both see. The first keeps it alive if the second has
+// given up.
 struct Loading {
   std::mutex mutex;
   std::condition_variable changed;
@@ -44,8 +46,9 @@ struct Loading {
   }
 };
 
-// A plugin's crash ends the process, and the note is how a person learns whom to ask. (To try it in a child process first
-// would cost every rank a start of the device's runtime, and prove nothing about this process.)
+// A plugin's crash ends the process, and the note is how a person learns whom to ask. (To try it in
+// a child process first would cost every rank a start of the device's runtime, and prove nothing
+// about this process.)
 std::unique_ptr<Device> load_from(const std::string& path, Loading& loading) {
   void* library = nullptr;
   {

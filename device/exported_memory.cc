@@ -10,7 +10,8 @@
 namespace hccl_like {
 namespace {
 
-// What is freed is noticed when something new is exported, and once in so many uses of what is known.
+// What is freed is noticed when something new is exported, and once in so many uses of what is
+// known.
 constexpr size_t kUsesBetweenLooks = 64;
 
 // All that this process has now, by where it ends.

@@ -1,5 +1,6 @@
 #pragma once
-// Device memory that network adapters reach, under addresses by which host code can speak of it without touching it.
+// Device memory that network adapters reach, under addresses by which host code can speak of it
+// without touching it.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -7,13 +8,14 @@
 #include <mutex>
 #include <vector>
 
-#include "core/mapping.h"
+#include "core/memory/mapping.h"
 #include "device/device.h"
 
 namespace hccl_like {
 
-// One allocation of a device, as a file. Its bytes are at data() for whoever registers memory or names it to an adapter; to the
-// host there is nothing to read. Where the device has no addresses of its own, these are set aside for it.
+// One allocation of a device, as a file. Its bytes are at data() for whoever registers memory or
+// names it to an adapter; to the host there is nothing to read. Where the device has no addresses
+// of its own, these are set aside for it.
 class ExportedMemory {
  public:
   ExportedMemory(ExportedFile file, Mapping set_aside, const DeviceAllocation& allocation,
@@ -22,8 +24,8 @@ class ExportedMemory {
   ExportedMemory(const ExportedMemory&) = delete;
   ExportedMemory& operator=(const ExportedMemory&) = delete;
 
-  // Which of this process holds all of [at, at + bytes); null for other memory. Any thread; next to nothing where there is none
-  // at all.
+  // Which of this process holds all of [at, at + bytes); null for other memory. Any thread; next to
+  // nothing where there is none at all.
   static std::shared_ptr<const ExportedMemory> find(const void* at, size_t bytes);
 
   std::byte* data() const { return data_; }
@@ -47,7 +49,8 @@ class ExportedMemory {
   const int index_;
 };
 
-// What was exported, kept for the next operation on the same memory as long as its allocation lives. Any thread.
+// What was exported, kept for the next operation on the same memory as long as its allocation
+// lives. Any thread.
 class ExportedMemories {
  public:
   // What stands for the range, and where in that it begins. Lives as long as it is held, and here.

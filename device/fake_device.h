@@ -1,6 +1,7 @@
 #pragma once
-// A device for tests that is as unlike the CPU as the interface allows: opaque handles instead of addresses, one stream of
-// torch's, a thread for each stream, copies that return before they are done. It fills in every entry but those for peers.
+// A device for tests that is as unlike the CPU as the interface allows: opaque handles instead of
+// addresses, one stream of torch's, a thread for each stream, copies that return before they are
+// done. It fills in every entry but those for peers.
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "core/log.h"
+#include "core/base/log.h"
 #include "device/device.h"
 
 namespace hccl_like {

@@ -13,7 +13,8 @@ struct Attempt {
   const char* entry;
 };
 
-// `Handle` is void* or uint64_t. Moves; the device must outlive it. A plugin that fails to take it back is logged.
+// `Handle` is void* or uint64_t. Moves; the device must outlive it. A plugin that fails to take it
+// back is logged.
 template <class Handle>
 class Owned {
  public:

@@ -1,10 +1,11 @@
 #pragma once
 // What every device plugin must do, as tests. A plugin is put to them with
 //
-//   INSTANTIATE_TEST_SUITE_P(Sim, PluginContract, ::testing::Values(PluginUnderTest{...}), plugin_name);
+//   INSTANTIATE_TEST_SUITE_P(Sim, PluginContract, ::testing::Values(PluginUnderTest{...}),
+//   plugin_name);
 //
-// in a test executable that links GoogleTest. Everything goes through the table; optional entries that are null, or
-// that say HCD_UNSUPPORTED, skip their test.
+// in a test executable that links GoogleTest. Everything goes through the table; optional entries
+// that are null, or that say HCD_UNSUPPORTED, skip their test.
 #include "device/plugin_contract_fixture.h"
 #include "device/plugin_contract_memory.h"
 #include "device/plugin_contract_streams.h"
@@ -89,7 +90,8 @@ TEST_P(PluginContract, MapsTwoRangesAtOnce) {
   EXPECT_EQ(std::memcmp(first.data(), expected.data(), 100), 0);
 }
 
-// Both copies borrow the same host memory, and the function between them changes it: only this order gives this result.
+// Both copies borrow the same host memory, and the function between them changes it: only this
+// order gives this result.
 TEST_P(PluginContract, RunsHostFunctionsInStreamOrder) {
   if (!device_.can_queue_functions()) GTEST_SKIP() << "no host_func";
   for (const hcd_stream stream : streams_) {

@@ -1,6 +1,6 @@
 #pragma once
-// The contract of what a device does within itself, and of memory that a plugin makes, takes in or exports. Part of
-// plugin_contract.h.
+// The contract of what a device does within itself, and of memory that a plugin makes, takes in or
+// exports. Part of plugin_contract.h.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -143,7 +143,8 @@ TEST_P(PluginContract, CopiesToAndFromHostMemoryThatIsRegistered) {
   ::munmap(shared, 4 * page);
 }
 
-// What a file of device memory is good for is its importer's business; where it can be mapped it shows the memory.
+// What a file of device memory is good for is its importer's business; where it can be mapped it
+// shows the memory.
 TEST_P(PluginContract, ExportsMemoryAsAFile) {
   if (!device_.can_export_files()) GTEST_SKIP() << "no extension for dmabuf";
   const auto expected = pattern(kBytes, 26);
@@ -183,7 +184,8 @@ TEST_P(PluginContract, SaysWhichAllocationMemoryLiesIn) {
   for (int i = 0; i < 3; ++i) {  // one after the other, perhaps at one address
     const MappedRange memory = device_.allocate(kIndex, kOwn).value();
     const DeviceAllocation mine = device_.identify(kIndex, {memory.data(), 0}, kOwn).value();
-    // A part of something larger is there again when it is freed: only what is freed itself is something else the next time.
+    // A part of something larger is there again when it is freed: only what is freed itself is
+    // something else the next time.
     if (mine.offset != 0 || mine.bytes >= 2 * kOwn) continue;
     EXPECT_TRUE(seen.insert(mine.identity).second) << "the identity of one that is gone";
   }

@@ -80,7 +80,7 @@ TEST_P(PluginContract, AStreamWaitsForAnEventOfAnother) {
   {
     const DeviceEvent written = device_.record(kIndex, writer.get()).value();
     throw_if(device_.wait_for_event(kIndex, reader.get(), written));
-  }                                         // the event ends while the reader waits for it
+  }  // the event ends while the reader waits for it
   std::thread opens([&] { gate.open(); });  // a device may copy to plain host memory at once
   throw_if(device_.copy_to_host(kIndex, seen.data(), at(0), kBytes, reader.get()));
   throw_if(device_.synchronize(kIndex, reader.get()));

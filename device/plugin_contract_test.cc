@@ -35,7 +35,8 @@ INSTANTIATE_TEST_SUITE_P(Fake, PluginContract,
                                                            .streams = {0, fake_device::kStream}}),
                          plugin_name);
 
-// Without host_func: functions are queued by words, which lie in the plugin's host memory or, without that, in ours.
+// Without host_func: functions are queued by words, which lie in the plugin's host memory or,
+// without that, in ours.
 const hcd_api& by_words(bool own_memory) {
   static const auto make = [](bool own) {
     hcd_api api = fake_device::make_api();

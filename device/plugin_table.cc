@@ -5,7 +5,7 @@
 #include <cstring>
 #include <initializer_list>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace hccl_like {
 namespace {

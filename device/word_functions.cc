@@ -8,7 +8,7 @@
 #include <new>
 #include <thread>
 
-#include "core/own_thread.h"
+#include "core/base/own_thread.h"
 
 namespace hccl_like {
 namespace {

@@ -103,8 +103,7 @@ TEST(WordFunctions, ThatAreRefusedDoNotRun) {
 TEST(WordFunctions, WithoutAStreamRunAtOnce) {
   const Device device(by_words());
   int count = 0;
-  throw_if(device.host_function(
-      0, 0, [](void* arg) { ++*static_cast<int*>(arg); }, &count));
+  throw_if(device.host_function(0, 0, [](void* arg) { ++*static_cast<int*>(arg); }, &count));
   EXPECT_EQ(count, 1);
 }
 

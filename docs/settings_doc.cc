@@ -1,9 +1,10 @@
-// Prints docs/settings.md from the table of settings, so that the page and the program cannot differ.
+// Prints docs/settings.md from the table of settings, so that the page and the program cannot
+// differ.
 #include <iostream>
 #include <string>
 #include <string_view>
 
-#include "core/config.h"
+#include "core/settings/config.h"
 
 namespace {
 
@@ -31,7 +32,7 @@ Sizes may be written as `4096`, `64K`, `1M` or `2G` (powers of 1024).
 )";
 
 constexpr std::string_view kEnd = R"(
-This page is made from the table in [core/config.cc](../core/config.cc): after a change there, build the target
+This page is made from the table in [core/settings/config.cc](../core/settings/config.cc): after a change there, build the target
 `update_settings_doc`.
 )";
 

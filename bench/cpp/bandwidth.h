@@ -1,5 +1,6 @@
 #pragma once
-// What this machine's memory gives: the plain loops of move.h at sizes that stay in a cache, and at one that does not.
+// What this machine's memory gives: the plain loops of move.h at sizes that stay in a cache, and at
+// one that does not.
 #include <array>
 #include <cstddef>
 #include <string>
@@ -23,7 +24,8 @@ struct Bandwidth {
   double all = 0;  // on all ranks' cores at once, together
 };
 
-// Every rank calls it, pinned to a core of its own; each gets what it measured on its own core (`all` too).
+// Every rank calls it, pinned to a core of its own; each gets what it measured on its own core
+// (`all` too).
 std::vector<Bandwidth> measure_bandwidths(Meeting& meeting, int rank, int ranks);
 
 // Comment lines for above the rows.

@@ -1,8 +1,9 @@
-// What the check of calls costs (collectives/fingerprint.h), beside the shortest call that it is a part of: an all_reduce of 8 B
-// over the board. Ranks are threads.
+// What the check of calls costs (collectives/call/fingerprint.h), beside the shortest call that it
+// is a part of: an all_reduce of 8 B over the board. Ranks are threads.
 //
-// The check can't be left out to compare: every call's line has a fingerprint. So its parts are timed alone, as the call makes
-// them: the fingerprint of a call, written beside the input and held against that of every other rank.
+// The check can't be left out to compare: every call's line has a fingerprint. So its parts are
+// timed alone, as the call makes them: the fingerprint of a call, written beside the input and held
+// against that of every other rank.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -14,8 +15,8 @@
 #include <thread>
 #include <vector>
 
-#include "collectives/fingerprint.h"
-#include "collectives/runtime.h"
+#include "collectives/call/fingerprint.h"
+#include "collectives/engine/runtime.h"
 #include "transport/testing/local_store.h"
 
 namespace hccl_like {

@@ -1,9 +1,10 @@
 #pragma once
-// Each collective as the benchmarks run it: its buffers, its calls, its right answer, its bandwidth factor.
+// Each collective as the benchmarks run it: its buffers, its calls, its right answer, its bandwidth
+// factor.
 //
-// `count` is what nccl-tests prints under that name: the elements that one rank contributes or receives; the size of a
-// row is the larger of the send and the receive buffer. The factors turn algbw into busbw (nccl-tests:
-// doc/PERFORMANCE.md).
+// `count` is what nccl-tests prints under that name: the elements that one rank contributes or
+// receives; the size of a row is the larger of the send and the receive buffer. The factors turn
+// algbw into busbw (nccl-tests: doc/PERFORMANCE.md).
 #include <cstddef>
 #include <cstdlib>
 #include <memory>
@@ -11,8 +12,8 @@
 #include <string_view>
 #include <vector>
 
-#include "collectives/operation.h"
-#include "core/types.h"
+#include "collectives/engine/operation.h"
+#include "core/base/types.h"
 #include "device/host/shared_pool.h"
 
 namespace hccl_like::bench {
@@ -42,8 +43,9 @@ struct Case {
   int root;
 };
 
-// What a rank calls for one operation: one call, or a send and a receive. With `shared`, the host's device, the buffers lie where
-// peers can map them and the calls say so, as the layer above does for a device's memory.
+// What a rank calls for one operation: one call, or a send and a receive. With `shared`, the host's
+// device, the buffers lie where peers can map them and the calls say so, as the layer above does
+// for a device's memory.
 std::vector<Call> calls_of(const Shape& shape, const Case& row, std::span<std::byte> send,
                            std::span<std::byte> receive, const Device* shared);
 
@@ -58,7 +60,8 @@ class Buffers {
   std::vector<Call> calls() const { return calls_of(shape_, row_, send_, receive_, shared_); }
   // Input in place, output spoilt.
   void prepare(int salt);
-  // As an owner does between two operations: writes its input and its output, small finite numbers in every type.
+  // As an owner does between two operations: writes its input and its output, small finite numbers
+  // in every type.
   void rewrite();
   // Counts the wrong elements of this rank after an operation on what prepare(salt) wrote.
   size_t count_wrong(int salt) const;

@@ -1,10 +1,13 @@
 #pragma once
-// The least time of a collective: the bytes that must move, moved by plain loops on the ranks' cores at once, with nothing
-// between them. Measured on the row's own sizes and in the state in which the operation finds its data (dirty: fresh from
-// the caches of whoever owns it), so it needs no guess about which cache that is.
+// The least time of a collective: the bytes that must move, moved by plain loops on the ranks'
+// cores at once, with nothing between them. Measured on the row's own sizes and in the state in
+// which the operation finds its data (dirty: fresh from the caches of whoever owns it), so it needs
+// no guess about which cache that is.
 //
-// What must move, with every rank's memory within reach of all (n ranks, share = size / n, all cores do an even part):
-//   all_reduce      rank r adds share r of all inputs and writes it into all outputs: reads and writes the size once
+// What must move, with every rank's memory within reach of all (n ranks, share = size / n, all
+// cores do an even part):
+//   all_reduce      rank r adds share r of all inputs and writes it into all outputs: reads and
+//   writes the size once
 //                   (2 ranks in place: a = b = a + b over half of it)
 //   reduce_scatter  rank r adds share r of all inputs into its output
 //   reduce          the same into the root's output
@@ -41,12 +44,14 @@ class Floor {
   // Below this many bytes a collective takes the time of its messages and not of its bytes.
   static constexpr size_t kLeast = 4096;
 
-  // Every rank has `arena` at the same address: it was mapped before the ranks were forked. `crowded`: ranks share cores.
+  // Every rank has `arena` at the same address: it was mapped before the ranks were forked.
+  // `crowded`: ranks share cores.
   Floor(Meeting& meeting, std::byte* arena, size_t piece, bool crowded)
       : meeting_(meeting), arena_(arena), piece_(piece), crowded_(crowded) {}
 
-  // Microseconds on this rank, the median of so many repeats, after others that are not timed: a cache that just holds what moves takes
-  // some ten of them to do so. 0 if nothing that counts must move. All ranks call it together.
+  // Microseconds on this rank, the median of so many repeats, after others that are not timed: a
+  // cache that just holds what moves takes some ten of them to do so. 0 if nothing that counts must
+  // move. All ranks call it together.
   double measure(const Shape& shape, const Case& row, bool in_place, bool dirty, int untimed,
                  int repeats) const;
 

@@ -13,7 +13,8 @@ namespace {
 constexpr size_t kCount = 1000;  // no multiple of most numbers of ranks
 constexpr size_t kPiece = 5 * 4 * kCount;
 
-// All ranks' buffers, as the floor sees them; rank r gives r + 1 everywhere, position by position 10 times the share more.
+// All ranks' buffers, as the floor sees them; rank r gives r + 1 everywhere, position by position
+// 10 times the share more.
 class Job {
  public:
   Job(const char* name, int ranks, bool in_place, int root = 0)

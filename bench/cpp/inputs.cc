@@ -38,7 +38,8 @@ bool is_complex(DataType type) {
   return type == DataType::kComplex64 || type == DataType::kComplex128;
 }
 
-// A sum that is a multiple of `ranks`: all add the same, then neighbours in pairs add and take away one.
+// A sum that is a multiple of `ranks`: all add the same, then neighbours in pairs add and take away
+// one.
 int64_t averaged(int64_t share, int64_t at, int rank, int ranks) {
   if (share <= 1) return std::min<int64_t>(share, 1);
   const int64_t base = 1 + at % std::min<int64_t>(share - 1, 100);
@@ -46,12 +47,13 @@ int64_t averaged(int64_t share, int64_t at, int rank, int ranks) {
   return odd_one_out ? base : base + (rank % 2 ? 1 : -1);
 }
 
-// What `rank` contributes at a position of the pattern: a small integer, chosen so that no intermediate result leaves
-// the exact range of the type.
+// What `rank` contributes at a position of the pattern: a small integer, chosen so that no
+// intermediate result leaves the exact range of the type.
 int64_t contribution(DataType type, ReduceOp op, int rank, int ranks, int64_t at) {
   const int64_t range = exact_range(type);
   if (type == DataType::kBool) {
-    // Mostly true for a product (and), mostly false otherwise, or large groups would give constants.
+    // Mostly true for a product (and), mostly false otherwise, or large groups would give
+    // constants.
     const bool marked = (at * 7 + rank) % (3 * ranks) == 0;
     return op == ReduceOp::kProduct || op == ReduceOp::kMin || op == ReduceOp::kBitAnd ? !marked
                                                                                        : marked;
@@ -106,7 +108,8 @@ int64_t reduced(DataType type, ReduceOp op, int ranks, int64_t at) {
   return op == ReduceOp::kPreMulSum ? total * static_cast<int64_t>(kFactor) : total;
 }
 
-// The bits of a small integer in a float with so many bits of exponent and mantissa; exact by the choice of values.
+// The bits of a small integer in a float with so many bits of exponent and mantissa; exact by the
+// choice of values.
 uint16_t narrow_bits(int64_t value, int exponent_bits, int mantissa_bits) {
   if (value == 0) return 0;
   const int exponent = static_cast<int>(std::bit_width(static_cast<uint64_t>(value))) - 1;
@@ -151,7 +154,8 @@ void encode(std::vector<std::byte>& into, DataType type, int64_t value, int64_t 
   }
 }
 
-// One period of encoded elements, repeated over `into` from element `first` of the endless pattern on.
+// One period of encoded elements, repeated over `into` from element `first` of the endless pattern
+// on.
 template <class Value>
 void tile(std::span<std::byte> into, DataType type, ReduceOp op, int salt, size_t first,
           Value value) {

@@ -9,7 +9,7 @@
 #include <memory>
 #include <string>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace hccl_like::bench {
 namespace {
@@ -26,7 +26,8 @@ class Runner {
         calls_(buffers.calls()) {}
 
   void run(int times) {
-    // The common case is the one that a blocking caller takes: nothing is kept, nobody else is woken.
+    // The common case is the one that a blocking caller takes: nothing is kept, nobody else is
+    // woken.
     if (times == 1 && calls_.size() == 1) return communicator_.run(calls_[0]);
     if (times == 1) return communicator_.run(calls_);
     operations_.clear();

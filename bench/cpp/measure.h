@@ -7,7 +7,7 @@
 #include "bench/cpp/collective.h"
 #include "bench/cpp/meeting.h"
 #include "bench/cpp/options.h"
-#include "collectives/communicator.h"
+#include "collectives/engine/communicator.h"
 
 namespace hccl_like::bench {
 

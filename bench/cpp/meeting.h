@@ -1,6 +1,7 @@
 #pragma once
-// Where the ranks of a benchmark meet before the clock starts: a barrier of its own, the same for every library that is
-// measured, so that a library with a slow barrier does not look slow in everything else.
+// Where the ranks of a benchmark meet before the clock starts: a barrier of its own, the same for
+// every library that is measured, so that a library with a slow barrier does not look slow in
+// everything else.
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mman.h>
@@ -14,7 +15,8 @@
 
 namespace hccl_like::bench {
 
-// In shared memory, zero at first. Knows no time limit: whoever starts the ranks ends them all if one dies.
+// In shared memory, zero at first. Knows no time limit: whoever starts the ranks ends them all if
+// one dies.
 class Meeting {
  public:
   // For ranks that are forked afterwards.

@@ -8,7 +8,8 @@
 #include <immintrin.h>
 #endif
 
-// One compilation for each instruction set, chosen when the program starts. Sanitizers run before that choice can be made.
+// One compilation for each instruction set, chosen when the program starts. Sanitizers run before
+// that choice can be made.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
     !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define HCCL_LIKE_WIDE __attribute__((target_clones("avx512f", "avx2", "default"), optimize("O3")))
@@ -27,7 +28,8 @@ HCCL_LIKE_WIDE void add(float* to, const float* a, const float* b, size_t count)
   for (size_t i = 0; i < count; ++i) to[i] = a[i] + b[i];
 }
 
-// The two destinations are the two sources, or lie apart from them: either way nothing is read after it was written.
+// The two destinations are the two sources, or lie apart from them: either way nothing is read
+// after it was written.
 HCCL_LIKE_WIDE void add_to_both(float* to, float* also, const float* a, const float* b,
                                 size_t count) {
 #pragma GCC ivdep

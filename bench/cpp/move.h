@@ -1,6 +1,6 @@
 #pragma once
-// The plainest way to move and add memory: what the floor and the bandwidths are measured with. Not what the collectives use,
-// so that a slow kernel there is seen and not made the measure of itself.
+// The plainest way to move and add memory: what the floor and the bandwidths are measured with. Not
+// what the collectives use, so that a slow kernel there is seen and not made the measure of itself.
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -8,8 +8,8 @@
 
 namespace hccl_like::bench {
 
-// Every destination becomes the sum of the sources, as floats; a plain copy if there is one source. A destination may be a
-// source exactly, but overlaps none otherwise.
+// Every destination becomes the sum of the sources, as floats; a plain copy if there is one source.
+// A destination may be a source exactly, but overlaps none otherwise.
 struct Move {
   std::vector<std::byte*> into;
   std::vector<const std::byte*> from;
@@ -23,7 +23,8 @@ void run(const Move& move, bool streaming);
 
 // Reads everything; the sum of it, so that nobody can leave the reading out.
 float read(std::span<const std::byte> bytes);
-// Writes everything with plain stores. A library's memset may go round the caches when there is much to write.
+// Writes everything with plain stores. A library's memset may go round the caches when there is
+// much to write.
 void overwrite(std::span<std::byte> bytes, uint32_t pattern);
 
 }  // namespace hccl_like::bench

@@ -3,8 +3,8 @@
 #include <fcntl.h>
 #include <sched.h>
 
-#include "core/error.h"
-#include "core/fd.h"
+#include "core/base/error.h"
+#include "core/base/fd.h"
 
 namespace hccl_like::bench {
 

@@ -5,7 +5,8 @@
 
 namespace hccl_like::bench {
 
-// Moves this process, which has one thread, into the network namespace that `ip netns` knows by this name. Throws kSystem.
+// Moves this process, which has one thread, into the network namespace that `ip netns` knows by
+// this name. Throws kSystem.
 void enter_name_space(const std::string& name);
 
 // The namespace of each rank: neighbours share one.

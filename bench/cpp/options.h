@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/types.h"
+#include "core/base/types.h"
 
 namespace hccl_like::bench {
 
@@ -50,14 +50,16 @@ extern const std::vector<NamedType> kTypes;
 extern const std::vector<NamedOp> kOps;
 extern const std::vector<std::string> kCollectiveNames;
 
-// The options, or what the program shall exit with (--help, a mistake; both are told on the terminal). The collective
-// is the program's own name, or the first argument of a program called otherwise.
+// The options, or what the program shall exit with (--help, a mistake; both are told on the
+// terminal). The collective is the program's own name, or the first argument of a program called
+// otherwise.
 std::optional<Options> parse(int argc, char** argv, int* exit_code);
 
 // "8", "64K", "16M", "16MiB", "1G" in bytes; throws std::invalid_argument.
 uint64_t parse_size(std::string text);
 
-// The sizes of the rows. The last one is max_bytes. Multiplying goes on after 0 with the smallest element of types().
+// The sizes of the rows. The last one is max_bytes. Multiplying goes on after 0 with the smallest
+// element of types().
 std::vector<uint64_t> sizes(const Options& options);
 // The types and reductions of the rows: one, or all.
 std::vector<NamedType> types(const Options& options);

@@ -1,11 +1,13 @@
-// raw_tcp NAMESPACE,NAMESPACE... BYTES [CONNECTIONS [CONGESTION]]: what TCP itself gives between hosts for the bytes of an
-// all-reduce, without messages, sums or a protocol. Prints the median in microseconds.
+// raw_tcp NAMESPACE,NAMESPACE... BYTES [CONNECTIONS [CONGESTION]]: what TCP itself gives between
+// hosts for the bytes of an all-reduce, without messages, sums or a protocol. Prints the median in
+// microseconds.
 //
-//   up to 1 KiB   as many exchanges with a partner, one after the other, as recursive doubling has rounds
-//   above         every rank sends to the next one and receives from the previous one, both at once, what a ring would move
+//   up to 1 KiB   as many exchanges with a partner, one after the other, as recursive doubling has
+//   rounds above         every rank sends to the next one and receives from the previous one, both
+//   at once, what a ring would move
 //
-// One rank a host, tied to a core, on sockets that never block: it polls, and sleeps only where ranks outnumber cores. CONGESTION is
-// their congestion control, if not the system's.
+// One rank a host, tied to a core, on sockets that never block: it polls, and sleeps only where
+// ranks outnumber cores. CONGESTION is their congestion control, if not the system's.
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -24,9 +26,9 @@
 
 #include "bench/cpp/meeting.h"
 #include "bench/cpp/name_space.h"
-#include "core/error.h"
-#include "core/fd.h"
-#include "transport/address.h"
+#include "core/base/error.h"
+#include "core/base/fd.h"
+#include "transport/network/address.h"
 #include "transport/testing/run_ranks.h"
 
 namespace hccl_like::bench {

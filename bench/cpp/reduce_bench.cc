@@ -1,12 +1,12 @@
-// The reduction kernels alone: GB/s of one operand, for every element type, in the second-level cache and in memory; and on
-// several threads, for long passes (--benchmark_filter=hands).
+// The reduction kernels alone: GB/s of one operand, for every element type, in the second-level
+// cache and in memory; and on several threads, for long passes (--benchmark_filter=hands).
 #include <benchmark/benchmark.h>
 
 #include <cstddef>
 #include <string>
 #include <vector>
 
-#include "core/types.h"
+#include "core/base/types.h"
 #include "device/reduce/parallel.h"
 #include "device/reduce/reduce.h"
 

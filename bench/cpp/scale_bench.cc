@@ -1,15 +1,16 @@
-// What grows with the number of ranks: messages, peers, schedules and records, for docs/scale.md. Measures nothing.
+// What grows with the number of ranks: messages, peers, schedules and records, for docs/scale.md.
+// Measures nothing.
 #include <algorithm>
 #include <cstdio>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "collectives/choose.h"
-#include "collectives/job.h"
-#include "collectives/simulate.h"
-#include "transport/mesh.h"
-#include "transport/mesh_roster.h"
+#include "collectives/selection/choose.h"
+#include "collectives/verify/job.h"
+#include "collectives/verify/simulate.h"
+#include "transport/mesh/mesh.h"
+#include "transport/mesh/roster.h"
 
 namespace hccl_like {
 namespace {

@@ -1,12 +1,12 @@
-// What a call costs before the first byte moves: choosing an algorithm, and making its schedule, which is done once for
-// each communicator.
+// What a call costs before the first byte moves: choosing an algorithm, and making its schedule,
+// which is done once for each communicator.
 #include <benchmark/benchmark.h>
 
 #include <string>
 
-#include "collectives/algorithms.h"
-#include "collectives/choose.h"
-#include "collectives/topology.h"
+#include "collectives/registry/algorithms.h"
+#include "collectives/selection/choose.h"
+#include "collectives/topology/topology.h"
 
 namespace hccl_like {
 namespace {

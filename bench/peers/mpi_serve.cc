@@ -1,7 +1,8 @@
 // mpi_serve FOLDER: measures an MPI library (see serve.h). Compiled once against each.
 //
-// bfloat16: the library's own type where it has one (MPICH and Intel MPI, as extensions); else uint16 with an operation of
-// ours, which is as fast as the compiler makes it. Transfers don't care: they move uint16.
+// bfloat16: the library's own type where it has one (MPICH and Intel MPI, as extensions); else
+// uint16 with an operation of ours, which is as fast as the compiler makes it. Transfers don't
+// care: they move uint16.
 #include <mpi.h>
 
 #include <bit>

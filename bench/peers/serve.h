@@ -1,10 +1,11 @@
 #pragma once
-// What the programs that measure another library share: one process a rank stays alive, waits in the kernel for a line
-// that names a row, runs it and answers with a line. So many libraries can be measured in turns, row by row, without
-// paying for their start each time.
+// What the programs that measure another library share: one process a rank stays alive, waits in
+// the kernel for a line that names a row, runs it and answers with a line. So many libraries can be
+// measured in turns, row by row, without paying for their start each time.
 //
-//   request   all_reduce float 65536 20 300 1    collective, type, bytes of the larger buffer, warm-up, iterations, batch
-//   answer    ok 12.5 11.9 14.2 0                median, least and 99th percentile in microseconds, wrong elements
+//   request   all_reduce float 65536 20 300 1    collective, type, bytes of the larger buffer,
+//   warm-up, iterations, batch answer    ok 12.5 11.9 14.2 0                median, least and 99th
+//   percentile in microseconds, wrong elements
 //             no <reason>
 #include <cstddef>
 #include <cstdint>
@@ -32,7 +33,8 @@ struct Memory {
   static Memory of_malloc();
 };
 
-// The buffers of one row on one rank. The same memory twice for what is done in place (all_reduce, broadcast).
+// The buffers of one row on one rank. The same memory twice for what is done in place (all_reduce,
+// broadcast).
 class PeerBuffers {
  public:
   PeerBuffers(const Request& request, int rank, int ranks, const Memory& memory);
@@ -67,16 +69,18 @@ class PeerBuffers {
   std::byte* receive_ = nullptr;
 };
 
-// Makes what runs one operation of a row; throws std::invalid_argument if the library has no such operation.
+// Makes what runs one operation of a row; throws std::invalid_argument if the library has no such
+// operation.
 using MakeOperation =
     std::function<std::function<void()>(const Request& request, const PeerBuffers& buffers)>;
 
-// Serves until it is told to quit. `folder` holds the pipes in.<rank> and out.<rank> and the place where ranks meet.
+// Serves until it is told to quit. `folder` holds the pipes in.<rank> and out.<rank> and the place
+// where ranks meet.
 void serve(const std::string& folder, int rank, int ranks, const MakeOperation& make,
            const Memory& memory = Memory::of_malloc());
 
-// The main function of a program whose ranks are started one by one: PROGRAM FOLDER RANK RANKS. Library is made of these, and
-// has a MakeOperation `make`.
+// The main function of a program whose ranks are started one by one: PROGRAM FOLDER RANK RANKS.
+// Library is made of these, and has a MakeOperation `make`.
 template <class Library>
 int serve_rank(int argc, char** argv) {
   if (argc < 4) return 2;

@@ -1,5 +1,5 @@
-// ucc_serve FOLDER RANK RANKS: measures UCC (see serve.h). Its operations are made once a row and posted again each time, as its
-// persistent collectives allow.
+// ucc_serve FOLDER RANK RANKS: measures UCC (see serve.h). Its operations are made once a row and
+// posted again each time, as its persistent collectives allow.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <ucc/api/ucc.h>

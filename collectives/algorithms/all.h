@@ -1,9 +1,9 @@
 #pragma once
-// Every algorithm as a pure function of rank, size and root: one file each, named after the function.
-// Those that know of hosts make sense where hosts.nested().
-// Chunk numbers, and which slots a rank may read and write, are those of its collective (algorithms.h).
-#include "collectives/hosts.h"
-#include "collectives/schedule.h"
+// Every algorithm as a pure function of rank, size and root: one file each, named after the
+// function. Those that know of hosts make sense where hosts.nested(). Chunk numbers, and which
+// slots a rank may read and write, are those of its collective (algorithms.h).
+#include "collectives/schedule/schedule.h"
+#include "collectives/topology/hosts.h"
 
 namespace hccl_like {
 

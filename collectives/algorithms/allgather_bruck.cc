@@ -4,9 +4,10 @@
 
 namespace hccl_like {
 
-// Before round k a rank has the chunks of 2^k ranks, its own and those that follow; it gives them to the
-// rank 2^k before it and gets as many from the rank 2^k after it. log2(size) rounds, rounded up, for any
-// size. Chunks keep their place in the output, so where they pass its end they are two messages.
+// Before round k a rank has the chunks of 2^k ranks, its own and those that follow; it gives them
+// to the rank 2^k before it and gets as many from the rank 2^k after it. log2(size) rounds, rounded
+// up, for any size. Chunks keep their place in the output, so where they pass its end they are two
+// messages.
 //
 // J. Bruck, C.-T. Ho, S. Kipnis, E. Upfal, D. Weathersby: Efficient Algorithms for All-to-All
 // Communications in Multiport Message-Passing Systems, IEEE TPDS 8(11), 1997.

@@ -1,5 +1,5 @@
 #include "collectives/algorithms/all.h"
-#include "collectives/algorithms/direct_reduction.h"
+#include "collectives/algorithms/parts.h"
 
 namespace hccl_like {
 
@@ -7,11 +7,11 @@ namespace hccl_like {
 // chunk that is its own, and sends the sum to everybody. The traffic of the ring with two rounds of
 // latency, at the price of a message to every peer.
 //
-// R. Rabenseifner: Optimization of Collective Reduction Operations, ICCS 2004 (the scheme, there with
-// recursive exchanges).
+// R. Rabenseifner: Optimization of Collective Reduction Operations, ICCS 2004 (the scheme, there
+// with recursive exchanges).
 //
-// Order of summation: rank 0, 1, 2, ... with one rounding for 8- and 16-bit floats. Each chunk is added
-// up on one rank only and copied from there, so all ranks end bitwise equal.
+// Order of summation: rank 0, 1, 2, ... with one rounding for 8- and 16-bit floats. Each chunk is
+// added up on one rank only and copied from there, so all ranks end bitwise equal.
 //
 // Rank 1 of 3:
 //   0: send in[2]->2  send in[0]->0  recv scratch[0]<-0  recv scratch[1]<-2

@@ -4,14 +4,16 @@
 
 namespace hccl_like {
 
-// Reduce-scatter by recursive halving, then allgather by recursive doubling: the traffic of the ring in
-// 2 log2(size) rounds. The largest halves go to the nearest ranks. If size is no power of two, each of
-// the first `extra` even ranks lends its whole input to its right neighbour and gets the result back.
+// Reduce-scatter by recursive halving, then allgather by recursive doubling: the traffic of the
+// ring in 2 log2(size) rounds. The largest halves go to the nearest ranks. If size is no power of
+// two, each of the first `extra` even ranks lends its whole input to its right neighbour and gets
+// the result back.
 //
 // R. Rabenseifner: Optimization of Collective Reduction Operations, ICCS 2004.
 //
 // Order of summation: of a binary tree over neighbours; each chunk is added up on one rank only and
-// copied from there, so all ranks end bitwise equal. 8- and 16-bit floats are rounded in every round.
+// copied from there, so all ranks end bitwise equal. 8- and 16-bit floats are rounded in every
+// round.
 //
 // Rank 1 of 4, which ends up with the sum of chunk 2 (its number with the bits reversed):
 //   0: send in[0..1]->0  recv_reduce in[2..3]+<-0 to out[2..3]

@@ -2,16 +2,16 @@
 
 namespace hccl_like {
 
-// Each chunk travels once round the ring and is summed on the way, then the finished chunks travel round
-// once more. A rank sends 2 (size - 1) / size of the payload, the least possible, always to the same
-// neighbour; so it is the algorithm for large payloads and slow links.
+// Each chunk travels once round the ring and is summed on the way, then the finished chunks travel
+// round once more. A rank sends 2 (size - 1) / size of the payload, the least possible, always to
+// the same neighbour; so it is the algorithm for large payloads and slow links.
 //
 // P. Patarasuk, X. Yuan: Bandwidth Optimal All-reduce Algorithms for Clusters of Workstations,
 // JPDC 69(2), 2009.
 //
-// Order of summation: chunk c along the ring from rank c to rank c - 1. The last rank of that way has
-// the result and the others copy it, so all ranks end bitwise equal. 8- and 16-bit floats are rounded
-// in every round.
+// Order of summation: chunk c along the ring from rank c to rank c - 1. The last rank of that way
+// has the result and the others copy it, so all ranks end bitwise equal. 8- and 16-bit floats are
+// rounded in every round.
 //
 // Rank 0 of 3:
 //   0: send in[0]->1  recv_reduce in[2]+<-2 to out[2]

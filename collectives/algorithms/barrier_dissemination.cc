@@ -2,9 +2,9 @@
 
 namespace hccl_like {
 
-// In round k each rank tells the rank 2^k after it that it has come this far, and waits to be told by the
-// rank 2^k before it; after log2(size) rounds, rounded up, everybody has heard of everybody. A message
-// without bytes is still a message.
+// In round k each rank tells the rank 2^k after it that it has come this far, and waits to be told
+// by the rank 2^k before it; after log2(size) rounds, rounded up, everybody has heard of everybody.
+// A message without bytes is still a message.
 //
 // D. Hensgen, R. Finkel, U. Manber: Two Algorithms for Barrier Synchronization, IJPP 17(1), 1988.
 //

@@ -4,12 +4,12 @@
 
 namespace hccl_like {
 
-// In each round everybody who has the data sends it on, so that the number of those who have it doubles.
-// The first message goes half the ranks away, the last ones to neighbours, which are likely to share a
-// host.
+// In each round everybody who has the data sends it on, so that the number of those who have it
+// doubles. The first message goes half the ranks away, the last ones to neighbours, which are
+// likely to share a host.
 //
-// R. Thakur, R. Rabenseifner, W. Gropp: Optimization of Collective Communication Operations in MPICH,
-// IJHPCA 19(1), 2005.
+// R. Thakur, R. Rabenseifner, W. Gropp: Optimization of Collective Communication Operations in
+// MPICH, IJHPCA 19(1), 2005.
 //
 // 3 ranks, root 0:
 //   rank 0                                   rank 1            rank 2

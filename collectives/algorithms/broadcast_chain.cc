@@ -2,12 +2,12 @@
 
 namespace hccl_like {
 
-// Each rank passes the data on to the next. On its own that is slow, but the engine cuts a payload into
-// laps that follow each other down the chain, and then every rank receives and sends at full speed all
-// the time: the time for large payloads hardly grows with the number of ranks.
+// Each rank passes the data on to the next. On its own that is slow, but the engine cuts a payload
+// into laps that follow each other down the chain, and then every rank receives and sends at full
+// speed all the time: the time for large payloads hardly grows with the number of ranks.
 //
-// J. L. Traeff, A. Ripke: Optimal Broadcast for Fully Connected Processor-Node Networks, JPDC 68(7),
-// 2008, on pipelines and what they cost.
+// J. L. Traeff, A. Ripke: Optimal Broadcast for Fully Connected Processor-Node Networks, JPDC
+// 68(7), 2008, on pipelines and what they cost.
 //
 // 3 ranks, root 0:
 //   rank 0                                  rank 1             rank 2

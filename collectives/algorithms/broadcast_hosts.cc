@@ -5,7 +5,8 @@ namespace hccl_like {
 
 namespace {
 
-// The root gives its neighbours a shard each, every shard goes along its rail, and each host's ranks share what came.
+// The root gives its neighbours a shard each, every shard goes along its rail, and each host's
+// ranks share what came.
 Schedule over_rails(int rank, const Hosts& hosts, int root, Schedule (*along_rail)(int, int, int),
                     size_t rail_rounds) {
   const int host = hosts.host(rank), home = hosts.host(root);
@@ -45,10 +46,11 @@ Schedule over_rails(int rank, const Hosts& hosts, int root, Schedule (*along_rai
 
 }  // namespace
 
-// A tree of hosts, then a tree on each host: the payload enters every host once. For small payloads.
+// A tree of hosts, then a tree on each host: the payload enters every host once. For small
+// payloads.
 //
-// N. Karonis, B. de Supinski, I. Foster, W. Gropp, E. Lusk, J. Bresnahan: Exploiting Hierarchy in Parallel Computer
-// Networks to Optimize Collective Operation Performance, IPDPS 2000.
+// N. Karonis, B. de Supinski, I. Foster, W. Gropp, E. Lusk, J. Bresnahan: Exploiting Hierarchy in
+// Parallel Computer Networks to Optimize Collective Operation Performance, IPDPS 2000.
 //
 // Ranks 0 and 1 on one host, 2 and 3 on another, root 1:
 //   rank 0              rank 1                                rank 2              rank 3
@@ -79,7 +81,8 @@ Schedule broadcast_leaders_binomial(int rank, const Hosts& hosts, int root) {
   return s;
 }
 
-// The engine's laps follow each other along the rails, so that all hosts send and receive all the time: for many laps.
+// The engine's laps follow each other along the rails, so that all hosts send and receive all the
+// time: for many laps.
 Schedule broadcast_rails_chain(int rank, const Hosts& hosts, int root) {
   return over_rails(rank, hosts, root, broadcast_chain, static_cast<size_t>(hosts.count()));
 }

@@ -5,9 +5,9 @@
 
 namespace hccl_like {
 
-// The root scatters the chunks down a binomial tree, then they travel round a ring until everybody has
-// all of them. The root sends its payload little more than once, whereas in the tree it sends it
-// log2(size) times.
+// The root scatters the chunks down a binomial tree, then they travel round a ring until everybody
+// has all of them. The root sends its payload little more than once, whereas in the tree it sends
+// it log2(size) times.
 //
 // M. Barnett, S. Gupta, D. Payne, L. Shuler, R. van de Geijn, J. Watts: Interprocessor Collective
 // Communication Library (InterCom), SHPCC 1994.

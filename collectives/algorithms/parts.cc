@@ -2,6 +2,8 @@
 
 #include <bit>
 
+#include "collectives/algorithms/all.h"
+
 namespace hccl_like {
 
 namespace {
@@ -120,6 +122,39 @@ int counterpart(const Hosts& hosts, int host, int rank) {
   const auto local = hosts.ranks(host);
   return local[static_cast<size_t>(hosts.place(rank)) * local.size() /
                static_cast<size_t>(hosts.on(hosts.host(rank)))];
+}
+
+void append_direct_reduction(Schedule& s, int rank, int size, Slot sum) {
+  s.begin_round();
+  // Each rank starts with its right neighbour, so that not all of them send to rank 0 first.
+  for (int i = 1; i < size; ++i) s.add(send((rank + i) % size, in((rank + i) % size)));
+  if (size == 2) {
+    // Two numbers have the same sum in either order: it is added up as it arrives, without a slot
+    // to keep it.
+    s.add(recv_reduce(1 - rank, in(rank), sum));
+    return;
+  }
+  std::vector<Slot> inputs;
+  for (int peer = 0; peer < size; ++peer) {
+    inputs.push_back(peer == rank ? in(rank) : s.add_scratch(in(rank)));
+    if (peer != rank) s.add(recv(peer, inputs.back()));
+  }
+  s.begin_round();
+  s.add_reduce(sum, inputs);
+}
+
+// One message, the whole payload: 0: send in[0]->3
+Schedule send_to(int peer) {
+  Schedule s(/*chunks=*/1);
+  s.round(send(peer, in(0)));
+  return s;
+}
+
+// Its other end: 0: recv out[0]<-2
+Schedule recv_from(int peer) {
+  Schedule s(/*chunks=*/1);
+  s.round(recv(peer, out(0)));
+  return s;
 }
 
 }  // namespace hccl_like

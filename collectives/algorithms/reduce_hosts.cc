@@ -3,18 +3,20 @@
 
 namespace hccl_like {
 
-// The broadcast over leaders with its edges turned round: one sum leaves every host. For small payloads.
+// The broadcast over leaders with its edges turned round: one sum leaves every host. For small
+// payloads.
 //
-// N. Karonis, B. de Supinski, I. Foster, W. Gropp, E. Lusk, J. Bresnahan: Exploiting Hierarchy in Parallel Computer
-// Networks to Optimize Collective Operation Performance, IPDPS 2000.
+// N. Karonis, B. de Supinski, I. Foster, W. Gropp, E. Lusk, J. Bresnahan: Exploiting Hierarchy in
+// Parallel Computer Networks to Optimize Collective Operation Performance, IPDPS 2000.
 //
-// Order of summation: of a binary tree on each host, then of one over the hosts. 8- and 16-bit floats are rounded in every
-// round.
+// Order of summation: of a binary tree on each host, then of one over the hosts. 8- and 16-bit
+// floats are rounded in every round.
 //
 // Ranks 0 and 1 on one host, 2 and 3 on another, root 1:
-//   rank 0               rank 1                                        rank 2                                  rank 3
-//   0: send in[0]->1     recv_reduce in[0]+<-0 to scratch[0]           recv_reduce in[0]+<-3 to scratch[0]     send in[0]->2
-//   1: idle              recv_reduce scratch[0]+<-2 to out[0]          send scratch[0]->1                      idle
+//   rank 0               rank 1                                        rank 2 rank 3 0: send
+//   in[0]->1     recv_reduce in[0]+<-0 to scratch[0]           recv_reduce in[0]+<-3 to scratch[0]
+//   send in[0]->2 1: idle              recv_reduce scratch[0]+<-2 to out[0]          send
+//   scratch[0]->1                      idle
 Schedule reduce_leaders_binomial(int rank, const Hosts& hosts, int root) {
   Schedule s(/*chunks=*/1);
   const int host = hosts.host(rank), home = hosts.host(root);
@@ -43,11 +45,11 @@ Schedule reduce_leaders_binomial(int rank, const Hosts& hosts, int root) {
   return s;
 }
 
-// Sums of each shard on its host, up a chain of hosts along its rail, and to the root from its neighbours. The engine's
-// laps follow each other along the rails.
+// Sums of each shard on its host, up a chain of hosts along its rail, and to the root from its
+// neighbours. The engine's laps follow each other along the rails.
 //
-// Order of summation: the ranks of a host in rank order with one rounding for 8- and 16-bit floats, then from the host
-// before the root's down to the root's, with one rounding each.
+// Order of summation: the ranks of a host in rank order with one rounding for 8- and 16-bit floats,
+// then from the host before the root's down to the root's, with one rounding each.
 //
 // Ranks 0 and 1 on one host, 2 and 3 on another, root 1, rank 0:
 //   0: send in[1]->1  recv_reduce in[0]+<-1 to scratch[0]

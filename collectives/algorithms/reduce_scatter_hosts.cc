@@ -10,7 +10,8 @@ namespace {
 // Where a rank keeps the sums over its host of the chunks that it looks after.
 using Sums = std::map<int, Slot>;
 
-// Appends two rounds after which `keeper(chunk)`, a rank of this host, holds the host's sum of each chunk.
+// Appends two rounds after which `keeper(chunk)`, a rank of this host, holds the host's sum of each
+// chunk.
 Sums append_chunk_sums(Schedule& s, const Hosts& hosts, int rank, auto keeper) {
   const auto local = hosts.ranks(hosts.host(rank));
   std::map<int, std::vector<Slot>> inputs;
@@ -37,11 +38,11 @@ Sums append_chunk_sums(Schedule& s, const Hosts& hosts, int rank, auto keeper) {
 
 }  // namespace
 
-// The leader of each host adds up all that its ranks have, sends every other leader what is for that host, and gives each
-// of its ranks the sum of what came. Few messages: for small payloads.
+// The leader of each host adds up all that its ranks have, sends every other leader what is for
+// that host, and gives each of its ranks the sum of what came. Few messages: for small payloads.
 //
-// Order of summation: the ranks of a host in rank order, then the hosts in theirs, with one rounding each for 8- and 16-bit
-// floats.
+// Order of summation: the ranks of a host in rank order, then the hosts in theirs, with one
+// rounding each for 8- and 16-bit floats.
 //
 // Ranks 0 and 1 on one host, 2 and 3 on another, rank 0:
 //   0: recv scratch[0..3]<-1
@@ -106,14 +107,14 @@ Schedule reduce_scatter_leaders_direct(int rank, const Hosts& hosts) {
   return s;
 }
 
-// Every host adds up what it has of each chunk, at the place that the chunk's rank has on its own host, and sends the sum
-// to that rank, which adds up those of all hosts.
+// Every host adds up what it has of each chunk, at the place that the chunk's rank has on its own
+// host, and sends the sum to that rank, which adds up those of all hosts.
 //
-// M. Cho, U. Finkler, M. Serrano, D. Kung, H. Hunter: BlueConnect: Decomposing All-Reduce for Deep Learning on
-// Heterogeneous Network Hierarchy, MLSys 2019 (its first half).
+// M. Cho, U. Finkler, M. Serrano, D. Kung, H. Hunter: BlueConnect: Decomposing All-Reduce for Deep
+// Learning on Heterogeneous Network Hierarchy, MLSys 2019 (its first half).
 //
-// Order of summation: the ranks of a host in rank order, then the hosts in theirs, with one rounding each for 8- and 16-bit
-// floats.
+// Order of summation: the ranks of a host in rank order, then the hosts in theirs, with one
+// rounding each for 8- and 16-bit floats.
 //
 // Ranks 0 and 1 on one host, 2 and 3 on another, rank 0:
 //   0: recv scratch[0]<-1  send in[1]->1  recv scratch[1]<-1  send in[3]->1
@@ -138,10 +139,11 @@ Schedule reduce_scatter_rails_direct(int rank, const Hosts& hosts) {
   return s;
 }
 
-// The same with a ring of hosts for each chunk, which is added up on the way: only neighbours talk, and at any time a rank
-// has one message out and one in.
+// The same with a ring of hosts for each chunk, which is added up on the way: only neighbours talk,
+// and at any time a rank has one message out and one in.
 //
-// Order of summation: the ranks of a host in rank order, then along the ring from the host after the chunk's to the chunk's.
+// Order of summation: the ranks of a host in rank order, then along the ring from the host after
+// the chunk's to the chunk's.
 //
 // Ranks 0 and 1 on one host, 2 and 3 on another, rank 0:
 //   0: recv scratch[0]<-1  send in[1]->1  recv scratch[1]<-1  send in[3]->1
@@ -152,7 +154,8 @@ Schedule reduce_scatter_rails_ring(int rank, const Hosts& hosts) {
   Schedule s(static_cast<uint32_t>(hosts.size()));
   const Sums sums =
       append_chunk_sums(s, hosts, rank, [&](int chunk) { return counterpart(hosts, host, chunk); });
-  // Where the sums on their way arrive: a rank alone on its host has its own in the input, which must stay as it is.
+  // Where the sums on their way arrive: a rank alone on its host has its own in the input, which
+  // must stay as it is.
   std::map<int, Slot> moving;
   for (const auto& [chunk, sum] : sums)
     moving[chunk] = chunk == rank                  ? out(rank)
@@ -161,7 +164,8 @@ Schedule reduce_scatter_rails_ring(int rank, const Hosts& hosts) {
   for (int round = 0; round < count - 1; ++round) {
     s.begin_round();
     for (const auto& [chunk, sum] : sums) {
-      // How far the chunk has come when it is here: 0 on the host after its own, count - 1 on its own.
+      // How far the chunk has come when it is here: 0 on the host after its own, count - 1 on its
+      // own.
       const int home = hosts.host(chunk), at = (host - home - 1 + count) % count;
       if (at == round)
         s.add(send(counterpart(hosts, (host + 1) % count, chunk), at == 0 ? sum : moving[chunk]));

@@ -2,14 +2,14 @@
 
 namespace hccl_like {
 
-// Chunk c starts at rank c + 1, travels round the ring, is summed on the way and ends at rank c. No byte
-// travels twice and a rank only talks to its neighbours.
+// Chunk c starts at rank c + 1, travels round the ring, is summed on the way and ends at rank c. No
+// byte travels twice and a rank only talks to its neighbours.
 //
 // P. Patarasuk, X. Yuan: Bandwidth Optimal All-reduce Algorithms for Clusters of Workstations,
 // JPDC 69(2), 2009 (its first half).
 //
-// Order of summation: chunk c along the ring from rank c + 1 to rank c. 8- and 16-bit floats are rounded
-// in every round.
+// Order of summation: chunk c along the ring from rank c + 1 to rank c. 8- and 16-bit floats are
+// rounded in every round.
 //
 // Rank 0 of 3:
 //   0: send in[2]->1  recv_reduce in[1]+<-2 to scratch[0]

@@ -1,14 +1,16 @@
 #pragma once
-// What lies in one rank's area of shared memory: the rank that owns it writes, all ranks of the group read.
+// What lies in one rank's area of shared memory: the rank that owns it writes, all ranks of the
+// group read.
 //
-// The calls of a group are numbered alike on all ranks; call k uses line k modulo kLines. A line may be written again
-// once every rank has done with what it held, which each tells by its own count.
+// The calls of a group are numbered alike on all ranks; call k uses line k modulo kLines. A line
+// may be written again once every rank has done with what it held, which each tells by its own
+// count.
 #include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 
-#include "transport/commons.h"
+#include "transport/same_host/commons.h"
 
 namespace hccl_like {
 
@@ -29,21 +31,23 @@ struct BoardArea {
     std::array<std::byte, kInlineBytes> payload{};
   };
 
-  // All calls up to this stamp are done with, on this rank: it needs nobody's lines of them. Before the board of this lease is made:
-  // the name of the lease.
+  // All calls up to this stamp are done with, on this rank: it needs nobody's lines of them. Before
+  // the board of this lease is made: the name of the lease.
   alignas(kBoardLine) std::atomic<uint64_t> done{0};
   static constexpr uint64_t kOver = 1;  // its board is gone; whose it was does not matter
   // Whether this rank sees all others (board.cc), of a board that is not a part of another.
   std::atomic<uint64_t> verdict{0};
   uint32_t leases = 0;  // how often the area was taken; for its owner only
   std::array<Line, kLines> lines{};
-  // By number of the split: this rank's area of the child. 0: not there yet; 1: there is none; else the name of the lease.
+  // By number of the split: this rank's area of the child. 0: not there yet; 1: there is none; else
+  // the name of the lease.
   std::array<std::atomic<uint64_t>, kChildren> children{};
   alignas(4096) std::array<std::array<std::byte, kPayloadBytes>, kLines> payloads;
 };
 
-// What other ranks are told of an area: which one it is, and which of its leases. An area that has been taken again has another name. At
-// least kAreas, so neither 0 nor one of the small values in BoardArea.
+// What other ranks are told of an area: which one it is, and which of its leases. An area that has
+// been taken again has another name. At least kAreas, so neither 0 nor one of the small values in
+// BoardArea.
 struct LeasedArea {
   static constexpr uint32_t kLeases = UINT32_MAX / Commons::kAreas;
   static constexpr uint32_t name(uint32_t area, uint32_t leases) {

@@ -6,7 +6,7 @@
 #include <thread>
 #include <utility>
 
-#include "core/fence.h"
+#include "core/machine/fence.h"
 
 namespace hccl_like {
 namespace {
@@ -32,8 +32,8 @@ std::optional<uint32_t> Board::take_area(Commons& commons) {
   if (!taken) return std::nullopt;
   BoardArea& area = mapped(commons, *taken);
   const uint32_t name = LeasedArea::name(*taken, area.leases++);
-  // Ranks of the last board may look at the area still: each word is stored as a whole. The payloads behind the head are never read before
-  // they are written.
+  // Ranks of the last board may look at the area still: each word is stored as a whole. The
+  // payloads behind the head are never read before they are written.
   area.done.store(name, std::memory_order_relaxed);
   area.verdict.store(0, std::memory_order_relaxed);
   for (Line& line : area.lines) line.stamp.store(0, std::memory_order_relaxed);
@@ -63,7 +63,8 @@ Board::Board(std::shared_ptr<Commons> commons, std::optional<uint32_t> area, uin
     return;
   }
   peers_[static_cast<size_t>(rank)].area = own_;
-  // Of this board from the first moment: whoever was a reader of the area's last one can tell that it is over.
+  // Of this board from the first moment: whoever was a reader of the area's last one can tell that
+  // it is over.
   own_->done.store(stamp(UINT32_MAX), std::memory_order_release);
 }
 
@@ -103,7 +104,8 @@ std::shared_ptr<Board> Board::split(const std::shared_ptr<Board>& parent, uint64
   const bool sees_all = std::ranges::all_of(ranks, [&](int rank) {
     return link_to(rank) == nullptr || link_to(rank)->commons() != nullptr;
   });
-  // A rank without an area of the parent cannot tell the members its area of the part. They find that out from the parent's own parent.
+  // A rank without an area of the parent cannot tell the members its area of the part. They find
+  // that out from the parent's own parent.
   const bool tells = parent->own_ != nullptr;
   const auto area = tells && sees_all ? take_area(*parent->commons_) : std::nullopt;
   std::shared_ptr<Board> board(new Board(parent->commons_, area, communicator,
@@ -120,8 +122,9 @@ std::shared_ptr<Board> Board::split(const std::shared_ptr<Board>& parent, uint64
   return board;
 }
 
-// All calls that this rank has shown are over. The area goes back when no rank can want to read its lines any more, at once if there were
-// none. Ranks that look for its verdict or its parts only then find that the board is over.
+// All calls that this rank has shown are over. The area goes back when no rank can want to read its
+// lines any more, at once if there were none. Ranks that look for its verdict or its parts only
+// then find that the board is over.
 Board::~Board() {
   if (own_ == nullptr) return;
   const uint32_t last = done_ + static_cast<uint32_t>(std::bit_width(done_after_));
@@ -165,7 +168,8 @@ Board::State Board::look_at_peers() {
     const uint64_t verdict = area.verdict.load(std::memory_order_acquire);
     if (verdict == (seal_ | kSeesAll)) continue;
     if (verdict == (seal_ | kMissesSome)) return State::kClosed;
-    // Not told yet, unless that rank has ended the board: then it made no call on it, and makes none.
+    // Not told yet, unless that rank has ended the board: then it made no call on it, and makes
+    // none.
     return is_over(peer) ? State::kClosed : State::kOpening;
   }
   return State::kOpen;
@@ -177,7 +181,8 @@ Board::State Board::find_peers() {
   return State::kOpen;
 }
 
-// Looks for one rank's area, whether the board opens or not. kOpen: `area` is known. kClosed: there is none, or this rank does not see it.
+// Looks for one rank's area, whether the board opens or not. kOpen: `area` is known. kClosed: there
+// is none, or this rank does not see it.
 Board::State Board::find(size_t rank) {
   Peer& peer = peers_[rank];
   if (peer.area.load(std::memory_order_relaxed) != nullptr) return State::kOpen;
@@ -187,8 +192,9 @@ Board::State Board::find(size_t rank) {
     const Peer& teller = parent_->peers_[in_parent];
     const BoardArea& area = *teller.area.load(std::memory_order_relaxed);
     const uint64_t told = area.children[number_].load(std::memory_order_acquire);
-    // That rank has ended both boards, and another board may use its area by now. A reader of what that one tells sees the end of the
-    // parent; a reader of a cleared word may see the end only when it looks again.
+    // That rank has ended both boards, and another board may use its area by now. A reader of what
+    // that one tells sees the end of the parent; a reader of a cleared word may see the end only
+    // when it looks again.
     if (parent_->is_over(teller)) return State::kClosed;
     if (told == 0) return State::kOpening;
     if (told == kNone) return State::kClosed;
@@ -220,11 +226,13 @@ bool Board::writable(uint32_t call) {
   return true;
 }
 
-// Whether a rank is done with what the lines of the block held: all calls up to the block before the last.
+// Whether a rank is done with what the lines of the block held: all calls up to the block before
+// the last.
 bool Board::done_before(const Peer& peer, uint32_t block) const {
   const uint32_t needed = (block - 1) * kBlock - 1;
   const uint32_t told = peer.told_done.load(std::memory_order_acquire);
-  // A line is here, as a call has just used it. The count itself comes from another core, and leaves it waiting for it when it counts on.
+  // A line is here, as a call has just used it. The count itself comes from another core, and
+  // leaves it waiting for it when it counts on.
   return static_cast<int32_t>(told - needed) >= 0 ||
          is_done(*peer.area.load(std::memory_order_relaxed), seal_, needed);
 }
@@ -285,10 +293,11 @@ const std::byte* Board::lane(int rank, uint32_t piece) const {
 void Board::done(uint32_t call) {
   bool block_done = false;
   {
-    // For a moment, in which nobody waits for anything. To unlock a mutex would be to wait until other cores have given up the line.
+    // For a moment, in which nobody waits for anything. To unlock a mutex would be to wait until
+    // other cores have given up the line.
     while (counting_.exchange(true, std::memory_order_acquire)) std::this_thread::yield();
-    // A call further ahead was not shown: it has failed, and its communicator with it. This rank shows no call behind it, so no rank waits
-    // to hear that this one is done with such a call.
+    // A call further ahead was not shown: it has failed, and its communicator with it. This rank
+    // shows no call behind it, so no rank waits to hear that this one is done with such a call.
     if (const uint32_t ahead = call - done_ - 1; ahead < kDoneAhead) done_after_ |= 1u << ahead;
     while ((done_after_ & 1) != 0) {
       done_after_ >>= 1;

@@ -1,6 +1,7 @@
 #pragma once
-// The board of a communicator whose ranks share a host: every rank shows the others, in memory that it alone writes, which
-// call it makes and, if the call is small, its input. One cache line crosses between two ranks instead of a message.
+// The board of a communicator whose ranks share a host: every rank shows the others, in memory that
+// it alone writes, which call it makes and, if the call is small, its input. One cache line crosses
+// between two ranks instead of a message.
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -11,33 +12,34 @@
 #include <vector>
 
 #include "collectives/board/area.h"
-#include "core/fence.h"
-#include "transport/commons.h"
-#include "transport/link.h"
+#include "core/machine/fence.h"
+#include "transport/link/link.h"
+#include "transport/same_host/commons.h"
 
 namespace hccl_like {
 
-// Any thread, except that one call's own line is one thread's at a time. Calls are named by their number in the
-// communicator, modulo 2^32. The links must outlive it.
+// Any thread, except that one call's own line is one thread's at a time. Calls are named by their
+// number in the communicator, modulo 2^32. The links must outlive it.
 class Board {
  public:
   using Line = BoardArea::Line;
 
-  // Takes an area for a new board and clears it. Returns the name of the lease (LeasedArea), which the other ranks must be told; nothing if
-  // no area is free.
+  // Takes an area for a new board and clears it. Returns the name of the lease (LeasedArea), which
+  // the other ranks must be told; nothing if no area is free.
   static std::optional<uint32_t> take_area(Commons& commons);
   // Gives back an area for which no board was made.
   static void give_back_area(Commons& commons, uint32_t name);
 
-  // A board over areas that the ranks told each other; `areas` by rank, this rank's own included. Every rank makes one,
-  // though some may see peers that others don't: open() is the same for all in the end. Null if a rank has no area; then
-  // all ranks get null, and the caller keeps his area. `links` by rank, null for this one.
+  // A board over areas that the ranks told each other; `areas` by rank, this rank's own included.
+  // Every rank makes one, though some may see peers that others don't: open() is the same for all
+  // in the end. Null if a rank has no area; then all ranks get null, and the caller keeps his area.
+  // `links` by rank, null for this one.
   static std::shared_ptr<Board> make(std::shared_ptr<Commons> commons, uint64_t communicator,
                                      int rank, std::span<Link* const> links,
                                      std::span<const std::optional<uint32_t>> areas);
-  // The board of a part of this one's ranks, given in the order of the new communicator. `number`: the how many-th
-  // split; all ranks of this board agree on it. Null where no rank gets one. Ranks outside the part have no influence on whether it opens:
-  // they may have ended the parent.
+  // The board of a part of this one's ranks, given in the order of the new communicator. `number`:
+  // the how many-th split; all ranks of this board agree on it. Null where no rank gets one. Ranks
+  // outside the part have no influence on whether it opens: they may have ended the parent.
   static std::shared_ptr<Board> split(const std::shared_ptr<Board>& parent, uint64_t communicator,
                                       std::span<const int> ranks, uint32_t number);
   ~Board();
@@ -56,13 +58,15 @@ class Board {
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(peers_.size()); }
 
-  // Whether this rank's line of the call may be written: all ranks are done with what it held before.
+  // Whether this rank's line of the call may be written: all ranks are done with what it held
+  // before.
   bool writable(uint32_t call);
   // The ranks for which it has to wait if not.
   std::vector<int> behind(uint32_t call) const;
   // Where this rank's payload of `bytes` goes, at most BoardArea::kPayloadBytes.
   std::byte* payload(uint32_t call, size_t bytes);
-  // Shows the call. Others are woken by ring(), which may come as late as this rank has to wait: until then they see it all the same.
+  // Shows the call. Others are woken by ring(), which may come as late as this rank has to wait:
+  // until then they see it all the same.
   void show(uint32_t call, uint64_t fingerprint, size_t bytes);
 
   // Shows the call no longer: it has failed here, so a rank that comes late must not succeed.
@@ -70,8 +74,9 @@ class Board {
 
   // What a rank shows of the call, null if it has not come that far. Valid until done(call).
   const Line* line(int rank, uint32_t call) const;
-  // Whether a rank has not taken back a line that was there. Asked after what its lane, or its memory, held for the call has been read:
-  // both may serve others once the line is taken back and a full fence was made.
+  // Whether a rank has not taken back a line that was there. Asked after what its lane, or its
+  // memory, held for the call has been read: both may serve others once the line is taken back and
+  // a full fence was made.
   bool still_shows(int rank, uint32_t call) const {
     acquire_fence();
     return line(rank, call) != nullptr;
@@ -80,26 +85,28 @@ class Board {
   void heed(int rank, const Line& line);
   // The payload of a line that is there. The size is the reader's own idea of it.
   const std::byte* payload(int rank, uint32_t call, size_t bytes) const;
-  // This rank needs no line of the call any more. Once for each call that it has shown or will not show, in any order. The board must be
-  // open.
+  // This rank needs no line of the call any more. Once for each call that it has shown or will not
+  // show, in any order. The board must be open.
   void done(uint32_t call);
-  // The other ranks. They are done with a call when they have said so, when they have no such board any more, when they leave and when
-  // they have died. Also when this board is gone. Once it is open.
+  // The other ranks. They are done with a call when they have said so, when they have no such board
+  // any more, when they leave and when they have died. Also when this board is gone. Once it is
+  // open.
   std::shared_ptr<const Readers> readers() const { return readers_; }
 
-  // This process's memory for payloads too large for an area, and what a rank has put into a lane of its own. Null if a
-  // rank names one that there is not.
+  // This process's memory for payloads too large for an area, and what a rank has put into a lane
+  // of its own. Null if a rank names one that there is not.
   Shelf& lanes() const { return commons_->lanes(); }
   const std::byte* lane(int rank, uint32_t piece) const;
   Link* link(int rank) const { return peers_[static_cast<size_t>(rank)].link; }
   // The names of this process's memory that peers may map.
   Exports& exports() const { return commons_->exports(); }
-  // Wakes ranks that sleep, so that they look at what this rank has changed. Waits until other cores have given up the lines that it has
-  // written, which they do meanwhile if this comes later.
+  // Wakes ranks that sleep, so that they look at what this rank has changed. Waits until other
+  // cores have given up the lines that it has written, which they do meanwhile if this comes later.
   void ring();
 
  private:
-  // Half of the lines are in use while the other half waits to be done with: one look at the peers opens half of them.
+  // Half of the lines are in use while the other half waits to be done with: one look at the peers
+  // opens half of them.
   static constexpr uint32_t kBlock = BoardArea::kLines / 2;
 
   struct Peer {
@@ -135,8 +142,8 @@ class Board {
   // Null if this rank does not see the peer's memory.
   static const BoardArea* seen(const Link& link, uint32_t name);
   uint64_t stamp(uint32_t call) const { return seal_ | call; }
-  // Of an area of a board with this seal that has been made: whether its owner is done with all calls up to `call`, or has that board no
-  // more.
+  // Of an area of a board with this seal that has been made: whether its owner is done with all
+  // calls up to `call`, or has that board no more.
   static bool is_done(const BoardArea& area, uint64_t seal, uint32_t call);
   // The last call that this rank is done with, -1 if none.
   uint32_t last_done() const;
@@ -157,7 +164,8 @@ class Board {
   std::atomic<State> state_{State::kOpening};
   std::shared_ptr<const Readers> readers_;  // set when it opens
 
-  // Of a part: where the members tell their areas. Each member keeps its area of the parent for as long as it has the part.
+  // Of a part: where the members tell their areas. Each member keeps its area of the parent for as
+  // long as it has the part.
   std::shared_ptr<Board> parent_;
   std::vector<int> parent_ranks_;
   uint32_t number_ = 0;

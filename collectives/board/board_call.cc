@@ -29,7 +29,8 @@ std::optional<size_t> board_bytes(const Call& call, int ranks, Chunks chunks) {
   const Semantics meaning = semantics(call.collective);
   const size_t out = call.output.total_bytes(), in = call.input.total_bytes();
   size_t bytes = std::max(in, out);
-  if (meaning.output == Chunking::kOwn && meaning.from_root) bytes = out * static_cast<size_t>(ranks);
+  if (meaning.output == Chunking::kOwn && meaning.from_root)
+    bytes = out * static_cast<size_t>(ranks);
   if (meaning.input == Chunking::kOwn) bytes = in;
   if (bytes > BoardArea::kPayloadBytes) return std::nullopt;
   return bytes;
@@ -40,8 +41,7 @@ void BoardCall::show() const {
   const Semantics meaning = semantics(call->collective);
   std::byte* to = board->payload(number, given);
   // The chunks of a single() layout are all empty but one, and visited alike.
-  const size_t chunks =
-      meaning.input == Chunking::kWhole ? 1 : static_cast<size_t>(board->size());
+  const size_t chunks = meaning.input == Chunking::kWhole ? 1 : static_cast<size_t>(board->size());
   if ((!meaning.from_root || board->rank() == call->root) && given > 0) copy_in(to, *input, chunks);
   board->show(number, fingerprint(), given);
 }

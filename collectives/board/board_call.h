@@ -1,13 +1,14 @@
 #pragma once
-// How a small call runs on a board: each rank shows what others need of its input, then takes from theirs what it needs.
+// How a small call runs on a board: each rank shows what others need of its input, then takes from
+// theirs what it needs.
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <vector>
 
 #include "collectives/board/board.h"
-#include "collectives/operation.h"
-#include "core/patience.h"
+#include "collectives/call/call.h"
+#include "core/machine/patience.h"
 
 namespace hccl_like {
 
@@ -15,8 +16,8 @@ class Crew;
 class KnownMemory;
 class PeerMemory;
 
-// The bytes that a rank would show of a call, at most; nothing if the call is not one for a board: too large, or not
-// equally large on all ranks. All ranks of a call get the same answer.
+// The bytes that a rank would show of a call, at most; nothing if the call is not one for a board:
+// too large, or not equally large on all ranks. All ranks of a call get the same answer.
 std::optional<size_t> board_bytes(const Call& call, int ranks, Chunks chunks);
 
 // What large calls of a communicator share. Borrowed.
@@ -40,13 +41,14 @@ struct BoardCall {
   size_t bytes = 0;  // the payload, for error messages
 
   uint64_t fingerprint() const { return plan->fingerprint; }
-  // Shows the call and this rank's input, as Board::show() does. The line must be writable. The input is free afterwards.
+  // Shows the call and this rank's input, as Board::show() does. The line must be writable. The
+  // input is free afterwards.
   void show() const;
   // Only that the call is made: its data goes another way.
   void show_fingerprint() const { board->show(number, fingerprint(), bytes); }
 
-  // Writes the output. The lines of all ranks must be there and agree: also a root that needs nothing from them has to
-  // know that they took the same root.
+  // Writes the output. The lines of all ranks must be there and agree: also a root that needs
+  // nothing from them has to know that they took the same root.
   void finish() const;
 
  private:
@@ -62,8 +64,8 @@ struct BoardMismatch {
   std::optional<size_t> expected;  // what this rank expects of it, if it is not the whole call
 };
 
-// Looks for the lines of all ranks, with patience a little longer, and wakes those who sleep. False if one is missing still or of another
-// call.
+// Looks for the lines of all ranks, with patience a little longer, and wakes those who sleep. False
+// if one is missing still or of another call.
 bool others_are_there(const BoardCall& call, Patience& patience, bool patient);
 
 // Follows the lines of one call until all were seen.

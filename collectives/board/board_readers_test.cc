@@ -1,4 +1,5 @@
-// Until when a rank's lines, areas and lanes stay what they are: until nobody can read them any more.
+// Until when a rank's lines, areas and lanes stay what they are: until nobody can read them any
+// more.
 #include <gtest/gtest.h>
 #include <linux/futex.h>
 
@@ -75,7 +76,8 @@ TEST_F(BoardReaders, DoNotReadOnceTheirCallHasFailed) {
   EXPECT_FALSE(may_read());
 }
 
-// The second rank has shown calls 0 and 2 and is done with them, call 1 is in its engine, and a row of calls waits for room on the board.
+// The second rank has shown calls 0 and 2 and is done with them, call 1 is in its engine, and a row
+// of calls waits for room on the board.
 TEST_F(BoardReaders, DoNotWaitForACallThatEndsBeforeItIsShown) {
   constexpr uint32_t kLast = 100;
   boards_[1]->show(2, 1, 0);

@@ -1,4 +1,5 @@
-// What a board adds to a communicator: small calls of every kind, several at once, parts, mistakes, endings.
+// What a board adds to a communicator: small calls of every kind, several at once, parts, mistakes,
+// endings.
 #include "collectives/board/board.h"
 
 #include <gtest/gtest.h>

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "collectives/board/board.h"
-#include "collectives/testing.h"
+#include "collectives/engine/testing.h"
 
 namespace hccl_like::testing {
 

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <span>
 
-#include "core/copy.h"
+#include "core/memory/copy.h"
 #include "device/reduce/parallel.h"
 
 namespace hccl_like {
@@ -43,7 +43,7 @@ Pieces staged_input(const BlockPlan& plan, int from, Span range, Span block, uin
   return {at, range.bytes()};
 }
 
-// ------------------------------------------------------------------------------------------------------------ copying
+// ----------------------------------------------------------------------------------------- copying
 
 template <class Copy>
 void copy_pieces(const Pieces& to, const Pieces& from, const Copy& copy) {
@@ -71,8 +71,8 @@ void move(const BlockPlan& plan, const Pieces& to, const Pieces& from, const Cop
   });
 }
 
-// Of a path that both ends share: all ranks move equally much if the root, which has to do with every other rank, moves
-// one part in `ranks` of each pair's bytes.
+// Of a path that both ends share: all ranks move equally much if the root, which has to do with
+// every other rank, moves one part in `ranks` of each pair's bytes.
 size_t root_begins(Span block, int ranks) {
   const auto parts = static_cast<size_t>(ranks);
   return block.begin + block.bytes() / parts * (parts - 1) / 64 * 64;
@@ -89,7 +89,7 @@ Span own_part(const BlockPlan& plan, Span block, int from, int to) {
   return plan.rank == (path == Path::kPushed ? from : to) ? block : Span{};
 }
 
-// ----------------------------------------------------------------------------------------------------------- reducing
+// ---------------------------------------------------------------------------------------- reducing
 
 // A result that goes to several places is copied while it is in the first-level cache.
 constexpr size_t kHotBytes = 16 << 10;
@@ -105,7 +105,8 @@ Span share_of(const BlockPlan& plan, Span block) {
   return plan.roles.sums_all() ? block : plan.shape.share(block, plan.rank);
 }
 
-// What all ranks give to this one's share, from `offset` on. Returns how many of `bytes` lie side by side at each.
+// What all ranks give to this one's share, from `offset` on. Returns how many of `bytes` lie side
+// by side at each.
 size_t find_sources(const BlockPlan& plan, std::span<const std::byte*> sources,
                     const std::byte* own, size_t offset, size_t bytes, Span block,
                     uint32_t number) {
@@ -158,7 +159,8 @@ void reduce_part(const BlockPlan& plan, Span range, Span block, uint32_t number)
   const bool several = collects && (roles.pushes() || kept != nullptr);
   // Two ranks get a result at once: of what is reduced in place, each line of either was just read.
   const bool pairs = several && plan.ranks == 2 && kept == nullptr;
-  // What was read a moment ago is in a cache. Any other place of the result would be read only to be overwritten.
+  // What was read a moment ago is in a cache. Any other place of the result would be read only to
+  // be overwritten.
   const bool goes_past = plan.past_caches && (collects || kept == nullptr);
   alignas(64) std::array<std::byte, kPastBytes> hot;
   for (size_t at = 0; at < range.bytes();) {
@@ -169,15 +171,13 @@ void reduce_part(const BlockPlan& plan, Span range, Span block, uint32_t number)
       return goes_past && std::ranges::find(sources, place) == sources.end();
     };
     const bool past = passes(target.data);
-    std::byte* twin =
-        pairs && !past ? plan.peer(1 - plan.rank).output + range.begin + at : nullptr;
+    std::byte* twin = pairs && !past ? plan.peer(1 - plan.rank).output + range.begin + at : nullptr;
     if (passes(twin)) twin = nullptr;
     if (several && twin == nullptr) now = std::min(now, kHotBytes);
     if (past) now = std::min(now, hot.size());
     std::byte* const result = past ? hot.data() : target.data;
-    plan.call->plan->reduction.combine_all(result, twin, sources,
-                                           now / size_of(plan.call->call->type),
-                                           plan.call->plan->scaling);
+    plan.call->plan->reduction.combine_all(
+        result, twin, sources, now / size_of(plan.call->call->type), plan.call->plan->scaling);
     if (past) copy_past_caches(target.data, result, now);
     if (kept != nullptr && several) std::memcpy(kept + at, result, now);
     if (several && twin == nullptr) spread(plan, result, range.begin + at, now, goes_past);
@@ -190,8 +190,7 @@ void reduce_part(const BlockPlan& plan, Span range, Span block, uint32_t number)
 void stage_block(const BlockPlan& plan, uint32_t number) {
   const Span block = plan.shape.block(number);
   const auto put = [&](int to, Span range) {
-    std::byte* const at =
-        plan.slot(number) + plan.shape.place(block, plan.rank, to, range.begin);
+    std::byte* const at = plan.slot(number) + plan.shape.place(block, plan.rank, to, range.begin);
     copy_pieces(Pieces(at, range.bytes()), own_input(plan, to, range), std::memcpy);
   };
   switch (plan.shape.kind) {
@@ -229,10 +228,10 @@ void copy_block(const BlockPlan& plan, uint32_t number) {
     if (const Span range = own_part(plan, plan.given(peer, block), peer, plan.rank);
         range.bytes() > 0) {
       const bool staged = plan.roles.path(peer, plan.rank) == Path::kStaged;
-      move(plan, own_output(plan, peer, range),
-           staged ? staged_input(plan, peer, range, block, number)
-                  : mapped_input(plan, peer, range),
-           between_cores);
+      move(
+          plan, own_output(plan, peer, range),
+          staged ? staged_input(plan, peer, range, block, number) : mapped_input(plan, peer, range),
+          between_cores);
     }
     if (const Span range = own_part(plan, plan.taken(peer, block), plan.rank, peer);
         range.bytes() > 0)

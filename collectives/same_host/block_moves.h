@@ -1,5 +1,6 @@
 #pragma once
-// What a rank copies and reduces of one block of a large call, given the plan. Nothing waits here: block_pipeline.h has the order.
+// What a rank copies and reduces of one block of a large call, given the plan. Nothing waits here:
+// block_pipeline.h has the order.
 #include "collectives/same_host/block_plan.h"
 
 namespace hccl_like {

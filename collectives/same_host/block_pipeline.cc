@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "collectives/same_host/block_moves.h"
-#include "core/fence.h"
+#include "core/machine/fence.h"
 
 namespace hccl_like {
 
@@ -84,7 +84,8 @@ void BlockPipeline::finish_block() {
   untold_ |= finish_is_awaited();
 }
 
-// A rank that gives up takes its line back, then looks whether another writes; this is the other half.
+// A rank that gives up takes its line back, then looks whether another writes; this is the other
+// half.
 bool BlockPipeline::begin_writing() {
   const Board& board = *plan_->call->board;
   plan_->staging->writing.store(base_ + 1, std::memory_order_relaxed);

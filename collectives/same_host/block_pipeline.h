@@ -1,6 +1,6 @@
 #pragma once
-// Runs a plan block by block: counters in the staging buffers say how far each rank is, and every step is made as soon as the others have
-// made those that it needs.
+// Runs a plan block by block: counters in the staging buffers say how far each rank is, and every
+// step is made as soon as the others have made those that it needs.
 #include <cstdint>
 
 #include "collectives/same_host/block_plan.h"
@@ -14,7 +14,8 @@ class BlockPipeline {
 
   // `plan` is borrowed. The call's counters are larger than `base` (StagingBuffer).
   void begin(const BlockPlan& plan, uint64_t base);
-  // Before the plan is settled: stages the blocks that the others can begin with, whatever they offer.
+  // Before the plan is settled: stages the blocks that the others can begin with, whatever they
+  // offer.
   void stage_first_blocks();
   // Of collectives that only copy: what needs nobody, of the first block.
   void copy_own_first();
@@ -26,8 +27,9 @@ class BlockPipeline {
   bool finished() const { return finished_ == plan_->shape.blocks; }
   // A rank took back memory that this one was to write into.
   bool lost() const { return lost_; }
-  // Wakes ranks that sleep until this one has come as far as it has now. Not part of every step, as it takes as long as one
-  // of some KiB: to be called when this rank is to wait for longer than some polls.
+  // Wakes ranks that sleep until this one has come as far as it has now. Not part of every step, as
+  // it takes as long as one of some KiB: to be called when this rank is to wait for longer than
+  // some polls.
   void tell();
 
   // How many blocks another rank has told.

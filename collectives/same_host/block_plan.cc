@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "core/copy.h"
+#include "core/memory/copy.h"
 
 namespace hccl_like {
 namespace {
@@ -27,15 +27,17 @@ bool exchange(const BoardCall& call) {
   return call.board->size() == 2 && !meaning.from_root && !meaning.to_root;
 }
 
-// What a block takes of each staging buffer. More ranks than cores take turns: the more one of them finds, the fewer turns they need.
-// One writer and one reader work side by side and stay ahead of nobody: their slots should leave room in one core's cache. Blocks of two
-// ranks that exchange are still in the second-level cache when they are read.
+// What a block takes of each staging buffer. More ranks than cores take turns: the more one of them
+// finds, the fewer turns they need. One writer and one reader work side by side and stay ahead of
+// nobody: their slots should leave room in one core's cache. Blocks of two ranks that exchange are
+// still in the second-level cache when they are read.
 size_t room_of(const BoardCall& call) {
   constexpr size_t kExchanged = 128 << 10;
   if (exchange(call)) return kExchanged;
   switch (call.call->collective) {
     case Collective::kBroadcast:
-      return call.board->size() == 2 ? StagingBuffer::kSlotBytes / 8 : StagingBuffer::kSlotBytes / 2;
+      return call.board->size() == 2 ? StagingBuffer::kSlotBytes / 8
+                                     : StagingBuffer::kSlotBytes / 2;
     case Collective::kAllGather:
     case Collective::kGather:
       return StagingBuffer::kSlotBytes / 2;
@@ -44,16 +46,18 @@ size_t room_of(const BoardCall& call) {
   }
 }
 
-// A peer's caches still hold the bytes that it has read, and writing those again takes two to four times as long as writing bytes that
-// have left the caches. So calls go round the whole staging buffer, but for the smallest, which the first cache holds.
+// A peer's caches still hold the bytes that it has read, and writing those again takes two to four
+// times as long as writing bytes that have left the caches. So calls go round the whole staging
+// buffer, but for the smallest, which the first cache holds.
 constexpr size_t kMostSlots = 128;
-// Whether nobody reads the last staging buffer any more the other ranks tell in lines of theirs, and waiting for those takes as long as
-// copying some KiB. Calls that put no more than this do not ask and use two buffers in turns, of which the other one is found to be free
-// when this one is retired; for larger ones the way back to the same buffer, which is in a cache, is worth more.
+// Whether nobody reads the last staging buffer any more the other ranks tell in lines of theirs,
+// and waiting for those takes as long as copying some KiB. Calls that put no more than this do not
+// ask and use two buffers in turns, of which the other one is found to be free when this one is
+// retired; for larger ones the way back to the same buffer, which is in a cache, is worth more.
 constexpr size_t kMostAlternating = 16 << 10;
 
-// Whether all that the ranks touch is more than the last cache holds. A broadcast has one buffer a rank, most often; what passes through
-// staging buffers takes room for them, too.
+// Whether all that the ranks touch is more than the last cache holds. A broadcast has one buffer a
+// rank, most often; what passes through staging buffers takes room for them, too.
 bool goes_past_caches(const BoardCall& call) {
   const size_t in = call.input->total_bytes(), out = call.output->total_bytes();
   const bool one_buffer =
@@ -63,7 +67,8 @@ bool goes_past_caches(const BoardCall& call) {
   return call.call->shared_output ? touched > last_cache_bytes() : touched >= last_cache_bytes();
 }
 
-// What a rank moves in one step where no slot limits it. Of much memory more, if there are cores for helpers.
+// What a rank moves in one step where no slot limits it. Of much memory more, if there are cores
+// for helpers.
 size_t step_bytes(size_t share, size_t ranks) {
   static const auto kCores = static_cast<size_t>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
   return share >= 32 << 20 && kCores >= 2 * ranks ? 16 << 20 : 256 << 10;
@@ -163,8 +168,8 @@ std::byte* BlockPlan::slot_of(int other, uint32_t block) const {
 }
 
 bool prefers_to_sum_all(const BlockPlan& plan, bool shares) {
-  // What a rank of several reads in the time that a meeting takes: on a core of its own, and, for each other in each turn, where they
-  // take turns at one.
+  // What a rank of several reads in the time that a meeting takes: on a core of its own, and, for
+  // each other in each turn, where they take turns at one.
   constexpr size_t kReadsInMeeting = 8 << 10, kReadsInTurn = 5632;
   if (plan.collective != Collective::kAllReduce) return false;
   // Two read no more of each other for it, if their memory is not mapped; several do.

@@ -1,6 +1,6 @@
 #pragma once
-// One large call of one host as a value: how its payload is cut into blocks, how many bytes go from whom to whom, and where the
-// memory of every rank is that this one reads and writes.
+// One large call of one host as a value: how its payload is cut into blocks, how many bytes go from
+// whom to whom, and where the memory of every rank is that this one reads and writes.
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -9,7 +9,7 @@
 #include "collectives/same_host/roles.h"
 #include "collectives/same_host/shape.h"
 #include "collectives/same_host/staging_buffer.h"
-#include "transport/pieces.h"
+#include "transport/message/pieces.h"
 
 namespace hccl_like {
 
@@ -42,7 +42,8 @@ struct BlockPlan {
   // Which chunk of this rank's input goes to `to`, and which of its output comes from `from`.
   size_t input_chunk(int to) const;
   size_t output_chunk(int from) const;
-  // Where in a rank's input and output the bytes are that it gives this rank and takes from it, if all ranks know all sizes.
+  // Where in a rank's input and output the bytes are that it gives this rank and takes from it, if
+  // all ranks know all sizes.
   ChunkSizes sizes_of(int rank) const;
   // The same as this rank tells it to the others, of sizes that only each pair knows.
   void tell_sizes(StagingBuffer& own) const;
@@ -71,8 +72,8 @@ struct BlockPlan {
   std::vector<Peer> peers;  // by rank
 };
 
-// Whether it is better that every rank sums all of an all-reduce, which saves one meeting. `shares`: whether this rank lets others map its
-// memory.
+// Whether it is better that every rank sums all of an all-reduce, which saves one meeting.
+// `shares`: whether this rank lets others map its memory.
 bool prefers_to_sum_all(const BlockPlan& plan, bool shares);
 
 }  // namespace hccl_like

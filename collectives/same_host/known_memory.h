@@ -1,5 +1,6 @@
 #pragma once
-// Which memory of its ranks a group has found that all of them can map: what was agreed once need not be asked again.
+// Which memory of its ranks a group has found that all of them can map: what was agreed once need
+// not be asked again.
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -7,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "transport/peer_memory.h"
+#include "transport/same_host/peer_memory.h"
 
 namespace hccl_like {
 
@@ -19,19 +20,22 @@ struct MemoryOffer {
   bool operator==(const MemoryOffer&) const = default;
 };
 
-// Any thread. Ranks may forget at different times: one that remembers tells the others what was agreed all the same.
+// Any thread. Ranks may forget at different times: one that remembers tells the others what was
+// agreed all the same.
 class KnownMemory {
  public:
   using Mapping = std::weak_ptr<const PeerMapping>;
   struct Agreement {
     std::vector<MemoryOffer> offers;  // by rank
     uint64_t accepted = 0;            // what all ranks could map: Lane::kInputs, Lane::kOutputs
-    // By rank, of what was accepted. PeerMemory may close a mapping; whoever needs it again opens it again.
+    // By rank, of what was accepted. PeerMemory may close a mapping; whoever needs it again opens
+    // it again.
     std::vector<std::vector<Mapping>> inputs;
     std::vector<std::vector<Mapping>> outputs;  // one at most
   };
 
-  // Of so many the oldest are forgotten: an allocator has some tens of pieces, and a loop names pairs of them.
+  // Of so many the oldest are forgotten: an allocator has some tens of pieces, and a loop names
+  // pairs of them.
   static constexpr size_t kMost = 64;
 
   // Null if the group has not agreed about these offers, or has forgotten.

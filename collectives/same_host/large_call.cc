@@ -8,17 +8,17 @@
 #include <thread>
 #include <utility>
 
-#include "core/deadline.h"
-#include "core/fence.h"
-#include "core/log.h"
-#include "transport/commons.h"
-#include "transport/kept_memory.h"
+#include "core/base/deadline.h"
+#include "core/base/log.h"
+#include "core/machine/fence.h"
+#include "transport/message/kept_memory.h"
+#include "transport/same_host/commons.h"
 
 namespace hccl_like {
 namespace {
 
-// How long a rank that gave up waits for one that writes into its memory: far longer than a step takes, unless that
-// rank was stopped. Then the memory is kept.
+// How long a rank that gave up waits for one that writes into its memory: far longer than a step
+// takes, unless that rank was stopped. Then the memory is kept.
 constexpr auto kWriterTimeout = std::chrono::seconds(1);
 
 // Copied before it is looked at: its owner could change it meanwhile.
@@ -52,7 +52,7 @@ bool is_large_call(const Call& call, int ranks) {
          ranks <= kMostLargeCallRanks;
 }
 
-// --------------------------------------------------------------------------------------------------------------- begin
+// ------------------------------------------------------------------------------------------- begin
 
 bool LargeCall::begin(const BoardCall& call) {
   lost_ = lacks_staging_ = false;
@@ -73,7 +73,7 @@ bool LargeCall::begin(const BoardCall& call) {
   return true;
 }
 
-// ---------------------------------------------------------------------------------------------------------------- show
+// -------------------------------------------------------------------------------------------- show
 
 void LargeCall::show() {
   Offer offer{.staging = staging_number_,
@@ -100,13 +100,13 @@ void LargeCall::show_no_staging(const BoardCall& call) {
   show_offer(call, {.staging = Offer::kNone});
 }
 
-// ---------------------------------------------------------------------------------------------------------------- meet
+// -------------------------------------------------------------------------------------------- meet
 
 void LargeCall::meet() {
   lacks_staging_ = !all_have_staging();
   if (lacks_staging_) {
-    // All ranks know it before they look into any staging buffer, so nobody reads this one. A call that another thread goes on with comes
-    // here again.
+    // All ranks know it before they look into any staging buffer, so nobody reads this one. A call
+    // that another thread goes on with comes here again.
     if (stage_ == Stage::kOff) return;
     give_staging_up();
     plan_.call->board->lanes().give_back(staging_number_);
@@ -116,7 +116,8 @@ void LargeCall::meet() {
   read_offers();
   const bool sane = std::ranges::all_of(
       plan_.peers, [](const BlockPlan::Peer& one) { return one.staging != nullptr; });
-  // A rank that names a buffer that does not exist is waited for until the call runs into its timeout.
+  // A rank that names a buffer that does not exist is waited for until the call runs into its
+  // timeout.
   if (!sane || mismatch_) return;
   if (!memory_.any()) {
     if (!sums_all_ && plan_.roles.sums_all()) plan_.settle(0, 0);
@@ -188,7 +189,7 @@ void LargeCall::agree() {
   stage_ = Stage::kMoving;
 }
 
-// ------------------------------------------------------------------------------------------------------------- advance
+// ----------------------------------------------------------------------------------------- advance
 
 bool LargeCall::could_advance() const {
   if (lost_ || failure()) return false;
@@ -255,19 +256,21 @@ std::vector<int> LargeCall::waiting_for() const {
   return ranks;
 }
 
-// ----------------------------------------------------------------------------------------------------------------- end
+// --------------------------------------------------------------------------------------------- end
 
 void LargeCall::end() {
   if (stage_ == Stage::kOff) return;
   Shelf& lanes = plan_.call->board->lanes();
   give_staging_up();
   if (stage_ == Stage::kFinished && plan_.shares_own()) {
-    // All ranks have finished with it; of its counters they want to know no more than that they have grown.
+    // All ranks have finished with it; of its counters they want to know no more than that they
+    // have grown.
     lanes.give_back(staging_number_);
   } else if (stage_ == Stage::kFinished) {
     lanes.retire(staging_number_, plan_.call->board->readers(), plan_.call->number);
   } else {
-    // The line has been taken back. What others read from now on they drop when they see that (Board::still_shows).
+    // The line has been taken back. What others read from now on they drop when they see that
+    // (Board::still_shows).
     full_fence();
     if (plan_.call->call->shared_output) wait_for_writers();
     lanes.give_back(staging_number_);
@@ -283,8 +286,9 @@ void LargeCall::give_staging_up() {
   plan_.staging->next_slot = plan_.first_slot + static_cast<uint32_t>(plan_.most_blocks);
 }
 
-// Also a rank that this one has not met may write: it moves as soon as it sees all lines, if the memory is known. One whose line is not
-// there after this rank has taken its own back and made a full fence will miss that one.
+// Also a rank that this one has not met may write: it moves as soon as it sees all lines, if the
+// memory is known. One whose line is not there after this rank has taken its own back and made a
+// full fence will miss that one.
 LargeCall::Writer LargeCall::writer(int rank) const {
   const BlockPlan::Peer& peer = plan_.peer(rank);
   if (peer.staging != nullptr) return {&peer.staging->writing, peer.base + 1};

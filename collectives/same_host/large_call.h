@@ -1,17 +1,18 @@
 #pragma once
-// One large call between ranks of one host, without messages: each rank reduces or copies straight out of what the others
-// show, and writes straight into it where it may.
+// One large call between ranks of one host, without messages: each rank reduces or copies straight
+// out of what the others show, and writes straight into it where it may.
 //
-// Memory that peers can map (Call::shared_input, shared_regions, shared_output) is read and written in place. All other bytes go through
-// the staging buffers of the ranks block by block, so that a block is still in a cache when it is reduced. Either way a call takes two
-// meetings of the ranks, plus one if memory is shared, and all wait until nobody uses theirs any more; one meeting where
+// Memory that peers can map (Call::shared_input, shared_regions, shared_output) is read and written
+// in place. All other bytes go through the staging buffers of the ranks block by block, so that a
+// block is still in a cache when it is reduced. Either way a call takes two meetings of the ranks,
+// plus one if memory is shared, and all wait until nobody uses theirs any more; one meeting where
 // every rank makes all of its own result.
 //
 //     begin    measures the call and takes a staging buffer          (block_plan.h)
 //     show     offers this rank's memory on the board                (memory_agreement.h)
 //     meet     reads what the others offer, and maps it
-//     advance  runs the blocks                                       (block_pipeline.h, block_moves.h)
-//     end      gives the staging buffer back
+//     advance  runs the blocks                                       (block_pipeline.h,
+//     block_moves.h) end      gives the staging buffer back
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -33,18 +34,22 @@ class LargeCall {
   LargeCall(const LargeCall&) = delete;
   LargeCall& operator=(const LargeCall&) = delete;
 
-  // Takes a staging buffer for the call, which is borrowed until end(); false if none is free now: show_no_staging() then.
+  // Takes a staging buffer for the call, which is borrowed until end(); false if none is free now:
+  // show_no_staging() then.
   bool begin(const BoardCall& call);
-  // Shows the call, and that this rank has no staging buffer for it: no rank runs it then, all make it by messages.
+  // Shows the call, and that this rank has no staging buffer for it: no rank runs it then, all make
+  // it by messages.
   static void show_no_staging(const BoardCall& call);
   // Shows the call and what this rank offers, as Board::show() does. The line must be writable.
   void show();
   // All lines are there.
   void meet();
   bool met() const { return stage_ != Stage::kOff && stage_ != Stage::kShown; }
-  // After meet(): a rank has no staging buffer for the call. Nothing is moved then, and this one's is given back.
+  // After meet(): a rank has no staging buffer for the call. Nothing is moved then, and this one's
+  // is given back.
   bool lacks_staging() const { return lacks_staging_; }
-  // After meet(): a rank gives this one another number of bytes than expected, or expects another. Nothing is moved then.
+  // After meet(): a rank gives this one another number of bytes than expected, or expects another.
+  // Nothing is moved then.
   const std::optional<BoardMismatch>& mismatch() const { return mismatch_; }
   // The call cannot be finished.
   const std::optional<Error>& failure() const { return memory_.failure(); }
@@ -59,8 +64,9 @@ class LargeCall {
   bool finished() const { return stage_ == Stage::kFinished; }
   // Ranks that it waits for, after meet().
   std::vector<int> waiting_for() const;
-  // The call is over or has failed. If it failed and another rank writes into this rank's memory, it waits for that rank. A rank that was
-  // stopped meanwhile is waited for a second; then the memory is kept until that rank goes on or dies (transport/kept_memory.h).
+  // The call is over or has failed. If it failed and another rank writes into this rank's memory,
+  // it waits for that rank. A rank that was stopped meanwhile is waited for a second; then the
+  // memory is kept until that rank goes on or dies (transport/message/kept_memory.h).
   void end();
 
  private:

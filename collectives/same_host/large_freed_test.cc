@@ -14,12 +14,12 @@
 #include <thread>
 #include <vector>
 
+#include "collectives/engine/testing.h"
 #include "collectives/same_host/large_call.h"
 #include "collectives/same_host/large_testing.h"
-#include "collectives/testing.h"
-#include "core/fd.h"
+#include "core/base/fd.h"
 #include "device/host/host_ipc.h"
-#include "transport/kept_memory.h"
+#include "transport/message/kept_memory.h"
 
 namespace hccl_like {
 namespace {
@@ -80,7 +80,8 @@ TEST(DirectFreed, MemoryThatItsOwnerHasFreedIsNotKeptByPeers) {
     for (int i = 0; i < 200; ++i) me.communicator.run({.collective = Collective::kBarrier});
     EXPECT_EQ(me.runtime.engine().peer_memory().stats().mappings, 0u);
   });
-  // Of each rank: its own, and what the other has mapped of it for this call and, at most, for the one before.
+  // Of each rank: its own, and what the other has mapped of it for this call and, at most, for the
+  // one before.
   EXPECT_LE(most, 6u);
   EXPECT_EQ(mapped("hccl-freed"), 0u);
 }
@@ -131,7 +132,8 @@ TEST(DirectFreed, AMappingThatWasClosedIsMadeAgain) {
   });
 }
 
-// Two ranks, of which the first gives up and the second writes into its memory: as far as the writer's word goes, which the test sets.
+// Two ranks, of which the first gives up and the second writes into its memory: as far as the
+// writer's word goes, which the test sets.
 class GivesUp {
  public:
   GivesUp(Rank me, const BoardCall& call) : me_(me), call_(call) {
@@ -163,7 +165,8 @@ class DirectWriters : public ::testing::Test {
   static std::shared_ptr<void> hold(void* numbers) {
     return *static_cast<std::shared_ptr<Numbers>*>(numbers);
   }
-  // `first` and `second` are what the two ranks do after both have shown the call. Rank 0 owns `memory`, which it may drop.
+  // `first` and `second` are what the two ranks do after both have shown the call. Rank 0 owns
+  // `memory`, which it may drop.
   using First = std::function<void(GivesUp&, const BoardCall&, std::shared_ptr<Numbers>&)>;
   using Second = std::function<void(GivesUp&, const BoardCall&)>;
   static void on_both(const First& first, const Second& second) {
@@ -199,7 +202,8 @@ class DirectWriters : public ::testing::Test {
   std::promise<void> writing_, given_up_, written_;
 };
 
-// The writer knows the memory, so it goes on as soon as it sees all lines; this rank has not looked at its line yet.
+// The writer knows the memory, so it goes on as soon as it sees all lines; this rank has not looked
+// at its line yet.
 TEST_F(DirectWriters, AreWaitedForAlsoByARankThatHasNotMetThem) {
   std::atomic<bool> written{false};
   on_both(

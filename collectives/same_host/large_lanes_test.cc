@@ -1,4 +1,5 @@
-// Large calls of one host when a rank has no lane of shared memory left: they go by messages, and no rank waits for a lane.
+// Large calls of one host when a rank has no lane of shared memory left: they go by messages, and
+// no rank waits for a lane.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -8,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "collectives/engine/testing.h"
 #include "collectives/same_host/large_testing.h"
-#include "collectives/testing.h"
 
 namespace hccl_like {
 namespace {

@@ -1,4 +1,5 @@
-// Large calls of one host whose inputs are several pieces of memory: exactly, and read where they are by all who can map them.
+// Large calls of one host whose inputs are several pieces of memory: exactly, and read where they
+// are by all who can map them.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -6,9 +7,9 @@
 #include <span>
 #include <vector>
 
+#include "collectives/engine/testing.h"
 #include "collectives/same_host/large_testing.h"
 #include "collectives/same_host/staging_buffer.h"
-#include "collectives/testing.h"
 
 namespace hccl_like {
 namespace {
@@ -19,7 +20,7 @@ class DirectLists : public ::testing::TestWithParam<DirectCase> {};
 INSTANTIATE_TEST_SUITE_P(, DirectLists, all_settings());
 
 // Pieces of sizes that differ, one without anything in it, and lap ends in their middle.
-const std::vector<std::vector<size_t>> kSizes{{300, 0, 700}, {60'007, 5, 120'000, 1'001}};
+const std::vector<std::vector<size_t>> kListSizes{{300, 0, 700}, {60'007, 5, 120'000, 1'001}};
 
 // Several pieces, each in memory of its own.
 class List {
@@ -51,7 +52,8 @@ class List {
   std::deque<Numbers> pieces_;
 };
 
-// What stands for `regions` in the eyes of peers is where they are, or other memory of the same sizes.
+// What stands for `regions` in the eyes of peers is where they are, or other memory of the same
+// sizes.
 SharedRegions shared(std::span<const Region> regions,
                      std::span<const Region> in_the_eyes_of_peers) {
   SharedRegions all;
@@ -72,7 +74,7 @@ void share_list(Call& call, Sharing sharing, int rank, List& input) {
 TEST_P(DirectLists, AreReduced) {
   const auto [ranks, sharing] = GetParam();
   on_ranks(ranks, Config{}, [&](Rank me) {
-    for (const auto& sizes : kSizes) {
+    for (const auto& sizes : kListSizes) {
       for (const bool in_place : {true, false}) {
         List in(sizes), out(sizes);
         in.fill([&](size_t i) { return value(me.rank, 0, i); });
@@ -92,7 +94,7 @@ TEST_P(DirectLists, AreReduced) {
 TEST_P(DirectLists, AreBroadcast) {
   const auto [ranks, sharing] = GetParam();
   on_ranks(ranks, Config{}, [&](Rank me) {
-    for (const auto& sizes : kSizes) {
+    for (const auto& sizes : kListSizes) {
       List data(sizes);
       if (me.rank == 1) data.fill([](size_t i) { return value(1, 0, i); });
       const Layout layout = Layout::even(data.regions(), 1, kInt);
@@ -112,7 +114,7 @@ TEST_P(DirectLists, AreBroadcast) {
 TEST_P(DirectLists, AreCutPieceByPiece) {
   const auto [ranks, sharing] = GetParam();
   on_ranks(ranks, Config{}, [&](Rank me) {
-    for (const auto& sizes : kSizes) {
+    for (const auto& sizes : kListSizes) {
       std::vector<size_t> whole;
       for (const size_t size : sizes) whole.push_back(size * static_cast<size_t>(me.size));
       // Numbers by the rank of the part, and where they are in it.

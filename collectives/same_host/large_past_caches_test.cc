@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "collectives/engine/testing.h"
 #include "collectives/same_host/large_testing.h"
-#include "collectives/testing.h"
-#include "core/copy.h"
+#include "core/memory/copy.h"
 
 namespace hccl_like {
 namespace {
@@ -19,7 +19,8 @@ INSTANTIATE_TEST_SUITE_P(, DirectLarge,
                                            DirectCase{2, Sharing::kOutputs},
                                            DirectCase{2, Sharing::kEverybody}));
 
-// Memory is asked for what comes next, and whatever is not read before it is written goes past the caches.
+// Memory is asked for what comes next, and whatever is not read before it is written goes past the
+// caches.
 TEST_P(DirectLarge, SumsExactlyMoreThanTheCachesHold) {
   const size_t count = last_cache_bytes() / (4 * kInt) + 12'345;
   if (count > size_t{64} << 20) GTEST_SKIP() << "a cache of " << last_cache_bytes() << " bytes";
@@ -100,7 +101,8 @@ TEST_P(DirectLargest, IsExact) {
 
     for (int to = 0; to < 2; ++to) fill(both, to, static_cast<size_t>(to) * count);
     run(Collective::kReduceScatter, Layout::even(all, 2, kInt), all, own(one), one);
-    for (size_t i = 0; i < count; ++i) ASSERT_EQ(part[i], sum_to(me.rank, 2, i)) << i << " of a sum";
+    for (size_t i = 0; i < count; ++i)
+      ASSERT_EQ(part[i], sum_to(me.rank, 2, i)) << i << " of a sum";
     Numbers swapped(2 * count, -1);
     run(Collective::kAllToAll, Layout::even(all, 2, kInt), all,
         Layout::even(swapped.region(), 2, kInt), swapped.region());

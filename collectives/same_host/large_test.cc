@@ -1,4 +1,5 @@
-// Large calls of one host: every collective, exactly, whoever can map whose memory; mistakes and endings.
+// Large calls of one host: every collective, exactly, whoever can map whose memory; mistakes and
+// endings.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -8,9 +9,9 @@
 #include <thread>
 #include <vector>
 
+#include "collectives/engine/testing.h"
 #include "collectives/same_host/large_call.h"
 #include "collectives/same_host/large_testing.h"
-#include "collectives/testing.h"
 
 namespace hccl_like {
 namespace {
@@ -21,8 +22,9 @@ using std::chrono::milliseconds;
 class Direct : public ::testing::TestWithParam<DirectCase> {};
 INSTANTIATE_TEST_SUITE_P(, Direct, all_settings());
 
-// Numbers of one rank: just above the board; such that, on few cores, ranks with mapped memory wish another way to sum them than those
-// without; about a lap of the lanes, several laps, more laps than slots.
+// Numbers of one rank: just above the board; such that, on few cores, ranks with mapped memory wish
+// another way to sum them than those without; about a lap of the lanes, several laps, more laps
+// than slots.
 const std::vector<size_t> kCounts{399, 1'000, 5'003, 16'384, 32'771, 100'003, 400'009};
 
 // In place, in memory that all peers may map.
@@ -78,7 +80,8 @@ TEST_P(Direct, ReducesExactly) {
   });
 }
 
-// Without mapped memory: ranks that know of another number of cores, as containers may, do not sum in two ways.
+// Without mapped memory: ranks that know of another number of cores, as containers may, do not sum
+// in two ways.
 TEST(DirectWishes, ToSumAllCountIfAllHaveThem) {
   constexpr size_t kCount = 5'003;
   on_ranks(4, Config{}, [&](Rank me) {
@@ -90,13 +93,13 @@ TEST(DirectWishes, ToSumAllCountIfAllHaveThem) {
       Numbers data(kCount, 0);
       for (size_t i = 0; i < kCount; ++i) data[i] = value(me.rank, 0, i);
       const Layout layout = Layout::even(data.region(), 1, kInt);
-      const SteppedCall stepped{.call = {.collective = Collective::kAllReduce,
-                                         .type = DataType::kInt32,
-                                         .input = layout,
-                                         .output = layout},
-                                .resources = {.cores = number == 1 || me.rank == 2 ? 1 : 4,
-                                              .known_memory = &known,
-                                              .crew = &crew}};
+      const SteppedCall stepped{
+          .call = {.collective = Collective::kAllReduce,
+                   .type = DataType::kInt32,
+                   .input = layout,
+                   .output = layout},
+          .resources = {
+              .cores = number == 1 || me.rank == 2 ? 1 : 4, .known_memory = &known, .crew = &crew}};
       const BoardCall call = stepped.on(board, number);
       LargeCall run;
       ASSERT_TRUE(board.writable(number) && run.begin(call));
@@ -108,7 +111,8 @@ TEST(DirectWishes, ToSumAllCountIfAllHaveThem) {
         if (!run.advance()) std::this_thread::yield();
       board.done(number);
       run.end();
-      for (size_t i = 0; i < kCount; ++i) ASSERT_EQ(data[i], sum_to(0, 4, i)) << i << ", " << number;
+      for (size_t i = 0; i < kCount; ++i)
+        ASSERT_EQ(data[i], sum_to(0, 4, i)) << i << ", " << number;
     }
   });
 }
@@ -234,7 +238,8 @@ TEST(DirectMemory, ThatCannotBeMappedGoesThroughTheLanes) {
   });
 }
 
-// A range that begins beyond the mapping's end would be read and written where nothing of the peer's is.
+// A range that begins beyond the mapping's end would be read and written where nothing of the
+// peer's is.
 TEST(DirectMemory, BeyondItsMappingIsNotTouched) {
   on_ranks(2, Config{}, [](Rank me) {
     constexpr size_t kCount = 50'001;

@@ -85,7 +85,8 @@ inline int32_t sum_to(int to, int ranks, size_t i) {
   return total;
 }
 
-// How many numbers `from` gives `to` where counts differ: none at all, less than a board would take, one block or several.
+// How many numbers `from` gives `to` where counts differ: none at all, less than a board would
+// take, one block or several.
 inline size_t uneven_count(int from, int to, size_t unit) {
   static constexpr size_t kTimes[] = {0, 1, 3, 7, 2};
   return kTimes[static_cast<size_t>(from * 2 + to * 3) % 5] * unit;

@@ -1,12 +1,13 @@
-// Large calls of one host whose chunks differ in size, and premul-sums: exactly, whoever can map whose memory.
+// Large calls of one host whose chunks differ in size, and premul-sums: exactly, whoever can map
+// whose memory.
 #include <gtest/gtest.h>
 
 #include <numeric>
 #include <string>
 #include <vector>
 
+#include "collectives/engine/testing.h"
 #include "collectives/same_host/large_testing.h"
-#include "collectives/testing.h"
 
 namespace hccl_like {
 namespace {
@@ -180,7 +181,9 @@ TEST(DirectUnevenMistakes, OfOnePairAreToldWithItsSizes) {
       const int other = 1 - me.rank;
       // Rank 0 gives 1,000 numbers, of which rank 1 expects 900.
       Rows in(2, [&](int to) { return size_t{to == me.rank ? 0u : 1'000u}; });
-      Rows out(2, [&](int from) { return size_t{from == me.rank ? 0u : me.rank == 1 ? 900u : 1'000u}; });
+      Rows out(2, [&](int from) {
+        return size_t{from == me.rank ? 0u : me.rank == 1 ? 900u : 1'000u};
+      });
       Call call{.collective = Collective::kAllToAll,
                 .type = DataType::kInt32,
                 .uneven = true,
@@ -206,12 +209,12 @@ TEST(DirectUnevenMistakes, OfAListAreTold) {
     Rows in(2, [&](int to) { return size_t{to == me.rank ? 600u : 1'000u}; });
     Numbers out(600, -1);
     const Region region = out.region();
-    EXPECT_THROW(
-        me.communicator.run({.collective = Collective::kReduceScatter,
-                             .type = DataType::kInt32,
-                             .input = in.layout(),
-                             .output = Layout::single({&region, 1}, static_cast<size_t>(me.rank), kInt)}),
-        Exception);
+    EXPECT_THROW(me.communicator.run(
+                     {.collective = Collective::kReduceScatter,
+                      .type = DataType::kInt32,
+                      .input = in.layout(),
+                      .output = Layout::single({&region, 1}, static_cast<size_t>(me.rank), kInt)}),
+                 Exception);
     for (size_t i = 0; i < out.size(); ++i) ASSERT_EQ(out[i], -1);
   });
 }

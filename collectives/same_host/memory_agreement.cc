@@ -6,14 +6,15 @@
 #include <limits>
 #include <string>
 
-#include "core/log.h"
+#include "core/base/log.h"
 
 namespace hccl_like {
 namespace {
 
 constexpr uint64_t kInputs = StagingBuffer::kInputs, kOutputs = StagingBuffer::kOutputs;
 
-// Where bytes [offset, offset + bytes) of a mapping are; null if it does not have them: what a peer says is not trusted.
+// Where bytes [offset, offset + bytes) of a mapping are; null if it does not have them: what a peer
+// says is not trusted.
 std::byte* inside(const PeerMapping& mapping, uint64_t offset, uint64_t bytes) {
   const uint64_t size = mapping.size();
   return offset > size || bytes > size - offset ? nullptr : mapping.data() + offset;
@@ -44,7 +45,7 @@ bool add_place(InputPlaces& told, InputPlaces::Range& range, const SharedRegions
 
 }  // namespace
 
-// ---------------------------------------------------------------------------------------------- what this rank offers
+// --------------------------------------------------------------------------- what this rank offers
 
 void MemoryAgreement::begin(BlockPlan& plan) {
   plan_ = &plan;
@@ -66,8 +67,8 @@ std::span<const hcd_ipc_handle> MemoryAgreement::own_handles() const {
   return {&call().shared_input->handle, 1};
 }
 
-// Of an input of several pieces, as lists of tensors are: the handles that it takes. 0 if there is none, or if it has too many pieces to be
-// told; then it goes through the staging buffer.
+// Of an input of several pieces, as lists of tensors are: the handles that it takes. 0 if there is
+// none, or if it has too many pieces to be told; then it goes through the staging buffer.
 uint32_t MemoryAgreement::tell_places() {
   if (!call().shared_regions || call().shared_regions->regions().empty()) return 0;
   const auto regions = call().shared_regions->regions();
@@ -116,7 +117,8 @@ void MemoryAgreement::offer(Offer& offer) {
   }
 }
 
-// The name of the allocations of this rank's input, together. Of several, each rank finds their own names in the staging buffer.
+// The name of the allocations of this rank's input, together. Of several, each rank finds their own
+// names in the staging buffer.
 uint64_t MemoryAgreement::name_input(std::span<const hcd_ipc_handle> handles) {
   Exports& exports = plan_->call->board->exports();
   if (input_handles_ == 0)
@@ -127,7 +129,7 @@ uint64_t MemoryAgreement::name_input(std::span<const hcd_ipc_handle> handles) {
   return exports.name(std::span(names).first(handles.size()));
 }
 
-// ------------------------------------------------------------------------------------------------ what the others offer
+// --------------------------------------------------------------------------- what the others offer
 
 // Copied before it is looked at, as all that others write.
 void MemoryAgreement::read(int rank, const Offer& offer, const ChunkSizes& sizes) {
@@ -267,7 +269,7 @@ bool MemoryAgreement::place_output(int rank, const Mapping& mapping) {
   return peer.output != nullptr;
 }
 
-// ------------------------------------------------------------------------------------------------------ the agreement
+// ----------------------------------------------------------------------------------- the agreement
 
 void MemoryAgreement::conclude(uint64_t accepted) {
   auto agreement = std::make_shared<KnownMemory::Agreement>();

@@ -1,6 +1,6 @@
 #pragma once
-// How the ranks of a large call agree whose memory they use where it is: each offers what peers can map, each maps what the others offer,
-// and what one of them cannot map is used by none.
+// How the ranks of a large call agree whose memory they use where it is: each offers what peers can
+// map, each maps what the others offer, and what one of them cannot map is used by none.
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -29,7 +29,8 @@ class MemoryAgreement {
 
   // After all was read: whether a rank offers anything.
   bool any() const;
-  // What the group has agreed about the same offers before; it is mapped again if need be. Nothing if there is no such agreement.
+  // What the group has agreed about the same offers before; it is mapped again if need be. Nothing
+  // if there is no such agreement.
   std::optional<uint64_t> known();
   // Maps what is offered, and tells what of it this rank can use: StagingBuffer::kInputs, kOutputs.
   uint64_t map_all();
@@ -68,12 +69,13 @@ class MemoryAgreement {
   bool place_output(int rank, const Mapping& mapping);
 
   BlockPlan* plan_ = nullptr;
-  std::vector<Told> told_;          // by rank
-  std::vector<MemoryOffer> offers_; // by rank
-  std::vector<Mappings> mappings_;  // by rank, from map_all() to conclude()
-  std::vector<Mapping> held_;       // of others' memory, of an agreement that was known
+  std::vector<Told> told_;           // by rank
+  std::vector<MemoryOffer> offers_;  // by rank
+  std::vector<Mappings> mappings_;   // by rank, from map_all() to conclude()
+  std::vector<Mapping> held_;        // of others' memory, of an agreement that was known
   std::shared_ptr<const KnownMemory::Agreement> agreement_;
-  uint32_t input_handles_ = 0;  // of this rank's input, if that is several pieces and all of it is told
+  uint32_t input_handles_ =
+      0;  // of this rank's input, if that is several pieces and all of it is told
   Exports::Last last_input_, last_output_;
   std::optional<Error> failure_;
 };

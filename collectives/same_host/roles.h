@@ -1,5 +1,6 @@
 #pragma once
-// Who moves what in a large call, given whose memory all ranks can map: every rank computes the same.
+// Who moves what in a large call, given whose memory all ranks can map: every rank computes the
+// same.
 #include <cstdint>
 
 #include "collectives/same_host/shape.h"
@@ -22,8 +23,8 @@ constexpr RankSet rank_bit(int rank) { return RankSet{1} << rank; }
 
 class Roles {
  public:
-  // `inputs` and `outputs`: the ranks whose memory all others can map. `sums_all`: of an all-reduce without such memory, that every
-  // rank sums all of it for itself.
+  // `inputs` and `outputs`: the ranks whose memory all others can map. `sums_all`: of an all-reduce
+  // without such memory, that every rank sums all of it for itself.
   Roles(Collective collective, int rank, int ranks, int root, RankSet inputs, RankSet outputs,
         bool sums_all = false);
   Roles() = default;
@@ -36,7 +37,8 @@ class Roles {
   Path path(int from, int to) const;
   // Of collectives that reduce: whether a rank gets all shares of the result, not only its own.
   bool collects(int rank) const;
-  // Whether a rank, which is not this one, must be given this rank's share of the result in this rank's staging buffer.
+  // Whether a rank, which is not this one, must be given this rank's share of the result in this
+  // rank's staging buffer.
   bool fetches(int rank) const { return !sums_all_ && collects(rank) && !output_mapped(rank); }
   // Whether every rank reduces all of it, instead of a share for all.
   bool sums_all() const { return sums_all_; }

@@ -5,7 +5,8 @@
 
 namespace hccl_like {
 
-void SameHostStage::begin(const BoardCall& call, Way way, bool shown, std::unique_ptr<LargeCall> begun) {
+void SameHostStage::begin(const BoardCall& call, Way way, bool shown,
+                          std::unique_ptr<LargeCall> begun) {
   call_ = &call;
   way_ = way;
   phase_ = shown ? Phase::kReading : Phase::kOpening;

@@ -1,11 +1,12 @@
 #pragma once
-// What an operation does on its communicator's board: small ones run there, large ones meet there, all are compared there.
+// What an operation does on its communicator's board: small ones run there, large ones meet there,
+// all are compared there.
 #include <memory>
 #include <vector>
 
 #include "collectives/board/board_call.h"
+#include "collectives/call/plan.h"
 #include "collectives/same_host/large_call.h"
-#include "collectives/plan.h"
 
 namespace hccl_like {
 
@@ -14,17 +15,17 @@ class SameHostStage {
  public:
   // Nothing is done here.
   void off() { phase_ = Phase::kOff; }
-  // `way`: how the data goes; of a call whose messages carry it, the line is only shown and compared with the others'.
-  // `shown`: that is done. `begun`: a large call that another thread has shown, null if there is none.
-  // `call` is borrowed until end().
+  // `way`: how the data goes; of a call whose messages carry it, the line is only shown and
+  // compared with the others'. `shown`: that is done. `begun`: a large call that another thread has
+  // shown, null if there is none. `call` is borrowed until end().
   void begin(const BoardCall& call, Way way, bool shown, std::unique_ptr<LargeCall> begun);
   // The call is over, or has failed.
   void end();
 
   // Makes the steps that can be made now; true if any was.
   bool advance();
-  // Whether the messages have to wait: the call is not shown yet, or is not theirs to make. A large call becomes theirs when a rank has
-  // no staging buffer for it.
+  // Whether the messages have to wait: the call is not shown yet, or is not theirs to make. A large
+  // call becomes theirs when a rank has no staging buffer for it.
   bool holds() const { return phase_ != Phase::kOff && phase_ != Phase::kWatching; }
   bool finished() const { return phase_ == Phase::kFinished; }
   // Whether advance() could make a step: asked before a sleep.

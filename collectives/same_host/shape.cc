@@ -2,12 +2,13 @@
 
 #include <algorithm>
 
-#include "collectives/layout.h"
+#include "collectives/schedule/layout.h"
 
 namespace hccl_like {
 namespace {
 
-// Cuts are made here, where a cache line begins if the payload does: no line is written by two ranks.
+// Cuts are made here, where a cache line begins if the payload does: no line is written by two
+// ranks.
 constexpr size_t kShapeGrain = 64;
 
 Shape::Kind kind_of(Collective collective) {
@@ -33,8 +34,8 @@ Shape Shape::of(Collective collective, int ranks, size_t payload, size_t room) {
   shape.ranks = ranks;
   shape.payload = payload;
   shape.block_bytes = room / pieces_of(shape.kind, ranks) / kShapeGrain * kShapeGrain;
-  shape.blocks =
-      static_cast<uint32_t>(std::max<size_t>(1, (payload + shape.block_bytes - 1) / shape.block_bytes));
+  shape.blocks = static_cast<uint32_t>(
+      std::max<size_t>(1, (payload + shape.block_bytes - 1) / shape.block_bytes));
   return shape;
 }
 
@@ -46,8 +47,9 @@ Span Shape::block(uint32_t number) const {
 Span Shape::share(Span block, int rank) const {
   const size_t grains = (block.bytes() + kShapeGrain - 1) / kShapeGrain;
   const auto at = [&](int i) {
-    return std::min(block.end, block.begin + kShapeGrain * even_begin(grains, static_cast<size_t>(i),
-                                                                  static_cast<size_t>(ranks)));
+    return std::min(block.end,
+                    block.begin + kShapeGrain * even_begin(grains, static_cast<size_t>(i),
+                                                           static_cast<size_t>(ranks)));
   };
   return {at(rank), at(rank + 1)};
 }

@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "collectives/collective.h"
-#include "core/types.h"
+#include "collectives/schedule/collective.h"
+#include "core/base/types.h"
 
 namespace hccl_like {
 
@@ -30,7 +30,7 @@ struct Shape {
 
   Kind kind = Kind::kWhole;
   int ranks = 1;
-  size_t payload = 0;    // bytes
+  size_t payload = 0;      // bytes
   size_t block_bytes = 1;  // of the payload, in every block but the last
   uint32_t blocks = 1;
 
@@ -42,8 +42,8 @@ struct Shape {
   Span block(uint32_t number) const;
   // Of a block: what `rank` reduces. Only for kCut.
   Span share(Span block, int rank) const;
-  // Where in the room of a block on `owner` the bytes from `offset` on lie that concern `rank`. What concerns the owner itself has no
-  // place among chunks.
+  // Where in the room of a block on `owner` the bytes from `offset` on lie that concern `rank`.
+  // What concerns the owner itself has no place among chunks.
   size_t place(Span block, int owner, int rank, size_t offset) const {
     const int chunk = kind == Kind::kChunks ? rank - (rank > owner) : 0;
     return static_cast<size_t>(chunk) * block_bytes + offset - block.begin;

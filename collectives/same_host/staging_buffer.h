@@ -1,15 +1,16 @@
 #pragma once
-// A staging buffer in shared memory: how far its owner is with a call, and the payload that passes by in blocks.
+// A staging buffer in shared memory: how far its owner is with a call, and the payload that passes
+// by in blocks.
 #include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 
 #include "collectives/board/area.h"
+#include "collectives/call/shared_regions.h"
 #include "collectives/same_host/known_memory.h"
 #include "collectives/same_host/roles.h"
-#include "collectives/same_host/shared_regions.h"
-#include "transport/commons.h"
+#include "transport/same_host/commons.h"
 
 namespace hccl_like {
 
@@ -30,14 +31,14 @@ struct InputPlaces {
   };
 
   std::array<Range, kMostLargeCallRanks> for_rank;  // of places
-  std::array<uint8_t, kMost> handles;            // of each place, in which of the handles it lies
+  std::array<uint8_t, kMost> handles;  // of each place, in which of the handles it lies
   std::array<Place, kMost> places;
   std::array<uint64_t, SharedRegions::kMostHandles> names;  // of the handles (Exports)
 };
 
-// The rank that owns it writes, the others read. The counters only grow, also from call to call, so that what an earlier
-// call left is never taken for progress of this one: block k of a call that began at `base` is over when a counter is
-// larger than base + k.
+// The rank that owns it writes, the others read. The counters only grow, also from call to call, so
+// that what an earlier call left is never taken for progress of this one: block k of a call that
+// began at `base` is over when a counter is larger than base + k.
 struct StagingBuffer {
   static constexpr uint32_t kSlots = 4;
   static constexpr size_t kPayloadBytes = Commons::kLaneBytes - 8192;
@@ -45,7 +46,7 @@ struct StagingBuffer {
 
   using Counter = std::atomic<uint64_t>;
 
-  alignas(kBoardLine) Counter put{0};                   // blocks whose input is in the slots
+  alignas(kBoardLine) Counter put{0};     // blocks whose input is in the slots
   alignas(kBoardLine) Counter worked{0};  // blocks of which this rank has made its part
   // Blocks of which it needs nobody's slot and nobody's memory any more.
   alignas(kBoardLine) Counter finished{0};
@@ -54,7 +55,8 @@ struct StagingBuffer {
   alignas(kBoardLine) Counter writing{0};  // base + 1 while it writes into a peer's memory
   uint64_t next_base = 0;                  // these two for the owner alone
   uint32_t next_slot = 0;
-  // Of a call whose sizes each pair of ranks knows (Chunks::kPairs), by the other rank. Written before the line is shown.
+  // Of a call whose sizes each pair of ranks knows (Chunks::kPairs), by the other rank. Written
+  // before the line is shown.
   alignas(kBoardLine) std::array<ChunkSizes, kMostLargeCallRanks> sizes;
   InputPlaces input_places;  // of a call whose Offer says so; written before the line is shown, too
   alignas(4096) std::array<std::byte, kPayloadBytes> payload;
@@ -76,7 +78,8 @@ struct Offer {
   uint64_t input_offset = 0, output_offset = 0;  // in what the handles name
   uint64_t largest = 0;                          // of the chunks that this rank knows
   uint32_t sums_all = 0;                         // not 0: it wishes that every rank sums all of it
-  uint32_t input_handles = 0;  // of an input in several pieces, which the staging buffer tells; 0: in one
+  uint32_t input_handles =
+      0;  // of an input in several pieces, which the staging buffer tells; 0: in one
 };
 static_assert(sizeof(Offer) <= BoardArea::kInlineBytes);
 

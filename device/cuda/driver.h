@@ -6,7 +6,8 @@
 
 namespace hccl_like::cuda {
 
-// One row for each function that is used. cuda.h renames some of them to their latest version; the rows follow.
+// One row for each function that is used. cuda.h renames some of them to their latest version; the
+// rows follow.
 #define HCCL_LIKE_CUDA_FUNCTIONS(F) \
   F(cuInit)                         \
   F(cuGetErrorString)               \
@@ -62,14 +63,15 @@ struct Failure {
   std::string sentence;
 };
 
-// Loads the driver, once. Throws Failure if there is none, or if it is too old. HCCL_LIKE_CUDA_DRIVER names another library
-// than libcuda.so.1.
+// Loads the driver, once. Throws Failure if there is none, or if it is too old.
+// HCCL_LIKE_CUDA_DRIVER names another library than libcuda.so.1.
 const Driver& driver();
 
 // Throws Failure unless the call was a success; `call` names it.
 void check(CUresult result, const char* call);
 
-// The device's primary context, which torch uses as well, made current for the calling thread while this lives.
+// The device's primary context, which torch uses as well, made current for the calling thread while
+// this lives.
 class Current {
  public:
   explicit Current(int device);

@@ -1,6 +1,7 @@
-// Functions of the host in a stream's order. The driver runs those of all streams on one thread of its own, so that one
-// that blocks would hold up every stream, and two ranks that wait for each other would wait for ever. Here the driver's
-// thread only hands the function to a thread of ours, and the stream waits for a word that is written when it has returned.
+// Functions of the host in a stream's order. The driver runs those of all streams on one thread of
+// its own, so that one that blocks would hold up every stream, and two ranks that wait for each
+// other would wait for ever. Here the driver's thread only hands the function to a thread of ours,
+// and the stream waits for a word that is written when it has returned.
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -76,8 +77,8 @@ Workers& workers() {
   return all;
 }
 
-// Words that the device can wait for, each used by one function at a time. A stream has passed its wait when the function
-// behind it has put the word back.
+// Words that the device can wait for, each used by one function at a time. A stream has passed its
+// wait when the function behind it has put the word back.
 class Words {
  public:
   uint64_t* take() {

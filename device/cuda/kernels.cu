@@ -1,4 +1,5 @@
-// inout[i] = inout[i] op in[i], one kernel for each type of elements; `op` is an hcd_op that the type has.
+// inout[i] = inout[i] op in[i], one kernel for each type of elements; `op` is an hcd_op that the
+// type has.
 #include <cuComplex.h>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>

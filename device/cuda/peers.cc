@@ -31,8 +31,8 @@ uint64_t allocation_number(const Range& range) {
   return number;
 }
 
-// What a handle's 128 bytes hold. The driver may give the same handle to a later allocation at the same address; the number
-// of the allocation tells the two apart.
+// What a handle's 128 bytes hold. The driver may give the same handle to a later allocation at the
+// same address; the number of the allocation tells the two apart.
 struct Token {
   CUipcMemHandle handle;
   uint64_t bytes;

@@ -13,8 +13,8 @@ CUstream real_stream(hcd_stream stream) {
   return stream_of(stream);
 }
 
-// torch's numbers: 0 is the default stream, an even one is the handle of a stream that torch did not make, and an odd one
-// stands for one that it made, whose handle only its guard knows.
+// torch's numbers: 0 is the default stream, an even one is the handle of a stream that torch did
+// not make, and an odd one stands for one that it made, whose handle only its guard knows.
 int stream_from_torch(int device, int64_t stream_id, void* native, hcd_stream* out) {
   return run(device, [&] {
     if (native != nullptr)

@@ -49,8 +49,8 @@ int map(int, hcd_ref ref, size_t, void** host) {
 }
 int unmap(int, void*) { return HCD_OK; }
 
-// Entries that are not named are null: no streams, hence nothing to queue on them. A peer's memory, once mapped,
-// is memory like any other, so there is no peer_open.
+// Entries that are not named are null: no streams, hence nothing to queue on them. A peer's memory,
+// once mapped, is memory like any other, so there is no peer_open.
 constexpr hcd_api kApi = {
     .size = sizeof(hcd_api),
     .name = "cpu",

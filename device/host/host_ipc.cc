@@ -7,7 +7,7 @@
 #include <utility>
 #include <variant>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "device/host/host_error.h"
 #include "device/host/shared_memory.h"
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "core/fd.h"
+#include "core/base/fd.h"
 #include "device/host/host_api.h"
 #include "device/host/shared_memory.h"
 #include "device/host/shared_pool.h"

@@ -7,17 +7,19 @@
 
 #include <string>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "device/host/peer_file.h"
 
 namespace hccl_like {
 namespace {
 
-// The descriptor may be another thread's, which closes it meanwhile: then it is no file or another one, and the caller finds out. Not
-// fstat(), which the thread sanitizer takes for a use of an open descriptor.
+// The descriptor may be another thread's, which closes it meanwhile: then it is no file or another
+// one, and the caller finds out. Not fstat(), which the thread sanitizer takes for a use of an open
+// descriptor.
 std::optional<SharedFileToken> describe(int64_t process, int64_t descriptor, int fd) {
   struct stat status {};
-  if (::fstatat(fd, "", &status, AT_EMPTY_PATH) != 0 || !S_ISREG(status.st_mode) || status.st_size <= 0)
+  if (::fstatat(fd, "", &status, AT_EMPTY_PATH) != 0 || !S_ISREG(status.st_mode) ||
+      status.st_size <= 0)
     return std::nullopt;
   return SharedFileToken{.process = process,
                          .descriptor = descriptor,

@@ -16,9 +16,9 @@
 #include <string>
 #include <utility>
 
-#include "core/error.h"
-#include "core/memory_file.h"
-#include "core/placement.h"
+#include "core/base/error.h"
+#include "core/memory/memory_file.h"
+#include "core/memory/placement.h"
 #include "device/host/peer_file.h"
 
 namespace hccl_like {
@@ -47,8 +47,9 @@ struct Created {
   std::map<uintptr_t, SharedMemoryToken> tokens;
 };
 
-// Never freed: memory may be let go of at the very end of the program. A forked child has created nothing yet. What it
-// has from its parent is the parent's, and the lock may have been held by a thread that it does not have.
+// Never freed: memory may be let go of at the very end of the program. A forked child has created
+// nothing yet. What it has from its parent is the parent's, and the lock may have been held by a
+// thread that it does not have.
 std::atomic<Created*>& created() {
   static std::atomic<Created*> instance = [] {
     ::pthread_atfork(nullptr, nullptr, [] { created().store(new Created); });
@@ -74,7 +75,8 @@ Mapping map_file(int fd, size_t bytes, int flags) {
   return place;
 }
 
-// Has all pages made now; by a kernel before 5.14 without mapping them, so that the first touch takes its time.
+// Has all pages made now; by a kernel before 5.14 without mapping them, so that the first touch
+// takes its time.
 void make_pages(int fd, const Mapping& mapping) {
   const size_t bytes = mapping.size();
   place_near_me(mapping.span());
@@ -138,7 +140,8 @@ SharedMemory SharedMemory::open(const SharedMemoryToken& token) {
   if (!is_what_was_offered(file.get(), token))
     throw_error(ErrorCode::kPeerLost, "what process " + std::to_string(token.process) +
                                           " offered is not the shared memory it speaks of");
-  // Its pages are there: taking them all at once is ten times faster than one by one. The mapping is all that is needed.
+  // Its pages are there: taking them all at once is ten times faster than one by one. The mapping
+  // is all that is needed.
   return {Fd(), token, map_file(file.get(), token.bytes, MAP_POPULATE)};
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// Allocates host memory that peers can map. What is freed is used again, pages and all: a fresh page of shared memory takes
-// two microseconds, and a peer would have to map it first.
+// Allocates host memory that peers can map. What is freed is used again, pages and all: a fresh
+// page of shared memory takes two microseconds, and a peer would have to map it first.
 #include <cstddef>
 #include <map>
 #include <mutex>
@@ -12,12 +12,14 @@ namespace hccl_like {
 
 // Blocks are cut from few large pieces of SharedMemory, so that peers have few to map. Any thread.
 //
-// A forked child begins with an empty pool: what it has from its parent stays the parent's, and freeing it does nothing.
+// A forked child begins with an empty pool: what it has from its parent stays the parent's, and
+// freeing it does nothing.
 class SharedPool {
  public:
   // Blocks are whole multiples of it and begin at one.
   static constexpr size_t kGrain = 4096;
-  // Pieces of which nothing is in use are given back to the system when there is more of them than this.
+  // Pieces of which nothing is in use are given back to the system when there is more of them than
+  // this.
   static constexpr size_t kKept = size_t{256} << 20;
 
   // The one of this process; never destroyed.
@@ -29,7 +31,8 @@ class SharedPool {
 
   // At least one byte; uninitialised. Throws kSystem if the system has no more.
   void* allocate(size_t bytes);
-  // What allocate() gave; anything else is ignored. No call of this process or a peer may be using it.
+  // What allocate() gave; anything else is ignored. No call of this process or a peer may be using
+  // it.
   void free(void* at) noexcept;
 
   struct Stats {

@@ -56,8 +56,9 @@ constexpr Reduction complex_product() {
   return {multiply_all<T>, multiply_twice<T>, multiply_many<T>};
 }
 #else
-// (ar + i ai)(br + i bi): with a's parts doubled and b's also swapped, both parts are one sum and one difference. The
-// project is compiled without contraction to fused multiply-add: fused, a * b and b * a differ in the last bit.
+// (ar + i ai)(br + i bi): with a's parts doubled and b's also swapped, both parts are one sum and
+// one difference. The project is compiled without contraction to fused multiply-add: fused, a * b
+// and b * a differ in the last bit.
 struct ComplexProduct {
   template <class V>
   static HWY_INLINE V apply(V a, V b) {

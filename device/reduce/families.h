@@ -1,6 +1,7 @@
 #pragma once
-// The rows of the table (type x operation), one function per family of types. Each looks up the kernels of the
-// instruction set that was found at run time; a null Reduction where the type does not have the operation.
+// The rows of the table (type x operation), one function per family of types. Each looks up the
+// kernels of the instruction set that was found at run time; a null Reduction where the type does
+// not have the operation.
 #include "device/reduce/reduce.h"
 
 namespace hccl_like::families {

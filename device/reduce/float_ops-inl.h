@@ -38,9 +38,9 @@ HWY_INLINE V spread_nan(V a, V b, V result) {
   return hn::IfThenElse(hn::Or(hn::IsNaN(a), hn::IsNaN(b)), nan, result);
 }
 
-// Of 0 and -0, min takes -0 and max 0 whichever comes first (processors' own instructions take the second operand):
-// ranks that combine in different orders must get the same bits. Equal numbers other than zeros have equal bits, so
-// the bitwise or (and) of equals changes nothing else.
+// Of 0 and -0, min takes -0 and max 0 whichever comes first (processors' own instructions take the
+// second operand): ranks that combine in different orders must get the same bits. Equal numbers
+// other than zeros have equal bits, so the bitwise or (and) of equals changes nothing else.
 struct Min {
   template <class V>
   static HWY_INLINE V apply(V a, V b) {

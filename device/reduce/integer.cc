@@ -31,8 +31,9 @@ struct IntegerProduct {
   }
 
  private:
-  // No processor here multiplies bytes. In a 16-bit lane the low byte of a product depends on the low bytes alone; the
-  // high bytes are multiplied apart, one of them left in its place so that the result is too.
+  // No processor here multiplies bytes. In a 16-bit lane the low byte of a product depends on the
+  // low bytes alone; the high bytes are multiplied apart, one of them left in its place so that the
+  // result is too.
   template <class V>
   static HWY_INLINE V product_of_bytes(V a, V b) {
     const hn::DFromV<V> d8;
@@ -80,8 +81,9 @@ struct BitXor {
   }
 };
 
-// Truncates towards zero. A double holds integers of up to 32 bits and their quotients well enough to truncate exactly,
-// and is divided four or eight at a time; 64 bits need the processor's own slow division.
+// Truncates towards zero. A double holds integers of up to 32 bits and their quotients well enough
+// to truncate exactly, and is divided four or eight at a time; 64 bits need the processor's own
+// slow division.
 template <typename T>
 void divide(std::byte* data, size_t elements, double divisor) {
   for (size_t i = 0; i < elements; ++i) {
@@ -110,7 +112,8 @@ void average(std::byte* dst, std::byte* also, std::span<const std::byte* const> 
   }
 }
 
-// What does not care about the sign works on unsigned lanes, and bit operations on bytes, so that types share kernels.
+// What does not care about the sign works on unsigned lanes, and bit operations on bytes, so that
+// types share kernels.
 template <typename T>
 struct IntegerRow {
   using Ordered = Native<T>;

@@ -1,7 +1,9 @@
-// The loops of the reductions, compiled once per instruction set (hence no #pragma once; see hwy/foreach_target.h).
+// The loops of the reductions, compiled once per instruction set (hence no #pragma once; see
+// hwy/foreach_target.h).
 //
-// A kernel is a Codec (how a type lies in memory and in registers) and an Op (what happens in registers). It works in
-// quads: as much memory as four registers of working type cover. A Codec has
+// A kernel is a Codec (how a type lies in memory and in registers) and an Op (what happens in
+// registers). It works in quads: as much memory as four registers of working type cover. A Codec
+// has
 //
 //   Lane                what memory is counted in
 //   kLanesPerElement    lanes of one element (2 for complex numbers)
@@ -9,7 +11,8 @@
 //   get<k>(p)           register k (0..3) of the quad at p
 //   put(p, v0..v3)      the reverse, rounding where the type is narrower than the register
 //
-// and an Op has apply(a, b), which gives the same bits as apply(b, a) except for the payload of a NaN.
+// and an Op has apply(a, b), which gives the same bits as apply(b, a) except for the payload of a
+// NaN.
 #if defined(HCCL_LIKE_DEVICE_REDUCE_KERNEL_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HCCL_LIKE_DEVICE_REDUCE_KERNEL_INL_H_
 #undef HCCL_LIKE_DEVICE_REDUCE_KERNEL_INL_H_
@@ -30,16 +33,17 @@ namespace hccl_like {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// A quad in ordinary memory, for the last elements of an array: these are copied here, worked on as a full quad, and
-// copied back, so that no kernel needs a second, scalar version of its arithmetic. Zeroed, so that the unused lanes
-// compute with harmless numbers.
+// A quad in ordinary memory, for the last elements of an array: these are copied here, worked on as
+// a full quad, and copied back, so that no kernel needs a second, scalar version of its arithmetic.
+// Zeroed, so that the unused lanes compute with harmless numbers.
 template <class Codec>
 struct Padded {
   using Lane = typename Codec::Lane;
   alignas(64) Lane lanes[Codec::kMaxQuad] = {};
 
-  // One or two numbers are written as a whole register: a register that is read from where a few bytes were just written waits until
-  // they have got to the cache, which took most of the time of such a sum.
+  // One or two numbers are written as a whole register: a register that is read from where a few
+  // bytes were just written waits until they have got to the cache, which took most of the time of
+  // such a sum.
   HWY_INLINE const Lane* load(const Lane* from, size_t count) {
     const size_t bytes = count * sizeof(Lane);
     if (bytes == 8)
@@ -111,8 +115,8 @@ HWY_INLINE V times(V v, V factor) {
   return hn::Mul(v, factor);
 }
 
-// Every source's lanes at `i` (`count` of them) go into the same four registers, so nothing is rounded or stored in
-// between. `input`, `result`: a register of factors, or Unscaled.
+// Every source's lanes at `i` (`count` of them) go into the same four registers, so nothing is
+// rounded or stored in between. `input`, `result`: a register of factors, or Unscaled.
 template <class Codec, class Op, bool kIsLast, class Factor>
 HWY_INLINE void combine_many_quad(typename Codec::Lane* dst, typename Codec::Lane* also,
                                   std::span<const std::byte* const> sources, size_t i,

@@ -1,7 +1,8 @@
-// How 8- and 16-bit floats become registers of float32 and go back, compiled once per instruction set.
+// How 8- and 16-bit floats become registers of float32 and go back, compiled once per instruction
+// set.
 //
-// All arithmetic on bits: the same results on every instruction set, and no dependence on whether the processor flushes
-// subnormal numbers to zero.
+// All arithmetic on bits: the same results on every instruction set, and no dependence on whether
+// the processor flushes subnormal numbers to zero.
 #if defined(HCCL_LIKE_DEVICE_REDUCE_NARROW_CODECS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HCCL_LIKE_DEVICE_REDUCE_NARROW_CODECS_INL_H_
 #undef HCCL_LIKE_DEVICE_REDUCE_NARROW_CODECS_INL_H_
@@ -50,9 +51,10 @@ struct Converted {
   static HWY_INLINE auto factor(double value) { return hn::Set(kFloats, narrow_factor(value)); }
 };
 
-// The upper half of a float32 is a bfloat16. Rounds to nearest even: up if the lower half is more than half a unit of the last
-// place that stays, or just that where the upper half is odd. A NaN needs no special care: its low half is
-// zero, because it was widened from 16 bits or made by the processor, so it is not rounded.
+// The upper half of a float32 is a bfloat16. Rounds to nearest even: up if the lower half is more
+// than half a unit of the last place that stays, or just that where the upper half is odd. A NaN
+// needs no special care: its low half is zero, because it was widened from 16 bits or made by the
+// processor, so it is not rounded.
 #if HWY_TARGET == HWY_SCALAR
 struct BFloat16Conversion {
   using Lane = uint16_t;
@@ -121,7 +123,8 @@ struct BFloat16 {
 };
 #endif
 
-// What a format with kExponentBits and kMantissaBits is like. Values from kSpecial on are infinity and NaN.
+// What a format with kExponentBits and kMantissaBits is like. Values from kSpecial on are infinity
+// and NaN.
 struct Float16Format {
   using Lane = uint16_t;
   static constexpr int kExponentBits = 5, kMantissaBits = 10;
@@ -136,7 +139,8 @@ struct Float8E5M2Format {
   static constexpr uint32_t kOverflow = 0x7c;
   static constexpr uint32_t kNan = 0x7f;
 };
-// No infinity: what is too large becomes the largest finite number, 448, as torch's conversion does.
+// No infinity: what is too large becomes the largest finite number, 448, as torch's conversion
+// does.
 struct Float8E4M3FNFormat {
   using Lane = uint8_t;
   static constexpr int kExponentBits = 4, kMantissaBits = 3;
@@ -160,8 +164,8 @@ struct BitConversion {
   static constexpr uint32_t kSign = 0x80000000;
   static constexpr uint32_t kRebias = static_cast<uint32_t>(127 - kBias) << 23;
   static constexpr uint32_t kSmallestNormal = static_cast<uint32_t>(128 - kBias) << 23;
-  // A float32 whose last place is the format's smallest subnormal number: adding it to a small number rounds that to
-  // the format, with the result in the low bits.
+  // A float32 whose last place is the format's smallest subnormal number: adding it to a small
+  // number rounds that to the format, with the result in the low bits.
   static constexpr uint32_t kMagic = static_cast<uint32_t>(127 + 1 - kBias + kShift) << 23;
   static constexpr uint32_t kInfinity = 0x7f800000;
 

@@ -7,8 +7,8 @@
 namespace hccl_like {
 namespace {
 
-// Of the destination. Small enough that nobody waits long for the last part of another, large enough that taking one costs
-// nothing. A multiple of a page and of every element's size.
+// Of the destination. Small enough that nobody waits long for the last part of another, large
+// enough that taking one costs nothing. A multiple of a page and of every element's size.
 constexpr size_t kPartBytes = 256 << 10;
 // Kernels take their sources as one array; more of them than this are rare, and are not divided.
 constexpr size_t kMostSources = 64;

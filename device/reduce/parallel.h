@@ -1,15 +1,16 @@
 #pragma once
-// The kernels of reduce.h, and copies, on several threads at once. The results are the same bits: every element is worked out
-// by one thread, as the kernel alone would.
+// The kernels of reduce.h, and copies, on several threads at once. The results are the same bits:
+// every element is worked out by one thread, as the kernel alone would.
 #include <cstddef>
 #include <span>
 
-#include "core/crew.h"
+#include "core/machine/crew.h"
 #include "device/reduce/reduce.h"
 
 namespace hccl_like {
 
-// How a pass is divided: `hands` as Crew::hands() gives them for its bytes; with 1 the kernel is called once, here.
+// How a pass is divided: `hands` as Crew::hands() gives them for its bytes; with 1 the kernel is
+// called once, here.
 struct Division {
   Crew& crew;
   size_t hands;

@@ -52,7 +52,8 @@ Scaling scaling(DataType type, ReduceOp op, int ranks, double factor) noexcept {
 }
 
 const char* reduction_target() noexcept {
-  // The best of those that both the processor has and the kernels were compiled for is the lowest bit.
+  // The best of those that both the processor has and the kernels were compiled for is the lowest
+  // bit.
   const int64_t targets = hwy::SupportedTargets() & HWY_TARGETS;
   return hwy::TargetName(targets & -targets);
 }

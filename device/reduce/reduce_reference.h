@@ -1,6 +1,6 @@
 #pragma once
-// The reductions by the textbook, for tests: a type is loaded into a Value, combined there one element at a time, and
-// stored.
+// The reductions by the textbook, for tests: a type is loaded into a Value, combined there one
+// element at a time, and stored.
 #include <algorithm>
 #include <cmath>
 #include <complex>
@@ -11,7 +11,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "core/types.h"
+#include "core/base/types.h"
 
 namespace hccl_like::reduce_reference {
 
@@ -114,8 +114,8 @@ struct Complex {
   }
 };
 
-// A float of kExponent and kMantissa bits, by the textbook: values through ldexp, rounding by looking for the nearest
-// among all values.
+// A float of kExponent and kMantissa bits, by the textbook: values through ldexp, rounding by
+// looking for the nearest among all values.
 template <typename Bits, int kExponent, int kMantissa, bool kHasInfinity>
 struct Narrow {
   using Value = float;

@@ -1,4 +1,5 @@
-// Every type x operation on every instruction set of this processor against a scalar reference, bit by bit.
+// Every type x operation on every instruction set of this processor against a scalar reference, bit
+// by bit.
 #include "device/reduce/reduce.h"
 
 #include <gtest/gtest.h>
@@ -35,8 +36,8 @@ void use_target(int64_t target) {
 DataType type_at(int i) { return static_cast<DataType>(i); }
 ReduceOp op_at(int i) { return static_cast<ReduceOp>(i); }
 
-// Half of the elements are any bits at all (for floats: NaN, infinities, subnormals too), half are ordinary: small
-// integers, and floats between 1/4 and 4 whose sums must be rounded.
+// Half of the elements are any bits at all (for floats: NaN, infinities, subnormals too), half are
+// ordinary: small integers, and floats between 1/4 and 4 whose sums must be rounded.
 Bytes random_bytes(DataType type, size_t elements, size_t shift, std::mt19937& random) {
   const size_t size = size_of(type),
                float_bytes = kReferences[static_cast<size_t>(type)].float_bytes;
@@ -55,7 +56,8 @@ Bytes random_bytes(DataType type, size_t elements, size_t shift, std::mt19937& r
                 std::byte{0});
       bytes[at + part - 1] = random() % 2 == 0 ? std::byte{0x80} : std::byte{0};  // 0 or -0
     } else {
-      // Clear all but the exponent's lowest bit, set its upper ones below the highest: a number near 1.
+      // Clear all but the exponent's lowest bit, set its upper ones below the highest: a number
+      // near 1.
       auto& top = bytes[at + part - 1];
       top = (top & std::byte{0x87}) | std::byte{0x38};
       if (part == 4 || (part == 2 && type == DataType::kBFloat16))

@@ -1,14 +1,16 @@
-/* The smallest device plugin that lets every collective run at full speed: what docs/plugin-guide.md goes through.
+/* The smallest device plugin that lets every collective run at full speed: what
+ * docs/plugin-guide.md goes through.
  *
- * It is for the simulated accelerator, and knows of it what the simulator's own header says: put your runtime's functions in
- * the place of those that begin with "sim". */
+ * It is for the simulated accelerator, and knows of it what the simulator's own header says: put
+ * your runtime's functions in the place of those that begin with "sim". */
 #include <stdio.h>
 #include <string.h>
 
 #include "device/plugin.h"
 #include "sim_runtime.h"
 
-/* 1. Errors: the runtime's codes become hcd_status; its sentence stays where last_error finds it. */
+/* 1. Errors: the runtime's codes become hcd_status; its sentence stays where last_error finds it.
+ */
 static int status_of(simError error) {
   switch (error) {
     case simSuccess:
@@ -26,7 +28,8 @@ static int status_of(simError error) {
 
 static const char* last_error(void) { return simGetLastErrorString(); }
 
-/* 2. The beginning and the end. Touch no more of the device than it takes to say that it is not there. */
+/* 2. The beginning and the end. Touch no more of the device than it takes to say that it is not
+ * there. */
 static int init(void) {
   int count = 0;
   return status_of(simGetDeviceCount(&count));
@@ -34,7 +37,8 @@ static int init(void) {
 
 static void fini(void) {}
 
-/* 3. Memory is {base, offset}. Where base is an address, they add up; where it is a handle, pass both on. */
+/* 3. Memory is {base, offset}. Where base is an address, they add up; where it is a handle, pass
+ * both on. */
 static void* address(hcd_ref ref) { return (char*)ref.base + ref.offset; }
 
 /* 4. Streams are the runtime's own, in an integer; 0 is none. */
@@ -44,7 +48,8 @@ static int stream_sync(int device, hcd_stream stream) {
   return status_of(simStreamSynchronize(device, stream_of(stream)));
 }
 
-/* 5. The two copies. With these, everything works: data goes through host memory, and calls wait on the host. */
+/* 5. The two copies. With these, everything works: data goes through host memory, and calls wait on
+ * the host. */
 static int copy_d2h(int device, void* host, hcd_ref from, size_t bytes, hcd_stream stream) {
   return status_of(
       simMemcpyAsync(device, host, address(from), bytes, simMemcpyDeviceToHost, stream_of(stream)));
@@ -67,8 +72,9 @@ static int device_info(int device, hcd_device_info* out) {
   return HCD_OK;
 }
 
-/* 7. torch's streams, and functions on them: calls follow the stream's order, and no call blocks the host. torch hands over
- * the runtime's own handle if the device's guard has getStreamNativeHandle, and else only its number. */
+/* 7. torch's streams, and functions on them: calls follow the stream's order, and no call blocks
+ * the host. torch hands over the runtime's own handle if the device's guard has
+ * getStreamNativeHandle, and else only its number. */
 static int stream_from_torch(int device, int64_t stream_id, void* native, hcd_stream* out) {
   simStream_t stream = (simStream_t)native;
   if (stream == NULL) {
@@ -83,7 +89,8 @@ static int host_func(int device, hcd_stream stream, void (*fn)(void*), void* arg
   return status_of(simLaunchHostFunc(device, stream_of(stream), fn, arg));
 }
 
-/* 8. The host's view of device memory: data moves from where it is to where it belongs, with no copy on the way. */
+/* 8. The host's view of device memory: data moves from where it is to where it belongs, with no
+ * copy on the way. */
 static int map(int device, hcd_ref ref, size_t bytes, void** host) {
   return status_of(simHostGetPointer(device, host, address(ref), bytes));
 }

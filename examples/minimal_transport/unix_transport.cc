@@ -1,7 +1,8 @@
 // The smallest transport that does everything: one UNIX socket for each peer on this host.
 //
-// An end listens on a socket whose name the kernel picks, and publishes that name. A connector connects there and says who
-// it is; an acceptor waits until the peer that it was told about has come. From then on both speak through the socket.
+// An end listens on a socket whose name the kernel picks, and publishes that name. A connector
+// connects there and says who it is; an acceptor waits until the peer that it was told about has
+// come. From then on both speak through the socket.
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -25,7 +26,8 @@ struct hct_end {
   int listener = -1;
   sockaddr_un address{};
   socklen_t length = sizeof(sockaddr_un);
-  // Peers that have come: who they say they are (32 bytes, as they arrive), until somebody asks for them.
+  // Peers that have come: who they say they are (32 bytes, as they arrive), until somebody asks for
+  // them.
   struct Guest {
     int fd;
     std::string id;
@@ -58,7 +60,7 @@ int fail(const std::string& what) {
 
 const char* last_error() { return last_error_text.c_str(); }
 
-// ------------------------------------------------------------------------------------------------ ends
+// -------------------------------------------------------------------------------------------- ends
 
 void on_guest(void*, uint32_t) {}  // only to wake up: wires look for themselves
 
@@ -111,7 +113,7 @@ void let_in(hct_end* end) {
   }
 }
 
-// ----------------------------------------------------------------------------------------------- wires
+// ------------------------------------------------------------------------------------------- wires
 
 void on_ready(void* wire, uint32_t) { static_cast<hct_wire*>(wire)->readable = true; }
 

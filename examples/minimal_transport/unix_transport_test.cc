@@ -1,4 +1,5 @@
-// What this module promises beyond the contract: it speaks version 1 only, and keeps to one host. Plain C++, as the module.
+// What this module promises beyond the contract: it speaks version 1 only, and keeps to one host.
+// Plain C++, as the module.
 #include <dlfcn.h>
 
 #include <cstdio>

@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace hccl_like {
 namespace {
@@ -35,7 +35,8 @@ void fill_with_zeros(const DeviceAccess& access, void* at, size_t bytes) {
       .zero_();
 }
 
-// Throws unless buffer and pad lie in `size` bytes, `offset` from their begin. A peer told all numbers but `size`.
+// Throws unless buffer and pad lie in `size` bytes, `offset` from their begin. A peer told all
+// numbers but `size`.
 void check_room(size_t size, uint64_t offset, const AllocationToken& token) {
   const uint64_t left = offset < size ? size - offset : 0;
   const bool fits = token.buffer_bytes <= left && token.pad_bytes <= left &&

@@ -9,7 +9,7 @@
 #include <c10/core/Allocator.h>
 
 #include "device/host/shared_memory.h"
-#include "process_group/device_access.h"
+#include "process_group/device/device_access.h"
 #include "process_group/symmetric/signals.h"
 
 namespace hccl_like {
@@ -24,8 +24,9 @@ struct AllocationToken {
   uint64_t pad_bytes = 0;
 };
 
-// Device memory that its owner has freed and a peer may still be using: torch's allocator would hand it out again, so it
-// is kept until all ranks it was shared with have let go of it. Any thread.
+// Device memory that its owner has freed and a peer may still be using: torch's allocator would
+// hand it out again, so it is kept until all ranks it was shared with have let go of it. Any
+// thread.
 class Limbo {
  public:
   using Sharers = std::vector<std::shared_ptr<const Signals>>;
@@ -46,14 +47,15 @@ class Limbo {
   std::vector<Kept> kept_;
 };
 
-// The buffer, and behind it the signal pad: memory for the user's own kernels, all zeros at first. (The signals of
-// SymmetricMemory itself are in host memory, where every device's streams can wait for them.)
+// The buffer, and behind it the signal pad: memory for the user's own kernels, all zeros at first.
+// (The signals of SymmetricMemory itself are in host memory, where every device's streams can wait
+// for them.)
 //
 // Device memory comes from torch's allocator for the device; of the host it is shared memory.
 class Allocation {
  public:
-  // Throws kUnsupported, with what is missing, if the device cannot share memory. Blocks until the current stream has
-  // passed: earlier users of the memory are done with it then.
+  // Throws kUnsupported, with what is missing, if the device cannot share memory. Blocks until the
+  // current stream has passed: earlier users of the memory are done with it then.
   Allocation(const DeviceAccess& access, size_t buffer_bytes, size_t pad_bytes,
              std::shared_ptr<Limbo> limbo);
   ~Allocation();

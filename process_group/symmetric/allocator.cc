@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "core/error.h"
-#include "process_group/backend.h"
-#include "process_group/errors.h"
-#include "process_group/store.h"
+#include "core/base/error.h"
+#include "process_group/backend/backend.h"
+#include "process_group/backend/store.h"
+#include "process_group/diagnosis/errors.h"
 #include "process_group/symmetric/operators.h"
 
 namespace hccl_like {
@@ -93,7 +93,8 @@ Allocator::Entry* Allocator::find(const void* ptr) {
 }
 
 void* Allocator::alloc(size_t size, int device_idx, const std::optional<std::string>& group_name) {
-  // Nothing can be given to an operator before the first allocation, and a process without one is spared their faults.
+  // Nothing can be given to an operator before the first allocation, and a process without one is
+  // spared their faults.
   std::call_once(operators_, register_symmetric_operators, type_);
   return as_torch("SymmetricMemory.empty", [&] {
     if (type_ != c10::kCPU) interpreter_.prepare(type_);
@@ -103,7 +104,8 @@ void* Allocator::alloc(size_t size, int device_idx, const std::optional<std::str
     std::byte* const at = allocation->buffer();
     std::lock_guard lock(mutex_);
     Entry& entry = state_->entries[at];
-    // What a forked child has from its parent is not its own to free, though the address is free again.
+    // What a forked child has from its parent is not its own to free, though the address is free
+    // again.
     if (entry.allocation) (void)new Entry(std::move(entry));
     entry = {std::move(allocation), group_name, {}, ::getpid()};
     return at;
@@ -171,13 +173,12 @@ c10::intrusive_ptr<Memory> Allocator::meet(std::shared_ptr<Allocation> allocatio
     if (meetings.store.get() != members.store.get()) meetings = {members.store, 0};
     number = meetings.count++;
   }
-  const Meeting meeting{
-      .group = group,
-      .communicator = members.communicator,
-      .prefix = "hccl-like/symmetric/" + members.communicator + "/" + group + "/" + name() + "/" +
-                std::to_string(number),
-      .rank = members.rank,
-      .ranks = members.ranks};
+  const Meeting meeting{.group = group,
+                        .communicator = members.communicator,
+                        .prefix = "hccl-like/symmetric/" + members.communicator + "/" + group +
+                                  "/" + name() + "/" + std::to_string(number),
+                        .rank = members.rank,
+                        .ranks = members.ranks};
   Acquaintance acquaintance;
   std::exception_ptr failure;
   interpreter_.unlocked([&] {

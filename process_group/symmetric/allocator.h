@@ -8,7 +8,7 @@
 
 #include <torch/csrc/distributed/c10d/symm_mem/SymmetricMemory.hpp>
 
-#include "process_group/devices.h"
+#include "process_group/device/devices.h"
 #include "process_group/symmetric/memory.h"
 
 namespace hccl_like {
@@ -70,8 +70,8 @@ class Allocator final : public c10d::symmetric_memory::SymmetricMemoryAllocator 
   std::unique_ptr<State> state_ = std::make_unique<State>();
 };
 
-// Makes both known to torch, which takes them for the default of every device type that has none yet. Registers no operator. To
-// be called once.
+// Makes both known to torch, which takes them for the default of every device type that has none
+// yet. Registers no operator. To be called once.
 void register_symmetric_memory(Devices& devices, const Interpreter& interpreter);
 
 }  // namespace hccl_like

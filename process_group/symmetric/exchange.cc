@@ -8,9 +8,9 @@
 #include <memory>
 #include <utility>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "device/reduce/reduce.h"
-#include "process_group/plugin_streams.h"
+#include "process_group/device/plugin_streams.h"
 
 namespace hccl_like {
 namespace {
@@ -121,8 +121,9 @@ at::Tensor combined(const at::Tensor& a, const at::Tensor& b, ReduceOp op) {
 
 // --- by the plugin's kernels ---
 
-// The sum in the order of ranks, in place of `out`, or not at all: false where the plugin lacks what it takes, or says that it
-// cannot do this type and operation. Narrow floating-point numbers are summed wide, which one kernel for two operands does not do.
+// The sum in the order of ranks, in place of `out`, or not at all: false where the plugin lacks
+// what it takes, or says that it cannot do this type and operation. Narrow floating-point numbers
+// are summed wide, which one kernel for two operands does not do.
 bool reduce_by_plugin(const DeviceAccess& access, const PeerReduction& reduction,
                       const Reducing& reducing) {
   const at::Tensor& out = reduction.out;
@@ -192,8 +193,7 @@ void exchange(Memory& memory, const char* what, const std::vector<Phase>& phases
     auto plan = std::make_shared<HostPlan>(memory, reducing);
     for (const Phase& phase : phases) plan->add(phase);
     StepNeeds needs = plan->take_needs();
-    memory.run(
-        what, [plan, turn] { return plan->run(turn); }, std::move(needs));
+    memory.run(what, [plan, turn] { return plan->run(turn); }, std::move(needs));
     return;
   }
   for (const Phase& phase : phases) {

@@ -5,12 +5,13 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "process_group/reduce_op.h"
+#include "process_group/calls/reduce_op.h"
 #include "process_group/symmetric/memory.h"
 
 namespace hccl_like {
 
-// out = sources[0] op sources[1] op ..., in this order on every rank, so all ranks get the same bits.
+// out = sources[0] op sources[1] op ..., in this order on every rank, so all ranks get the same
+// bits.
 struct PeerReduction {
   at::Tensor out;
   std::vector<at::Tensor> sources;  // with the sizes of `out`, on any rank
@@ -20,7 +21,8 @@ struct PeerCopy {
   at::Tensor from;
 };
 
-// What a rank does between two meetings of all of them. Nothing written here is read by another rank in the same phase.
+// What a rank does between two meetings of all of them. Nothing written here is read by another
+// rank in the same phase.
 struct Phase {
   std::vector<PeerReduction> reductions;
   std::vector<PeerCopy> copies;
@@ -31,9 +33,10 @@ at::Tensor counterpart(Memory& memory, const at::Tensor& tensor, int rank);
 // Of all ranks, ours included.
 std::vector<at::Tensor> counterparts(Memory& memory, const at::Tensor& tensor);
 
-// All ranks meet, do the first phase, meet, and so on, and meet at the end: then nobody reads the others' memory any more.
-// In the order of the current stream. Every tensor is contiguous but for its rows, which are. Where host code may touch
-// the device's memory it does the work, rounding once; else the device's own operators do. `what` is for errors.
+// All ranks meet, do the first phase, meet, and so on, and meet at the end: then nobody reads the
+// others' memory any more. In the order of the current stream. Every tensor is contiguous but for
+// its rows, which are. Where host code may touch the device's memory it does the work, rounding
+// once; else the device's own operators do. `what` is for errors.
 void exchange(Memory& memory, const char* what, const std::vector<Phase>& phases,
               const Reducing& reducing);
 

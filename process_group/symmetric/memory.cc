@@ -4,10 +4,10 @@
 
 #include <utility>
 
-#include "core/error.h"
-#include "core/log.h"
-#include "core/result.h"
-#include "process_group/errors.h"
+#include "core/base/error.h"
+#include "core/base/log.h"
+#include "core/base/result.h"
+#include "process_group/diagnosis/errors.h"
 
 namespace hccl_like {
 
@@ -33,8 +33,8 @@ Memory::Memory(const Meeting& meeting, std::shared_ptr<Allocation> allocation,
 
 Memory::~Memory() {
   if (c10d::symmetric_memory::is_finalizing() || ::getpid() != process_) {
-    // The program ends and the device may have gone before us, or this is a forked child, which has no part in the
-    // group: the system takes the mappings back.
+    // The program ends and the device may have gone before us, or this is a forked child, which has
+    // no part in the group: the system takes the mappings back.
     (void)steps_.release();
     for (auto& peer : acquaintance_.peers) (void)peer.release();
     new std::shared_ptr<Allocation>(std::move(allocation_));

@@ -15,13 +15,14 @@
 
 namespace hccl_like {
 
-// One for each (allocation, group). It keeps the rank's own memory and maps the others', until the last user lets go of
-// it: the allocator, which holds it as long as the tensor lives, and whoever rendezvous() returned it to. Then it waits
-// for the device, which may still use the mappings.
+// One for each (allocation, group). It keeps the rank's own memory and maps the others', until the
+// last user lets go of it: the allocator, which holds it as long as the tensor lives, and whoever
+// rendezvous() returned it to. Then it waits for the device, which may still use the mappings.
 //
-// Signals are given and waited for in the order of the calling thread's current stream, without blocking the host, where
-// the device keeps stream order; else (and on the host) a call blocks. A signal that does not come fails all ranks: the
-// call raises if it blocks, else the next one that is made does, on this or any other rank.
+// Signals are given and waited for in the order of the calling thread's current stream, without
+// blocking the host, where the device keeps stream order; else (and on the host) a call blocks. A
+// signal that does not come fails all ranks: the call raises if it blocks, else the next one that
+// is made does, on this or any other rank.
 //
 // A time-out of 0 stands for that of the group. Any thread.
 class Memory final : public c10d::symmetric_memory::SymmetricMemory {
@@ -30,7 +31,8 @@ class Memory final : public c10d::symmetric_memory::SymmetricMemory {
          std::chrono::milliseconds default_timeout, Unlocked unlocked);
   ~Memory() override;
 
-  // All raise once the memory has failed, so what they give is never about a group that is out of step.
+  // All raise once the memory has failed, so what they give is never about a group that is out of
+  // step.
   std::vector<void*> get_buffer_ptrs() override;
   std::vector<void*> get_signal_pad_ptrs() override;
   // Arrays in memory of the device, for kernels.
@@ -63,7 +65,8 @@ class Memory final : public c10d::symmetric_memory::SymmetricMemory {
   // Does `step` in the order of the current stream; see Steps. Throws if the memory has failed.
   void run(const char* what, Steps::Step step, StepNeeds needs = {});
   const DeviceAccess& access() const { return access_; }
-  // Whether the tensor lies in this rank's part. A step must not hold such a tensor: this object goes with the tensor.
+  // Whether the tensor lies in this rank's part. A step must not hold such a tensor: this object
+  // goes with the tensor.
   bool is_own(const at::Tensor& tensor) const {
     return allocation_->holds(tensor.const_data_ptr());
   }

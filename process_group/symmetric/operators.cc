@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/error.h"
-#include "process_group/errors.h"
+#include "core/base/error.h"
+#include "process_group/diagnosis/errors.h"
 #include "process_group/symmetric/exchange.h"
 
 namespace hccl_like {
@@ -107,7 +107,8 @@ at::Tensor one_shot_all_reduce_copy(const at::Tensor& buffer, const at::Tensor& 
                                       at::empty_like(local, at::MemoryFormat::Contiguous));
 }
 
-// Every rank reduces its share in place, which nobody else reads then, and collects the others' after.
+// Every rank reduces its share in place, which nobody else reads then, and collects the others'
+// after.
 at::Tensor two_shot_all_reduce_out(const at::Tensor& input, std::string op, std::string group,
                                    at::Tensor out) {
   constexpr const char* kWhat = "two_shot_all_reduce";
@@ -245,8 +246,9 @@ void needs_multicast(const c10::OperatorHandle& op, torch::jit::Stack*) {
       "_low_contention_all_gather");
 }
 
-// Calls a function with arguments from torch's stack. The dispatcher allows one C++ signature for all kernels of an operator, and
-// builds of torch differ in it (those for CUDA register some with `at::Tensor&`). A boxed kernel has none: the schema decides.
+// Calls a function with arguments from torch's stack. The dispatcher allows one C++ signature for
+// all kernels of an operator, and builds of torch differ in it (those for CUDA register some with
+// `at::Tensor&`). A boxed kernel has none: the schema decides.
 template <auto kFunction>
 struct Boxed;
 template <class Result, class... Arguments, Result (*kFunction)(Arguments...)>
@@ -259,8 +261,7 @@ struct Boxed<kFunction> {
     auto arguments = [&]<size_t... kIndex>(std::index_sequence<kIndex...>) {
       return std::tuple<std::decay_t<Arguments>...>(
           torch::jit::peek(*stack, kIndex, kCount).template to<std::decay_t<Arguments>>()...);
-    }
-    (std::index_sequence_for<Arguments...>());
+    }(std::index_sequence_for<Arguments...>());
     torch::jit::drop(*stack, kCount);
     if constexpr (std::is_void_v<Result>)
       std::apply(kFunction, std::move(arguments));

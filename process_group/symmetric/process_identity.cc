@@ -15,7 +15,8 @@ struct Status {
   uint64_t start = 0;
 };
 
-// The third and the twenty-second field of /proc/N/stat; the second is a name in brackets that may hold anything.
+// The third and the twenty-second field of /proc/N/stat; the second is a name in brackets that may
+// hold anything.
 Status status_of(int64_t process) {
   std::ifstream file("/proc/" + std::to_string(process) + "/stat");
   const std::string text{std::istreambuf_iterator<char>(file), {}};

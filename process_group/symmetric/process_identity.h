@@ -10,7 +10,8 @@ struct ProcessIdentity {
   uint64_t start = 0;
 
   static ProcessIdentity own();
-  // False once the process has ended, even if its parent has not noticed yet. Both processes see the same /proc.
+  // False once the process has ended, even if its parent has not noticed yet. Both processes see
+  // the same /proc.
   bool lives() const;
 };
 

@@ -7,16 +7,17 @@
 #include <type_traits>
 #include <utility>
 
-#include "core/error.h"
-#include "core/result.h"
-#include "transport/bootstrap_host.h"
-#include "transport/bootstrap_random.h"
+#include "core/base/error.h"
+#include "core/base/result.h"
+#include "transport/bootstrap/host.h"
 #include "transport/security/job_key.h"
+#include "transport/security/random.h"
 
 namespace hccl_like {
 namespace {
 
-// What a rank tells the others. Plain bytes: the ranks are processes of one host, and share a build or find out.
+// What a rank tells the others. Plain bytes: the ranks are processes of one host, and share a build
+// or find out.
 struct AllocationOffer {
   uint64_t version = 1;
   int32_t device_type = 0;
@@ -50,7 +51,8 @@ class Exchange {
   Exchange(Store& store, const Meeting& meeting, Deadline deadline)
       : store_(store), meeting_(meeting), deadline_(deadline) {}
 
-  // Every rank draws a random number; with those of all ranks, what is told from then on is told in this meeting only.
+  // Every rank draws a random number; with those of all ranks, what is told from then on is told in
+  // this meeting only.
   void open() {
     tell("hello", random_hex(kRandomBytes));
     std::string all;
@@ -114,7 +116,8 @@ class Exchange {
   std::string scope_ = '/' + meeting_.communicator;  // proved with every value
 };
 
-// Signals use one word of the pad's size for each channel and rank, and one channel more for the operators.
+// Signals use one word of the pad's size for each channel and rank, and one channel more for the
+// operators.
 int channels_of(const Meeting& meeting, size_t pad_bytes) {
   return static_cast<int>(pad_bytes / (sizeof(uint32_t) * static_cast<size_t>(meeting.ranks))) + 1;
 }

@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "core/deadline.h"
+#include "core/base/deadline.h"
 #include "process_group/symmetric/allocation.h"
 #include "process_group/symmetric/signals.h"
-#include "transport/store.h"
+#include "transport/network/store.h"
 
 namespace hccl_like {
 
@@ -25,10 +25,11 @@ struct Acquaintance {
   std::vector<std::unique_ptr<PeerAllocation>> peers;  // by rank, null for itself
 };
 
-// To be called by all ranks with an Allocation of the same size. Either all of them succeed or all of them throw; what
-// they throw names the ranks that are to blame. Three exchanges through the store: a random number of each rank, what each has, and
-// whether each could map what the others have. The communicator's id and all random numbers are in what is proved from the second
-// exchange on, so that nothing from another meeting, group or job fits, whoever copies it into the store.
+// To be called by all ranks with an Allocation of the same size. Either all of them succeed or all
+// of them throw; what they throw names the ranks that are to blame. Three exchanges through the
+// store: a random number of each rank, what each has, and whether each could map what the others
+// have. The communicator's id and all random numbers are in what is proved from the second exchange
+// on, so that nothing from another meeting, group or job fits, whoever copies it into the store.
 Acquaintance rendezvous(Store& store, const Meeting& meeting, const Allocation& allocation,
                         Deadline deadline);
 

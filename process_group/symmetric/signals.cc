@@ -172,7 +172,8 @@ Error Signals::fail(Outcome outcome, const std::string& attempt, const std::vect
     reason.copy(head.reason.data(), head.reason.size() - 1);
     head.failed.store(Header::kTold, std::memory_order_release);
   }
-  // Another rank may be writing its own at this moment. If it dies over that, ours is told here alone.
+  // Another rank may be writing its own at this moment. If it dies over that, ours is told here
+  // alone.
   for (int look = 0; look < kEagerLooks; ++look) {
     if (auto first = failure()) return *first;
     std::this_thread::yield();

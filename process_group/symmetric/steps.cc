@@ -3,7 +3,7 @@
 #include <atomic>
 #include <utility>
 
-#include "core/result.h"
+#include "core/base/result.h"
 
 namespace hccl_like {
 

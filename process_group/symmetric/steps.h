@@ -10,8 +10,8 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "core/error.h"
-#include "process_group/device_access.h"
+#include "core/base/error.h"
+#include "process_group/device/device_access.h"
 
 namespace hccl_like {
 
@@ -36,9 +36,9 @@ class Steps {
   Steps(const Steps&) = delete;
   Steps& operator=(const Steps&) = delete;
 
-  // Does `step` after what is queued on the calling thread's current stream, before what will be. If the device keeps
-  // stream order this returns at once, and what the step returns is lost: it has to leave its error somewhere itself. On
-  // all others it blocks, and throws the error.
+  // Does `step` after what is queued on the calling thread's current stream, before what will be.
+  // If the device keeps stream order this returns at once, and what the step returns is lost: it
+  // has to leave its error somewhere itself. On all others it blocks, and throws the error.
   void run(Step step, StepNeeds needs = {});
 
  private:

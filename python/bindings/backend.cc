@@ -1,7 +1,7 @@
 #include <pybind11/chrono.h>
 #include <torch/csrc/utils/pybind.h>
 
-#include "process_group/backend.h"
+#include "process_group/backend/backend.h"
 #include "python/bindings/bindings.h"
 #include "python/bindings/holder.h"
 #include "python/bindings/machine.h"

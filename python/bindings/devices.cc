@@ -1,9 +1,9 @@
 #include <torch/csrc/utils/pybind.h>
 
-#include "process_group/copy_costs.h"
-#include "process_group/device_capabilities.h"
-#include "process_group/devices.h"
-#include "process_group/plugin_offers.h"
+#include "process_group/device/device_capabilities.h"
+#include "process_group/device/devices.h"
+#include "process_group/device/plugin_offers.h"
+#include "process_group/staging/copy_costs.h"
 #include "python/bindings/bindings.h"
 #include "python/bindings/process.h"
 

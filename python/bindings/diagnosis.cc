@@ -1,9 +1,9 @@
 #include <torch/csrc/utils/pybind.h>
 
-#include "process_group/backend.h"
-#include "process_group/control_plane.h"
-#include "process_group/errors.h"
-#include "process_group/flight_recorder_dump.h"
+#include "process_group/backend/backend.h"
+#include "process_group/backend/control_plane.h"
+#include "process_group/diagnosis/errors.h"
+#include "process_group/diagnosis/flight_recorder_dump.h"
 #include "python/bindings/bindings.h"
 #include "python/bindings/holder.h"
 #include "python/bindings/process.h"

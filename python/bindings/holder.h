@@ -4,9 +4,10 @@
 
 namespace hccl_like {
 
-// An intrusive pointer that lets go of the GIL before it lets go of the object: leaving a group waits for others, and
-// joins threads that may need the GIL to finish. It has the same size and content as c10's own pointer, which is what
-// pybind11 relies on when it passes the object as its base class.
+// An intrusive pointer that lets go of the GIL before it lets go of the object: leaving a group
+// waits for others, and joins threads that may need the GIL to finish. It has the same size and
+// content as c10's own pointer, which is what pybind11 relies on when it passes the object as its
+// base class.
 template <class T>
 class GilFreePointer {
  public:

@@ -1,6 +1,6 @@
 #include "python/bindings/machine.h"
 
-#include "process_group/devices.h"
+#include "process_group/device/devices.h"
 #include "python/bindings/bindings.h"
 #include "python/bindings/process.h"
 

@@ -1,7 +1,7 @@
 #pragma once
 #include <torch/csrc/utils/pybind.h>
 
-#include "core/machine.h"
+#include "core/machine/machine.h"
 
 namespace hccl_like {
 

@@ -2,7 +2,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "device/host/shared_pool.h"
-#include "process_group/host_tensors.h"
+#include "process_group/device/host_tensors.h"
 #include "python/bindings/bindings.h"
 #include "python/bindings/process.h"
 

@@ -1,7 +1,7 @@
 #include <pybind11/chrono.h>
 #include <torch/csrc/utils/pybind.h>
 
-#include "process_group/options.h"
+#include "process_group/backend/options.h"
 #include "python/bindings/bindings.h"
 
 namespace hccl_like {

@@ -3,9 +3,9 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "process_group/backend.h"
-#include "process_group/errors.h"
-#include "process_group/untold.h"
+#include "process_group/backend/backend.h"
+#include "process_group/diagnosis/errors.h"
+#include "process_group/diagnosis/untold.h"
 
 namespace hccl_like {
 
@@ -29,7 +29,8 @@ std::shared_ptr<Session> current_session() {
 
 namespace {
 
-// The status is the program's own unless that says that all was well. From a handler of exit(), exit() goes on with the others.
+// The status is the program's own unless that says that all was well. From a handler of exit(),
+// exit() goes on with the others.
 void fail_at_exit() {
   static const bool registered [[maybe_unused]] = on_exit(
                                                       [](int status, void*) {
@@ -41,7 +42,7 @@ void fail_at_exit() {
 }  // namespace
 
 void close_all_groups(const std::string& reason) {
-  if (const auto session = current_session()) session->close_all(reason);
+  if (const auto session = current_session()) close_all(*session, reason);
   const auto error = take_untold();
   if (!error) return;
   const std::string line = "hccl-like [" + label(*error) +

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "process_group/program.h"
+#include "process_group/diagnosis/program.h"
 #include "python/bindings/bindings.h"
 
 namespace hccl_like {
@@ -15,8 +15,9 @@ namespace py = pybind11;
 
 std::string folder_of(const std::string& file) { return file.substr(0, file.rfind('/') + 1); }
 
-// Whose lines are nobody's program: torch's, ours, the standard library's. Known from the start: a thread that first asked for
-// them here might wait for another that asks too, and for the interpreter's lock, which that one has.
+// Whose lines are nobody's program: torch's, ours, the standard library's. Known from the start: a
+// thread that first asked for them here might wait for another that asks too, and for the
+// interpreter's lock, which that one has.
 const std::vector<std::string>& foreign_folders() {
   static const std::vector<std::string> folders = [] {
     std::vector<std::string> all;
@@ -79,10 +80,8 @@ std::vector<ProgramThread> threads() {
   if (!interpreter_runs()) return all;
   const py::gil_scoped_acquire gil;
   try {
-    const auto main = py::module_::import("threading")
-                          .attr("main_thread")()
-                          .attr("ident")
-                          .cast<unsigned long>();
+    const auto main =
+        py::module_::import("threading").attr("main_thread")().attr("ident").cast<unsigned long>();
     const py::dict frames = py::module_::import("sys").attr("_current_frames")();
     for (const auto& [id, frame] : frames) {
       const auto number = id.cast<unsigned long>();

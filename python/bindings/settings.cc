@@ -8,11 +8,11 @@
 
 #include <torch/csrc/utils/pybind.h>
 
-#include "collectives/choose.h"
-#include "collectives/profile.h"
-#include "collectives/runtime.h"
-#include "collectives/way.h"
-#include "core/config.h"
+#include "collectives/engine/runtime.h"
+#include "collectives/engine/way.h"
+#include "collectives/selection/choose.h"
+#include "collectives/selection/profile.h"
+#include "core/settings/config.h"
 #include "device/reduce/reduce.h"
 #include "python/bindings/bindings.h"
 
@@ -21,8 +21,8 @@ namespace {
 
 namespace py = pybind11;
 
-// By the order of Config::settings(): "* NAME   = value" to value; nothing for those that are the default, which is shown
-// as its documentation writes it (64K rather than 65536).
+// By the order of Config::settings(): "* NAME   = value" to value; nothing for those that are the
+// default, which is shown as its documentation writes it (64K rather than 65536).
 std::vector<std::optional<std::string>> changed_values() {
   std::vector<std::optional<std::string>> values;
   std::istringstream lines(Config::from_environment().to_string());
@@ -79,7 +79,8 @@ std::string way(const std::string& collective, uint64_t bytes, const std::vector
   }
 }
 
-// (algorithm, laps, microseconds), the one that would be used first. `layout`: the host of each rank, any numbers.
+// (algorithm, laps, microseconds), the one that would be used first. `layout`: the host of each
+// rank, any numbers.
 py::list ways(const std::string& collective, uint64_t bytes, const std::vector<int>& layout) {
   if (layout.empty()) throw py::value_error("a group has at least one rank");
   const Config config = Config::from_environment();
@@ -113,10 +114,11 @@ void bind_settings(py::module_& module) {
       "What could carry out a call of `bytes` of float32 in all chunks together, on ranks of "
       "which `layout` gives the hosts: (algorithm, laps, microseconds as the cost model sees it), "
       "first the one that the settings and the model pick; for calls that go by messages (way()).");
-  module.def("way", &way, py::arg("collective"), py::arg("bytes"), py::arg("layout"),
-             "How such a call goes: over the \"board\", \"direct\" between the ranks' memory, or by "
-             "\"messages\", which alone take an algorithm. The group's own calls ask the same "
-             "function.");
+  module.def(
+      "way", &way, py::arg("collective"), py::arg("bytes"), py::arg("layout"),
+      "How such a call goes: over the \"board\", \"direct\" between the ranks' memory, or by "
+      "\"messages\", which alone take an algorithm. The group's own calls ask the same "
+      "function.");
   module.def(
       "layout_name", [](const std::vector<int>& layout) { return layout_name(Hosts::of(layout)); },
       py::arg("layout"), "What a profile calls a layout, the host of each rank: \"2x4\".");

@@ -1,13 +1,14 @@
 // Ctrl-C while a call is waited for.
 #include <unistd.h>
 
-#include "process_group/interrupts.h"
+#include "process_group/issue/interrupts.h"
 #include "python/bindings/bindings.h"
 
 namespace hccl_like {
 namespace {
 
-// Python runs handlers in the main thread alone. Other threads stay away from the interpreter, which may be at its end.
+// Python runs handlers in the main thread alone. Other threads stay away from the interpreter,
+// which may be at its end.
 void check_signals() {
   if (::gettid() != ::getpid() || Py_IsInitialized() == 0) return;
   const pybind11::gil_scoped_acquire gil;

@@ -2,11 +2,11 @@
 
 #include <cstdlib>
 
-#include "core/config.h"
+#include "core/settings/config.h"
 #include "python/bindings/bindings.h"
 #include "python/bindings/process.h"
-#include "transport/address.h"
 #include "transport/mpi/mpi_world.h"
+#include "transport/network/address.h"
 
 namespace hccl_like {
 

@@ -13,7 +13,7 @@ _CULPRIT = (
 )
 _HOST = re.compile(r" lost rank \d+ \(([^)]*)\)")
 _CALL = re.compile(r"\b(?!call )(?P<operation>\w+) #(?P<sequence>\d+)")
-# collectives/disagreement.cc: the operation stands there only if both ranks called the same one.
+# collectives/call/disagreement.cc: the operation stands there only if both ranks called the same one.
 _MISMATCH = re.compile(r"disagree about call #(?P<sequence>\d+)(?:, (?!an unknown call)(?P<operation>\w+))?")
 
 

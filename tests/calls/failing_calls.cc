@@ -179,7 +179,8 @@ extern "C" __attribute__((visibility("default"))) int pthread_create(pthread_t* 
   return fails(which) ? errno : real(a, b, c, d);
 }
 
-// Those that the C library has no function for, or is asked past it: std::atomic's waits. Its own locks are not among them.
+// Those that the C library has no function for, or is asked past it: std::atomic's waits. Its own
+// locks are not among them.
 extern "C" __attribute__((visibility("default"))) long syscall(long what, ...) noexcept {
   static const auto real = reinterpret_cast<long (*)(long, ...)>(::dlsym(RTLD_NEXT, "syscall"));
   static const std::array kKnown{std::pair(long{SYS_futex}, number("futex")),

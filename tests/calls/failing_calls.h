@@ -1,5 +1,6 @@
 #pragma once
-// Calls of the system that fail when they are told to. The program's own definitions come before those of the C library.
+// Calls of the system that fail when they are told to. The program's own definitions come before
+// those of the C library.
 #include <span>
 #include <string_view>
 
@@ -13,7 +14,8 @@ inline constexpr int kShort = -1;
 inline constexpr int kNoMore = -2;
 // How it can fail.
 std::span<const int> errors(std::string_view name);
-// From now on calls are counted, and the `index`-th of `name` in this process fails with `error`. Index -1: none.
+// From now on calls are counted, and the `index`-th of `name` in this process fails with `error`.
+// Index -1: none.
 void arm(std::string_view name, int index, int error);
 void disarm();
 // Since arm().

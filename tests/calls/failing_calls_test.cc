@@ -1,6 +1,6 @@
-// A job of two ranks in which one call of the system fails, each in turn: it goes well, or both ranks end with an error, in time,
-// and leave no descriptor open. HCCL_LIKE_CALLS_EVERY=1 tries all of them, some hundreds; else one in so many. A failure prints
-// how to try it alone.
+// A job of two ranks in which one call of the system fails, each in turn: it goes well, or both
+// ranks end with an error, in time, and leave no descriptor open. HCCL_LIKE_CALLS_EVERY=1 tries all
+// of them, some hundreds; else one in so many. A failure prints how to try it alone.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
@@ -10,8 +10,8 @@
 #include <cstdlib>
 #include <vector>
 
-#include "collectives/runtime.h"
-#include "core/crew.h"
+#include "collectives/engine/runtime.h"
+#include "core/machine/crew.h"
 #include "tests/calls/failing_calls.h"
 #include "tests/number_setting.h"
 #include "transport/testing/descriptors.h"

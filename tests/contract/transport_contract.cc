@@ -1,16 +1,18 @@
-// hccl_like_transport_contract NAME=PATH [GoogleTest's options]: checks that a transport module keeps the contract of a wire.
+// hccl_like_transport_contract NAME=PATH [GoogleTest's options]: checks that a transport module
+// keeps the contract of a wire.
 //
-// For those who write modules: it loads the module as hccl-like does, opens two ends in this process, connects them, and runs
-// the tests that hccl-like's own transports pass. NAME alone is one of those, as the settings in the environment have it.
-// Ends with 77 if the transport cannot be opened here.
+// For those who write modules: it loads the module as hccl-like does, opens two ends in this
+// process, connects them, and runs the tests that hccl-like's own transports pass. NAME alone is
+// one of those, as the settings in the environment have it. Ends with 77 if the transport cannot be
+// opened here.
 #include <gtest/gtest.h>
 
 #include <iostream>
 #include <string>
 
-#include "core/error.h"
+#include "core/base/error.h"
+#include "transport/mesh/transports.h"
 #include "transport/testing/transport_pair.h"
-#include "transport/transports.h"
 
 namespace hccl_like {
 namespace {

@@ -4,11 +4,12 @@
 #include <cstring>
 
 #include "tests/fuzz/targets.h"
-#include "transport/wire.h"
+#include "transport/wire/wire.h"
 
 namespace hccl_like::fuzz {
 
-// Shows bytes that it was given, in pieces of every size, and then ends. What is written to it is gone.
+// Shows bytes that it was given, in pieces of every size, and then ends. What is written to it is
+// gone.
 class BytesWire final : public Wire {
  public:
   explicit BytesWire(Input input) : input_(input), piece_(input.empty() ? 1 : 1 + input[0] % 97) {}

@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "tests/fuzz/bytes_wire.h"
-#include "transport/fifo.h"
-#include "transport/frame.h"
-#include "transport/inbox.h"
-#include "transport/link.h"
-#include "transport/outbox.h"
-#include "transport/rendezvous.h"
+#include "transport/link/inbox.h"
+#include "transport/link/link.h"
+#include "transport/link/outbox.h"
+#include "transport/message/fifo.h"
+#include "transport/message/frame.h"
+#include "transport/rendezvous/rendezvous.h"
 
 namespace hccl_like::fuzz {
 namespace {
@@ -116,7 +116,8 @@ void frames(Input input) {
   require(pending <= 4, "a message was done twice");
 }
 
-// Receives with even numbers are posted as soon as their messages are known, those with odd ones when no more bytes come.
+// Receives with even numbers are posted as soon as their messages are known, those with odd ones
+// when no more bytes come.
 void slots(Input input) {
   constexpr uint32_t kRecvs = 6;
   std::array<std::array<std::byte, kLong>, kRecvs> memory{};

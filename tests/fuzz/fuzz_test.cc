@@ -1,5 +1,5 @@
-// Every target with inputs that are mutated from valid ones; the same each time. HCCL_LIKE_FUZZ_INPUTS=N: so many for each;
-// HCCL_LIKE_FUZZ_FIRST=S: from the S-th on.
+// Every target with inputs that are mutated from valid ones; the same each time.
+// HCCL_LIKE_FUZZ_INPUTS=N: so many for each; HCCL_LIKE_FUZZ_FIRST=S: from the S-th on.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 #include <iterator>
 #include <memory>
 
-#include "core/error.h"
-#include "core/log.h"
+#include "core/base/error.h"
+#include "core/base/log.h"
 #include "tests/fuzz/mutate.h"
 #include "tests/fuzz/targets.h"
 #include "tests/number_setting.h"

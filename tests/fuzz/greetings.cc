@@ -25,7 +25,8 @@ const Identity& caller() {
   return kCaller;
 }
 
-// Made once with the key of `host`, as greeting::Calling makes it, but with a nonce that is the same each time.
+// Made once with the key of `host`, as greeting::Calling makes it, but with a nonce that is the
+// same each time.
 std::string known_hello() {
   std::string text(greeting::kHelloMagic);
   text += caller().id + host().id + std::string(greeting::kRailDigits, '0') +

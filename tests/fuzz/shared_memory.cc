@@ -11,8 +11,8 @@
 #include <memory>
 #include <vector>
 
-#include "core/fd.h"
-#include "transport/rendezvous_slot.h"
+#include "core/base/fd.h"
+#include "transport/rendezvous/rendezvous_slot.h"
 #include "transport/shm/fd_message.h"
 #include "transport/shm/handshake.h"
 #include "transport/shm/ring.h"

@@ -1,5 +1,6 @@
 #pragma once
-// What a process of this host may do to the memory, and to the socket, that it shares with this one.
+// What a process of this host may do to the memory, and to the socket, that it shares with this
+// one.
 #include "tests/fuzz/targets.h"
 
 namespace hccl_like::fuzz {

@@ -7,20 +7,20 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "collectives/profile.h"
-#include "core/config.h"
-#include "core/secret.h"
+#include "collectives/selection/profile.h"
+#include "core/base/secret.h"
+#include "core/settings/config.h"
 #include "device/plugin_table.h"
 #include "tests/fuzz/frames.h"
 #include "tests/fuzz/greetings.h"
 #include "tests/fuzz/shared_memory.h"
 #include "tests/fuzz/wires.h"
-#include "transport/address.h"
-#include "transport/commons.h"
 #include "transport/loadable/module_library.h"
-#include "transport/mesh.h"
-#include "transport/mesh_report.h"
-#include "transport/mesh_roster.h"
+#include "transport/mesh/mesh.h"
+#include "transport/mesh/report.h"
+#include "transport/mesh/roster.h"
+#include "transport/network/address.h"
+#include "transport/same_host/commons.h"
 
 namespace hccl_like::fuzz {
 namespace {
@@ -33,7 +33,7 @@ Bytes bytes_of(std::string_view text) { return {text.begin(), text.end()}; }
 
 std::vector<Bytes> none() { return {}; }
 
-// ------------------------------------------------------------------------------------------- values of the store
+// ----------------------------------------------------------------------------- values of the store
 
 void record(Input input) {
   require(!person(3, text_of(input)).empty(), "a rank without a name");
@@ -78,7 +78,8 @@ void address(Input input) {
     require(Address::parse(read->to_string()).has_value(), "an address that cannot be read again");
 }
 
-// ------------------------------------------------------------------------------------------ what a user sets
+// ------------------------------------------------------------------------------------------ what a
+// user sets
 
 void settings(Input input) {
   std::string text(text_of(input));
@@ -105,7 +106,8 @@ void profile(Input input) {
   read.find(Collective::kAllReduce, Hosts::even(2, 2), 1000);
 }
 
-// ------------------------------------------------------------------------------------ what other code brings
+// -------------------------------------------------------------------------------------- what other
+// code brings
 
 // The entries are never called here; the name is read, so it is one that can be.
 void table(Input input) {

@@ -14,7 +14,8 @@ using Input = std::span<const uint8_t>;
 
 struct Target {
   std::string_view name;
-  // Must return, or throw an Exception with a sentence, whatever the bytes; aborts if what was read makes no sense.
+  // Must return, or throw an Exception with a sentence, whatever the bytes; aborts if what was read
+  // makes no sense.
   void (*run)(Input input);
   // Valid inputs, besides those of corpus/<name>.
   std::vector<Bytes> (*seeds)();

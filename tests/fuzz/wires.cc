@@ -7,15 +7,15 @@
 
 #include "tests/fuzz/bytes_wire.h"
 #include "transport/blocks/block_wire.h"
+#include "transport/bootstrap/wire_greeting.h"
 #include "transport/security/greeting.h"
 #include "transport/security/job_key.h"
 #include "transport/security/sealed_wire.h"
-#include "transport/wire_greeting.h"
 
 namespace hccl_like::fuzz {
 namespace {
 
-// ---------------------------------------------------------------------------------------------------------- sealed
+// ------------------------------------------------------------------------------------------ sealed
 
 constexpr uint64_t kFramesAKey = 3;
 
@@ -74,7 +74,7 @@ const Spoken& spoken() {
   return kSpoken;
 }
 
-// ---------------------------------------------------------------------------------------------------------- blocks
+// ------------------------------------------------------------------------------------------ blocks
 
 // Brings as blocks what it was given: a byte says how long each is.
 class InputPort final : public BlockPort {
@@ -127,7 +127,7 @@ void append(Bytes& bytes, std::initializer_list<uint32_t> header, size_t payload
   bytes.insert(bytes.end(), payload, static_cast<uint8_t>(payload));
 }
 
-// --------------------------------------------------------------------------------------------------------- greeting
+// ---------------------------------------------------------------------------------------- greeting
 
 Identity someone(char letter) {
   return make_identity(JobKey(), std::string(kIdDigits, letter), std::string(kNonceDigits, letter));

@@ -4,7 +4,8 @@
 
 namespace hccl_like::fuzz {
 
-// Frames of an encrypted connection: what is opened is what the peer has sealed, in that order, up to the first byte that is not.
+// Frames of an encrypted connection: what is opened is what the peer has sealed, in that order, up
+// to the first byte that is not.
 void sealed_frames(Input input);
 std::vector<Bytes> sealed_frame_seeds();
 // Blocks of a message-passing library.

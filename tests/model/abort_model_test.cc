@@ -1,5 +1,6 @@
-// How a failure spreads among ranks of one host (transport/commons.h, guarded_text.h, life.h, neighbour.h, link.h), in every
-// execution: a rank gives a group up, several do, it dies while it does, it leaves. Every survivor ends, and says why.
+// How a failure spreads among ranks of one host (transport/same_host/commons.h, guarded_text.h,
+// life.h, neighbour.h, link.h), in every execution: a rank gives a group up, several do, it dies
+// while it does, it leaves. Every survivor ends, and says why.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -8,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "core/fence.h"
+#include "core/machine/fence.h"
 #include "tests/model/modelled_neighbours.h"
 #include "tests/model/modelled_std.h"
 #include "tests/model/verdict.h"
@@ -45,8 +46,9 @@ struct Job {
       if (link) link->nudge();
   }
 
-  // As an engine with an operation under way waits (collectives/engine.cc: drive, step, sleep; engine_failures.cc:
-  // look_at_links), its patience at an end, until the operation has failed.
+  // As an engine with an operation under way waits (collectives/engine/engine.cc: drive, step,
+  // sleep; engine_failures.cc: look_at_links), its patience at an end, until the operation has
+  // failed.
   void wait(size_t self) {
     Commons& own = people.commons(self);
     while (!has_failed(self)) {
@@ -60,7 +62,8 @@ struct Job {
         if (link) link->look_for_end();
     }
   }
-  // Whoever was told does not pass it on among ranks that see each other's memory; whoever saw the end tells.
+  // Whoever was told does not pass it on among ranks that see each other's memory; whoever saw the
+  // end tells.
   bool has_failed(size_t self) {
     Explorer::active()->landmark(0);
     for (const auto& link : links[self]) {
@@ -156,8 +159,7 @@ TEST(AbortModel, WhenTwoGiveUpTheThirdHearsOneOfThem) {
 // Rank 0 may die before any step of its giving up.
 Verdict one_dies(size_t ranks, std::set<std::string>& heard) {
   return explore(ranks, [=, &heard](Explorer& explorer, const std::shared_ptr<Job>& job) {
-    explorer.mortal(
-        "rank 0", [=] { job->give_up(0, kCause); }, [=] { job->people.die(0); });
+    explorer.mortal("rank 0", [=] { job->give_up(0, kCause); }, [=] { job->people.die(0); });
     for (size_t i = 1; i < ranks; ++i) waits(explorer, job, i);
     explorer.finally([=, &heard] {
       for (size_t i = 1; i < ranks; ++i) {
@@ -197,7 +199,8 @@ TEST(AbortModel, WhoeverSeesThatARankHasLeftHearsWhatItSaidBefore) {
                          "the cause was not heard"));
 }
 
-// So many groups are given up that the place of the first reason is used again, while somebody reads it.
+// So many groups are given up that the place of the first reason is used again, while somebody
+// reads it.
 Verdict written_over(Flaw flaw = {}) {
   constexpr uint32_t kReasons = CommonsNotes::kReasons;
   return explore(

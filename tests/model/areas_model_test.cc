@@ -1,5 +1,6 @@
-// How the members of a part find each other's areas (collectives/board/board.cc), in every execution, while one member ends the part and
-// its parent and uses the area of the parent for another board, which has parts, too.
+// How the members of a part find each other's areas (collectives/board/board.cc), in every
+// execution, while one member ends the part and its parent and uses the area of the parent for
+// another board, which has parts, too.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -25,7 +26,8 @@ struct Parts : BoardRanks {
                                    /*number=*/0));
     }
   }
-  // Rank 0 ends the part and its parent, and tells the area of another board's part where it told that of the first one.
+  // Rank 0 ends the part and its parent, and tells the area of another board's part where it told
+  // that of the first one.
   void use_area_again(std::memory_order told) {
     parts[0].reset();
     ranks[0].board.reset();

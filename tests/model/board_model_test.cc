@@ -1,9 +1,10 @@
-// The board (collectives/board/board.h) on real wires between ranks of one host, in every execution: what a rank shows is
-// complete when others see it, is not written over while they need it, and wakes whoever sleeps for want of it.
+// The board (collectives/board/board.h) on real wires between ranks of one host, in every
+// execution: what a rank shows is complete when others see it, is not written over while they need
+// it, and wakes whoever sleeps for want of it.
 #include <gtest/gtest.h>
 
 #include "collectives/board/board.h"
-#include "core/fence.h"
+#include "core/machine/fence.h"
 #include "tests/model/modelled_board.h"
 #include "tests/model/modelled_std.h"
 #include "tests/model/verdict.h"
@@ -14,8 +15,8 @@ namespace {
 struct Job : BoardRanks {
   using BoardRanks::BoardRanks;
 
-  // A small call as BoardCall makes it: shows this rank's line, reads those of `from`, and wakes others before it waits for them or when
-  // it has found them all, as others_are_there() does.
+  // A small call as BoardCall makes it: shows this rank's line, reads those of `from`, and wakes
+  // others before it waits for them or when it has found them all, as others_are_there() does.
   void call(size_t self, uint32_t number, const std::vector<size_t>& from) {
     BoardRank& rank = ranks[self];
     Board& board = *rank.board;
@@ -72,8 +73,8 @@ Verdict calls(uint32_t count, const Needs& needs, Flaw flaw = {}) {
   return explore(needs.size(), scenario, flaw);
 }
 
-// A rank whose data goes by messages has filled all its lines and goes on, into the half that the other, who comes only now,
-// gives free first.
+// A rank whose data goes by messages has filled all its lines and goes on, into the half that the
+// other, who comes only now, gives free first.
 Verdict run_ahead(Flaw flaw = {}) {
   constexpr uint32_t kLines = BoardArea::kLines, kHalf = kLines / 2;
   const auto scenario = [&](Explorer& explorer, const std::shared_ptr<Job>& job) {
@@ -88,8 +89,9 @@ Verdict run_ahead(Flaw flaw = {}) {
   return explore(2, scenario, flaw);
 }
 
-// Of several calls at once a rank is done with the later ones first, and its lines tell that it is not done with the first. Where
-// `tells_later`, one tells of the last call that it is done with instead.
+// Of several calls at once a rank is done with the later ones first, and its lines tell that it is
+// not done with the first. Where `tells_later`, one tells of the last call that it is done with
+// instead.
 Verdict at_once(bool tells_later = false) {
   constexpr uint32_t kLines = BoardArea::kLines;
   const auto scenario = [=](Explorer& explorer, const std::shared_ptr<Job>& job) {
@@ -183,7 +185,8 @@ TEST(BoardModel, WhatWasTakenBackIsSeenByNobodyWhoKnowsOfTheFailure) {
   EXPECT_TRUE(seen && missed) << "both happen";
 }
 
-// A rank takes a call back and uses the lane of the call for another one, while the other rank reads it.
+// A rank takes a call back and uses the lane of the call for another one, while the other rank
+// reads it.
 Verdict reads_late(bool asks_line, Flaw flaw = {}) {
   const auto scenario = [=](Explorer& explorer, const std::shared_ptr<Job>& job) {
     const auto lane = std::make_shared<Atomic<uint64_t>>(1);

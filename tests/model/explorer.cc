@@ -204,7 +204,8 @@ bool Explorer::seen_before() {
   return !is_new;
 }
 
-// An operation that no other thread can notice at once need not be a place where others come in between.
+// An operation that no other thread can notice at once need not be a place where others come in
+// between.
 void Explorer::before(const char* what, const std::source_location& where, bool noticed) {
   if (noticed) pause();
   steps_.push_back({running_, what, 0, where});

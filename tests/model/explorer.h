@@ -1,11 +1,12 @@
 #pragma once
-// Runs a few threads in every order, and with every value that their loads may return, and says whether any of these
-// executions fails: by a data race, by a check that does not hold, or because nobody can go on.
+// Runs a few threads in every order, and with every value that their loads may return, and says
+// whether any of these executions fails: by a data race, by a check that does not hold, or because
+// nobody can go on.
 //
-// Threads are fibers of this one. Each stops before every operation on shared memory; which goes on, and what its load
-// returns, are choices, and the explorer makes all of them, one execution after another. An execution that comes to a
-// state seen before is left there: what a thread does next follows from the values it has read so far, so a state is
-// these and the memory.
+// Threads are fibers of this one. Each stops before every operation on shared memory; which goes
+// on, and what its load returns, are choices, and the explorer makes all of them, one execution
+// after another. An execution that comes to a state seen before is left there: what a thread does
+// next follows from the values it has read so far, so a state is these and the memory.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -32,19 +33,21 @@ struct Verdict {
       failure;  // empty: every execution is right; else what failed, and how it came to that
   size_t executions = 0;
   size_t states = 0;
-  // What the executions stand for: each that was left at a state seen before, for all that go on from there. Those that turn in
-  // circles are not counted.
+  // What the executions stand for: each that was left at a state seen before, for all that go on
+  // from there. Those that turn in circles are not counted.
   double schedules = 0;
 };
 
 class Explorer {
  public:
-  // Within a scenario: adds a thread. Functions own what they work on; what is made in a thread is not always destroyed.
+  // Within a scenario: adds a thread. Functions own what they work on; what is made in a thread is
+  // not always destroyed.
   void thread(std::string name, std::function<void()> body);
-  // The same for one that may die before any of its operations; the system then does `afterwards` in its stead, which sees
-  // all that the thread has done.
+  // The same for one that may die before any of its operations; the system then does `afterwards`
+  // in its stead, which sees all that the thread has done.
   void mortal(std::string name, std::function<void()> body, std::function<void()> afterwards);
-  // Within a scenario: so often a sleeper may wake though nobody rang, as others may ring for reasons of their own.
+  // Within a scenario: so often a sleeper may wake though nobody rang, as others may ring for
+  // reasons of their own.
   void startle(size_t times) { startles_ = times; }
   // Within a scenario: looks at the end of every execution in which all threads came to theirs.
   void finally(std::function<void()> look) { finally_ = std::move(look); }
@@ -69,8 +72,9 @@ class Explorer {
   void ring(size_t bell, const std::source_location& where);
   // Sleeps until it is rung, and silences it.
   void sleep(size_t bell, const std::source_location& where);
-  // All that the thread knows at this place in its program is `digest`: what it has read before is forgotten. Without
-  // these, a loop that has turned twice is never in a state where it was after one turn.
+  // All that the thread knows at this place in its program is `digest`: what it has read before is
+  // forgotten. Without these, a loop that has turned twice is never in a state where it was after
+  // one turn.
   void landmark(uint64_t digest);
 
   // Ends this execution, which is wrong.
@@ -129,8 +133,9 @@ class Explorer {
   size_t startles_ = 0;
   std::vector<Location> plain_;
   std::vector<Location> readers_;
-  // For each location the one thread that uses it, or that several do, and whether any writes to it. Found out on the way: when a
-  // location turns out to be shared that was not taken for it, exploration begins anew.
+  // For each location the one thread that uses it, or that several do, and whether any writes to
+  // it. Found out on the way: when a location turns out to be shared that was not taken for it,
+  // exploration begins anew.
   static constexpr size_t kNobody = SIZE_MAX, kSeveral = SIZE_MAX - 1;
   struct Use {
     bool shared() const { return user == kSeveral && written; }

@@ -1,13 +1,14 @@
-// Large calls of one host (collectives/same_host) in every order in which their ranks can go on, with every value of a counter
-// that a rank may still see: each result is right, and nobody sleeps on while there is work for him.
+// Large calls of one host (collectives/same_host) in every order in which their ranks can go on,
+// with every value of a counter that a rank may still see: each result is right, and nobody sleeps
+// on while there is work for him.
 #include <gtest/gtest.h>
 
 #include <cstring>
 
 #include "collectives/same_host/same_host_stage.h"
 #include "collectives/same_host/staging_buffer.h"
-#include "core/crew.h"
-#include "core/memory_file.h"
+#include "core/machine/crew.h"
+#include "core/memory/memory_file.h"
 #include "tests/model/modelled_board.h"
 #include "tests/model/modelled_std.h"
 #include "tests/model/verdict.h"
@@ -39,7 +40,8 @@ struct Job : BoardRanks {
       std::memset(lanes.data(i), 0, offsetof(StagingBuffer, payload));
       const auto& lane = *reinterpret_cast<const StagingBuffer*>(lanes.data(i));
       for (const auto counter :
-           {&StagingBuffer::put, &StagingBuffer::worked, &StagingBuffer::finished, &StagingBuffer::accepted, &StagingBuffer::writing})
+           {&StagingBuffer::put, &StagingBuffer::worked, &StagingBuffer::finished,
+            &StagingBuffer::accepted, &StagingBuffer::writing})
         (lane.*counter).load();
     }
   }
@@ -55,8 +57,12 @@ struct Job : BoardRanks {
     const Layout other = self == 0 ? Layout::list({{}, region}, 4) : Layout::list({region, {}}, 4);
     const Call asked{.collective = setting.collective,
                      .type = DataType::kInt32,
-                     .input = !pairs ? whole : self == 0 ? other : nothing,
-                     .output = !pairs ? whole : self == 1 ? other : nothing};
+                     .input = !pairs      ? whole
+                              : self == 0 ? other
+                                          : nothing,
+                     .output = !pairs      ? whole
+                               : self == 1 ? other
+                                           : nothing};
     const Plan plan{.reduction = reduction(DataType::kInt32, ReduceOp::kSum),
                     .fingerprint = 1,
                     .chunks = pairs ? Chunks::kPairs : Chunks::kEqual};

@@ -1,5 +1,5 @@
-// The modelled memory itself, on the small programs that memory models are compared by: which results there are, no more
-// and no fewer.
+// The modelled memory itself, on the small programs that memory models are compared by: which
+// results there are, no more and no fewer.
 #include <gtest/gtest.h>
 
 #include <set>

@@ -10,8 +10,8 @@
 #include <cstring>
 #include <utility>
 
-#include "core/deadline.h"
-#include "core/fd.h"
+#include "core/base/deadline.h"
+#include "core/base/fd.h"
 #include "tests/model/explorer.h"
 #include "transport/shm/shm_wire.h"
 
@@ -27,8 +27,9 @@ std::map<int, size_t>& model::bells() {
   return by_descriptor;
 }
 
-// transport/poller.h for modelled processes: one that sleeps here stops until its doorbell is rung, and for no other reason.
-// The real one wakes after 100 ms at the latest, which would hide a lost wake-up.
+// transport/wire/poller.h for modelled processes: one that sleeps here stops until its doorbell is
+// rung, and for no other reason. The real one wakes after 100 ms at the latest, which would hide a
+// lost wake-up.
 Poller::Poller() : doorbell_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 void Poller::watch(int, unsigned, Pollable&) {}
 void Poller::rewatch(int, unsigned, Pollable&) {}

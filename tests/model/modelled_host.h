@@ -6,10 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include "core/mapping.h"
-#include "transport/commons.h"
-#include "transport/link.h"
-#include "transport/poller.h"
+#include "core/memory/mapping.h"
+#include "transport/link/link.h"
+#include "transport/same_host/commons.h"
+#include "transport/wire/poller.h"
 
 namespace hccl_like::model {
 
@@ -18,10 +18,12 @@ std::map<int, size_t>& bells();
 
 // All that a process shows, as it maps it itself.
 std::span<std::byte> writable(Commons& commons);
-// The life word in that: given its place, as is the word that tells who leaves. Nobody has died or left.
+// The life word in that: given its place, as is the word that tells who leaves. Nobody has died or
+// left.
 LifeWord& begin_life(std::span<std::byte> commons);
 
-// The pollers of the ranks, and a link between any two. Made once: for each execution what they share is made anew.
+// The pollers of the ranks, and a link between any two. Made once: for each execution what they
+// share is made anew.
 class ModelledHost {
  public:
   ModelledHost(size_t ranks, const std::vector<const Commons*>& shown);

@@ -12,8 +12,8 @@
 
 #include "tests/model/explorer.h"
 #include "tests/model/modelled_host.h"
-#include "transport/mesh.h"
-#include "transport/neighbour.h"
+#include "transport/mesh/mesh.h"
+#include "transport/same_host/neighbour.h"
 
 namespace hccl_like {
 namespace {
@@ -26,14 +26,14 @@ std::map<std::string, const Poller*>& hung() {
 
 }  // namespace
 
-// transport/life.h without a thread: ModelledNeighbours::die() is the kernel.
+// transport/same_host/life.h without a thread: ModelledNeighbours::die() is the kernel.
 Life::Life(LifeWord& word) : word_(word) {}
 Life::~Life() = default;
 // Named by what is compiled beside what is modelled, and not called.
 void Life::lend(std::function<void()>) { std::abort(); }
 void Life::take_back() { std::abort(); }
 
-// transport/bell.h without a socket.
+// transport/same_host/bell.h without a socket.
 Bell::Place Bell::place(const std::string& name) {
   Place place;
   place.length =

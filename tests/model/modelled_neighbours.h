@@ -1,14 +1,15 @@
 #pragma once
-// Ranks of one host that know each other without a connection: by the memory that each shows, and by bells.
+// Ranks of one host that know each other without a connection: by the memory that each shows, and
+// by bells.
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "transport/bell.h"
-#include "transport/commons.h"
-#include "transport/link.h"
-#include "transport/poller.h"
+#include "transport/link/link.h"
+#include "transport/same_host/bell.h"
+#include "transport/same_host/commons.h"
+#include "transport/wire/poller.h"
 
 namespace hccl_like::model {
 

@@ -1,11 +1,12 @@
 #pragma once
-// Included before everything else when code is compiled to be explored: within hccl_like, std::atomic and
-// std::atomic_thread_fence are then modelled ones, and everything else of std is what it always is. So the very files
-// that ship are explored, and none of them knows.
+// Included before everything else when code is compiled to be explored: within hccl_like,
+// std::atomic and std::atomic_thread_fence are then modelled ones, and everything else of std is
+// what it always is. So the very files that ship are explored, and none of them knows.
 //
-// An atomic is as large as a real one, and holds the number of its location, not its value. So it may lie in shared
-// memory that is mapped twice. One that lies in zeroed memory, not constructed, gets its location when it is first touched.
-// One that is stored to while nothing is explored keeps a value as any variable does, and is not explored.
+// An atomic is as large as a real one, and holds the number of its location, not its value. So it
+// may lie in shared memory that is mapped twice. One that lies in zeroed memory, not constructed,
+// gets its location when it is first touched. One that is stored to while nothing is explored keeps
+// a value as any variable does, and is not explored.
 #include <atomic>
 #include <bit>
 #include <cstdint>
@@ -67,7 +68,8 @@ class Atomic {
              Where where = Where::current()) noexcept {
     return change([bits](T old) { return static_cast<T>(old | bits); }, order, where);
   }
-  // One that fails stores what was there, with the order of success: fails less often and sees more than a real one.
+  // One that fails stores what was there, with the order of success: fails less often and sees more
+  // than a real one.
   bool compare_exchange_weak(T& expected, T desired, std::memory_order success, std::memory_order,
                              Where where = Where::current()) noexcept {
     const uint64_t wanted = to_word(expected);
@@ -120,7 +122,8 @@ inline void modelled_fence(std::memory_order order,
   if (Explorer::active() != nullptr) Explorer::active()->fence(order, where);
 }
 
-// Stands for ordinary memory that threads share, and whose accesses must be ordered by what is modelled.
+// Stands for ordinary memory that threads share, and whose accesses must be ordered by what is
+// modelled.
 class Plain {
  public:
   Plain() : location_(Explorer::active()->add_plain()) {}

@@ -1,8 +1,9 @@
-// How a crew shares work (core/parts.h, as core/crew.cc uses it), in every execution: each part is done once, nobody looks at
-// work that is over, and what was done can be seen by the one who offered it.
+// How a crew shares work (core/base/parts.h, as core/machine/crew.cc uses it), in every execution:
+// each part is done once, nobody looks at work that is over, and what was done can be seen by the
+// one who offered it.
 #include <gtest/gtest.h>
 
-#include "core/parts.h"
+#include "core/base/parts.h"
 #include "tests/model/modelled_std.h"
 #include "tests/model/verdict.h"
 

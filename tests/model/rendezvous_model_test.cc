@@ -1,12 +1,13 @@
-// Who gives a long message up while the other end copies a block of it (transport/rendezvous_slot.h), in every execution: what is copied
-// from memory that serves something else by then is never counted.
+// Who gives a long message up while the other end copies a block of it
+// (transport/rendezvous/rendezvous_slot.h), in every execution: what is copied from memory that
+// serves something else by then is never counted.
 #include <gtest/gtest.h>
 
 #include <memory>
 
 #include "tests/model/modelled_std.h"
 #include "tests/model/verdict.h"
-#include "transport/rendezvous_slot.h"
+#include "transport/rendezvous/rendezvous_slot.h"
 
 namespace hccl_like::model {
 namespace {

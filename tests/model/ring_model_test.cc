@@ -1,5 +1,5 @@
-// The ring and its sleepers (transport/shm/ring.h, sleeper.h), in every execution that the memory model allows: nothing is
-// lost or overwritten, and nobody sleeps on while there is work for him.
+// The ring and its sleepers (transport/shm/ring.h, sleeper.h), in every execution that the memory
+// model allows: nothing is lost or overwritten, and nobody sleeps on while there is work for him.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -12,7 +12,7 @@
 namespace hccl_like::model {
 namespace {
 
-// As an engine sleeps (collectives/engine.cc: sleep) on one end of one ring.
+// As an engine sleeps (collectives/engine/engine.cc: sleep) on one end of one ring.
 struct Bell {
   size_t number = Explorer::active()->add_bell();
 
@@ -20,8 +20,8 @@ struct Bell {
   void sleep() { Explorer::active()->sleep(number, std::source_location::current()); }
 };
 
-// A thread is at the top of its loop: all it knows is the number of the byte, and what its end remembers of the other's
-// index.
+// A thread is at the top of its loop: all it knows is the number of the byte, and what its end
+// remembers of the other's index.
 void landmark(size_t byte, size_t known) {
   Explorer::active()->landmark(uint64_t{byte} << 32 | known);
 }

@@ -59,7 +59,8 @@ size_t WeakMemory::add_thread() {
   return threads_.size() - 1;
 }
 
-// Sequentially consistent accesses count as if a fence stood on either side: a little stronger than the standard.
+// Sequentially consistent accesses count as if a fence stood on either side: a little stronger than
+// the standard.
 void WeakMemory::begin(Thread& thread, std::memory_order order) {
   if (order == std::memory_order_seq_cst) thread.seen.join(sequential_);
 }
@@ -189,7 +190,8 @@ void WeakMemory::silence(size_t thread, size_t bell) {
   bells_[bell].view.join(threads_[thread].seen);
 }
 
-// What every thread has seen something newer than can be read no more, and nothing can be put behind it.
+// What every thread has seen something newer than can be read no more, and nothing can be put
+// behind it.
 void WeakMemory::add_to(Hash& hash) const {
   std::vector<uint32_t> floors(locations_.size());
   for (Location i = 0; i < floors.size(); ++i) {

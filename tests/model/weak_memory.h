@@ -1,10 +1,12 @@
 #pragma once
-// The memory of C++ as a machine that can be stepped: every location keeps all values ever stored to it, in their
-// modification order, and every thread has a view of how far it has seen each location at least.
+// The memory of C++ as a machine that can be stepped: every location keeps all values ever stored
+// to it, in their modification order, and every thread has a view of how far it has seen each
+// location at least.
 //
-// It is the operational form of the memory model without load buffering (what the papers call RC11's, or "promising"
-// without promises): a load may return any value that the thread's view allows, a store may go anywhere in the
-// modification order behind what the thread has seen. x86 and ARM show less.
+// It is the operational form of the memory model without load buffering (what the papers call
+// RC11's, or "promising" without promises): a load may return any value that the thread's view
+// allows, a store may go anywhere in the modification order behind what the thread has seen. x86
+// and ARM show less.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -55,8 +57,9 @@ class WeakMemory {
   uint64_t last(Location location) const { return locations_[location].back().value; }
   void reset(Location location, uint64_t value) { locations_[location].back().value = value; }
 
-  // Each operation has several possible results, numbered from 0, the one with the most recent value. The number of them
-  // depends on the order, too: a sequentially consistent operation has seen what others of that kind have.
+  // Each operation has several possible results, numbered from 0, the one with the most recent
+  // value. The number of them depends on the order, too: a sequentially consistent operation has
+  // seen what others of that kind have.
   size_t loads(size_t thread, Location location, std::memory_order order);
   uint64_t load(size_t thread, Location location, std::memory_order order, size_t which);
   size_t stores(size_t thread, Location location, std::memory_order order);
@@ -68,12 +71,13 @@ class WeakMemory {
                     size_t which);
   void fence(size_t thread, std::memory_order order);
 
-  // Accesses to ordinary memory, `location` standing for it: false if another thread's is not ordered with it. `readers`:
-  // the first of a row of locations, one for each thread.
+  // Accesses to ordinary memory, `location` standing for it: false if another thread's is not
+  // ordered with it. `readers`: the first of a row of locations, one for each thread.
   bool plain_read(size_t thread, Location location, Location readers);
   bool plain_write(size_t thread, Location location, Location readers);
 
-  // What a kernel offers to sleep on: it is rung, or not, and has no history. Whoever is woken sees what all ringers saw.
+  // What a kernel offers to sleep on: it is rung, or not, and has no history. Whoever is woken sees
+  // what all ringers saw.
   size_t add_bell();
   bool rung(size_t bell) const { return bells_[bell].rung; }
   void ring(size_t thread, size_t bell);

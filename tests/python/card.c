@@ -1,7 +1,8 @@
-/* A libfabric whose provider is a card that reads and writes memory of devices. It is another one (CARD_LIBRARY) over which it
- * lays what such a card has: FI_HMEM, a NIC, and registration of memory by a file (FI_MR_DMABUF), which it maps. So bytes really
- * go from one device's memory to another's, by a real provider, while nobody else can touch them.
- * CARD_REFUSES: "registrations", or "reads" of memory of a device after the first few. */
+/* A libfabric whose provider is a card that reads and writes memory of devices. It is another one
+ * (CARD_LIBRARY) over which it lays what such a card has: FI_HMEM, a NIC, and registration of
+ * memory by a file (FI_MR_DMABUF), which it maps. So bytes really go from one device's memory to
+ * another's, by a real provider, while nobody else can touch them. CARD_REFUSES: "registrations",
+ * or "reads" of memory of a device after the first few. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -53,7 +54,8 @@ static int refuses(const char* what) {
   return text != NULL && strcmp(text, what) == 0;
 }
 
-/* For tests: registrations of a device's memory now, and ever; bytes that were read into such memory. */
+/* For tests: registrations of a device's memory now, and ever; bytes that were read into such
+ * memory. */
 int card_registrations(void) {
   int count = 0;
   pthread_mutex_lock(&mutex);
@@ -183,7 +185,8 @@ int fi_fabric(struct fi_fabric_attr* attr, struct fid_fabric** fabric, void* con
   return 0;
 }
 
-/* Places in registered memory are counted from its beginning: where the other process has it mapped nobody knows. */
+/* Places in registered memory are counted from its beginning: where the other process has it mapped
+ * nobody knows. */
 int fi_getinfo(uint32_t version, const char* node, const char* service, uint64_t flags,
                const struct fi_info* hints, struct fi_info** info) {
   int (*const get)(uint32_t, const char*, const char*, uint64_t, const struct fi_info*,

@@ -1,5 +1,5 @@
-/* A device plugin that is another one (SOUND_PLUGIN) with a fault (FAULT): at load by name, or "ENTRY:N", which fails from its Nth
- * call on (copy_h2d: at its Nth call alone). */
+/* A device plugin that is another one (SOUND_PLUGIN) with a fault (FAULT): at load by name, or
+ * "ENTRY:N", which fails from its Nth call on (copy_h2d: at its Nth call alone). */
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdio.h>

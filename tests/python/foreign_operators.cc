@@ -1,5 +1,6 @@
-// Kernels for symm_mem::tile_reduce and memset32_ whose C++ signatures are those of torch's CUDA builds (nvshmem_extension.cu,
-// CUDASymmetricMemoryOps.cu), for a device that no build of torch has. test_torch_builds.py loads it.
+// Kernels for symm_mem::tile_reduce and memset32_ whose C++ signatures are those of torch's CUDA
+// builds (nvshmem_extension.cu, CUDASymmetricMemoryOps.cu), for a device that no build of torch
+// has. test_torch_builds.py loads it.
 #include <ATen/core/Tensor.h>
 #include <torch/library.h>
 

@@ -1,5 +1,6 @@
-/* A device plugin that is another one (PLUGIN) without some of its entries (WITHOUT, by the names below); one that must be there
- * fails. It counts what is copied between the device and the host. */
+/* A device plugin that is another one (PLUGIN) without some of its entries (WITHOUT, by the names
+ * below); one that must be there fails. It counts what is copied between the device and the host.
+ */
 #include <dlfcn.h>
 #include <stdatomic.h>
 #include <stddef.h>

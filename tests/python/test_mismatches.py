@@ -211,7 +211,7 @@ def disagree(rank, size, device, odd_ranks=2):
     wrong = []
     for name, (usual, other, *words) in CASES.items():
         if name == "no data" and device != "cpu":
-            continue  # a barrier is numbered with the calls on host tensors (process_group/communicators.h)
+            continue  # a barrier is numbered with the calls on host tensors (process_group/issue/communicators.h)
         for odd in (size - 1, 0)[:odd_ranks]:
             if odd == 0 and "oneself" in name:
                 continue

@@ -4,13 +4,13 @@
 #include <string>
 #include <vector>
 
-#include "collectives/operation.h"
+#include "collectives/engine/operation.h"
 #include "tests/storm/clock.h"
 
 namespace hccl_like::storm {
 
-// The same on all ranks of a group. A shift is a send to the next rank and a receive from the one before; a hail, a send
-// from all ranks to the root, which receives from whoever comes first.
+// The same on all ranks of a group. A shift is a send to the next rank and a receive from the one
+// before; a hail, a send from all ranks to the root, which receives from whoever comes first.
 struct CallSpec {
   enum class Kind { kCollective, kShift, kHail };
   Kind kind = Kind::kCollective;
@@ -30,7 +30,8 @@ struct Prepared {
   std::vector<Call> calls;
 
   static Prepared of(const CallSpec& spec, int rank, int ranks);
-  // Empty if input and output are what they must be after success; `sources`: of the receives from anybody.
+  // Empty if input and output are what they must be after success; `sources`: of the receives from
+  // anybody.
   std::string check(const CallSpec& spec, int rank, int ranks,
                     const std::vector<int>& sources) const;
 };

@@ -127,7 +127,7 @@ void Job::make_seats() {
     world_.wake(rank, random_.between(0, 20 * kMicrosecond));
 }
 
-// ------------------------------------------------------------------------------------------------------- running
+// ----------------------------------------------------------------------------------------- running
 
 std::string Job::run() {
   bool more = true;
@@ -228,7 +228,7 @@ void Job::turn(int rank) {
   if (thinks) world_.wake(rank, now + random_.between(0, 50 * kMicrosecond));
 }
 
-// ------------------------------------------------------------------------------------------------------- calls
+// ------------------------------------------------------------------------------------------- calls
 
 bool Job::begin_task(int rank, int group) {
   Part& part = seats_[index(rank)]->parts[index(group)];

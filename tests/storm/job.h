@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "collectives/communicator.h"
-#include "collectives/engine.h"
+#include "collectives/engine/communicator.h"
+#include "collectives/engine/engine.h"
 #include "tests/storm/calls.h"
 #include "tests/storm/seat.h"
 #include "tests/storm/world.h"

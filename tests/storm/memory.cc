@@ -1,5 +1,5 @@
-// A quarter of a job's time would be malloc's: what one job gives back, the next one takes, without a look at anything else.
-// Sanitizers have their own.
+// A quarter of a job's time would be malloc's: what one job gives back, the next one takes, without
+// a look at anything else. Sanitizers have their own.
 #if !defined(__SANITIZE_ADDRESS__)
 
 #include <array>

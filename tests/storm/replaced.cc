@@ -1,5 +1,5 @@
-// The parts of a process that touch the system, for a job in virtual time. The linker takes these instead of those in the
-// layers' archives; the rest is what ships.
+// The parts of a process that touch the system, for a job in virtual time. The linker takes these
+// instead of those in the layers' archives; the rest is what ships.
 #include <time.h>
 
 #include <algorithm>
@@ -8,12 +8,12 @@
 #include <utility>
 #include <vector>
 
-#include "core/idle_cores.h"
+#include "core/machine/idle_cores.h"
 #include "tests/storm/stage.h"
-#include "transport/mesh.h"
-#include "transport/neighbour.h"
-#include "transport/owing.h"
-#include "transport/poller.h"
+#include "transport/link/owing.h"
+#include "transport/mesh/mesh.h"
+#include "transport/same_host/neighbour.h"
+#include "transport/wire/poller.h"
 
 std::chrono::steady_clock::time_point std::chrono::steady_clock::now() noexcept {
   if (hccl_like::storm::now >= 0)
@@ -25,7 +25,8 @@ std::chrono::steady_clock::time_point std::chrono::steady_clock::now() noexcept 
 
 namespace hccl_like {
 
-// Files of the system that say how many cores are idle: read for each process, they would take most of the time.
+// Files of the system that say how many cores are idle: read for each process, they would take most
+// of the time.
 IdleCores::IdleCores(const char*, size_t) : host_(1) {}
 size_t IdleCores::usable() const { return 1; }
 size_t IdleCores::idle(size_t) const { return 0; }

@@ -5,12 +5,12 @@
 #include <memory>
 #include <vector>
 
-#include "collectives/communicator.h"
-#include "collectives/engine.h"
+#include "collectives/engine/communicator.h"
+#include "collectives/engine/engine.h"
 #include "tests/storm/calls.h"
 #include "tests/storm/clock.h"
-#include "transport/mesh.h"
-#include "transport/poller.h"
+#include "transport/mesh/mesh.h"
+#include "transport/wire/poller.h"
 
 namespace hccl_like::storm {
 

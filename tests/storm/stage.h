@@ -1,7 +1,7 @@
 #pragma once
 // What the replaced parts of a process (replaced.cc) know of the job that they are in.
 #include "tests/storm/world.h"
-#include "transport/link.h"
+#include "transport/link/link.h"
 
 namespace hccl_like::storm {
 

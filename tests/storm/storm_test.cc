@@ -1,4 +1,5 @@
-// Whole jobs in virtual time, one for each seed. HCCL_LIKE_STORM_SEEDS=N runs so many; HCCL_LIKE_STORM_FIRST=S begins there.
+// Whole jobs in virtual time, one for each seed. HCCL_LIKE_STORM_SEEDS=N runs so many;
+// HCCL_LIKE_STORM_FIRST=S begins there.
 #include <gtest/gtest.h>
 
 #include <chrono>

@@ -6,11 +6,13 @@
 namespace hccl_like::storm {
 namespace {
 
-// From a failure until the last survivor knows: whoever dials is refused for a while, and tells the others.
+// From a failure until the last survivor knows: whoever dials is refused for a while, and tells the
+// others.
 constexpr Time kSpread = kSecond;
 // How late a rank may be on a time-out.
 constexpr Time kLate = 200 * kMillisecond;
-// A rank that stops for less is only slow: so long, and no longer, one that leaves waits for it to take what it was told.
+// A rank that stops for less is only slow: so long, and no longer, one that leaves waits for it to
+// take what it was told.
 constexpr Time kMerelySlow = 900 * kMillisecond;
 
 // How long a connection is tried (World).
@@ -55,13 +57,15 @@ bool Job::may_time_out(int group) const {
     const bool hails = std::ranges::any_of(calls_[index(group)], [](const CallSpec& call) {
       return call.kind == CallSpec::Kind::kHail;
     });
-    // A connection that is tried for so long may be begun so late, after another mishap, that the call's time is up first.
+    // A connection that is tried for so long may be begun so late, after another mishap, that the
+    // call's time is up first.
     const bool dials = one.fault == Fault::kSilence && one.lasts > kDialsFor && mishaps_.size() > 1;
     return concerns(one, group) && (one.fault == Fault::kStop || dials || hails);
   });
 }
 
-// Whether ranks of the group may be in a call of another one until that runs into its time-out, and the group's with it.
+// Whether ranks of the group may be in a call of another one until that runs into its time-out, and
+// the group's with it.
 bool Job::held_up(int group) const {
   for (int other = 0; other < kGroups; ++other) {
     if (other == group || !may_time_out(other)) continue;

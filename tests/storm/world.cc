@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "transport/read_shown.h"
+#include "transport/wire/read_shown.h"
 
 namespace hccl_like::storm {
 namespace {
@@ -100,7 +100,7 @@ Time World::delay() {
 
 void World::push(Time at, Kind kind, int a, int b) { events_.push({at, order_++, kind, a, b}); }
 
-// ------------------------------------------------------------------------------------------------------ processes
+// --------------------------------------------------------------------------------------- processes
 
 void World::wake(int rank, Time at) {
   processes_[index(rank)].rung = true;
@@ -159,7 +159,7 @@ bool World::disarm(int rank) {
   return std::exchange(processes_[index(rank)].rung, false);
 }
 
-// ---------------------------------------------------------------------------------------------------- connections
+// ------------------------------------------------------------------------------------- connections
 
 void World::dial(int from, int to) {
   Pair& one = pair(from, to);
@@ -256,7 +256,7 @@ void World::close(int rank, bool at_once) {
   }
 }
 
-// ------------------------------------------------------------------------------------------------ what goes wrong
+// --------------------------------------------------------------------------------- what goes wrong
 
 void World::crash(int rank, bool at_once) {
   processes_[index(rank)].alive = false;

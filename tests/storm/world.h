@@ -1,6 +1,6 @@
 #pragma once
-// The processes of a simulated job and the network between them: what happens when, what arrives when, and what goes wrong.
-// Everything follows from the seed.
+// The processes of a simulated job and the network between them: what happens when, what arrives
+// when, and what goes wrong. Everything follows from the seed.
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -10,11 +10,12 @@
 #include <vector>
 
 #include "tests/storm/clock.h"
-#include "transport/wire.h"
+#include "transport/wire/wire.h"
 
 namespace hccl_like::storm {
 
-// One direction of a connection. Bytes arrive in order, each when its time has come and the way is not silent.
+// One direction of a connection. Bytes arrive in order, each when its time has come and the way is
+// not silent.
 struct Way {
   struct Segment {
     Time at;
@@ -62,7 +63,8 @@ class World {
   void wake(int rank, Time at);
   // The same of one that only looks around then.
   void doze(int rank, Time at);
-  // Takes the next thing that happens; returns a rank whose turn it is, or -1. `more` tells whether there was anything.
+  // Takes the next thing that happens; returns a rank whose turn it is, or -1. `more` tells whether
+  // there was anything.
   int next(bool& more);
   bool alive(int rank) const { return processes_[index(rank)].alive; }
   bool stopped(int rank, Time when = now) const {
@@ -82,7 +84,8 @@ class World {
   void crash(int rank, bool at_once);
   void stop(int rank, Time until);
   void cut(int a, int b);
-  // Nothing gets from `from` to `to` until then. The connection ends if that is too long for the kernels at its ends.
+  // Nothing gets from `from` to `to` until then. The connection ends if that is too long for the
+  // kernels at its ends.
   void silence(int from, int to, Time until);
   // Longer than this and both ends notice; TcpWire's own limits with what chance adds.
   static constexpr Time kBridged = 2 * kSecond, kNoticed = 4'800 * kMillisecond;

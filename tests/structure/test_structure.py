@@ -28,8 +28,8 @@ def tree(tmp_path, monkeypatch):
 
 
 def test_an_include_to_the_right_is_found(tree):
-    tree(core__a_dot_h='#pragma once\n#include "transport/wire.h"\n')
-    assert list(check.includes_point_left()) == ["core/a.h:2: core/ must not include transport/wire.h"]
+    tree(core__a_dot_h='#pragma once\n#include "transport/wire/wire.h"\n')
+    assert list(check.includes_point_left()) == ["core/a.h:2: core/ must not include transport/wire/wire.h"]
 
 
 def test_an_include_that_is_not_rooted_is_found(tree):
@@ -44,7 +44,7 @@ def test_torch_in_a_lower_layer_is_found(tree):
 
 
 def test_a_vendor_that_looks_inside_is_found(tree):
-    tree(simulator__a_dot_cc='#include "device/plugin.h"\n#include "core/error.h"\n')
+    tree(simulator__a_dot_cc='#include "device/plugin.h"\n#include "core/base/error.h"\n')
     assert len(list(check.vendors_see_the_tables_only())) == 1
 
 
@@ -91,3 +91,16 @@ def test_a_list_of_unstable_tests_that_is_bad_or_old_is_found(tree, tmp_path, li
     found = list(check.unstable_tests_are_few_and_recent())
     assert len(found) == len(offences)
     assert all(words in sentence for words, sentence in zip(offences, found))
+
+
+def test_folders_that_include_each_other_are_found(tree):
+    tree(core__a__x_dot_h='#include "core/b/y.h"\n', core__b__y_dot_h='#include "core/c/z.h"\n',
+         core__c__z_dot_h='#include "core/a/x.h"\n', core__c__z_test_dot_cc='#include "core/b/y.h"\n')
+    assert list(check.folders_include_each_other_one_way()) == [
+        "core/c/z.h:1: core/a -> core/b -> core/c -> core/a is a circle"]
+
+
+def test_a_folder_without_a_readme_and_one_with_too_many_files_are_found(tree):
+    tree(core__a__x_dot_h="", core__b__README_dot_md="", **{f"core__b__f{i}_dot_h": "" for i in range(35)})
+    assert list(check.folders_say_what_they_are_for_and_are_small()) == [
+        "core/a: no README.md", "core/b: 36 files, more than 35"]

@@ -1,5 +1,6 @@
 #pragma once
-// What a message-passing library has to do for a BlockWire: move blocks of memory to one peer, in order.
+// What a message-passing library has to do for a BlockWire: move blocks of memory to one peer, in
+// order.
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -21,8 +22,8 @@ class BlockSink {
   ~BlockSink() = default;
 };
 
-// One peer. Used by one thread at a time; nothing blocks. Sends arrive in the order of their posting, and fill the receive
-// slots in the order of theirs.
+// One peer. Used by one thread at a time; nothing blocks. Sends arrive in the order of their
+// posting, and fill the receive slots in the order of theirs.
 class BlockPort {
  public:
   virtual ~BlockPort() = default;
@@ -34,7 +35,8 @@ class BlockPort {
   virtual std::span<std::byte> send_slot(size_t slot) = 0;
   virtual std::span<std::byte> receive_slot(size_t slot) = 0;
 
-  // Sends the first `bytes` of a slot. What cannot start now is kept and started by progress(), in order.
+  // Sends the first `bytes` of a slot. What cannot start now is kept and started by progress(), in
+  // order.
   virtual void send(size_t slot, size_t bytes) = 0;
   virtual void receive(size_t slot) = 0;
   virtual void progress(BlockSink& sink) = 0;

@@ -4,12 +4,13 @@
 #include <cstring>
 #include <utility>
 
-#include "core/deadline.h"
+#include "core/base/deadline.h"
 
 namespace hccl_like {
 namespace {
 
-// For what was written to leave this process when a wire is closed; a peer that reads needs a fraction of it.
+// For what was written to leave this process when a wire is closed; a peer that reads needs a
+// fraction of it.
 constexpr std::chrono::milliseconds kFarewell{200};
 
 }  // namespace

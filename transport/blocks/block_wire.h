@@ -1,9 +1,10 @@
 #pragma once
 // A Wire made of blocks that a message-passing library (MPI, libfabric) moves.
 //
-// Receives are posted before anything can arrive, and a sender never has more blocks under way than the receiver has posted
-// for it: it starts with a credit for each, and gets one back with every block that was read. Credits travel on blocks that
-// go the other way, or, when half of them are owed, alone. So nothing is buffered where nobody counts it.
+// Receives are posted before anything can arrive, and a sender never has more blocks under way than
+// the receiver has posted for it: it starts with a credit for each, and gets one back with every
+// block that was read. Credits travel on blocks that go the other way, or, when half of them are
+// owed, alone. So nothing is buffered where nobody counts it.
 #include <array>
 #include <deque>
 #include <memory>
@@ -12,7 +13,7 @@
 #include <vector>
 
 #include "transport/blocks/block_port.h"
-#include "transport/wire.h"
+#include "transport/wire/wire.h"
 
 namespace hccl_like {
 

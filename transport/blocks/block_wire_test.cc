@@ -7,9 +7,9 @@
 #include <deque>
 #include <vector>
 
-#include "transport/link_contract.h"
-#include "transport/link_endings_contract.h"
-#include "transport/wire_contract.h"
+#include "transport/link/link_contract.h"
+#include "transport/link/link_endings_contract.h"
+#include "transport/wire/wire_contract.h"
 
 namespace hccl_like {
 namespace {

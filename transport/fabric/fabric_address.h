@@ -23,8 +23,8 @@ struct FabricAddress {
   static std::optional<FabricAddress> parse(std::string_view text);
 };
 
-// Which of one process's ends meets which of another's: the first ones, and those further ones that are on one network, in
-// order. Both processes find the same pairs.
+// Which of one process's ends meets which of another's: the first ones, and those further ones that
+// are on one network, in order. Both processes find the same pairs.
 struct FabricPair {
   size_t own = 0, far = 0;
   friend bool operator==(const FabricPair&, const FabricPair&) = default;

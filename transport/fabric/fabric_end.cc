@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "device/host/shared_memory.h"
 
 namespace hccl_like {
@@ -17,8 +17,8 @@ constexpr size_t kLongestName = 512;
 // Some tens of pieces of this process's allocators.
 constexpr RegistrationCache::Limits kKept{.entries = 256, .bytes = size_t{64} << 30};
 
-// Memory of our own allocators, and exported memory of devices: other memory may be gone, and something else in its place,
-// without our hearing of it.
+// Memory of our own allocators, and exported memory of devices: other memory may be gone, and
+// something else in its place, without our hearing of it.
 std::optional<LastingRange> lasting_range(const std::byte* data, size_t bytes) {
   if (const auto place = SharedMemory::find(data, bytes))
     return LastingRange{data - place->offset, place->token.bytes, place->token.nonce};
@@ -27,7 +27,8 @@ std::optional<LastingRange> lasting_range(const std::byte* data, size_t bytes) {
   return std::nullopt;
 }
 
-// What libfabric 1.20 and later declare in rdma/fi_domain.h. Their fi_mr_attr ends later, too, with what is zero here.
+// What libfabric 1.20 and later declare in rdma/fi_domain.h. Their fi_mr_attr ends later, too, with
+// what is zero here.
 constexpr uint64_t kRegisterFile = uint64_t{1} << 40;  // FI_MR_DMABUF
 struct FileRange {                                     // fi_mr_dmabuf
   int fd;

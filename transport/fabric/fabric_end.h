@@ -69,7 +69,8 @@ class FabricEnd : private Registrar {
   };
   Window window(const RegistrationCache::Registration& registration, const std::byte* data) const;
 
-  // Closes the end-point, whatever is under way: from then on it touches no memory, and progress() notes nothing.
+  // Closes the end-point, whatever is under way: from then on it touches no memory, and progress()
+  // notes nothing.
   void shut(std::string why);
   // Why it was; empty while it is open.
   const std::string& shut() const { return shut_; }

@@ -10,8 +10,8 @@
 #include <string_view>
 #include <tuple>
 
-#include "core/error.h"
-#include "transport/address.h"
+#include "core/base/error.h"
+#include "transport/network/address.h"
 
 namespace hccl_like {
 namespace {
@@ -78,8 +78,8 @@ FabricInfo hints_for(const FabricLibrary& library, const std::string& provider,
   return hints;
 }
 
-// The place of an offer's own address among those that this process publishes, which are ordered; behind them if it has
-// none of these.
+// The place of an offer's own address among those that this process publishes, which are ordered;
+// behind them if it has none of these.
 size_t place_of(const fi_info& info, const std::vector<std::string>& own) {
   if (info.src_addr == nullptr ||
       (info.addr_format != FI_SOCKADDR_IN && info.addr_format != FI_SOCKADDR_IN6))
@@ -104,7 +104,8 @@ const FabricLibrary& load_fabric(const std::string& setting,
   return *loaded;
 }
 
-// libfabric 1.17's own shared memory claims to reach other hosts, so its addresses are looked at, too.
+// libfabric 1.17's own shared memory claims to reach other hosts, so its addresses are looked at,
+// too.
 bool reaches_hosts(const fi_info& info) {
   const std::string_view address = info.addr_format == FI_ADDR_STR && info.src_addr != nullptr
                                        ? static_cast<const char*>(info.src_addr)
@@ -148,7 +149,8 @@ std::vector<FabricInfo> choose_providers(const FabricLibrary& library, const std
                 "libfabric " + library.version_text() + " (" + library.path + ") has " +
                     (provider.empty() ? "no provider that serves" : "no provider " + provider) +
                     ": " + library.strerror(-status) + "; 'fi_info' lists those there are");
-  // Those that reach other hosts, then those with a card, then by address; the library's own order decides the rest.
+  // Those that reach other hosts, then those with a card, then by address; the library's own order
+  // decides the rest.
   const auto rank = [&](const fi_info& info) {
     const bool local = !reaches_hosts(info);
     return std::tuple(local, info.nic == nullptr, place_of(info, own_addresses));

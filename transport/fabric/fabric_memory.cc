@@ -121,7 +121,8 @@ std::optional<RemoteMemory::Note> FabricMemory::hear() {
   return note;
 }
 
-// The first end is driven by the wire of bytes; only software needs the others driven, and only while something is read.
+// The first end is driven by the wire of bytes; only software needs the others driven, and only
+// while something is read.
 void FabricMemory::progress() {
   if (!to_tell_.empty()) send_notes();
   if (busy_ == 0) return;

@@ -11,7 +11,7 @@
 #include "transport/blocks/block_wire.h"
 #include "transport/fabric/fabric_end.h"
 #include "transport/fabric/fabric_port.h"
-#include "transport/remote_memory.h"
+#include "transport/wire/remote_memory.h"
 
 namespace hccl_like {
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "core/deadline.h"
+#include "core/base/deadline.h"
 
 namespace hccl_like {
 namespace {

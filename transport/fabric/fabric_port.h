@@ -6,8 +6,8 @@
 
 #include "transport/blocks/block_port.h"
 #include "transport/fabric/fabric_end.h"
-#include "transport/poller.h"
-#include "transport/remote_memory.h"
+#include "transport/wire/poller.h"
+#include "transport/wire/remote_memory.h"
 
 namespace hccl_like {
 

@@ -4,21 +4,23 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "core/error.h"
-#include "core/log.h"
-#include "transport/address.h"
+#include "core/base/error.h"
+#include "core/base/log.h"
 #include "transport/blocks/block_wire.h"
 #include "transport/fabric/fabric_address.h"
 #include "transport/fabric/fabric_memory.h"
 #include "transport/fabric/fabric_port.h"
+#include "transport/network/address.h"
 
 namespace hccl_like {
 namespace {
 
-// Between two hosts 16 MiB take a quarter longer with blocks half as large. Memory that no message needed is never touched.
+// Between two hosts 16 MiB take a quarter longer with blocks half as large. Memory that no message
+// needed is never touched.
 constexpr BlockShape kFabricShape{.blocks = 8, .block_bytes = 128 << 10};
 
-// Of what goes from one end to another; both compute it (FNV-1a). Some providers leave 48 bits of a tag to the user.
+// Of what goes from one end to another; both compute it (FNV-1a). Some providers leave 48 bits of a
+// tag to the user.
 uint64_t tag_for(const std::string& from, const std::string& to) {
   uint64_t hash = 0xcbf29ce484222325u;
   for (const char byte : from + to)

@@ -68,7 +68,8 @@ void RegistrationCache::drop_gone() {
   }
 }
 
-// False if what is in use leaves none. Linear in what is kept, beside a registration that takes far longer.
+// False if what is in use leaves none. Linear in what is kept, beside a registration that takes far
+// longer.
 bool RegistrationCache::make_room(size_t bytes) {
   if (limits_.entries == 0 || bytes > limits_.bytes) return false;
   while (entries_.size() >= limits_.entries || bytes_ + bytes > limits_.bytes) {

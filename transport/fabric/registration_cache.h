@@ -22,22 +22,26 @@ class Registrar {
   virtual ~Registrar() = default;
 };
 
-// Memory whose owner is known: all of what it has there in one piece, and a number that nothing else ever has.
+// Memory whose owner is known: all of what it has there in one piece, and a number that nothing
+// else ever has.
 struct LastingRange {
   const std::byte* data = nullptr;
   size_t bytes = 0;
   std::array<uint64_t, 2> identity{};
 };
 
-// Registering pins pages and tells the card of them, which takes as long as sending some tens of KiB. But a cache is right
-// only if it hears of memory that is gone, since other memory may come to lie at the same address. Of malloc's memory only
-// hooks in the whole process's allocator would tell, as libfabric's own cache has them for providers that pin
-// (FI_MR_CACHE_MONITOR); a second set of hooks is no gain. So here
+// Registering pins pages and tells the card of them, which takes as long as sending some tens of
+// KiB. But a cache is right only if it hears of memory that is gone, since other memory may come to
+// lie at the same address. Of malloc's memory only hooks in the whole process's allocator would
+// tell, as libfabric's own cache has them for providers that pin (FI_MR_CACHE_MONITOR); a second
+// set of hooks is no gain. So here
 //
-// * memory of our own allocators is registered once, all of a piece, and found again by address *and* identity: what lies at
-//   the address by now is compared with what was registered there, so nothing needs to be told. What is stale, or least
-//   recently used beyond the limits, is ended;
-// * so is memory of a device that was exported to network adapters (device/exported_memory.h): its registration keeps the memory,
+// * memory of our own allocators is registered once, all of a piece, and found again by address
+// *and* identity: what lies at
+//   the address by now is compared with what was registered there, so nothing needs to be told.
+//   What is stale, or least recently used beyond the limits, is ended;
+// * so is memory of a device that was exported to network adapters (device/exported_memory.h): its
+// registration keeps the memory,
 //   so what is gone is looked for whenever something new is registered, and now and then besides;
 // * all other memory is registered for one message.
 //
@@ -53,14 +57,16 @@ class RegistrationCache {
     size_t bytes = 0;
   };
   using Find = std::function<std::optional<LastingRange>(const std::byte* data, size_t bytes)>;
-  // What covers the memory that was asked for, and where it begins. It is not ended as long as this is held.
+  // What covers the memory that was asked for, and where it begins. It is not ended as long as this
+  // is held.
   struct Registration {
     const std::byte* begin = nullptr;
     void* handle = nullptr;  // the registrar's
   };
   using Use = std::shared_ptr<const Registration>;
 
-  // The registrar must outlive this object and all uses. `find`: whose memory it is; nothing if nobody's.
+  // The registrar must outlive this object and all uses. `find`: whose memory it is; nothing if
+  // nobody's.
   RegistrationCache(Registrar& registrar, Find find, Limits limits)
       : registrar_(registrar), find_(std::move(find)), limits_(limits) {}
 

@@ -4,7 +4,7 @@
 #include <optional>
 #include <utility>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace hccl_like {
 namespace {

@@ -5,15 +5,16 @@
 #include <unordered_map>
 
 #include "transport/module.h"
-#include "transport/poller.h"
-#include "transport/transport.h"
+#include "transport/wire/poller.h"
+#include "transport/wire/transport.h"
 
 namespace hccl_like {
 
 class LoadedTransport final : public Transport {
  public:
-  // Opens the module's end for the process `self_id`; the table is complete (module_library.h). Throws kUnsupported, with
-  // the module's own words, if it does not open. The poller must outlive it.
+  // Opens the module's end for the process `self_id`; the table is complete (module_library.h).
+  // Throws kUnsupported, with the module's own words, if it does not open. The poller must outlive
+  // it.
   LoadedTransport(const hct_api& api, const std::string& self_id, Poller& poller);
   ~LoadedTransport() override;
 

@@ -6,8 +6,8 @@
 #include <cstring>
 #include <initializer_list>
 
-#include "core/error.h"
-#include "core/crash_note.h"
+#include "core/base/crash_note.h"
+#include "core/base/error.h"
 
 namespace hccl_like {
 namespace {

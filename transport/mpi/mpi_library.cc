@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "transport/mpi/mpi_search.h"
 
 namespace hccl_like {
@@ -74,9 +74,10 @@ void bind_standard(MpiLibrary& mpi) {
   mpi.status_ignore = nullptr;
 }
 
-// The values that MPICH, Intel MPI, Cray MPICH and MVAPICH have agreed upon (https://www.mpich.org/abi). Their handles are
-// ints: what is passed in a register is the lower half of a pointer, and what is written through a pointer leaves the upper
-// half of a Handle as it was, zero.
+// The values that MPICH, Intel MPI, Cray MPICH and MVAPICH have agreed upon
+// (https://www.mpich.org/abi). Their handles are ints: what is passed in a register is the lower
+// half of a pointer, and what is written through a pointer leaves the upper half of a Handle as it
+// was, zero.
 void bind_mpich(MpiLibrary& mpi) {
   mpi.comm_world = number(0x44000000);
   mpi.byte = number(0x4c00010d);
@@ -108,7 +109,8 @@ bool is_standard(void* library) {
 }
 
 bool is_mpich(const std::string& version) {
-  return version.find("MPICH") != std::string::npos || version.find("MVAPICH") != std::string::npos ||
+  return version.find("MPICH") != std::string::npos ||
+         version.find("MVAPICH") != std::string::npos ||
          version.find("Intel(R) MPI") != std::string::npos;
 }
 
@@ -134,13 +136,16 @@ MpiLibrary bind(void* library, const std::string& path) {
   return mpi;
 }
 
-// Open MPI's own plugins look for its symbols among the process's. A name may hide which MPI it is (libmpi.so).
+// Open MPI's own plugins look for its symbols among the process's. A name may hide which MPI it is
+// (libmpi.so).
 int how_to_load(const std::string& path) {
-  const bool another = path.find("libmpi_abi") != std::string::npos || path.find(".so.12") != std::string::npos;
+  const bool another =
+      path.find("libmpi_abi") != std::string::npos || path.find(".so.12") != std::string::npos;
   return RTLD_NOW | (another ? RTLD_LOCAL : RTLD_GLOBAL);
 }
 
-// The library itself where `path` is "INPUT(libmpi_abi.so.1)", which a package that can hold no links has in their place.
+// The library itself where `path` is "INPUT(libmpi_abi.so.1)", which a package that can hold no
+// links has in their place.
 std::string without_script(const std::string& path) {
   std::error_code unknown;
   const uintmax_t bytes = std::filesystem::file_size(path, unknown);

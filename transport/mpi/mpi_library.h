@@ -1,10 +1,13 @@
 #pragma once
-// The few functions of MPI that are used, in whatever MPI this process has: no MPI is needed to build this.
+// The few functions of MPI that are used, in whatever MPI this process has: no MPI is needed to
+// build this.
 //
-// Three binary interfaces are known: the standard one of MPI 5 (libmpi_abi.so.1), whose predefined handles are numbers in
-// pointers; MPICH's (libmpi.so.12; Intel MPI, Cray MPICH and MVAPICH have the same), whose handles are ints; and Open MPI's
-// (libmpi.so.40), whose predefined handles are addresses of its own objects. On the machines that this is built for, which
-// pass ints in registers and are little-endian, one set of declarations serves; what differs is a handful of values.
+// Three binary interfaces are known: the standard one of MPI 5 (libmpi_abi.so.1), whose predefined
+// handles are numbers in pointers; MPICH's (libmpi.so.12; Intel MPI, Cray MPICH and MVAPICH have
+// the same), whose handles are ints; and Open MPI's (libmpi.so.40), whose predefined handles are
+// addresses of its own objects. On the machines that this is built for, which pass ints in
+// registers and are little-endian, one set of declarations serves; what differs is a handful of
+// values.
 #include <string>
 #include <vector>
 
@@ -43,8 +46,9 @@ struct MpiLibrary {
   std::string reason(const char* function, int code) const;
 };
 
-// Loads one, for good: `setting` if it is not empty; else, of what mpi_candidates() names, the one that this process has loaded
-// already, or the first that can be loaded. `hints` are paths. Throws kUnsupported, with what was tried.
+// Loads one, for good: `setting` if it is not empty; else, of what mpi_candidates() names, the one
+// that this process has loaded already, or the first that can be loaded. `hints` are paths. Throws
+// kUnsupported, with what was tried.
 MpiLibrary load_mpi(const std::string& setting, const std::vector<std::string>& hints);
 
 }  // namespace hccl_like

@@ -17,8 +17,9 @@ MpiPort::MpiPort(MpiWorld& world, Poller& poller, BlockShape shape, int peer, in
   poller_.count_nappers(+1);
 }
 
-// Receives that will never be filled are taken back. What MPI still holds (a send to a peer that does not read, a cancelled
-// receive that is being filled) keeps its memory: there is no moment at which it would be safe to give it back.
+// Receives that will never be filled are taken back. What MPI still holds (a send to a peer that
+// does not read, a cancelled receive that is being filled) keeps its memory: there is no moment at
+// which it would be safe to give it back.
 MpiPort::~MpiPort() {
   poller_.count_nappers(-1);
   const MpiLibrary& mpi = world_.library();
@@ -57,7 +58,9 @@ void MpiPort::receive(size_t slot) {
 
 bool MpiPort::finished(UnderWay& one) {
   int done = 0;
-  return check("MPI_Test", world_.library().test(&one.request, &done, world_.library().status_ignore)) && done != 0;
+  return check("MPI_Test",
+               world_.library().test(&one.request, &done, world_.library().status_ignore)) &&
+         done != 0;
 }
 
 void MpiPort::progress(BlockSink& sink) {

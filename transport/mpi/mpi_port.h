@@ -6,7 +6,7 @@
 
 #include "transport/blocks/block_port.h"
 #include "transport/mpi/mpi_world.h"
-#include "transport/poller.h"
+#include "transport/wire/poller.h"
 
 namespace hccl_like {
 

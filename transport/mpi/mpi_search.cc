@@ -14,7 +14,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::array kOpenMpi{"libmpi.so.40", "libmpi.so.80"};
-// The standard binary interface of MPI 5, and the older one of MPICH, which Debian names its own way.
+// The standard binary interface of MPI 5, and the older one of MPICH, which Debian names its own
+// way.
 constexpr std::array kOthers{"libmpi_abi.so.1", "libmpi.so.12", "libmpich.so.12"};
 constexpr std::array kPrograms{"mpi", "hydra", "prte", "prun", "orte", "pmi"};
 constexpr std::array kVariables{"OPAL_PREFIX", "I_MPI_ROOT", "CRAY_MPICH_DIR",
@@ -23,10 +24,13 @@ constexpr std::array kFolders{"lib", "lib64", "lib/release"};
 // Shells and wrappers may stand between the launcher and this process.
 constexpr int kGenerations = 16;
 
-// Of a line of /proc/PID/stat, whose second field is a name in parentheses that may have any character.
+// Of a line of /proc/PID/stat, whose second field is a name in parentheses that may have any
+// character.
 pid_t parent_in(const std::string& line) {
   const size_t name_end = line.rfind(')');
-  return name_end == std::string::npos ? 0 : std::atoi(line.c_str() + std::min(name_end + 4, line.size()));
+  return name_end == std::string::npos
+             ? 0
+             : std::atoi(line.c_str() + std::min(name_end + 4, line.size()));
 }
 
 pid_t parent_of(pid_t process) {
@@ -47,7 +51,8 @@ MpiSurroundings mpi_surroundings() {
   pid_t process = ::getppid();
   for (int i = 0; i < kGenerations && process > 1; ++i, process = parent_of(process)) {
     std::error_code unreadable;
-    const fs::path program = fs::read_symlink("/proc/" + std::to_string(process) + "/exe", unreadable);
+    const fs::path program =
+        fs::read_symlink("/proc/" + std::to_string(process) + "/exe", unreadable);
     if (!unreadable && is_launcher(program.filename())) found.launchers.push_back(program);
   }
   return found;
@@ -72,7 +77,8 @@ std::vector<std::string> mpi_candidates(const MpiSurroundings& surroundings,
   for (const std::string& launcher : surroundings.launchers)
     prefixes.push_back(fs::path(launcher).parent_path().parent_path());
   for (const char* variable : kVariables)
-    if (const char* const prefix = surroundings.variable(variable); prefix != nullptr && *prefix != 0)
+    if (const char* const prefix = surroundings.variable(variable);
+        prefix != nullptr && *prefix != 0)
       prefixes.emplace_back(prefix);
   for (const std::string& prefix : prefixes)
     for (const char* folder : kFolders)

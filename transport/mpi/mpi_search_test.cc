@@ -38,8 +38,9 @@ class MpiSearch : public ::testing::Test {
 using Names = std::vector<std::string>;
 
 TEST_F(MpiSearch, NamesForTheLoaderWhereNoLauncherIsKnown) {
-  EXPECT_EQ(mpi_candidates(surroundings(), {}), (Names{"libmpi_abi.so.1", "libmpi.so.12", "libmpich.so.12",
-                                                       "libmpi.so.40", "libmpi.so.80"}));
+  EXPECT_EQ(
+      mpi_candidates(surroundings(), {}),
+      (Names{"libmpi_abi.so.1", "libmpi.so.12", "libmpich.so.12", "libmpi.so.40", "libmpi.so.80"}));
 }
 
 TEST_F(MpiSearch, TheLaunchersOwnComesFirst) {
@@ -47,7 +48,8 @@ TEST_F(MpiSearch, TheLaunchersOwnComesFirst) {
   launchers_ = {root_ / "bin/hydra_pmi_proxy", root_ / "bin/mpiexec.hydra"};
   const std::string standard = file("lib/libmpi_abi.so.1"), older = file("lib/libmpi.so.12");
   file("lib/libmpi.so.40");
-  EXPECT_EQ(mpi_candidates(surroundings(), {"/packages/lib/libmpi_abi.so.1", "/packages/lib/libmpi.so.40"}),
+  EXPECT_EQ(mpi_candidates(surroundings(),
+                           {"/packages/lib/libmpi_abi.so.1", "/packages/lib/libmpi.so.40"}),
             (Names{standard, older, "libmpi_abi.so.1", "libmpi.so.12", "libmpich.so.12",
                    "/packages/lib/libmpi_abi.so.1"}));
 }
@@ -56,13 +58,18 @@ TEST_F(MpiSearch, OpenMpisLauncherTakesOpenMpiAlone) {
   variables_ = {{"OMPI_COMM_WORLD_SIZE", "2"}, {"PMI_RANK", "0"}, {"OPAL_PREFIX", root_}};
   const std::string library = file("lib/libmpi.so.40");
   file("lib/libmpi_abi.so.1");
-  EXPECT_EQ(mpi_candidates(surroundings(), {"/packages/lib/libmpi_abi.so.1", "/packages/lib/libmpi.so.40"}),
+  EXPECT_EQ(mpi_candidates(surroundings(),
+                           {"/packages/lib/libmpi_abi.so.1", "/packages/lib/libmpi.so.40"}),
             (Names{library, "libmpi.so.40", "libmpi.so.80", "/packages/lib/libmpi.so.40"}));
 }
 
 TEST_F(MpiSearch, VariablesNameFolders) {
-  variables_ = {{"PMI_RANK", "0"}, {"I_MPI_ROOT", root_ / "intel"}, {"CRAY_MPICH_DIR", root_ / "cray"}, {"MPI_HOME", ""}};
-  const std::string intel = file("intel/lib/release/libmpi.so.12"), cray = file("cray/lib/libmpi.so.12");
+  variables_ = {{"PMI_RANK", "0"},
+                {"I_MPI_ROOT", root_ / "intel"},
+                {"CRAY_MPICH_DIR", root_ / "cray"},
+                {"MPI_HOME", ""}};
+  const std::string intel = file("intel/lib/release/libmpi.so.12"),
+                    cray = file("cray/lib/libmpi.so.12");
   const Names found = mpi_candidates(surroundings(), {});
   ASSERT_GE(found.size(), 2u);
   EXPECT_EQ((Names{found[0], found[1]}), (Names{intel, cray}));

@@ -3,18 +3,19 @@
 #include <charconv>
 #include <cstdint>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "transport/blocks/block_wire.h"
 #include "transport/mpi/mpi_port.h"
 
 namespace hccl_like {
 namespace {
 
-// As libfabric's: large enough that the cost of a message does not matter, few enough to stay in the second-level cache.
+// As libfabric's: large enough that the cost of a message does not matter, few enough to stay in
+// the second-level cache.
 constexpr BlockShape kMpiShape{.blocks = 8, .block_bytes = 128 << 10};
 
-// Of what goes from one end to another; both compute it. An earlier mesh of the same two processes had other ids, so its
-// messages are not taken for this one's. (FNV-1a.)
+// Of what goes from one end to another; both compute it. An earlier mesh of the same two processes
+// had other ids, so its messages are not taken for this one's. (FNV-1a.)
 int tag_for(const std::string& from, const std::string& to, int last) {
   uint64_t hash = 0xcbf29ce484222325u;
   for (const char byte : from + to)

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "transport/mpi/mpi_world.h"
-#include "transport/poller.h"
-#include "transport/transport.h"
+#include "transport/wire/poller.h"
+#include "transport/wire/transport.h"
 
 namespace hccl_like {
 

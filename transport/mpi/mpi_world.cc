@@ -4,9 +4,9 @@
 
 #include <cstdlib>
 
-#include "core/error.h"
-#include "core/log.h"
-#include "transport/bootstrap_random.h"
+#include "core/base/error.h"
+#include "core/base/log.h"
+#include "transport/security/random.h"
 
 namespace hccl_like {
 namespace {
@@ -75,7 +75,8 @@ void MpiWorld::start() {
   if (const int code = library_.init_thread(nullptr, nullptr, library_.thread_multiple, &provided);
       code != 0)
     refuse("MPI_Init_thread", code);
-  // What must be finished in order is: a launcher takes a rank that ends without a word for a crash.
+  // What must be finished in order is: a launcher takes a rank that ends without a word for a
+  // crash.
   started_here = &library_;
   started_in = ::getpid();
   std::atexit(finish_at_exit);

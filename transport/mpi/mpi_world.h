@@ -1,24 +1,26 @@
 #pragma once
-// MPI as this process has it: started once, with a communicator of our own that has every rank of the job.
+// MPI as this process has it: started once, with a communicator of our own that has every rank of
+// the job.
 #include <cstddef>
 #include <mutex>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "core/deadline.h"
+#include "core/base/deadline.h"
 #include "transport/mpi/mpi_library.h"
 
 namespace hccl_like {
 
-// MPI can be started once in a process and lives to its end, so there is one of these and it is never destroyed. If the
-// program has started MPI itself (mpi4py, say), that is used, and ended by the program; else it is started here, and ended
-// when the process exits.
+// MPI can be started once in a process and lives to its end, so there is one of these and it is
+// never destroyed. If the program has started MPI itself (mpi4py, say), that is used, and ended by
+// the program; else it is started here, and ended when the process exits.
 class MpiWorld {
  public:
-  // Starts it, with the library that load_mpi() finds. Every rank of the MPI job has to come: it duplicates the world's
-  // communicator, and throws kTimeout, naming MPI, if that is not done by the deadline; other failures are kUnsupported.
-  // Later calls return the same, whatever their arguments. Any thread.
+  // Starts it, with the library that load_mpi() finds. Every rank of the MPI job has to come: it
+  // duplicates the world's communicator, and throws kTimeout, naming MPI, if that is not done by
+  // the deadline; other failures are kUnsupported. Later calls return the same, whatever their
+  // arguments. Any thread.
   static MpiWorld& join(const std::string& setting, const std::vector<std::string>& hints,
                         Deadline deadline);
 
@@ -31,7 +33,8 @@ class MpiWorld {
   // The same on every rank of this job, and on no other: drawn by rank 0.
   const std::string& job() const { return job_; }
 
-  // From rank 0 to all; every rank calls it with as many bytes. Blocks until the deadline at most, then throws kTimeout.
+  // From rank 0 to all; every rank calls it with as many bytes. Blocks until the deadline at most,
+  // then throws kTimeout.
   void broadcast(std::span<std::byte> bytes, Deadline deadline);
 
  private:

@@ -6,8 +6,8 @@
 #include <map>
 #include <thread>
 
-#include "core/error.h"
-#include "transport/mesh_exchange.h"
+#include "core/base/error.h"
+#include "transport/mesh/exchange.h"
 #include "transport/security/identity.h"
 #include "transport/testing/local_store.h"
 #include "transport/testing/record_of.h"
@@ -97,7 +97,8 @@ TEST(ForgedStore, ARankWithoutASecretIsNamedByAll) {
   EXPECT_NE(texts[2].find("cannot join rank 1"), std::string::npos) << texts[2];
 }
 
-// Somebody who copies what two groups of a job write, as they write it, makes their parts of the store one.
+// Somebody who copies what two groups of a job write, as they write it, makes their parts of the
+// store one.
 TEST(ForgedStore, ARankOfAnotherGroupIsNone) {
   LocalStore store;
   const auto texts = meet(

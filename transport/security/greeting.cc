@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "transport/bootstrap_random.h"
+#include "transport/security/random.h"
 
 namespace hccl_like::greeting {
 namespace {
@@ -51,7 +51,7 @@ bool could_be_hello(std::string_view beginning) {
   return beginning.substr(0, known) == kHelloMagic.substr(0, known);
 }
 
-// ------------------------------------------------------------------------------------------------------- connector
+// --------------------------------------------------------------------------------------- connector
 
 Calling::Calling(const Identity& self, const Identity& target, size_t rail)
     : door_(target.door), self_(self.id), target_(target.id), rail_(rail) {}
@@ -87,7 +87,7 @@ Key Calling::session() const {
   return door_.derive(kSession, {std::string_view(said_).substr(0, opening_)});
 }
 
-// -------------------------------------------------------------------------------------------------------- acceptor
+// ---------------------------------------------------------------------------------------- acceptor
 
 Hosting::Hosting(const Identity& self) : door_(self.door), self_(self.id) {}
 

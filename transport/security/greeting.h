@@ -1,25 +1,30 @@
 #pragma once
-// How two processes make sure of each other, before either keeps anything for the other; bytes only, no socket.
+// How two processes make sure of each other, before either keeps anything for the other; bytes
+// only, no socket.
 //
 //   connector                                        acceptor
-//   hello: who I am, whom I want, which rail,  ->    compares; closes without a word if anything is wrong
+//   hello: who I am, whom I want, which rail,  ->    compares; closes without a word if anything is
+//   wrong
 //          a fresh nonce, a tag
 //   compares; closes if wrong                  <-    answer: a fresh nonce, a tag
-//   commit: a tag; this connection has won     ->    compares; takes the connection, unless it has one to this
+//   commit: a tag; this connection has won     ->    compares; takes the connection, unless it has
+//   one to this
 //          the race                                  peer already
 //   compares; the wire exists                  <-    welcome: a tag
 //
-// A tag is the HMAC, with the acceptor's door key, of the message's name and of everything said before on this connection. So each
-// end proves the key to the other on words that the other has just drawn: what was said on another connection, by the other end,
-// or in another place fits nowhere. A connector that knows the key of an acceptor has the job's secret and has read the record of
-// that very process. A hello alone can be heard and said again; acceptors remember the nonces of those they believed, for as long as
-// they live (bootstrap_acceptor.h), and a believed hello is worth a place at the door and no more.
+// A tag is the HMAC, with the acceptor's door key, of the message's name and of everything said
+// before on this connection. So each end proves the key to the other on words that the other has
+// just drawn: what was said on another connection, by the other end, or in another place fits
+// nowhere. A connector that knows the key of an acceptor has the job's secret and has read the
+// record of that very process. A hello alone can be heard and said again; acceptors remember the
+// nonces of those they believed, for as long as they live (acceptor.h), and a believed hello is
+// worth a place at the door and no more.
 //
-// The last two messages also make both ends agree which of several racing connections is the one: a connector that sees no welcome
-// has no link, an acceptor that saw no commit has none.
+// The last two messages also make both ends agree which of several racing connections is the one: a
+// connector that sees no welcome has no link, an acceptor that saw no commit has none.
 //
-// Everything that takes bytes takes any bytes, of any length, and only reads them: fuzz parse_hello, could_be_hello, Hosting and
-// Calling with them.
+// Everything that takes bytes takes any bytes, of any length, and only reads them: fuzz
+// parse_hello, could_be_hello, Hosting and Calling with them.
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -60,7 +65,8 @@ std::optional<Hello> parse_hello(std::string_view bytes);
 // False as soon as the first bytes show that it will be no hello of this version.
 bool could_be_hello(std::string_view beginning);
 
-// The connector's part. Each method is called once, in this order, the next one only if the one before said true.
+// The connector's part. Each method is called once, in this order, the next one only if the one
+// before said true.
 class Calling {
  public:
   // `rail`: below 100.

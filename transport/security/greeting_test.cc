@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "core/error.h"
-#include "transport/bootstrap_random.h"
+#include "core/base/error.h"
+#include "transport/security/random.h"
 
 namespace hccl_like {
 namespace {

@@ -1,7 +1,7 @@
 #include "transport/security/job_key.h"
 
-#include "core/error.h"
-#include "transport/bootstrap_random.h"
+#include "core/base/error.h"
+#include "transport/security/random.h"
 
 namespace hccl_like {
 namespace {

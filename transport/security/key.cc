@@ -10,12 +10,13 @@
 
 #include <memory>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace hccl_like {
 namespace {
 
-// Every text that is computed on begins with it, so that nothing else made with the same secret is ever taken for ours.
+// Every text that is computed on begins with it, so that nothing else made with the same secret is
+// ever taken for ours.
 constexpr std::string_view kDomain = "hccl-like 2";
 
 void append_counted(std::string& text, std::string_view part) {

@@ -25,8 +25,9 @@ class Key {
     return {reinterpret_cast<const char*>(bytes_.data()), bytes_.size()};
   }
 
-  // What only owners of the key can compute from `parts`: kTagBytes bytes. Each part goes in with its length, so that no two
-  // lists of parts are the same text; `label` says what the tag is for. Throws kSystem if libcrypto fails.
+  // What only owners of the key can compute from `parts`: kTagBytes bytes. Each part goes in with
+  // its length, so that no two lists of parts are the same text; `label` says what the tag is for.
+  // Throws kSystem if libcrypto fails.
   std::string tag(std::string_view label, std::initializer_list<std::string_view> parts) const;
   // Compares in constant time.
   bool proves(std::string_view tag, std::string_view label,

@@ -4,20 +4,20 @@
 #include <string>
 #include <string_view>
 
+#include "transport/network/store.h"
 #include "transport/security/job_key.h"
-#include "transport/store.h"
 
 namespace hccl_like {
 
 // Used by one thread at a time; blocks as the store does.
 class ProvedStore {
  public:
-  // How long all unproved values together are looked at again before they count as such: whoever should have written there may
-  // come later, or mend what somebody else wrote.
+  // How long all unproved values together are looked at again before they count as such: whoever
+  // should have written there may come later, or mend what somebody else wrote.
   static constexpr std::chrono::milliseconds kGrace{2'000};
 
-  // All must outlive it. `scope`: what is proved besides, the same on all ranks, so that a value which is copied here from another
-  // group's part of the store is unproved.
+  // All must outlive it. `scope`: what is proved besides, the same on all ranks, so that a value
+  // which is copied here from another group's part of the store is unproved.
   ProvedStore(Store& store, const JobKey& job, std::string_view scope)
       : store_(store), job_(job), scope_(scope) {}
 
@@ -29,7 +29,8 @@ class ProvedStore {
   proof::Opened get(const std::string& key, Deadline deadline) {
     return proof::open(job_, in_scope(key), store_.get(key, deadline));
   }
-  // The same; an unproved value is looked at again while there is grace left, be it past the deadline.
+  // The same; an unproved value is looked at again while there is grace left, be it past the
+  // deadline.
   proof::Opened get_proved(const std::string& key, Deadline deadline);
 
   const JobKey& job() const { return job_; }

@@ -51,7 +51,7 @@ SealedWire::SealedWire(std::unique_ptr<Wire> inner, const Key& session, WireSide
 
 SealedWire::~SealedWire() = default;
 
-// ------------------------------------------------------------------------------------------------------------ out
+// --------------------------------------------------------------------------------------------- out
 
 // True when no sealed byte is left here.
 bool SealedWire::push() {
@@ -104,7 +104,7 @@ size_t SealedWire::write(std::span<const ConstRegion> pieces) {
 
 bool SealedWire::flush() { return ended_ || (inner_->flush() && out_head_ == out_tail_); }
 
-// ------------------------------------------------------------------------------------------------------------- in
+// ---------------------------------------------------------------------------------------------- in
 
 // Collects the frame that is coming; true when all of it is here.
 bool SealedWire::fetch() {
@@ -188,7 +188,7 @@ size_t SealedWire::read(std::span<std::byte> into) {
   return done;
 }
 
-// ------------------------------------------------------------------------------------------------------ everything else
+// --------------------------------------------------------------------------------- everything else
 
 const Error* SealedWire::failure() const {
   if (clear() >= want_) return nullptr;

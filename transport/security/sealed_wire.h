@@ -3,18 +3,20 @@
 //
 //   frame:  length u32 | tag of the length | ciphertext, `length` bytes | tag of the ciphertext
 //
-// Every direction of every connection has a key of its own (derived from the greeting's session key), and every frame two nonces,
-// counted and never sent: 2 n for the length of the n-th frame, 2 n + 1 for its bytes. So a frame that is changed, dropped, doubled,
-// moved or taken from another connection is noticed by its tag, the length before anything is expected from it. After kFramesAKey
-// frames both ends go on with a key derived from the last one, and the count begins anew.
+// Every direction of every connection has a key of its own (derived from the greeting's session
+// key), and every frame two nonces, counted and never sent: 2 n for the length of the n-th frame, 2
+// n + 1 for its bytes. So a frame that is changed, dropped, doubled, moved or taken from another
+// connection is noticed by its tag, the length before anything is expected from it. After
+// kFramesAKey frames both ends go on with a key derived from the last one, and the count begins
+// anew.
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "transport/security/sealing_key.h"
-#include "transport/transport.h"
-#include "transport/wire.h"
+#include "transport/wire/transport.h"
+#include "transport/wire/wire.h"
 
 namespace hccl_like {
 
@@ -23,13 +25,14 @@ class SealedWire final : public Wire {
   static constexpr size_t kFrame = 64 << 10;  // bytes of a frame, at most
   static constexpr size_t kHead = sizeof(uint32_t) + SealingKey::kTag;
 
-  // `session`: of the greeting on `inner`, which carries nothing but frames from now on. `peer` is for error messages.
+  // `session`: of the greeting on `inner`, which carries nothing but frames from now on. `peer` is
+  // for error messages.
   SealedWire(std::unique_ptr<Wire> inner, const Key& session, WireSide side, std::string peer,
              uint64_t frames_a_key = SealingKey::kFramesAKey);
   ~SealedWire() override;
 
-  // A frame for which the inner wire has no room is counted as taken once all of it is on its way; until then the same bytes must
-  // come again, as those of a message that was begun do.
+  // A frame for which the inner wire has no room is counted as taken once all of it is on its way;
+  // until then the same bytes must come again, as those of a message that was begun do.
   size_t write(std::span<const ConstRegion> pieces) override;
   std::span<const std::byte> peek(size_t want = 1) override;
   void release(size_t bytes) override;

@@ -5,13 +5,13 @@
 
 #include <functional>
 
-#include "core/error.h"
-#include "transport/bootstrap_connector.h"
-#include "transport/listener.h"
-#include "transport/read_shown.h"
+#include "core/base/error.h"
+#include "transport/bootstrap/connector.h"
+#include "transport/bootstrap/listener.h"
 #include "transport/sim/sim_wire.h"
 #include "transport/tcp/tcp_wire.h"
-#include "transport/wire_contract.h"
+#include "transport/wire/read_shown.h"
+#include "transport/wire/wire_contract.h"
 
 namespace hccl_like {
 namespace {

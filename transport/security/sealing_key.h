@@ -8,8 +8,8 @@
 
 namespace hccl_like {
 
-// Frames are sealed by one end and opened by the other in the same order: see sealed_wire.h. Used by one thread at a time; allocates
-// nothing once it is made, but for the next key.
+// Frames are sealed by one end and opened by the other in the same order: see sealed_wire.h. Used
+// by one thread at a time; allocates nothing once it is made, but for the next key.
 class SealingKey {
  public:
   // 2^20 frames of 64 KiB are 2^32 blocks: far from where AES-GCM begins to leak.
@@ -24,7 +24,8 @@ class SealingKey {
   // The tag of the next frame's length.
   bool seal_length(uint32_t length, std::byte* tag);
   bool open_length(uint32_t length, const std::byte* tag);
-  // Its bytes, in as many pieces as one likes, and then their tag; to and from may be the same. False if libcrypto fails.
+  // Its bytes, in as many pieces as one likes, and then their tag; to and from may be the same.
+  // False if libcrypto fails.
   bool begin_bytes();
   bool add_bytes(const std::byte* from, size_t bytes, std::byte* to);
   bool finish_sealing(std::byte* tag);

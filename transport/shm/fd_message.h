@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "core/fd.h"
+#include "core/base/fd.h"
 
 namespace hccl_like {
 

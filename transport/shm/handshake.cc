@@ -10,7 +10,7 @@
 #include <span>
 #include <utility>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "transport/shm/fd_message.h"
 #include "transport/shm/shm_wire.h"
 

@@ -17,12 +17,12 @@
 #include <string>
 #include <vector>
 
-#include "core/fd.h"
-#include "transport/commons.h"
-#include "transport/poller.h"
+#include "core/base/fd.h"
+#include "transport/same_host/commons.h"
 #include "transport/shm/fd_message.h"
 #include "transport/shm/segment.h"
-#include "transport/wire.h"
+#include "transport/wire/poller.h"
+#include "transport/wire/wire.h"
 
 namespace hccl_like {
 

@@ -9,9 +9,9 @@
 #include <string>
 #include <utility>
 
-#include "core/error.h"
-#include "core/memory_file.h"
-#include "core/placement.h"
+#include "core/base/error.h"
+#include "core/memory/memory_file.h"
+#include "core/memory/placement.h"
 
 namespace hccl_like {
 namespace {

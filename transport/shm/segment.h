@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <memory>
 
-#include "core/fd.h"
-#include "core/mapping.h"
+#include "core/base/fd.h"
+#include "core/memory/mapping.h"
 #include "transport/shm/ring.h"
 
 namespace hccl_like {
@@ -12,9 +12,10 @@ namespace hccl_like {
 // The smallest ring that holds `bytes`: a power of two and whole pages, at most 1 GiB.
 size_t round_ring_bytes(size_t bytes);
 
-// Nameless, so nothing is left behind whoever dies when. Its size is sealed, so that touching it can't fail later, whatever the
-// peer does to it. The indices' memory is there from the beginning; a ring's is made by its writer when it first comes by,
-// so that a link that carries little takes little.
+// Nameless, so nothing is left behind whoever dies when. Its size is sealed, so that touching it
+// can't fail later, whatever the peer does to it. The indices' memory is there from the beginning;
+// a ring's is made by its writer when it first comes by, so that a link that carries little takes
+// little.
 class ShmSegment {
  public:
   // `ring_bytes` as round_ring_bytes() gives it. Throws kSystem if the memory is not there.
@@ -35,7 +36,8 @@ class ShmSegment {
   RingReader reader(int direction) const {
     return {indices(direction), data(direction), ring_bytes_};
   }
-  // Makes the memory of `bytes` of a ring from `begin` on; false, with errno, if the system has none.
+  // Makes the memory of `bytes` of a ring from `begin` on; false, with errno, if the system has
+  // none.
   bool make(int direction, size_t begin, size_t bytes) const;
   // What is left beside the indices, half for each side.
   std::span<std::byte> workspace(int side) const;

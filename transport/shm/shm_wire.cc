@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/copy.h"
+#include "core/memory/copy.h"
 
 namespace hccl_like {
 namespace {

@@ -3,11 +3,11 @@
 #include <memory>
 #include <optional>
 
-#include "core/fd.h"
-#include "transport/commons.h"
-#include "transport/poller.h"
+#include "core/base/fd.h"
+#include "transport/same_host/commons.h"
 #include "transport/shm/segment.h"
-#include "transport/wire.h"
+#include "transport/wire/poller.h"
+#include "transport/wire/wire.h"
 
 namespace hccl_like {
 

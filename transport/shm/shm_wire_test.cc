@@ -11,8 +11,8 @@
 #include <filesystem>
 #include <iterator>
 
-#include "transport/link_contract.h"
-#include "transport/link_endings_contract.h"
+#include "transport/link/link_contract.h"
+#include "transport/link/link_endings_contract.h"
 #include "transport/shm/shm_pair.h"
 
 namespace hccl_like {

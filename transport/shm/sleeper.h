@@ -3,7 +3,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "core/fence.h"
+#include "core/machine/fence.h"
 
 namespace hccl_like {
 

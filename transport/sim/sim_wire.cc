@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "transport/read_shown.h"
+#include "transport/wire/read_shown.h"
 
 namespace hccl_like {
 namespace {

@@ -6,7 +6,7 @@
 #include <memory>
 #include <utility>
 
-#include "transport/wire.h"
+#include "transport/wire/wire.h"
 
 namespace hccl_like {
 

@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include "transport/link_contract.h"
-#include "transport/link_endings_contract.h"
-#include "transport/wire_contract.h"
+#include "transport/link/link_contract.h"
+#include "transport/link/link_endings_contract.h"
+#include "transport/wire/wire_contract.h"
 
 namespace hccl_like {
 namespace {

@@ -8,8 +8,8 @@
 #include <cerrno>
 #include <fstream>
 
-#include "core/error.h"
-#include "core/fd.h"
+#include "core/base/error.h"
+#include "core/base/fd.h"
 
 namespace hccl_like {
 namespace {

@@ -11,7 +11,8 @@ namespace {
 constexpr size_t kLongestPeek = 4096;
 constexpr size_t kRailPiecesPerCall = 16;
 
-// What is worth the other rails: a part of what the first one carries alone, so that they are there when their turn comes.
+// What is worth the other rails: a part of what the first one carries alone, so that they are there
+// when their turn comes.
 constexpr uint64_t worth_rails(const RailOptions& options) { return options.first_bytes / 4; }
 
 }  // namespace
@@ -123,8 +124,9 @@ size_t RailedWire::read(std::span<std::byte> into) {
   return got;
 }
 
-// Fewer than `want` bytes are there. It is the end if the rail that should bring the next ones has ended; or if another one
-// has, and nothing more of this one is on its way: who ends it in peace lets everything arrive first.
+// Fewer than `want` bytes are there. It is the end if the rail that should bring the next ones has
+// ended; or if another one has, and nothing more of this one is on its way: who ends it in peace
+// lets everything arrive first.
 void RailedWire::look_for_the_end(size_t want) {
   if (ended_) return;
   const Place at = place(read_);
@@ -153,8 +155,8 @@ bool RailedWire::flush() {
   return all;
 }
 
-// The rails whose turn is not now may hold bytes already. They are taken in as far as there is room, and wake nobody until
-// there is more.
+// The rails whose turn is not now may hold bytes already. They are taken in as far as there is
+// room, and wake nobody until there is more.
 bool RailedWire::prepare_sleep(WakeFor wake) {
   if (ended_) return true;
   if (wake.bytes && peek(want_).size() >= want_) return false;

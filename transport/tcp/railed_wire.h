@@ -1,6 +1,6 @@
 #pragma once
-// A Wire over several TCP connections to one peer, its rails: for hosts with several networks, and for networks that give one
-// connection less than their whole.
+// A Wire over several TCP connections to one peer, its rails: for hosts with several networks, and
+// for networks that give one connection less than their whole.
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -9,9 +9,9 @@
 #include <string_view>
 #include <vector>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "transport/tcp/tcp_wire.h"
-#include "transport/wire.h"
+#include "transport/wire/wire.h"
 
 namespace hccl_like {
 
@@ -24,17 +24,18 @@ struct RailOptions {
   size_t first_bytes = 1024 * 1024;
 };
 
-// Which rail a byte takes follows from its place in the stream alone, so nothing is added to the bytes, and no two ends
-// can disagree. Each rail has its own share in the kernel's buffers, so all are under way at the same time; the slowest
-// of them decides.
+// Which rail a byte takes follows from its place in the stream alone, so nothing is added to the
+// bytes, and no two ends can disagree. Each rail has its own share in the kernel's buffers, so all
+// are under way at the same time; the slowest of them decides.
 //
-// It begins with its first rail. The others are attached when they have come, in any order; what can't go on without one
-// waits for it. One rail that breaks ends the wire.
+// It begins with its first rail. The others are attached when they have come, in any order; what
+// can't go on without one waits for it. One rail that breaks ends the wire.
 class RailedWire final : public Wire {
  public:
   RailedWire(std::unique_ptr<TcpWire> first, const RailOptions& options);
 
-  // Whether enough has passed for the other rails to be worth making, as this end sees it, and some are still missing.
+  // Whether enough has passed for the other rails to be worth making, as this end sees it, and some
+  // are still missing.
   bool wants_rails() const;
   // Whether some are, worth making or not: the other end may have seen more pass.
   bool misses_any() const { return missing_ > 0; }
@@ -56,7 +57,8 @@ class RailedWire final : public Wire {
   std::string_view transport() const override { return "tcp"; }
 
  private:
-  // A place in the stream: which rail the byte there takes, and how many follow it on that rail without a break.
+  // A place in the stream: which rail the byte there takes, and how many follow it on that rail
+  // without a break.
   struct Place {
     TcpWire* rail;  // null: it has not come yet
     size_t run;

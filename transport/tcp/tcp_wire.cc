@@ -24,10 +24,11 @@ constexpr size_t kPiecesPerCall = 16;
 // A receive buffer below two of loopback's 64 KiB segments makes every segment wait for a timer.
 constexpr size_t kSmallestSocketBuffer = 128 * 1024;
 
-// A connection on which nothing is under way is tried by the kernel: after a second of silence, three times a second apart.
+// A connection on which nothing is under way is tried by the kernel: after a second of silence,
+// three times a second apart.
 constexpr int kIdleSeconds = 1, kProbeSeconds = 1, kProbes = 3;
-// On one with bytes under way the kernel tries for a quarter of an hour. Longer than any outage of two seconds lasts with the
-// pause between two of its attempts, which double.
+// On one with bytes under way the kernel tries for a quarter of an hour. Longer than any outage of
+// two seconds lasts with the pause between two of its attempts, which double.
 constexpr unsigned kSilenceMs = 4300;
 constexpr unsigned kAttempts = 3;
 constexpr std::chrono::milliseconds kLookEvery{250};
@@ -41,8 +42,8 @@ void set_option(int fd, int level, int option, int value) {
 
 }  // namespace
 
-// TCP_USER_TIMEOUT is left alone on purpose: it counts a peer that is alive but slow to read (a long kernel, a stopped
-// process) as gone and kills the connection. See is_cut_off().
+// TCP_USER_TIMEOUT is left alone on purpose: it counts a peer that is alive but slow to read (a
+// long kernel, a stopped process) as gone and kills the connection. See is_cut_off().
 TcpWire::TcpWire(Fd socket, Poller& poller, const TcpOptions& options, std::string peer)
     : socket_(std::move(socket)),
       poller_(poller),
@@ -71,8 +72,8 @@ TcpWire::~TcpWire() {
   if (!ended_) {
     poller_.forget(socket_.get());
     poller_.count_tried_sockets(-1);
-    // Bytes that were never read make close() reset the connection, and a reset drops what still waits to be sent. They
-    // are thrown away first, but not for ever if the peer keeps sending.
+    // Bytes that were never read make close() reset the connection, and a reset drops what still
+    // waits to be sent. They are thrown away first, but not for ever if the peer keeps sending.
     for (int i = 0; i < 256; ++i)
       if (::recv(socket_.get(), buffer_.get(), capacity_, MSG_DONTWAIT) <= 0) break;
   }
@@ -95,7 +96,8 @@ size_t TcpWire::write(std::span<const ConstRegion> pieces) {
     const ssize_t sent = send({vectors.data(), count}, asked);
     if (sent < 0) {
       if (would_block(errno) || errno == ENOBUFS || errno == ENOMEM) break;
-      // The peer is gone, but what it sent before may still wait in the kernel: the read side reports the end.
+      // The peer is gone, but what it sent before may still wait in the kernel: the read side
+      // reports the end.
       write_cause_ = errno_text(errno);
       readable_ = true;
       break;
@@ -106,7 +108,8 @@ size_t TcpWire::write(std::span<const ConstRegion> pieces) {
   return written;
 }
 
-// What is short is copied together: the kernel takes one piece in less time than it takes to look at a list of them.
+// What is short is copied together: the kernel takes one piece in less time than it takes to look
+// at a list of them.
 ssize_t TcpWire::send(std::span<iovec> pieces, size_t bytes) {
   constexpr int kFlags = MSG_NOSIGNAL | MSG_DONTWAIT;
   constexpr size_t kShort = 1024;
@@ -144,8 +147,8 @@ void TcpWire::release(size_t bytes) {
   if (head_ == tail_) head_ = tail_ = 0;
 }
 
-// What was buffered goes first. The rest comes straight into the caller's memory, and what follows it (the next
-// message's header, mostly) into the buffer by the same system call.
+// What was buffered goes first. The rest comes straight into the caller's memory, and what follows
+// it (the next message's header, mostly) into the buffer by the same system call.
 size_t TcpWire::read(std::span<std::byte> into) {
   want_ = 1;
   const size_t ready_bytes = std::min(buffered(), into.size());
@@ -158,7 +161,8 @@ size_t TcpWire::read(std::span<std::byte> into) {
   return ready_bytes + receive(into);
 }
 
-// One system call that fills `into` and then the free end of the buffer. Returns how many bytes went to `into`.
+// One system call that fills `into` and then the free end of the buffer. Returns how many bytes
+// went to `into`.
 size_t TcpWire::receive(std::span<std::byte> into) {
   if (ended_) {
     readable_ = false;
@@ -181,7 +185,8 @@ size_t TcpWire::receive(std::span<std::byte> into) {
 
   if (got > 0) {
     const auto bytes = static_cast<size_t>(got);
-    // A short count means that the kernel's queue was empty; the poller tells when there is more, or the end.
+    // A short count means that the kernel's queue was empty; the poller tells when there is more,
+    // or the end.
     readable_ = bytes == asked;
     just_dry_ = !readable_;
     const size_t direct = std::min(bytes, into.size());
@@ -201,7 +206,8 @@ size_t TcpWire::receive(std::span<std::byte> into) {
   return 0;
 }
 
-// Moves the buffered bytes to the front if a peek of `want` bytes would not fit behind them, or if little room is left.
+// Moves the buffered bytes to the front if a peek of `want` bytes would not fit behind them, or if
+// little room is left.
 void TcpWire::make_room(size_t want) {
   if (head_ == 0 || capacity_ - tail_ >= std::max(want, capacity_ / 4)) return;
   std::memmove(buffer_.get(), buffer_.get() + head_, buffered());
@@ -211,10 +217,11 @@ void TcpWire::make_room(size_t want) {
 
 const Error* TcpWire::failure() const { return ended_ && buffered() < want_ ? &*ended_ : nullptr; }
 
-// Nothing waits in this process: write() hands bytes to the kernel or does not take them. But the kernel drops what it
-// has not delivered if the connection is reset, and close() resets when the peer's last bytes were not read here. So
-// "flushed" means that the peer's kernel has confirmed every byte; from then on neither a reset nor the end of this
-// process can lose one. Whoever closes before that relies on the destructor, which avoids the reset.
+// Nothing waits in this process: write() hands bytes to the kernel or does not take them. But the
+// kernel drops what it has not delivered if the connection is reset, and close() resets when the
+// peer's last bytes were not read here. So "flushed" means that the peer's kernel has confirmed
+// every byte; from then on neither a reset nor the end of this process can lose one. Whoever closes
+// before that relies on the destructor, which avoids the reset.
 bool TcpWire::flush() {
   if (ended_ || !write_cause_.empty()) return true;
   int unconfirmed = 0;
@@ -244,9 +251,9 @@ bool TcpWire::prepare_sleep(Bytes bytes, bool for_space) {
   return true;
 }
 
-// Whether the peer's host is gone, or the way to it: bytes were sent again and again, and nothing at all has come back. The
-// kernel of a host that is there answers, even if the process does not read: then there are no further attempts, only
-// questions after room, which this leaves out.
+// Whether the peer's host is gone, or the way to it: bytes were sent again and again, and nothing
+// at all has come back. The kernel of a host that is there answers, even if the process does not
+// read: then there are no further attempts, only questions after room, which this leaves out.
 bool TcpWire::is_cut_off() {
   if (!next_look_.expired()) return false;
   next_look_ = Deadline::after(kLookEvery);
@@ -256,7 +263,8 @@ bool TcpWire::is_cut_off() {
   return info.tcpi_retransmits >= kAttempts && info.tcpi_last_ack_recv >= kSilenceMs;
 }
 
-// A network may fail in one direction only: a peer that still hears this host, and goes on waiting for it, is told.
+// A network may fail in one direction only: a peer that still hears this host, and goes on waiting
+// for it, is told.
 void TcpWire::break_off() {
   const linger at_once{.l_onoff = 1, .l_linger = 0};
   ::setsockopt(socket_.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
@@ -277,7 +285,8 @@ void TcpWire::set_interest(unsigned events) {
   poller_.rewatch(socket_.get(), events, *this);
 }
 
-// A finished socket stays readable for ever: leaving it in the poller would keep the process from sleeping.
+// A finished socket stays readable for ever: leaving it in the poller would keep the process from
+// sleeping.
 void TcpWire::end(std::string cause) {
   if (ended_) return;
   ended_ = Error{ErrorCode::kPeerLost, "the tcp connection to " + peer_ + " is gone: " + cause};

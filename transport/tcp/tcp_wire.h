@@ -7,11 +7,11 @@
 #include <string>
 #include <utility>
 
-#include "core/deadline.h"
-#include "core/fd.h"
-#include "transport/poller.h"
+#include "core/base/deadline.h"
+#include "core/base/fd.h"
 #include "transport/tcp/congestion.h"
-#include "transport/wire.h"
+#include "transport/wire/poller.h"
+#include "transport/wire/wire.h"
 
 namespace hccl_like {
 
@@ -25,8 +25,9 @@ struct TcpOptions {
 
 class TcpWire final : public Wire, private Pollable {
  public:
-  // Takes over a connected socket on which both ends have agreed to speak. `peer` is for error messages, e.g.
-  // "10.0.0.5:4000". The poller must outlive the wire. Throws kSystem if the socket cannot be watched.
+  // Takes over a connected socket on which both ends have agreed to speak. `peer` is for error
+  // messages, e.g. "10.0.0.5:4000". The poller must outlive the wire. Throws kSystem if the socket
+  // cannot be watched.
   TcpWire(Fd socket, Poller& poller, const TcpOptions& options, std::string peer);
   // Closes without losing what was written: see the comment at flush().
   ~TcpWire() override;
@@ -43,8 +44,9 @@ class TcpWire final : public Wire, private Pollable {
   void end_sleep() override;
   std::string_view transport() const override { return "tcp"; }
 
-  // What prepare_sleep() does about bytes: waits for those that the last peek wanted; takes in what fits of those that arrive,
-  // of which none is a reason not to sleep, as the next ones come another way; or leaves all where they are.
+  // What prepare_sleep() does about bytes: waits for those that the last peek wanted; takes in what
+  // fits of those that arrive, of which none is a reason not to sleep, as the next ones come
+  // another way; or leaves all where they are.
   enum class Bytes { kWanted, kTakenIn, kUnread };
   bool prepare_sleep(Bytes bytes, bool for_space);
 

@@ -7,12 +7,12 @@
 
 #include <cstring>
 
-#include "core/error.h"
-#include "transport/link_contract.h"
-#include "transport/link_endings_contract.h"
+#include "core/base/error.h"
+#include "transport/link/link_contract.h"
+#include "transport/link/link_endings_contract.h"
 #include "transport/testing/connected_sockets.h"
 #include "transport/testing/probes.h"
-#include "transport/wire_contract.h"
+#include "transport/wire/wire_contract.h"
 
 namespace hccl_like {
 namespace {
@@ -50,7 +50,8 @@ struct TightTcpWires6 {
 INSTANTIATE_TYPED_TEST_SUITE_P(Tcp4, WireContract, TcpWires4);
 INSTANTIATE_TYPED_TEST_SUITE_P(Tcp6, WireContract, TcpWires6);
 INSTANTIATE_TYPED_TEST_SUITE_P(TcpTight, WireContract, TightTcpWires);
-// The suite looks at messages that are half way, which the kernel's own buffers are large enough to swallow whole.
+// The suite looks at messages that are half way, which the kernel's own buffers are large enough to
+// swallow whole.
 INSTANTIATE_TYPED_TEST_SUITE_P(Tcp4, LinkContract, TightTcpWires);
 INSTANTIATE_TYPED_TEST_SUITE_P(Tcp4, LinkEndings, TightTcpWires);
 INSTANTIATE_TYPED_TEST_SUITE_P(Tcp6, LinkContract, TightTcpWires6);
@@ -112,7 +113,8 @@ TEST(TcpWire, SendsFromMorePiecesThanOneCallTakes) {
   EXPECT_EQ(std::memcmp(text.data(), data.data(), 101), 0);
 }
 
-// close() with unread bytes resets the connection, and a reset throws away what was not delivered yet.
+// close() with unread bytes resets the connection, and a reset throws away what was not delivered
+// yet.
 TEST(TcpWire, LosesNothingOfWhatWasWrittenWhenItClosesWithUnreadBytes) {
   auto pair = connected_wires(AF_INET);
   EXPECT_EQ(write_text(*pair.ends[1], "nobody reads this"), 17u);

@@ -6,8 +6,8 @@
 
 #include <array>
 
-#include "core/error.h"
-#include "core/fd.h"
+#include "core/base/error.h"
+#include "core/base/fd.h"
 
 namespace hccl_like {
 

@@ -13,7 +13,7 @@
 #include <cstring>
 #include <new>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace hccl_like {
 namespace {
@@ -22,7 +22,8 @@ namespace {
   throw_error(ErrorCode::kTimeout, "timed out waiting for the key '" + key + "' in the store");
 }
 
-// Processes may be killed while they wait, which a pthread condition variable does not survive; a bare futex does.
+// Processes may be killed while they wait, which a pthread condition variable does not survive; a
+// bare futex does.
 void wait_for_change(std::atomic<uint32_t>& word, uint32_t seen, int timeout_ms) {
   const timespec wait{timeout_ms / 1000, (timeout_ms % 1000) * 1'000'000L};
   ::syscall(SYS_futex, &word, FUTEX_WAIT, seen, &wait, nullptr, 0);
@@ -84,7 +85,7 @@ class ForkStore::Lock {
 
 ForkStore::ForkStore(size_t bytes)
     : memory_(Mapping::map(-1, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS)),
-      shared_(*new (memory_.data()) Shared{}) {
+      shared_(*new(memory_.data()) Shared{}) {
   pthread_mutexattr_t attributes;
   pthread_mutexattr_init(&attributes);
   pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);

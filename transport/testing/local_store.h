@@ -8,8 +8,8 @@
 #include <string>
 #include <utility>
 
-#include "core/mapping.h"
-#include "transport/store.h"
+#include "core/memory/mapping.h"
+#include "transport/network/store.h"
 
 namespace hccl_like {
 
@@ -26,9 +26,9 @@ class LocalStore final : public Store {
   std::map<std::string, std::string> values_;
 };
 
-// For ranks that are forked after it was made: it lies in shared anonymous memory of a fixed size. A process that is
-// killed, even inside a call, does not harm the others. Values that do not fit throw kSystem. All values are kept, so
-// overwriting a key for ever fills it, too.
+// For ranks that are forked after it was made: it lies in shared anonymous memory of a fixed size.
+// A process that is killed, even inside a call, does not harm the others. Values that do not fit
+// throw kSystem. All values are kept, so overwriting a key for ever fills it, too.
 class ForkStore final : public Store {
  public:
   explicit ForkStore(size_t bytes = 4 << 20);

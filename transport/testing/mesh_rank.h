@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/error.h"
-#include "transport/mesh.h"
+#include "core/base/error.h"
+#include "transport/mesh/mesh.h"
 
 namespace hccl_like {
 

@@ -8,7 +8,8 @@
 
 namespace hccl_like {
 
-// Whether it does, the seconds of silence before, those between two probes, and how many may stay without an answer.
+// Whether it does, the seconds of silence before, those between two probes, and how many may stay
+// without an answer.
 inline std::array<int, 4> probes(int socket) {
   static constexpr int kOptions[4][2] = {{SOL_SOCKET, SO_KEEPALIVE},
                                          {IPPROTO_TCP, TCP_KEEPIDLE},

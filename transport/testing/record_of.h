@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "transport/mesh_exchange.h"
+#include "transport/mesh/exchange.h"
 #include "transport/security/identity.h"
 
 namespace hccl_like {

@@ -9,9 +9,9 @@
 #include <cstdio>
 #include <exception>
 
-#include "core/deadline.h"
-#include "core/error.h"
-#include "core/log.h"
+#include "core/base/deadline.h"
+#include "core/base/error.h"
+#include "core/base/log.h"
 #include "transport/testing/local_store.h"
 
 namespace hccl_like {

@@ -1,5 +1,6 @@
 #pragma once
-// Runs ranks as forked processes, for tests of what only processes can do (die, stop) and for benchmarks.
+// Runs ranks as forked processes, for tests of what only processes can do (die, stop) and for
+// benchmarks.
 #include <sys/types.h>
 
 #include <chrono>
@@ -7,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "transport/store.h"
+#include "transport/network/store.h"
 
 namespace hccl_like {
 
@@ -24,9 +25,10 @@ struct RunOptions {
   bool kill_on_failure = true;
 };
 
-// Forks `count` processes that each run body(rank, store) with one store between them, and waits for all. body's result
-// is the exit code; an exception is printed and counts as 1. When time is over all that still run are killed. The
-// children inherit this process, so it must have no other threads that matter to them.
+// Forks `count` processes that each run body(rank, store) with one store between them, and waits
+// for all. body's result is the exit code; an exception is printed and counts as 1. When time is
+// over all that still run are killed. The children inherit this process, so it must have no other
+// threads that matter to them.
 std::vector<RankOutcome> run_ranks(int count,
                                    const std::function<int(int rank, Store& store)>& body,
                                    const RunOptions& options = {});

@@ -7,18 +7,19 @@
 #include <string>
 #include <utility>
 
-#include "core/error.h"
-#include "transport/passing_wire.h"
-#include "transport/transport.h"
-#include "transport/wire_contract.h"
-#include "transport/wire_greeting.h"
+#include "core/base/error.h"
+#include "transport/bootstrap/wire_greeting.h"
+#include "transport/wire/passing_wire.h"
+#include "transport/wire/transport.h"
+#include "transport/wire/wire_contract.h"
 
 namespace hccl_like {
 
 using OpenEnd =
     std::function<std::unique_ptr<Transport>(const std::string& self_id, Poller& poller)>;
 
-// A wire and the transports that it needs, which end after it: a base in front of it is destroyed behind it.
+// A wire and the transports that it needs, which end after it: a base in front of it is destroyed
+// behind it.
 struct BothEnds {
   std::array<std::shared_ptr<Transport>, 2> transports;
 };
@@ -28,9 +29,10 @@ class OwnedWire final : BothEnds, public PassingWire {
       : BothEnds{std::move(both)}, PassingWire(std::move(wire)) {}
 };
 
-// Opens two ends and lets them greet each other. Throws if they don't find each other within 20 seconds. `together`: the ends
-// close when both wires have, as a library wants that reaches into a peer's memory, which in another process would stay
-// mapped; such a transport must not need its poller to close.
+// Opens two ends and lets them greet each other. Throws if they don't find each other within 20
+// seconds. `together`: the ends close when both wires have, as a library wants that reaches into a
+// peer's memory, which in another process would stay mapped; such a transport must not need its
+// poller to close.
 inline WirePair connected_pair(const OpenEnd& open, bool together = false) {
   WirePair pair;
   std::array<Identity, 2> identities;

@@ -1,5 +1,5 @@
-// A CUDA driver for tests, on host memory: streams are threads, and kernels are the host's reductions. Only what the plugin
-// calls is here; see fake_memory.cc for the rest.
+// A CUDA driver for tests, on host memory: streams are threads, and kernels are the host's
+// reductions. Only what the plugin calls is here; see fake_memory.cc for the rest.
 #include "device/cuda/testing/fake_driver.h"
 
 #include <cstring>

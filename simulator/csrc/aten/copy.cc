@@ -54,7 +54,8 @@ void copy_values(const at::Tensor& to, const at::Tensor& from) {
     to.copy_(from);
 }
 
-// In the order of the source's stream, which first waits for the destination's, and which that one waits for after.
+// In the order of the source's stream, which first waits for the destination's, and which that one
+// waits for after.
 void copy_between_devices(const at::Tensor& from, const at::Tensor& to) {
   Stream& stream = current_stream(index_of(from.device()));
   Stream& other = current_stream(index_of(to.device()));
@@ -78,8 +79,8 @@ void copy_in_time(const at::Tensor& to, const at::Tensor& from, const at::Tensor
   copy_values(to, from);
 }
 
-// Between host and device. The caller goes on only if the host's memory is pinned: then the allocator keeps it from being
-// reused before the stream has passed.
+// Between host and device. The caller goes on only if the host's memory is pinned: then the
+// allocator keeps it from being reused before the stream has passed.
 void copy_with_host(const at::Tensor& from, const at::Tensor& to, bool non_blocking) {
   const at::Tensor& ours = from.is_privateuseone() ? from : to;
   const at::Tensor& theirs = from.is_privateuseone() ? to : from;
@@ -154,8 +155,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("zero_", zero_);
 }
 
-// Conjugate and negative views are copied as what they mean, by the host's copy. Left to torch they would be cloned first,
-// which copies them, and so on.
+// Conjugate and negative views are copied as what they mean, by the host's copy. Left to torch they
+// would be cloned first, which copies them, and so on.
 TORCH_LIBRARY_IMPL(aten, Conjugate, m) {
   m.impl("_copy_from", torch::CppFunction::makeFallthrough());
 }

@@ -23,7 +23,8 @@ void free_kernel_memory(void* at) {
   free_device_memory(Runtime::get().space().to_device(at));
 }
 
-// Stands before the host's allocator. Installed when a device is first used, so it costs nothing where none is.
+// Stands before the host's allocator. Installed when a device is first used, so it costs nothing
+// where none is.
 class HostAllocator final : public c10::Allocator {
  public:
   explicit HostAllocator(c10::Allocator& host) : host_(host) {}

@@ -4,9 +4,9 @@
 
 namespace torch_sim {
 
-// While one is alive, what host kernels allocate on this thread is memory of the device, of its current stream. So the
-// result of a host kernel becomes a device tensor without being copied. Other threads, and this one outside, are served
-// by the host's allocator as ever.
+// While one is alive, what host kernels allocate on this thread is memory of the device, of its
+// current stream. So the result of a host kernel becomes a device tensor without being copied.
+// Other threads, and this one outside, are served by the host's allocator as ever.
 class KernelMemory {
  public:
   explicit KernelMemory(int device);

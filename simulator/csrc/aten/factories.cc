@@ -21,7 +21,8 @@ void check(std::optional<c10::Layout> layout, std::optional<bool> pin_memory) {
   TORCH_CHECK(!c10::pinned_memory_or_default(pin_memory), "Only dense CPU tensors can be pinned");
 }
 
-// torch's promise for torch.use_deterministic_algorithms: nobody sees what was in the memory before.
+// torch's promise for torch.use_deterministic_algorithms: nobody sees what was in the memory
+// before.
 at::Tensor filled_if_asked(at::Tensor tensor) {
   if (at::globalContext().deterministicAlgorithms() &&
       at::globalContext().deterministicFillUninitializedMemory())
@@ -63,8 +64,8 @@ at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride,
                          std::optional<c10::Device> device, std::optional<bool> pin_memory) {
   check(layout, pin_memory);
   const c10::DeviceGuard guard(c10::device_or_default(device));
-  return filled_if_asked(at::detail::empty_strided_generic(size, stride, &allocator_for(device), kKeys,
-                                                           c10::dtype_or_default(dtype)));
+  return filled_if_asked(at::detail::empty_strided_generic(size, stride, &allocator_for(device),
+                                                           kKeys, c10::dtype_or_default(dtype)));
 }
 
 // Memory that is not there, of a tensor that torch knows to be zero everywhere.

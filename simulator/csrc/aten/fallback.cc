@@ -1,4 +1,5 @@
-// Every operator that has no kernel of its own here: the host's kernel works on the device's memory in its stream's turn.
+// Every operator that has no kernel of its own here: the host's kernel works on the device's memory
+// in its stream's turn.
 #include "aten/fallback.h"
 
 #include <ATen/core/List.h>
@@ -18,7 +19,8 @@ namespace {
 
 using Stack = torch::jit::Stack;
 
-// Lends all tensors among the arguments and replaces devices by the host. Returns the device asked for, if any was.
+// Lends all tensors among the arguments and replaces devices by the host. Returns the device asked
+// for, if any was.
 std::optional<c10::Device> lend_arguments(c10::ArrayRef<c10::IValue> arguments, Stack& stack,
                                           Lending& lending) {
   std::optional<c10::Device> asked;
@@ -58,13 +60,15 @@ void take_results(size_t count, Stack& stack, Lending& lending, int device) {
   }
 }
 
-// Results that share memory with an argument they do not change: no data is touched and no stream need be waited for.
+// Results that share memory with an argument they do not change: no data is touched and no stream
+// need be waited for.
 bool is_view_operator(const c10::FunctionSchema& schema) {
   const auto& returns = schema.returns();
   return !returns.empty() && returns[0].alias_info() && !returns[0].alias_info()->isWrite();
 }
 
-// Operators that take host tensors beside the device's on real accelerators as well: indices, step counts, lengths.
+// Operators that take host tensors beside the device's on real accelerators as well: indices, step
+// counts, lengths.
 bool may_mix_with_host(const std::string& name) {
   constexpr std::string_view kPrefixes[] = {
       "aten::index",       "aten::_index_put_impl_", "aten::_unsafe_index",
@@ -83,7 +87,8 @@ namespace {
 void run_kernel_of(c10::DispatchKey host, const c10::OperatorHandle& op, Stack* stack) {
   const c10::FunctionSchema& schema = op.schema();
   if (!is_view_operator(schema)) check_offered(schema.name());
-  // Their kernels would keep what was only lent, and a process group that serves the device brings its own.
+  // Their kernels would keep what was only lent, and a process group that serves the device brings
+  // its own.
   TORCH_CHECK_NOT_IMPLEMENTED(
       schema.name().rfind("c10d::", 0) != 0, schema.name(),
       ": the process group's backend has no kernel for tensors like these on sim");

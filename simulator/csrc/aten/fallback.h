@@ -7,8 +7,8 @@
 
 namespace torch_sim {
 
-// Runs the host's kernel of an operator on the device's memory, in the turn of the device's current stream, on the calling
-// thread. A boxed kernel for any operator.
+// Runs the host's kernel of an operator on the device's memory, in the turn of the device's current
+// stream, on the calling thread. A boxed kernel for any operator.
 void run_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
 // The same with the host's kernel for sparse tensors.

@@ -1,5 +1,6 @@
-// Operators for which torch would not come to the fall-back: they have a general implementation out of other operators, or
-// one that vendors are expected to override. The host's own kernel is faster, and gives the host's results bit for bit.
+// Operators for which torch would not come to the fall-back: they have a general implementation out
+// of other operators, or one that vendors are expected to override. The host's own kernel is
+// faster, and gives the host's results bit for bit.
 #include <ATen/core/Tensor.h>
 #include <ATen/native/transformers/attention.h>
 #include <ATen/native/transformers/sdp_utils_cpp.h>
@@ -22,8 +23,8 @@ void convolution(const c10::OperatorHandle&, torch::jit::Stack* stack) {
   run_on_host(op, stack);
 }
 
-// `convolution_backward` also wants to know the bias' sizes: one for each output channel, which the first dimension of the
-// weight counts, or, transposed, the second one times the groups.
+// `convolution_backward` also wants to know the bias' sizes: one for each output channel, which the
+// first dimension of the weight counts, or, transposed, the second one times the groups.
 void convolution_backward(const c10::OperatorHandle& self, torch::jit::Stack* stack) {
   static const auto op = find("aten::convolution_backward");
   const size_t first = stack->size() - self.schema().arguments().size();
@@ -36,7 +37,8 @@ void convolution_backward(const c10::OperatorHandle& self, torch::jit::Stack* st
   run_on_host(op, stack);
 }
 
-// Whether a padded batch can become a nested tensor, for a transformer's short cut. There are none here: the padding stays.
+// Whether a padded batch can become a nested tensor, for a transformer's short cut. There are none
+// here: the padding stays.
 bool can_be_nested(const at::Tensor&, const at::Tensor&) { return false; }
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {

@@ -136,7 +136,8 @@ const Lending::Store* Lending::find_lent(const c10::Storage& storage) const {
   return nullptr;
 }
 
-// The memory becomes the device tensor's; memory that is not the device's (a constant of the kernel, say) is copied.
+// The memory becomes the device tensor's; memory that is not the device's (a constant of the
+// kernel, say) is copied.
 c10::Storage Lending::take_storage(const c10::Storage& storage, int device) {
   c10::StorageImpl* from = storage.unsafeGetStorageImpl();
   const size_t bytes = from->nbytes();

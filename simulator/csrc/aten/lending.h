@@ -9,20 +9,22 @@
 
 namespace torch_sim {
 
-// A host tensor over memory that it does not own: the kernel's address of a device tensor, or any host address.
+// A host tensor over memory that it does not own: the kernel's address of a device tensor, or any
+// host address.
 at::Tensor host_view(const at::Tensor& tensor, const c10::Storage& storage);
 c10::Storage host_storage(const at::Tensor& tensor);
 
-// Device tensors lent to a host kernel for the length of one call. The kernel gets host tensors over the same memory:
-// nothing is copied, tensors that share memory still do, and one tensor given twice is still one. Afterwards `settle`
-// brings home what the kernel changed of the tensors themselves (sizes, strides, a conjugate bit, a storage it had to enlarge), and
-// `take` turns its results into device tensors: an argument into the original, a view of one into a view of the
-// original, and new memory, which was device memory all along, into a tensor that owns it. A sparse tensor (COO) is lent
-// and taken as its indices and values are.
+// Device tensors lent to a host kernel for the length of one call. The kernel gets host tensors
+// over the same memory: nothing is copied, tensors that share memory still do, and one tensor given
+// twice is still one. Afterwards `settle` brings home what the kernel changed of the tensors
+// themselves (sizes, strides, a conjugate bit, a storage it had to enlarge), and `take` turns its
+// results into device tensors: an argument into the original, a view of one into a view of the
+// original, and new memory, which was device memory all along, into a tensor that owns it. A sparse
+// tensor (COO) is lent and taken as its indices and values are.
 class Lending {
  public:
-  // The host tensor for a device tensor; host tensors and undefined ones as they are. All device tensors must be on one
-  // device.
+  // The host tensor for a device tensor; host tensors and undefined ones as they are. All device
+  // tensors must be on one device.
   at::Tensor lend(const at::Tensor& tensor);
   // Access to their memory in strict mode. For the time of the kernel.
   std::vector<Window> open() const;

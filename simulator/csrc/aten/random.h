@@ -8,12 +8,13 @@
 
 namespace torch_sim {
 
-// Gives a random operator, for the length of one call of its host kernel, host random numbers that follow from the
-// device generator's state, and moves that state on afterwards. Operators that take no generator draw from the host's
-// default one: it is set for the call and put back after.
+// Gives a random operator, for the length of one call of its host kernel, host random numbers that
+// follow from the device generator's state, and moves that state on afterwards. Operators that take
+// no generator draw from the host's default one: it is set for the call and put back after.
 class RandomNumbers {
  public:
-  // The operator's arguments are on top of the stack; a device generator among them is replaced by a host one.
+  // The operator's arguments are on top of the stack; a device generator among them is replaced by
+  // a host one.
   RandomNumbers(const c10::OperatorHandle& op, torch::jit::Stack& stack, int device);
   ~RandomNumbers();
   RandomNumbers(const RandomNumbers&) = delete;

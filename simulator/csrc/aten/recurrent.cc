@@ -1,5 +1,5 @@
-// Cells of LSTM and GRU: torch asks accelerators for them in one piece, where on the host it puts them together. The same
-// pieces in the host's order, on tensors of the device.
+// Cells of LSTM and GRU: torch asks accelerators for them in one piece, where on the host it puts
+// them together. The same pieces in the host's order, on tensors of the device.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/cat.h>
@@ -53,7 +53,8 @@ std::tuple<Tensor, Tensor, Tensor> lstm_cell_backward(const OptionalTensor& grad
   return {grad_gates, gc * forget, has_bias ? grad_gates.sum(0) : Tensor()};
 }
 
-// Workspace: the reset, update and new gates after their functions, the state before, and the new gate's hidden part.
+// Workspace: the reset, update and new gates after their functions, the state before, and the new
+// gate's hidden part.
 std::tuple<Tensor, Tensor> gru_cell(const Tensor& input_gates, const Tensor& hidden_gates,
                                     const Tensor& hx, const OptionalTensor& input_bias,
                                     const OptionalTensor& hidden_bias) {

@@ -1,5 +1,6 @@
-// Sparse tensors in COO format: indices and values, two tensors of the device. What only puts them together, takes them apart
-// or copies them is torch's own code, which is the same for every device; everything else comes to the fall-back.
+// Sparse tensors in COO format: indices and values, two tensors of the device. What only puts them
+// together, takes them apart or copies them is torch's own code, which is the same for every
+// device; everything else comes to the fall-back.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/_coalesced_native.h>
 #include <ATen/ops/_dimI_native.h>
@@ -95,7 +96,8 @@ TORCH_LIBRARY_IMPL(aten, SparsePrivateUse1, m) {
   m.impl("copy_sparse_to_sparse_", at::native::copy_sparse_);
   m.impl("clone", clone);
 
-  // torch has implementations of these for dense tensors that it would take before it comes to the fall-back.
+  // torch has implementations of these for dense tensors that it would take before it comes to the
+  // fall-back.
   for (const char* name : {"abs", "abs_", "deg2rad", "deg2rad_", "deg2rad.out", "isinf",
                            "is_pinned", "mv", "nan_to_num", "nan_to_num_", "permute", "rad2deg",
                            "rad2deg_", "rad2deg.out", "sum", "unsqueeze", "zeros.out"})

@@ -1,6 +1,7 @@
-// Batch normalisation in the steps of nn.SyncBatchNorm: the statistics of one rank, those of all ranks together, and the same
-// for gradients. torch has kernels of them for GPUs only, so there is nothing on the host to fall back to. They are put
-// together from other operators here, on tensors of the device, in the accumulation type (float32 for half precision).
+// Batch normalisation in the steps of nn.SyncBatchNorm: the statistics of one rank, those of all
+// ranks together, and the same for gradients. torch has kernels of them for GPUs only, so there is
+// nothing on the host to fall back to. They are put together from other operators here, on tensors
+// of the device, in the accumulation type (float32 for half precision).
 #include <ATen/AccumulateType.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
@@ -67,8 +68,8 @@ void move_towards(const OptionalTensor& running, const Tensor& value, double mom
   if (given(running)) running->copy_(accumulating(*running) * (1 - momentum) + value * momentum);
 }
 
-// `mean` and `invstd` have a row for each rank, `counts` how many values a channel each rank had. The spread of all values is
-// that within the ranks and that between their means.
+// `mean` and `invstd` have a row for each rank, `counts` how many values a channel each rank had.
+// The spread of all values is that within the ranks and that between their means.
 std::tuple<Tensor, Tensor> gather_stats_with_counts(const Tensor& input, const Tensor& mean,
                                                     const Tensor& invstd,
                                                     const OptionalTensor& running_mean,
@@ -96,8 +97,8 @@ std::tuple<Tensor, Tensor> gather_stats(const Tensor& input, const Tensor& mean,
                                   counts);
 }
 
-// Per channel: the sum of the gradients, that of the gradients times the distance from the mean, and what follows from them
-// for weight and bias.
+// Per channel: the sum of the gradients, that of the gradients times the distance from the mean,
+// and what follows from them for weight and bias.
 std::tuple<Tensor, Tensor, Tensor, Tensor> backward_reduce(
     const Tensor& grad_out, const Tensor& input, const Tensor& mean, const Tensor& invstd,
     const OptionalTensor& weight, bool input_g, bool weight_g, bool bias_g) {

@@ -1,4 +1,5 @@
-// View operators: they only look at sizes and strides, so torch's own code does, and no stream is waited for.
+// View operators: they only look at sizes and strides, so torch's own code does, and no stream is
+// waited for.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
@@ -13,8 +14,8 @@
 namespace torch_sim {
 namespace {
 
-// Parameters of FSDP and the like move between host and device by exchanging what their tensor holds; torch allows that
-// for the dense tensors of the devices it knows, and asks the others here.
+// Parameters of FSDP and the like move between host and device by exchanging what their tensor
+// holds; torch allows that for the dense tensors of the devices it knows, and asks the others here.
 bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& from) {
   const auto plain = [](const at::Tensor& t) {
     return t.layout() == at::kStrided && (t.is_cpu() || t.is_privateuseone()) && !t.is_quantized();

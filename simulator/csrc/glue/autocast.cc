@@ -1,4 +1,5 @@
-// torch.autocast("sim"): torch's own lists of which operators run in lower precision, in float32, or in the widest type.
+// torch.autocast("sim"): torch's own lists of which operators run in lower precision, in float32,
+// or in the widest type.
 #include <ATen/autocast_mode.h>
 #include <torch/library.h>
 

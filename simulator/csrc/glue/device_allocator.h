@@ -8,7 +8,8 @@ namespace torch_sim {
 // The allocator torch knows: allocates on the current device, for its current stream.
 c10::DeviceAllocator& device_allocator();
 
-// Owned memory of `bytes` bytes on that device, for its current stream; null for no bytes. data() is a device pointer.
+// Owned memory of `bytes` bytes on that device, for its current stream; null for no bytes. data()
+// is a device pointer.
 c10::DataPtr allocate_on(int device, size_t bytes);
 
 // Frees what a DataPtr of `allocate_on` held; its context is the device pointer.

@@ -1,4 +1,5 @@
-// Reductions of two ranges of elements, as the device's kernels do them: torch's types, and torch's rounding.
+// Reductions of two ranges of elements, as the device's kernels do them: torch's types, and torch's
+// rounding.
 #include <c10/util/BFloat16.h>
 #include <c10/util/Float8_e4m3fn.h>
 #include <c10/util/Float8_e5m2.h>

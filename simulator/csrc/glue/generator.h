@@ -7,9 +7,10 @@
 
 namespace torch_sim {
 
-// Random numbers in the manner of Philox generators: the whole state is a seed and an offset, 16 bytes, so it is cheap
-// to save, to set and to compare, and DTensor can place each rank's share of a tensor at its own offset. The numbers
-// come from a host generator that is seeded anew from (seed, offset) for each operation.
+// Random numbers in the manner of Philox generators: the whole state is a seed and an offset, 16
+// bytes, so it is cheap to save, to set and to compare, and DTensor can place each rank's share of
+// a tensor at its own offset. The numbers come from a host generator that is seeded anew from
+// (seed, offset) for each operation.
 class Generator final : public c10::GeneratorImpl {
  public:
   static constexpr int64_t kStateBytes = 16;

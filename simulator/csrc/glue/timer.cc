@@ -1,4 +1,5 @@
-// The stop-watch by which DDP measures its forward, backward and communication times on this device.
+// The stop-watch by which DDP measures its forward, backward and communication times on this
+// device.
 #include <torch/csrc/distributed/c10d/reducer_timer.hpp>
 
 #include "glue/convert.h"
@@ -16,7 +17,8 @@ class Timer final : public c10d::Timer {
     recordings_[static_cast<size_t>(event)] = record_on(current_stream(device_));
   }
 
-  // In nanoseconds. Waits for both points; a negative time means that they are of different iterations.
+  // In nanoseconds. Waits for both points; a negative time means that they are of different
+  // iterations.
   std::optional<int64_t> measureDifference(Event start, Event end) override {
     const RecordingPtr first = recordings_[static_cast<size_t>(start)],
                        last = recordings_[static_cast<size_t>(end)];

@@ -20,7 +20,8 @@ void* let_go() { return !interpreter_ends && PyGILState_Check() ? PyEval_SaveThr
 
 void take_back(void* state) { PyEval_RestoreThread(static_cast<PyThreadState*>(state)); }
 
-// Owned by work that may be dropped by any thread, at any time: gives the function back only while Python runs.
+// Owned by work that may be dropped by any thread, at any time: gives the function back only while
+// Python runs.
 struct Callee {
   PyObject* function;
   explicit Callee(PyObject* f) : function(f) {}
@@ -53,9 +54,10 @@ Stream::Work in_interpreter(py::function function) {
   };
 }
 
-// torch's own autograd threads, one for each device, let go of their last task a little after backward() has returned.
-// They need the interpreter's lock for that, and the process is aborted if they get to it too late. They cannot be asked
-// whether they have; where the device has been used they are given the time.
+// torch's own autograd threads, one for each device, let go of their last task a little after
+// backward() has returned. They need the interpreter's lock for that, and the process is aborted if
+// they get to it too late. They cannot be asked whether they have; where the device has been used
+// they are given the time.
 constexpr auto kAutogradNeeds = std::chrono::milliseconds(20);
 
 void stop_streams_at_exit() {

@@ -5,11 +5,13 @@
 
 namespace torch_sim {
 
-// Two reserved ranges of addresses with the same layout. Every byte of device memory is mapped in both:
-//   device range   what torch sees as data_ptr; never accessible, so a host that follows such a pointer faults at once
-//   kernel range   readable and writable; kernels, copies and the plugin's `map` use it
-// The distance is the same for all memory, so translating a pointer is one addition, and the address alone says which
-// device it belongs to.
+// Two reserved ranges of addresses with the same layout. Every byte of device memory is mapped in
+// both:
+//   device range   what torch sees as data_ptr; never accessible, so a host that follows such a
+//   pointer faults at once kernel range   readable and writable; kernels, copies and the plugin's
+//   `map` use it
+// The distance is the same for all memory, so translating a pointer is one addition, and the
+// address alone says which device it belongs to.
 class AddressSpace {
  public:
   // Reserves the ranges (addresses only, no memory).

@@ -18,7 +18,8 @@ namespace {
 
 constexpr size_t kMiB = size_t{1} << 20;
 
-// Left for everything else on the host: a device that takes the last page gets its own process killed.
+// Left for everything else on the host: a device that takes the last page gets its own process
+// killed.
 constexpr size_t kHeadroom = 64 * kMiB;
 
 void give_back_addresses(void* at, size_t bytes) {

@@ -9,7 +9,8 @@
 
 namespace torch_sim {
 
-// What a peer process needs to know to map an arena: random bytes that only the owner can have told it.
+// What a peer process needs to know to map an arena: random bytes that only the owner can have told
+// it.
 using Nonce = std::array<uint64_t, 2>;
 
 // The last page of an arena's file. It is not part of the device's memory.
@@ -22,14 +23,16 @@ struct ArenaTrailer {
 
 constexpr size_t kTrailerBytes = 4096;
 
-// A piece of device memory: an unnamed file in memory, all of whose pages are reserved when it is made (a full host is
-// an OutOfMemory here and never a SIGBUS later), mapped into both ranges of the address space. Its size is sealed, so
-// nobody who maps it can be cut off. Nothing of it is left when the last process that maps it is gone.
+// A piece of device memory: an unnamed file in memory, all of whose pages are reserved when it is
+// made (a full host is an OutOfMemory here and never a SIGBUS later), mapped into both ranges of
+// the address space. Its size is sealed, so nobody who maps it can be cut off. Nothing of it is
+// left when the last process that maps it is gone.
 class Arena {
  public:
   // `at` is in the device range and, like `bytes`, a multiple of the page size.
   Arena(const AddressSpace& space, std::byte* at, size_t bytes);
-  // An arena that another process made, which has been checked to be one: `file` holds it and has that nonce.
+  // An arena that another process made, which has been checked to be one: `file` holds it and has
+  // that nonce.
   Arena(const AddressSpace& space, std::byte* at, size_t bytes, Descriptor file,
         const Nonce& nonce);
   ~Arena();

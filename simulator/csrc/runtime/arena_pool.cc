@@ -90,8 +90,8 @@ const Arena* ArenaPool::find(const void* at, size_t bytes) const {
   return begin + bytes <= arena->end() ? arena : nullptr;
 }
 
-// Grows by a quarter of what the device holds, so that the number of arenas (a file descriptor each) stays small, but
-// by no more than is asked for when that would not fit.
+// Grows by a quarter of what the device holds, so that the number of arenas (a file descriptor
+// each) stays small, but by no more than is asked for when that would not fit.
 ArenaPool::Entry& ArenaPool::grow(size_t bytes) {
   const size_t left = limit_ - reserved_;
   if (bytes > left)

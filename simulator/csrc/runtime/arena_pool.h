@@ -8,9 +8,9 @@
 
 namespace torch_sim {
 
-// All arenas of one device, and those of peers that are mapped for it. Hands out segments (whole multiples of kSegment)
-// and takes them back; grows by arenas, and gives wholly unused arenas back to the host when asked to. Not thread-safe: the
-// allocator's lock covers it.
+// All arenas of one device, and those of peers that are mapped for it. Hands out segments (whole
+// multiples of kSegment) and takes them back; grows by arenas, and gives wholly unused arenas back
+// to the host when asked to. Not thread-safe: the allocator's lock covers it.
 class ArenaPool {
  public:
   static constexpr size_t kSegment = size_t{2} << 20;
@@ -22,8 +22,8 @@ class ArenaPool {
   std::byte* take(size_t bytes);
   void give_back(std::byte* at, size_t bytes);
 
-  // Maps a peer's arena into the device's addresses. It is no memory of the device: nothing is taken from it, and it
-  // counts for nothing. Throws OutOfMemory if the addresses are used up.
+  // Maps a peer's arena into the device's addresses. It is no memory of the device: nothing is
+  // taken from it, and it counts for nothing. Throws OutOfMemory if the addresses are used up.
   std::byte* add_peer(size_t bytes, Descriptor file, const Nonce& nonce);
   // Unmaps it; false if no peer's arena begins at `at`.
   bool remove_peer(std::byte* at);

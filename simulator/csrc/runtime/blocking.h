@@ -2,8 +2,9 @@
 
 namespace torch_sim {
 
-// Called around every wait of a host thread that may last. The Python layer installs functions that let go of the
-// interpreter's lock meanwhile: a stream may be about to run a Python function, and would wait for that lock for ever.
+// Called around every wait of a host thread that may last. The Python layer installs functions that
+// let go of the interpreter's lock meanwhile: a stream may be about to run a Python function, and
+// would wait for that lock for ever.
 struct BlockingHooks {
   void* (*enter)() = nullptr;
   void (*leave)(void*) = nullptr;

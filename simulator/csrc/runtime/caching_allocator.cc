@@ -116,8 +116,8 @@ void CachingAllocator::record_use(void* at, Stream& stream) {
     found->second->other_uses.insert(&stream);
 }
 
-// The smallest free block of the stream that is large enough. A block that owns a large segment is not given to a
-// request that would leave a whole shared segment of it unused.
+// The smallest free block of the stream that is large enough. A block that owns a large segment is
+// not given to a request that would leave a whole shared segment of it unused.
 CachingAllocator::Block* CachingAllocator::find_free(Pool& pool, size_t bytes, Stream& stream) {
   Block key{.at = nullptr, .bytes = bytes, .stream = &stream, .pool = &pool};
   const auto found = pool.free.lower_bound(&key);
@@ -210,7 +210,8 @@ void CachingAllocator::reap() {
   });
 }
 
-// Waits for the work that keeps freed memory from being given back. Not under the lock: that work may free memory.
+// Waits for the work that keeps freed memory from being given back. Not under the lock: that work
+// may free memory.
 void CachingAllocator::wait_for_cached() {
   std::set<Stream*> streams;
   std::vector<RecordingPtr> recordings;
@@ -224,8 +225,8 @@ void CachingAllocator::wait_for_cached() {
   for (const RecordingPtr& recording : recordings) recording->wait();
 }
 
-// Gives whole unused segments back to the arenas, and unused arenas to the host. Freed memory may still be used by queued
-// work of its stream, so the segments of a busy stream stay.
+// Gives whole unused segments back to the arenas, and unused arenas to the host. Freed memory may
+// still be used by queued work of its stream, so the segments of a busy stream stay.
 void CachingAllocator::release_cache() {
   reap();
   for (Pool* pool : {&small_, &large_}) {

@@ -34,10 +34,11 @@ struct AllocatorStats {
   int64_t retries = 0, failures = 0, segments_taken = 0, segments_returned = 0;
 };
 
-// Memory of one device, cached and reused in the manner of c10's allocator for CUDA. A block belongs to the stream it
-// was allocated on: freed, it is at once reused by that stream, whose order makes that safe, and never by another. A
-// block that other streams used as well (`record_use`) is only reused when they have passed the point of its freeing.
-// Small blocks (up to 1 MiB) live in segments of their own, so that they do not cut up the large ones.
+// Memory of one device, cached and reused in the manner of c10's allocator for CUDA. A block
+// belongs to the stream it was allocated on: freed, it is at once reused by that stream, whose
+// order makes that safe, and never by another. A block that other streams used as well
+// (`record_use`) is only reused when they have passed the point of its freeing. Small blocks (up to
+// 1 MiB) live in segments of their own, so that they do not cut up the large ones.
 //
 // Thread-safe. Waits for streams only in `empty_cache`, and when memory has run out.
 class CachingAllocator {
@@ -53,7 +54,8 @@ class CachingAllocator {
   // What was asked for at `at`; 0 if that did not come from `allocate`.
   size_t bytes_at(void* at) const;
 
-  // Gives all unused memory back to the host. `finish_work` waits for the device: unmapping is not ordered by streams.
+  // Gives all unused memory back to the host. `finish_work` waits for the device: unmapping is not
+  // ordered by streams.
   template <typename FinishWork>
   void empty_cache(FinishWork finish_work) {
     finish_work();
@@ -67,7 +69,8 @@ class CachingAllocator {
   // {free, total} bytes of the device.
   std::pair<size_t, size_t> memory_info() const;
 
-  // A peer's arena among the device's addresses; see ArenaPool. Nothing that is queued may use it when it is removed.
+  // A peer's arena among the device's addresses; see ArenaPool. Nothing that is queued may use it
+  // when it is removed.
   std::byte* add_peer(size_t bytes, Descriptor file, const Nonce& nonce) {
     std::lock_guard lock(mutex_);
     return arenas_.add_peer(bytes, std::move(file), nonce);

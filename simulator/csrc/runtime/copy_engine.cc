@@ -25,8 +25,8 @@ double bytes_a_second() {
 
 using Clock = std::chrono::steady_clock;
 
-// How much later than it should the thread woke after its last copy. A copy engine has no scheduler that would wake it, so the
-// next copy gets that back.
+// How much later than it should the thread woke after its last copy. A copy engine has no scheduler
+// that would wake it, so the next copy gets that back.
 thread_local Clock::duration overslept{};
 
 Clock::time_point end_of(size_t bytes) {

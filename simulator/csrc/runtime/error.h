@@ -10,7 +10,8 @@ struct OutOfMemory : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// The process was forked after the device had been used, so its threads and its order of work are the parent's.
+// The process was forked after the device had been used, so its threads and its order of work are
+// the parent's.
 struct ForkedAway : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

@@ -9,8 +9,8 @@ namespace torch_sim {
 
 class Stream;
 
-// One recording of an event: a point in a stream's order. Done once, for ever; recording an event again makes a new
-// Recording, so whoever waits for this one never waits for a later one.
+// One recording of an event: a point in a stream's order. Done once, for ever; recording an event
+// again makes a new Recording, so whoever waits for this one never waits for a later one.
 class Recording {
  public:
   bool ready() const { return done_.load(std::memory_order_acquire) != 0; }
@@ -31,7 +31,8 @@ using RecordingPtr = std::shared_ptr<Recording>;
 // Queues a new recording behind everything queued on the stream so far.
 RecordingPtr record_on(Stream& stream);
 
-// Makes the stream's later work wait for the recording; null is no recording and no wait. Does not block.
+// Makes the stream's later work wait for the recording; null is no recording and no wait. Does not
+// block.
 void make_wait(Stream& stream, RecordingPtr recording);
 
 // A named place for recordings: what torch calls an event.

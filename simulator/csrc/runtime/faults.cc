@@ -16,7 +16,8 @@ namespace {
 
 constexpr int kFrames = 40;
 
-// What is called after our handler: what was there before it and, on top of that, what was put in its place meanwhile.
+// What is called after our handler: what was there before it and, on top of that, what was put in
+// its place meanwhile.
 struct Below {
   static constexpr int kMost = 8;  // the last place is that of the latest
   int signal;
@@ -58,8 +59,8 @@ void tell(void* at) {
   backtrace_symbols_fd(frames, backtrace(frames, kFrames), STDERR_FILENO);
 }
 
-// A handler on top of ours may have raised the signal again instead of letting the access be made again. Then the signal has
-// no address, but the processor still knows it.
+// A handler on top of ours may have raised the signal again instead of letting the access be made
+// again. Then the signal has no address, but the processor still knows it.
 void* address_of(const siginfo_t& info, [[maybe_unused]] const void* context) {
   if (info.si_code > 0) return info.si_addr;
 #ifdef __x86_64__
@@ -70,8 +71,8 @@ void* address_of(const siginfo_t& info, [[maybe_unused]] const void* context) {
 #endif
 }
 
-// Tells, and leaves the end of the process to the handler below: the access is made again, a signal that was sent is raised
-// again.
+// Tells, and leaves the end of the process to the handler below: the access is made again, a signal
+// that was sent is raised again.
 void on_fault(int signal, siginfo_t* info, void* context) {
   void* const at = address_of(*info, context);
   if ((watched->holds(at) || watched->holds_kernel(at)) && told.exchange(at) != at) tell(at);

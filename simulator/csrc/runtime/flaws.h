@@ -2,8 +2,9 @@
 
 namespace torch_sim {
 
-// What the device can be made to lack or to do wrong, each as some real device does: TORCH_SIM_FLAWS names them, separated
-// by commas. For trying tools and libraries on devices that are less than perfect.
+// What the device can be made to lack or to do wrong, each as some real device does:
+// TORCH_SIM_FLAWS names them, separated by commas. For trying tools and libraries on devices that
+// are less than perfect.
 enum class Flaw {
   kNoEvents,          // recording an event throws
   kNoStreams,         // whoever asks for a stream gets the default one
@@ -20,19 +21,22 @@ enum class Flaw {
   kNoOffsets,         // a copy between host and device begins where the storage does
   kHangingFork,       // a forked child that uses the device hangs
   kCrashingThreads,   // a thread other than the first crashes when it uses the device
-  kBlockCopies,       // to copy a part of a storage from or to the host takes as long as to copy all of it
-  kNoHooks,           // torch is given no hooks (PrivateUse1HooksInterface); to be set before the library is loaded
-  kNoOperators,       // there are none but those that make, view and copy tensors
-  kNoGenerators,      // there is no generator but the default one
-  kNoIndices,         // a tensor that is made without an index of the device has none
-  kSlowQueries,       // to ask an event takes 20 ms; the process ends if the event is destroyed meanwhile
+  kBlockCopies,  // to copy a part of a storage from or to the host takes as long as to copy all of
+                 // it
+  kNoHooks,  // torch is given no hooks (PrivateUse1HooksInterface); to be set before the library is
+             // loaded
+  kNoOperators,   // there are none but those that make, view and copy tensors
+  kNoGenerators,  // there is no generator but the default one
+  kNoIndices,     // a tensor that is made without an index of the device has none
+  kSlowQueries,   // to ask an event takes 20 ms; the process ends if the event is destroyed
+                  // meanwhile
   kCount,
 };
 
 bool has(Flaw flaw);
 
-// The same while the library is loaded, when the answers that has() keeps are not to be fixed yet: a process that was forked
-// later may set its own. A wrong setting counts as none.
+// The same while the library is loaded, when the answers that has() keeps are not to be fixed yet:
+// a process that was forked later may set its own. A wrong setting counts as none.
 bool has_at_load(Flaw flaw);
 
 // Throws std::invalid_argument if TORCH_SIM_FLAWS names something unknown.

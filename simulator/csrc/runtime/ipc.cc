@@ -13,7 +13,8 @@
 namespace torch_sim {
 namespace {
 
-// Looks before it opens: the number in a stale token may by now be anything, and merely opening a device has effects.
+// Looks before it opens: the number in a stale token may by now be anything, and merely opening a
+// device has effects.
 Descriptor open_descriptor_of(const ArenaToken& token) {
   const std::string path =
       "/proc/" + std::to_string(token.process) + "/fd/" + std::to_string(token.descriptor);

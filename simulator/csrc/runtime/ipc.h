@@ -29,10 +29,11 @@ struct Mapping {
   size_t bytes = 0;
 };
 
-// Maps a peer's arena for reading and writing, through the peer's entry in /proc: that works between processes of the
-// same user, related or not, and leaves no name behind. Checked before anything is mapped: it is a sealed memory file of
-// this user, of the size in the token, with the token's nonce inside. Throws PeerUnreachable when the host does not let
-// us look at the peer, std::invalid_argument when what is found there is not the arena the token speaks of.
+// Maps a peer's arena for reading and writing, through the peer's entry in /proc: that works
+// between processes of the same user, related or not, and leaves no name behind. Checked before
+// anything is mapped: it is a sealed memory file of this user, of the size in the token, with the
+// token's nonce inside. Throws PeerUnreachable when the host does not let us look at the peer,
+// std::invalid_argument when what is found there is not the arena the token speaks of.
 Mapping open_arena(const ArenaToken& token);
 void close_arena(Mapping mapping);
 

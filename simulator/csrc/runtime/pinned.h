@@ -13,9 +13,10 @@
 
 namespace torch_sim {
 
-// Host memory that a stream may copy from and to after the call that queued the copy has returned. Blocks are cached by
-// size (powers of two). A block that a stream uses (`record_use`) may be freed at any time, by any thread and from
-// inside a stream's own work: it is only reused when that stream has passed. Nothing here waits.
+// Host memory that a stream may copy from and to after the call that queued the copy has returned.
+// Blocks are cached by size (powers of two). A block that a stream uses (`record_use`) may be freed
+// at any time, by any thread and from inside a stream's own work: it is only reused when that
+// stream has passed. Nothing here waits.
 class PinnedMemory {
  public:
   // At least one byte.

@@ -1,4 +1,5 @@
-// The simulator as a device plugin: the C table by which libraries that know nothing of it use its memory and streams.
+// The simulator as a device plugin: the C table by which libraries that know nothing of it use its
+// memory and streams.
 #include "device/plugin.h"
 
 #include <algorithm>
@@ -34,7 +35,8 @@ WholeBlock block_of(int device, hcd_ref ours) {
           Runtime::get().device(device).memory().bytes_at(base)};
 }
 
-int copy(int device, hcd_stream stream, void* to, const void* from, size_t bytes, WholeBlock block) {
+int copy(int device, hcd_stream stream, void* to, const void* from, size_t bytes,
+         WholeBlock block) {
   submit(device, stream, bytes, [=] {
     if (bytes < block.bytes) touch_block(block.at, block.bytes);
     const CopyTime time(bytes);

@@ -11,7 +11,8 @@
 
 namespace torch_sim {
 
-// The status for the exception that is being handled; its sentence is the thread's last error from now on.
+// The status for the exception that is being handled; its sentence is the thread's last error from
+// now on.
 int plugin_failure();
 const char* plugin_last_error();
 
@@ -30,8 +31,8 @@ struct NotSupported : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Calls use(arena, where the range begins in it), while it cannot go away; throws if not all of the range is memory of that
-// device.
+// Calls use(arena, where the range begins in it), while it cannot go away; throws if not all of the
+// range is memory of that device.
 int with_arena_of(int device, hcd_ref ref, size_t bytes,
                   const std::function<int(const Arena& arena, uint64_t at)>& use);
 // The kernel's address of a place in device memory; checks the range as above.

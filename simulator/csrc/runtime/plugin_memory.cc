@@ -126,7 +126,8 @@ int export_fd(int device, hcd_ref ref, size_t bytes, int* fd, uint64_t* offset) 
   });
 }
 
-// What torch gets as an address may be a handle, and the host may not read what lies there: adapters are given no address.
+// What torch gets as an address may be a handle, and the host may not read what lies there:
+// adapters are given no address.
 int identify(int device, hcd_ref ref, size_t bytes, hcd_allocation* out) {
   return guarded([&] {
     return with_arena_of(device, ref, bytes, [&](const Arena& arena, uint64_t at) {

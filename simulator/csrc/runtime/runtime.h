@@ -8,8 +8,9 @@
 
 namespace torch_sim {
 
-// All simulated devices of the process. It is made when a device is first used and never destroyed: at the end of the
-// process work may still be queued or blocked, and its threads must find everything in place.
+// All simulated devices of the process. It is made when a device is first used and never destroyed:
+// at the end of the process work may still be queued or blocked, and its threads must find
+// everything in place.
 class Runtime {
  public:
   // How many devices there are: TORCH_SIM_DEVICES, or kDefaultDevices. Uses no device.

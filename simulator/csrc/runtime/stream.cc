@@ -18,7 +18,8 @@ namespace torch_sim {
 namespace {
 
 constexpr auto kWorkerStays = std::chrono::seconds(5);
-// Work often comes in bursts and is often short: looking for it, or for its end, is much cheaper than being woken.
+// Work often comes in bursts and is often short: looking for it, or for its end, is much cheaper
+// than being woken.
 constexpr int kLooks = 30;
 
 std::atomic<bool> stopped{false};
@@ -137,8 +138,9 @@ void Stream::start_worker() {
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (!refusal.empty())
-    throw std::runtime_error("cannot start the thread of a stream of sim:" + std::to_string(device_) + ": " + refusal +
-                             "; allow more threads (ulimit -u, or the pids limit of the container)");
+    throw std::runtime_error(
+        "cannot start the thread of a stream of sim:" + std::to_string(device_) + ": " + refusal +
+        "; allow more threads (ulimit -u, or the pids limit of the container)");
 }
 
 void Stream::work_until_idle() {

@@ -11,9 +11,10 @@
 
 namespace torch_sim {
 
-// An ordered queue of work of one device. Every piece of work draws a ticket, and runs when all earlier tickets are
-// done. Queued work runs on the stream's worker thread, which starts with the first work that needs it and leaves when
-// there has been none for a while. Work given to `run` has its turn in the same order, but on the calling thread.
+// An ordered queue of work of one device. Every piece of work draws a ticket, and runs when all
+// earlier tickets are done. Queued work runs on the stream's worker thread, which starts with the
+// first work that needs it and leaves when there has been none for a while. Work given to `run` has
+// its turn in the same order, but on the calling thread.
 //
 // All methods may be called by any thread. Streams live as long as the process.
 class Stream {
@@ -30,21 +31,23 @@ class Stream {
 
   // Queues the work and returns at once.
   void enqueue(Work work);
-  // As `enqueue`, but when nothing is queued or running the work is done here and now. For work that is done sooner
-  // than a thread could be woken for it.
+  // As `enqueue`, but when nothing is queued or running the work is done here and now. For work
+  // that is done sooner than a thread could be woken for it.
   void enqueue_or_run(const Work& work);
-  // Waits for the work's turn and does it on this thread; throws what the work throws. Called from work of this very
-  // stream it does not wait.
+  // Waits for the work's turn and does it on this thread; throws what the work throws. Called from
+  // work of this very stream it does not wait.
   void run(const Work& work);
 
   // True if everything queued so far is done.
   bool idle() const {
     return turn_.load(std::memory_order_acquire) == tickets_.load(std::memory_order_relaxed);
   }
-  // Blocks until everything queued so far is done. Throws the first error of queued work that nobody was told of yet.
+  // Blocks until everything queued so far is done. Throws the first error of queued work that
+  // nobody was told of yet.
   void synchronize();
 
-  // From now on no stream of the process begins another piece of queued work. For the end of the process.
+  // From now on no stream of the process begins another piece of queued work. For the end of the
+  // process.
   static void stop_all();
 
  private:

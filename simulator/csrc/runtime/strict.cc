@@ -38,7 +38,8 @@ uint64_t next_random() {
   return x ^ (x >> 31);
 }
 
-// How many windows are open on each page of the kernel range. The table is as sparse as the memory: addresses only.
+// How many windows are open on each page of the kernel range. The table is as sparse as the memory:
+// addresses only.
 struct Pages {
   std::mutex mutex;
   const AddressSpace* space = nullptr;
@@ -51,7 +52,8 @@ Pages& pages() {
   return all;
 }
 
-// Adds `change` to the counts of a range, and gives or takes access where they leave or reach 0. With the lock held.
+// Adds `change` to the counts of a range, and gives or takes access where they leave or reach 0.
+// With the lock held.
 void count(uintptr_t at, size_t bytes, int change) {
   stay_on_top();
   Pages& all = pages();

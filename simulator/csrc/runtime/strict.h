@@ -1,7 +1,9 @@
 #pragma once
 // Strict mode (TORCH_SIM_STRICT=SEED): what merely happens to go well on the simulator fails.
-//   - Device memory has no access but inside an operation of the device that works on it, or while the plugin maps it. Who
-//     touches it otherwise is told what he touched, and from where, and the process ends by the signal.
+//   - Device memory has no access but inside an operation of the device that works on it, or while
+//   the plugin maps it. Who
+//     touches it otherwise is told what he touched, and from where, and the process ends by the
+//     signal.
 //   - Streams take random rests, and short work is not always done at once.
 //   - Non-blocking copies to ordinary memory are as late as those to pinned memory.
 #include <cstddef>
@@ -18,8 +20,8 @@ bool strict();
 // Once, when the device begins. `space` stays for ever.
 void begin_strict(const AddressSpace& space);
 
-// Opens the pages of a range of kernel addresses as long as it lives, counting how many do. Does nothing outside strict
-// mode, and for host memory. Any thread.
+// Opens the pages of a range of kernel addresses as long as it lives, counting how many do. Does
+// nothing outside strict mode, and for host memory. Any thread.
 class Window {
  public:
   Window(const void* kernel, size_t bytes);
@@ -32,10 +34,12 @@ class Window {
   size_t bytes_;
 };
 
-// The same where the end is told by the address alone. Of several that were opened at one address the smallest is closed.
+// The same where the end is told by the address alone. Of several that were opened at one address
+// the smallest is closed.
 void open_window(const void* kernel, size_t bytes);
 void close_window(const void* kernel);
-// For whoever is never told of an end: these pages stay open, also for what is allocated there later.
+// For whoever is never told of an end: these pages stay open, also for what is allocated there
+// later.
 void open_for_good(const void* kernel, size_t bytes);
 
 // A rest of random length, often none.

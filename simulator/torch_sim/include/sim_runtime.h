@@ -1,4 +1,5 @@
-/* The simulator's runtime for programs in C: what a vendor's driver gives to those who write for his device.
+/* The simulator's runtime for programs in C: what a vendor's driver gives to those who write for
+ * his device.
  *
  * Any thread may call any function. 0 is success; after anything else simGetLastErrorString has a
  * sentence for the calling thread. The functions are in libtorch_sim.so. */
@@ -29,7 +30,8 @@ simError simGetDeviceCount(int* count);
 simError simMalloc(int device, void** pointer, size_t bytes);
 simError simFree(int device, void* pointer);
 
-/* In the order of the stream, and done when it gets there. Without a stream: done when the call returns. */
+/* In the order of the stream, and done when it gets there. Without a stream: done when the call
+ * returns. */
 simError simMemcpyAsync(int device, void* to, const void* from, size_t bytes, simMemcpyKind kind,
                         simStream_t stream);
 /* Null: all streams of the device. */

@@ -1,12 +1,13 @@
-// The targets for libFuzzer, of which HCCL_LIKE_FUZZ_TARGET names one. Its seeds that are in the code are written to
-// HCCL_LIKE_FUZZ_SEEDS, a folder, so that it can be given to libFuzzer as a corpus.
+// The targets for libFuzzer, of which HCCL_LIKE_FUZZ_TARGET names one. Its seeds that are in the
+// code are written to HCCL_LIKE_FUZZ_SEEDS, a folder, so that it can be given to libFuzzer as a
+// corpus.
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <memory>
 #include <string>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "tests/fuzz/targets.h"
 
 namespace {

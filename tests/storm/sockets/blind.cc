@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "transport/read_shown.h"
-#include "transport/transports.h"
+#include "transport/mesh/transports.h"
+#include "transport/wire/read_shown.h"
 
 namespace hccl_like {
 namespace storm {
@@ -106,7 +106,8 @@ void BlindNet::send(const std::string& from, const std::string& to, std::shared_
                              text = std::move(bytes)] { deliver(sender, receiver, way, text); });
 }
 
-// What a silence swallowed is sent again when it is over. A process that has ended takes nothing, and its peer is not told.
+// What a silence swallowed is sent again when it is over. A process that has ended takes nothing,
+// and its peer is not told.
 void BlindNet::deliver(int from, int to, const std::shared_ptr<Way>& way,
                        const std::string& bytes) {
   const Time until = network_.silent_until(network_.host_of(from), network_.host_of(to));

@@ -1,13 +1,14 @@
 #pragma once
-// A transport that moves bytes between the processes of a simulated job and notices nothing else: what lifelines are for.
+// A transport that moves bytes between the processes of a simulated job and notices nothing else:
+// what lifelines are for.
 #include <map>
 #include <memory>
 #include <string>
 #include <tuple>
 
 #include "tests/storm/sockets/network.h"
-#include "transport/poller.h"
-#include "transport/transport.h"
+#include "transport/wire/poller.h"
+#include "transport/wire/transport.h"
 
 namespace hccl_like::storm {
 
@@ -29,7 +30,8 @@ class BlindNet {
   };
 
   void join(const std::string& id, int process) { processes_[id] = process; }
-  // How often the process has begun a wire to the other one. An end that accepts takes the last of them.
+  // How often the process has begun a wire to the other one. An end that accepts takes the last of
+  // them.
   int& attempts(const std::string& from, const std::string& to) { return attempts_[{from, to}]; }
   std::shared_ptr<Way> way(const std::string& from, const std::string& to, int attempt);
   void send(const std::string& from, const std::string& to, std::shared_ptr<Way> way,

@@ -86,7 +86,8 @@ void Job::draw_mishaps() {
                                      : kForEver;
     if (one.fault == Fault::kLateStore) one.lasts = random_.between(0, 3 * kSecond);
     if (one.fault == Fault::kForgery && config_.secret.empty()) one.fault = Fault::kCut;
-    // Ranks read the store while they meet, and are together in calls for a small part of their steps.
+    // Ranks read the store while they meet, and are together in calls for a small part of their
+    // steps.
     one.in_calls = one.fault != Fault::kForgery && random_.chance(30);
     if (one.in_calls || one.fault == Fault::kForgery) one.step = 1 + one.step % 128;
     mishaps_.push_back(one);

@@ -1,14 +1,15 @@
 #pragma once
-// One seed: ranks that find each other through a store and over sockets, make a few calls and leave, and what goes wrong meanwhile.
+// One seed: ranks that find each other through a store and over sockets, make a few calls and
+// leave, and what goes wrong meanwhile.
 #include <array>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "collectives/communicator.h"
-#include "core/config.h"
-#include "core/error.h"
+#include "collectives/engine/communicator.h"
+#include "core/base/error.h"
+#include "core/settings/config.h"
 #include "tests/storm/calls.h"
 #include "tests/storm/sockets/blind.h"
 #include "tests/storm/sockets/network.h"

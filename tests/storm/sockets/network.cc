@@ -15,7 +15,8 @@ constexpr uint32_t kLoopback = 0x7f000001, kBridge = 0xac110001;  // 127.0.0.1, 
 constexpr uint32_t kNetwork[] = {0x0a000000, 0x0a010000};         // 10.0.0.0, 10.1.0.0
 constexpr Time kFirstAttempt = 200 * kMillisecond, kFirstSyn = kSecond;
 
-// When a kernel tries again what it sent at `sent`: after pauses that double. The first of these after `after`.
+// When a kernel tries again what it sent at `sent`: after pauses that double. The first of these
+// after `after`.
 Time attempt_after(Time sent, Time first, Time after) {
   Time pause = first, when = sent;
   while (when <= after) {

@@ -1,9 +1,9 @@
 #pragma once
 // The hosts of a simulated job, their kernels' sockets, and the network between them.
 //
-// What is modelled is what processes can see of TCP: connections that are made before anybody accepts them, bytes that
-// arrive late and in pieces, refusals, resets, acknowledgements, attempts to send again, probes. All of it in virtual time,
-// and all of it from the seed.
+// What is modelled is what processes can see of TCP: connections that are made before anybody
+// accepts them, bytes that arrive late and in pieces, refusals, resets, acknowledgements, attempts
+// to send again, probes. All of it in virtual time, and all of it from the seed.
 #include <netinet/in.h>
 #include <sys/epoll.h>
 
@@ -180,15 +180,17 @@ class Network {
   void silence(int a, int b, Time until);
   Time silent_until(int a, int b) const { return silence_[index(a * hosts_ + b)].until; }
   bool silent(int a, int b) const { return silent_until(a, b) > now; }
-  // One of the connections between the hosts, if there is any, is reset at both ends. `committed`: whether it was more than
-  // an attempt.
+  // One of the connections between the hosts, if there is any, is reset at both ends. `committed`:
+  // whether it was more than an attempt.
   bool cut(int a, int b, bool* committed);
-  // A byte of the next greeting, or of the next encrypted message, between the two changes on its way.
+  // A byte of the next greeting, or of the next encrypted message, between the two changes on its
+  // way.
   void corrupt(int a, int b, bool sealed);
   bool corrupted = false, corrupted_a_wire = false;
 
-  // What connectors have said first, and where, as it arrives: a hello that was lost or changed on its way is answered when
-  // somebody says it again as it was, for the first time as far as that door can know.
+  // What connectors have said first, and where, as it arrives: a hello that was lost or changed on
+  // its way is answered when somebody says it again as it was, for the first time as far as that
+  // door can know.
   std::vector<std::pair<Endpoint, std::string>> hellos;
   std::vector<Endpoint> doors() const;  // where anybody listens, by addresses that others reach
   bool second_network = false, second_network_works = true, bridges = false;

@@ -26,7 +26,8 @@ void Network::keep_alive(const std::shared_ptr<Socket>& socket) {
   if (silent(here, there) || silent(there, here)) probe(socket);
 }
 
-// The questions of a kernel on a connection where nothing is under way, while there is no way to the other end and back.
+// The questions of a kernel on a connection where nothing is under way, while there is no way to
+// the other end and back.
 void Network::probe(const std::shared_ptr<Socket>& socket) {
   if (socket->closed || socket->state != Socket::State::kUp || !socket->keepalive) return;
   const int here = socket->host, there = socket->other->host;

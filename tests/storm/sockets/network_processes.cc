@@ -6,7 +6,7 @@
 
 namespace hccl_like::storm {
 
-// --------------------------------------------------------------------------------------------------- descriptors
+// ------------------------------------------------------------------------------------- descriptors
 
 unsigned EpollFile::ready() const { return collect(nullptr, 1) > 0 ? EPOLLIN : 0u; }
 
@@ -85,7 +85,7 @@ void Network::changed(const File& file) {
   if (owner.blocked && owner.alive) wake_at(process, now + random.between(0, 20 * kMicrosecond));
 }
 
-// ----------------------------------------------------------------------------------------------------- processes
+// --------------------------------------------------------------------------------------- processes
 
 Network::Network(uint64_t seed, int hosts)
     : random(seed), hosts_(hosts), silence_(static_cast<size_t>(hosts * hosts)) {

@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "collectives/engine.h"
-#include "collectives/runtime.h"
+#include "collectives/engine/engine.h"
+#include "collectives/engine/runtime.h"
 #include "tests/storm/sockets/job.h"
-#include "transport/mesh.h"
+#include "transport/mesh/mesh.h"
 
 namespace hccl_like::storm::sockets {
 

@@ -1,10 +1,10 @@
-// What a process would read of its host, for one of a simulated job. The linker takes these instead of those in the layers'
-// archives.
+// What a process would read of its host, for one of a simulated job. The linker takes these instead
+// of those in the layers' archives.
 #include <string>
 
-#include "core/idle_cores.h"
+#include "core/machine/idle_cores.h"
 #include "tests/storm/sockets/network.h"
-#include "transport/bootstrap_host.h"
+#include "transport/bootstrap/host.h"
 
 namespace hccl_like {
 

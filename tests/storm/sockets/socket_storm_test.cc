@@ -1,11 +1,11 @@
-// Jobs over simulated sockets in virtual time, one for each seed. HCCL_LIKE_SOCKET_STORM_SEEDS=N runs so many;
-// HCCL_LIKE_SOCKET_STORM_FIRST=S begins there.
+// Jobs over simulated sockets in virtual time, one for each seed. HCCL_LIKE_SOCKET_STORM_SEEDS=N
+// runs so many; HCCL_LIKE_SOCKET_STORM_FIRST=S begins there.
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <utility>
 
-#include "core/log.h"
+#include "core/base/log.h"
 #include "tests/number_setting.h"
 #include "tests/storm/sockets/job.h"
 

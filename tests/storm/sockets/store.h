@@ -1,12 +1,13 @@
 #pragma once
-// The store of a simulated job: it takes its time, keeps what processes that are gone have left, and others may write to it.
+// The store of a simulated job: it takes its time, keeps what processes that are gone have left,
+// and others may write to it.
 #include <map>
 #include <string>
 #include <vector>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "tests/storm/sockets/network.h"
-#include "transport/store.h"
+#include "transport/network/store.h"
 
 namespace hccl_like::storm {
 

@@ -5,7 +5,7 @@
 #include <tuple>
 #include <vector>
 
-#include "core/fd.h"
+#include "core/base/fd.h"
 #include "tests/storm/sockets/job.h"
 #include "transport/security/greeting.h"
 

@@ -1,4 +1,5 @@
-// The system calls of a simulated process, which go to its Network; those of anybody else go to the system.
+// The system calls of a simulated process, which go to its Network; those of anybody else go to the
+// system.
 #include <errno.h>
 #include <linux/sockios.h>
 #include <linux/tcp.h>

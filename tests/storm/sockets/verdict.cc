@@ -14,9 +14,11 @@ constexpr Time kLate = 300 * kMillisecond;
 constexpr Time kGrace = 2'100 * kMillisecond;
 // Stops and silences no longer than this, together, break nothing.
 constexpr Time kShortStop = 2'500 * kMillisecond, kShortSilence = 2 * kSecond;
-// The same where ranks leave without waiting for others: so long, and no longer, they see to it that what they said is taken.
+// The same where ranks leave without waiting for others: so long, and no longer, they see to it
+// that what they said is taken.
 constexpr Time kMerelySlow = 900 * kMillisecond;
-// The end of a process may overtake what a transport that notices nothing still has on its way, which is waited for so long.
+// The end of a process may overtake what a transport that notices nothing still has on its way,
+// which is waited for so long.
 constexpr Time kLastWords = 200 * kMillisecond;
 // From the end of a process until the others know it; and from that of a host.
 constexpr Time kSpread = kSecond, kMissed = 6 * kSecond;
@@ -35,7 +37,8 @@ bool names(const std::string& text, int rank) {
   return false;
 }
 
-// The rank that an error is about; of an error that another rank told of, the rank that its error is about. -1: none.
+// The rank that an error is about; of an error that another rank told of, the rank that its error
+// is about. -1: none.
 int blames(const std::string& text) {
   if (contains(text, "timeout: ")) return -1;
   constexpr std::string_view kBefore = " (rank ";
@@ -139,8 +142,9 @@ void Job::judge(int rank) {
   if (cause->fault == Fault::kForgery) return;
   const auto guilty = culprits(*cause);
   const bool own = std::ranges::count(guilty, rank) > 0;
-  // Whoever hears anybody waits for nobody in particular; whoever waits for a rank that waits for another one names the first.
-  // Whoever ends when its wire is there and its lifeline is not, leaves no sign: TCP may have no way to it.
+  // Whoever hears anybody waits for nobody in particular; whoever waits for a rank that waits for
+  // another one names the first. Whoever ends when its wire is there and its lifeline is not,
+  // leaves no sign: TCP may have no way to it.
   if (config_.transports.front() == "blind" && cause->while_meeting) return;
   const bool hails = std::ranges::any_of(
       calls_, [](const CallSpec& call) { return call.kind == CallSpec::Kind::kHail; });

@@ -1,0 +1,377 @@
+#include "collectives/engine/communicator.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "collectives/call/fingerprint.h"
+#include "collectives/engine/way.h"
+#include "collectives/topology/group_topology.h"
+#include "core/base/log.h"
+#include "core/machine/patience.h"
+
+namespace hccl_like {
+namespace {
+
+// How large the payload is, as far as all ranks know it: the basis of every common decision.
+size_t common_bytes(const Call& call, int size) {
+  if (call.uneven) return 0;
+  switch (call.collective) {
+    case Collective::kGather:
+      return call.input.total_bytes() * static_cast<size_t>(size);
+    case Collective::kScatter:
+      return call.output.total_bytes() * static_cast<size_t>(size);
+    case Collective::kAllGather:
+      return call.output.total_bytes();
+    default:
+      return std::max(call.input.total_bytes(), call.output.total_bytes());
+  }
+}
+
+// What must be equal about the sizes of a call, and the way that it takes for them, as a detail of
+// its fingerprint.
+uint64_t sizes_and_way(const Call& call, Chunks chunks, Way way, int size) {
+  uint64_t sizes = mix(common_bytes(call, size),
+                       static_cast<uint64_t>(chunks) << 8 | static_cast<uint64_t>(way));
+  if (chunks != Chunks::kKnown) return sizes;
+  for (int i = 0; i < size; ++i) sizes = mix(sizes, chunk_side(call).bytes(static_cast<size_t>(i)));
+  return sizes;
+}
+
+}  // namespace
+
+std::shared_ptr<Communicator> Communicator::create(Engine& engine, Identity identity) {
+  std::shared_ptr<Communicator> communicator(new Communicator(engine, std::move(identity)));
+  engine.add(communicator);
+  return communicator;
+}
+
+Communicator::Communicator(Engine& engine, Identity identity)
+    : engine_(engine), identity_(std::move(identity)), timeout_(identity_.timeout) {
+  topology_ = topology_of(identity_.members);
+  same_host_ = {.cores = topology_.cores_per_host,
+                .peer_memory = &engine_.peer_memory(),
+                .known_memory = &known_memory_,
+                .crew = &engine_.crew()};
+  force(engine_.config().algo);
+}
+
+Communicator::~Communicator() { engine_.remove(identity_.id); }
+
+void Communicator::check(const Call& call) const {
+  const bool any = call.collective == Collective::kRecv && call.root == kAnySource;
+  const bool peer_matters = has_root(call.collective) || is_point_to_point(call.collective);
+  if (peer_matters && !any && (call.root < 0 || call.root >= size()))
+    throw_misuse("rank " + std::to_string(call.root) + " is not in group " + identity_.name +
+                 ", which has ranks 0 to " + std::to_string(size() - 1));
+  if (reduces(call.collective) && !reduction(call.type, call.op).valid())
+    throw_error(ErrorCode::kUnsupported, std::string(hccl_like::name(call.op)) +
+                                             " is not defined for " +
+                                             std::string(hccl_like::name(call.type)) +
+                                             "; convert the tensor to another type first");
+}
+
+// The one pair of sizes for which no message comes that could be compared. The others wait for this
+// rank by now, so the group ends.
+void Communicator::check_own_part(const Call& call) {
+  if (call.collective != Collective::kAllToAll) return;
+  const auto own = static_cast<size_t>(rank());
+  const size_t given = call.input.bytes(own), taken = call.output.bytes(own);
+  if (given == taken) return;
+  const std::string what = "rank " + std::to_string(rank()) + " gives itself " +
+                           std::to_string(given) + " bytes and expects " + std::to_string(taken) +
+                           " bytes from itself; its own input and output split must agree";
+  Error error{ErrorCode::kMismatch, what};
+  engine_.abort(*this, error);
+  throw Exception(std::move(error));
+}
+
+void Communicator::force(ForcedAlgorithms algorithms) {
+  std::lock_guard lock(mutex_);
+  forced_ = std::move(algorithms);
+  choices_.clear();
+  for (size_t i = 0; i < named_.size(); ++i)
+    named_[i] = !forced_.find(hccl_like::name(static_cast<Collective>(i))).empty();
+}
+
+// `detail`: what else must be equal on all ranks.
+uint64_t Communicator::fingerprint(const Call& call, uint64_t detail) const {
+  const bool p2p = is_point_to_point(call.collective);
+  if (call.lap.alike) detail = mix(detail, uint64_t{call.lap.count} << 32 | call.lap.number);
+  return Fingerprint{
+      .collective = p2p ? Collective::kSend : call.collective,
+      .type = call.type,
+      .op = call.op,
+      .reduces = reduces(call.collective),
+      .root = has_root(call.collective) ? call.root : -1,
+      .detail = p2p ? detail : with_factor(detail, call.factor),
+      .site = engine_.config().call_sites && !p2p ? std::optional(call.site) : std::nullopt}
+      .encode();
+}
+
+// Of a call that meets on the board.
+uint64_t Communicator::meeting_fingerprint(const Call& call, const Plan& plan) const {
+  return fingerprint(call, sizes_and_way(call, plan.chunks, plan.way, size()));
+}
+
+Way Communicator::way(const Call& call, Chunks chunks) const {
+  return way_of(call, size(), chunks,
+                {.board = identity_.board != nullptr,
+                 .forced = named_[static_cast<size_t>(call.collective)],
+                 .direct = engine_.config().direct});
+}
+
+BoardCall Communicator::board_call(const Call& call, const Plan& plan, uint32_t number) const {
+  return {.board = identity_.board.get(),
+          .call = &call,
+          .plan = &plan,
+          .input = &call.input,
+          .output = &call.output,
+          .resources = &same_host_,
+          .number = number};
+}
+
+void Communicator::set_reduction(Plan& plan, const Call& call) const {
+  if (!reduces(call.collective)) return;
+  plan.reduction = reduction(call.type, call.op);
+  plan.scaling = scaling(call.type, call.op, size(), call.factor);
+}
+
+std::shared_ptr<Operation> Communicator::prepare(Call call) {
+  if (auto error = failure()) throw Exception(std::move(*error));
+  engine_.count_call();
+  check(call);
+  check_own_part(call);
+  const bool p2p = is_point_to_point(call.collective);
+  std::lock_guard lock(mutex_);
+  if (p2p) {
+    const Plan plan = message_plan(call);
+    const uint32_t number = message_number(call, plan.channel);
+    return std::make_shared<Operation>(shared_from_this(), std::move(call), plan, number);
+  }
+  Plan plan;
+  plan.chunks = chunks_of(call, size());
+  const Choice& choice = choose_messages(call, plan);
+  set_reduction(plan, call);
+  const auto algorithm =
+      static_cast<uint64_t>(choice.algorithm - algorithms(call.collective).data());
+  plan.way = way(call, plan.chunks);
+  if (plan.way == Way::kMessages) {
+    const uint64_t how = mix(mix(common_bytes(call, size()), plan.laps), algorithm);
+    plan.fingerprint = fingerprint(call, mix(how, roots_));
+    // All of the call: a gather and a scatter with one root may expect nothing of each other
+    // either.
+    if (has_root(call.collective)) roots_ = mix(roots_, plan.fingerprint);
+  } else {
+    plan.fingerprint = meeting_fingerprint(call, plan);
+  }
+  const uint32_t number = sequence_.fetch_add(1, std::memory_order_relaxed);
+  log_.add(number, plan.fingerprint, payload_bytes(call),
+           call.number != 0 ? call.number : uint64_t{number} + 1);
+  return std::make_shared<Operation>(shared_from_this(), std::move(call), plan, number);
+}
+
+// Puts the messages that make a call into its plan.
+const Choice& Communicator::choose_messages(const Call& call, Plan& plan) {
+  const Choice& choice = this->choice(call.collective, common_bytes(call, size()),
+                                      size_of(call.type), plan.chunks != Chunks::kEqual);
+  plan.program = &program(*choice.algorithm, call.root);
+  plan.laps = choice.laps;
+  plan.window = std::min(plan.laps, topology_.laps_at_once(engine_.config().lap_window));
+  return choice;
+}
+
+void Communicator::launch(std::span<const std::shared_ptr<Operation>> operations, bool waited_for) {
+  engine_.launch(operations, waited_for);
+}
+
+Communicator::Tried Communicator::try_run(const Call& call, bool patient) {
+  engine_.count_call();
+  if (is_point_to_point(call.collective)) {
+    auto rest = pass(call, patient);
+    const uint32_t sequence = rest ? rest->sequence() : 0;
+    return {.over = rest == nullptr, .sequence = sequence, .rest = std::move(rest)};
+  }
+  Board* board = identity_.board.get();
+  if (board == nullptr || !board->is_open() || has_failed()) return {};
+  Plan plan;
+  plan.chunks = chunks_of(call, size());
+  plan.way = way(call, plan.chunks);
+  if (plan.way == Way::kMessages) return {};
+  check(call);
+  check_own_part(call);
+  set_reduction(plan, call);
+  plan.fingerprint = meeting_fingerprint(call, plan);
+  uint32_t number = sequence_.load(std::memory_order_relaxed);
+  do {
+    if (!board->writable(number)) return {};
+  } while (!sequence_.compare_exchange_weak(number, number + 1, std::memory_order_relaxed));
+  BoardCall on_board = board_call(call, plan, number);
+  if (plan.way == Way::kLarge) return try_large(call, on_board, plan, patient);
+  Patience patience(engine_.config());
+  on_board.show();
+  if (others_are_there(on_board, patience, patient)) {
+    on_board.finish();
+    board->done(number);
+    return {.over = true, .sequence = number, .rest = nullptr};
+  }
+  auto operation = std::make_shared<Operation>(shared_from_this(), call, plan, number);
+  operation->shown_ = true;
+  return {.over = false, .sequence = number, .rest = std::move(operation)};
+}
+
+void Communicator::run(const Call& call) {
+  Tried tried = try_run(call, /*patient=*/true);
+  if (tried.over) return;
+  const std::shared_ptr<Operation> operation = tried.rest ? std::move(tried.rest) : prepare(call);
+  engine_.launch({&operation, 1}, /*waited_for=*/true);
+  engine_.wait(*operation, Deadline::never());
+  if (const Error* error = operation->error()) throw Exception(*error);
+}
+
+void Communicator::abort(std::string reason) {
+  Error error{ErrorCode::kAborted, "group " + identity_.name + " was aborted on rank " +
+                                       std::to_string(rank()) + ": " + std::move(reason)};
+  engine_.abort(*this, std::move(error));
+}
+
+void Communicator::tie(const std::shared_ptr<Communicator>& one,
+                       const std::shared_ptr<Communicator>& other) {
+  for (const auto& [from, to] : {std::pair(one, other), std::pair(other, one)}) {
+    std::lock_guard lock(from->mutex_);
+    from->tied_ = to;
+  }
+}
+
+std::shared_ptr<Communicator> Communicator::tied() const {
+  std::lock_guard lock(mutex_);
+  return tied_.lock();
+}
+
+std::optional<Error> Communicator::failure() const {
+  if (!has_failed()) return std::nullopt;
+  std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+bool Communicator::remember(const Error& error) {
+  std::lock_guard lock(mutex_);
+  if (failure_) return false;
+  failure_ = error;
+  failed_.store(true, std::memory_order_release);
+  log_info([&] { return "group " + identity_.name + " failed: " + to_string(error); });
+  return true;
+}
+
+std::optional<CallLog::Entry> Communicator::called(uint32_t sequence) const {
+  std::lock_guard lock(mutex_);
+  return log_.find(sequence);
+}
+
+std::shared_ptr<Communicator> Communicator::split(std::span<const int> ranks, std::string name) {
+  uint32_t number;
+  {
+    std::lock_guard lock(mutex_);
+    number = splits_++;
+  }
+  if (ranks.empty()) return nullptr;
+  Identity child;
+  child.rank = -1;
+  child.name = std::move(name);
+  child.timeout = timeout();
+  for (const int rank : ranks) {
+    if (rank < 0 || rank >= size())
+      throw_misuse("rank " + std::to_string(rank) + " is not in group " + identity_.name +
+                   ", which has ranks 0 to " + std::to_string(size() - 1));
+    const auto index = static_cast<size_t>(rank);
+    if (rank == this->rank()) child.rank = static_cast<int>(child.members.size());
+    child.members.push_back(identity_.members[index]);
+    child.links.push_back(identity_.links[index]);
+  }
+  if (child.rank < 0)
+    throw_misuse("rank " + std::to_string(rank()) + " of group " + identity_.name +
+                 " is not in its own list; pass an empty list to stay out");
+  child.id = mix(mix(identity_.id, number), static_cast<uint64_t>(ranks[0]));
+  child.profile = identity_.profile;
+  child.board = Board::split(identity_.board, child.id, ranks, number);
+  return create(engine_, std::move(child));
+}
+
+std::vector<std::string> Communicator::routes() const {
+  std::vector<std::string> routes;
+  for (const Link* link : identity_.links)
+    routes.push_back(link == nullptr ? "" : engine_.mesh_.describe(*link));
+  return routes;
+}
+
+uint32_t Communicator::sequence() const { return sequence_.load(std::memory_order_relaxed); }
+
+int Communicator::rank_of(const Link& link) const {
+  const auto found = std::find(identity_.links.begin(), identity_.links.end(), &link);
+  return found == identity_.links.end() ? -1 : static_cast<int>(found - identity_.links.begin());
+}
+
+int Communicator::answered(uint32_t channel, uint32_t* sequence) {
+  std::lock_guard lock(mutex_);
+  if (*sequence != answered_(0, channel)) return -1;  // one before it has the next message
+  for (int peer = 0; peer < size(); ++peer) {
+    const Link* link = identity_.links[static_cast<size_t>(peer)];
+    uint32_t& next = received_(peer, channel);
+    const Tag tag{.communicator = identity_.id, .channel = channel, .sequence = next};
+    size_t bytes = 0;
+    if (!(link == nullptr ? engine_.self_.arrived(tag, &bytes) : link->arrived(tag, &bytes)))
+      continue;
+    *sequence = next++;
+    ++answered_(0, channel);
+    return peer;
+  }
+  return -1;
+}
+
+const Choice& Communicator::choice(Collective collective, size_t bytes, size_t element,
+                                   bool uneven) {
+  const uint64_t index = mix(mix(bytes, element), static_cast<uint64_t>(collective) * 2 + uneven);
+  const auto found = choices_.find(index);
+  if (found != choices_.end()) return found->second;
+  const Config& config = engine_.config();
+  const bool several_hosts = topology_.hosts.count() > 1;
+  ChooseOptions options{.forced = forced_.find(hccl_like::name(collective)),
+                        .lap_bytes = several_hosts ? config.remote_lap_bytes : config.lap_bytes,
+                        .lap_window = topology_.laps_at_once(config.lap_window),
+                        .uneven = uneven,
+                        .simulate = true};
+  if (options.forced.empty() && identity_.profile) {
+    const Algorithm* best =
+        identity_.profile->find(collective, topology_.hosts, uneven ? 0 : bytes);
+    if (best != nullptr && !(best->equal_chunks && uneven)) options.forced = best->name;
+  }
+  if (options.forced.empty() && several_hosts)
+    options.forced = decision(collective, uneven ? 0 : bytes, element, options);
+  const Choice made = choose(collective, bytes, element, topology_, options);
+  log_trace([&] { return "group " + identity_.name + ": " + explain(made); });
+  return choices_.emplace(index, made).first->second;
+}
+
+// Running schedules on a clock takes milliseconds, so it is done for an eighth of an octave of
+// sizes at once.
+std::string_view Communicator::decision(Collective collective, uint64_t bytes, size_t element,
+                                        const ChooseOptions& options) {
+  const int dropped = std::max(0, static_cast<int>(std::bit_width(bytes)) - 4);
+  const uint64_t about = ((bytes >> dropped) + (dropped > 0)) << dropped;
+  const uint64_t index =
+      mix(mix(about, element), static_cast<uint64_t>(collective) * 2 + options.uneven);
+  const auto found = decisions_.find(index);
+  if (found != decisions_.end()) return found->second->name;
+  const Choice made = choose(collective, about, element, topology_, options);
+  return decisions_.emplace(index, made.algorithm).first->second->name;
+}
+
+const Program& Communicator::program(const Algorithm& algorithm, int root) {
+  auto& slot =
+      programs_[mix(reinterpret_cast<uintptr_t>(&algorithm), static_cast<uint64_t>(root + 1))];
+  if (!slot)
+    slot = std::make_unique<Program>(algorithm.make(rank(), topology_.hosts, root),
+                                     algorithm.sums_at_once && size() > 2);
+  return *slot;
+}
+
+}  // namespace hccl_like

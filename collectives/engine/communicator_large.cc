@@ -1,0 +1,64 @@
+// Large calls in the thread that makes them, as far as the other ranks come soon.
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "collectives/engine/communicator.h"
+#include "collectives/same_host/large_call.h"
+#include "core/machine/patience.h"
+
+namespace hccl_like {
+namespace {
+
+// Makes the steps of a call that is shown; false if other ranks keep it waiting.
+bool drive(LargeCall& run, const BoardCall& call, const Config& config, bool patient) {
+  Patience patience(config);
+  if (!others_are_there(call, patience, patient)) return false;
+  run.meet();
+  if (run.mismatch() || run.lacks_staging()) return false;
+  patience.reset();
+  const auto wait = [&] {
+    if (patience.spun()) run.tell();
+    return patient && patience.wait();
+  };
+  while (!run.finished()) {
+    if (run.failure()) return false;
+    if (run.advance())
+      patience.reset();
+    else if (!wait())
+      return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Communicator::Tried Communicator::try_large(const Call& call, BoardCall& on_board, const Plan& plan,
+                                            bool patient) {
+  // Kept for its vectors.
+  thread_local std::unique_ptr<LargeCall> run;
+  if (!run) run = std::make_unique<LargeCall>();
+  const uint32_t number = on_board.number;
+  on_board.bytes = payload_bytes(call);
+  const bool begun = run->begin(on_board);
+  if (begun) {
+    run->show();
+    if (drive(*run, on_board, engine_.config(), patient)) {
+      on_board.board->done(number);
+      run->end();
+      return {.over = true, .sequence = number, .rest = nullptr};
+    }
+  }
+  // For when a rank has no staging buffer.
+  Plan whole = plan;
+  {
+    std::lock_guard lock(mutex_);
+    choose_messages(call, whole);
+  }
+  auto operation = std::make_shared<Operation>(shared_from_this(), call, whole, number);
+  operation->shown_ = begun;
+  if (begun) operation->large_ = std::move(run);
+  return {.over = false, .sequence = number, .rest = std::move(operation)};
+}
+
+}  // namespace hccl_like

@@ -1,0 +1,152 @@
+// Messages between two ranks: their plans and numbers, and the short way of short ones.
+#include "collectives/call/fingerprint.h"
+#include "collectives/engine/communicator.h"
+
+namespace hccl_like {
+namespace {
+
+bool is_message(const Call& call) {
+  return call.collective == Collective::kSend || call.collective == Collective::kRecv;
+}
+
+const Layout& payload(const Call& call) {
+  return call.collective == Collective::kSend ? call.input : call.output;
+}
+
+}  // namespace
+
+// The link of a message between processes of one host, else null.
+Link* Communicator::shared_memory_link(const Call& call) const {
+  if (call.root < 0 || call.root >= size()) return nullptr;
+  Link* link = identity_.links[static_cast<size_t>(call.root)];
+  return link != nullptr && link->transport() == "shm" ? link : nullptr;
+}
+
+// The link of a message that may pass without an operation, else null.
+Link* Communicator::short_message_link(const Call& call) const {
+  Link* link = is_message(call) ? shared_memory_link(call) : nullptr;
+  return link != nullptr && payload(call).total_bytes() <= link->eager_bytes() ? link : nullptr;
+}
+
+// Of messages the long ones, which their links move between the memory of both ends
+// (transport/rendezvous/rendezvous.h).
+bool Communicator::uses_shared_memory(const Call& call) const {
+  if (!is_message(call))
+    return board() && !board_bytes(call, size(), call.uneven ? Chunks::kPairs : Chunks::kEqual);
+  const size_t bytes = payload(call).total_bytes();
+  return bytes > engine_.config().shm_eager_bytes &&
+         (call.root == kAnySource || shared_memory_link(call));
+}
+
+Plan Communicator::message_plan(const Call& call) {
+  Plan plan;
+  plan.channel = kMessages | call.tag;
+  plan.program = &program(*algorithms(call.collective).data(), call.root);
+  plan.fingerprint = fingerprint(call, 0);
+  return plan;
+}
+
+// Known by the number of what began, so that no number is taken: ranks that have no part in a lap
+// know nothing of it.
+std::shared_ptr<Operation> Communicator::prepare_lap(std::shared_ptr<const Operation> begun_by,
+                                                     Call call, uint32_t lap, size_t whole) {
+  if (auto error = failure()) throw Exception(std::move(*error));
+  std::lock_guard lock(mutex_);
+  Plan plan = message_plan(call);
+  if (begun_by->plan_.channel == 0) plan.channel = kLapsOfCollectives;
+  plan.fingerprint = fingerprint(call, mix(whole, lap));
+  plan.first_lap = lap;
+  auto operation =
+      std::make_shared<Operation>(shared_from_this(), std::move(call), plan, begun_by->sequence());
+  operation->begun_by_ = std::move(begun_by);
+  return operation;
+}
+
+// A receive from any source gets its number when it is answered; until then it has its place in the
+// row of those.
+uint32_t Communicator::message_number(const Call& call, uint32_t channel) {
+  if (call.root == kAnySource) return asked_(0, channel)++;
+  return (call.collective == Collective::kSend ? sent_ : received_)(call.root, channel)++;
+}
+
+void Communicator::begin(Engine::Passing& passing, const Call& call, Link* link) {
+  const uint32_t channel = kMessages | call.tag;
+  const auto post = [&](Passage& passage, auto& message, Pieces& pieces) {
+    const Layout& layout = payload(call);
+    layout.visit(0, 0, layout.total_bytes(),
+                 [&](Region region) { pieces.add(region.data, region.bytes); });
+    message.tag = {.communicator = identity_.id, .channel = channel};
+    message.fingerprint = fingerprint(call, 0);
+    message.bytes = layout.total_bytes();
+    message.passing = true;
+    {
+      std::lock_guard lock(mutex_);
+      message.tag.sequence = message_number(call, channel);
+    }
+    passing.post(passage);
+  };
+  if (call.collective == Collective::kSend) {
+    Passage& passage = passing.next<Send>(call, link);
+    Send& send = std::get<Send>(passage.message);
+    post(passage, send, send.from);
+  } else {
+    Passage& passage = passing.next<Recv>(call, link);
+    Recv& recv = std::get<Recv>(passage.message);
+    post(passage, recv, recv.into);
+  }
+}
+
+// What did not pass; null if it did.
+std::shared_ptr<Operation> Communicator::rest_of(Passage& passage) {
+  const Message& message = passage.common();
+  if (message.done) return nullptr;
+  std::lock_guard lock(mutex_);
+  return std::make_shared<Operation>(shared_from_this(), *passage.call, message_plan(*passage.call),
+                                     message.tag.sequence);
+}
+
+std::shared_ptr<Operation> Communicator::pass(const Call& call, bool patient) {
+  if (Link* link = short_message_link(call)) {
+    Engine::Passing passing(engine_, *this, 1);
+    if (passing.holds()) {
+      begin(passing, call, link);
+      passing.finish(patient);
+      return rest_of(passing.messages().front());
+    }
+  }
+  return prepare(call);
+}
+
+// Sends first: a rank that waited for its receive before it sent would wait for a rank that does
+// the same.
+void Communicator::run(std::span<const Call> calls) {
+  engine_.count_call();
+  for (const Call& call : calls) check(call);
+  std::vector<const Call*> others;
+  std::vector<std::shared_ptr<Operation>> rest;
+  {
+    Engine::Passing passing(engine_, *this, calls.size());
+    for (const bool sends : {true, false})
+      for (const Call& call : calls) {
+        if ((call.collective == Collective::kSend) != sends) continue;
+        Link* const link = passing.holds() ? short_message_link(call) : nullptr;
+        if (link != nullptr)
+          begin(passing, call, link);
+        else
+          others.push_back(&call);
+      }
+    if (passing.holds()) {
+      passing.finish(/*patient=*/others.empty());
+      for (Passage& passage : passing.messages())
+        if (auto operation = rest_of(passage)) rest.push_back(std::move(operation));
+    }
+  }
+  for (const Call* call : others) rest.push_back(prepare(*call));
+  if (rest.empty()) return;
+  engine_.launch(rest, /*waited_for=*/true);
+  engine_.wait(rest, Deadline::never());
+  for (const auto& operation : rest)
+    if (const Error* error = operation->error()) throw Exception(*error);
+}
+
+}  // namespace hccl_like

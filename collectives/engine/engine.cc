@@ -1,0 +1,396 @@
+#include "collectives/engine/engine.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <functional>
+
+#include "collectives/engine/communicator.h"
+#include "core/base/log.h"
+#include "core/machine/patience.h"
+
+namespace hccl_like {
+namespace {
+
+// How often a driver that finds nothing to do looks at what changes rarely: deadlines, new
+// connections, liveness.
+constexpr uint32_t kIdleTicks = 64;
+constexpr auto kLookAround = std::chrono::milliseconds(50);
+// The same for one that is always busy.
+constexpr uint32_t kBusyTicks = 1024;
+// How long the keeper of the door leaves a knock to whoever drives.
+constexpr std::chrono::milliseconds kKeepersNap{2};
+
+}  // namespace
+
+Engine::Engine(const Config& config, Poller& poller, Mesh& mesh)
+    : config_(config), poller_(poller), mesh_(mesh), crew_(config.threads) {}
+
+Engine::~Engine() {
+  {
+    std::lock_guard lock(background_mutex_);
+    stopping_ = true;
+  }
+  background_wake_.notify_one();
+  poller_.ring();
+  if (background_.joinable()) background_.join();
+  end_keeper();
+}
+
+// -------------------------------------------------------------------------------------- any thread
+
+void Engine::launch(std::span<const std::shared_ptr<Operation>> operations, bool waited_for) {
+  running_ += operations.size();
+  large_ += static_cast<size_t>(std::ranges::count_if(operations, is_large));
+  {
+    std::lock_guard lock(inbox_mutex_);
+    for (const auto& operation : operations) inbox_.push_back({operation, nullptr, std::nullopt});
+    inbox_full_ = true;
+  }
+  // The caller's first steps cost less here than anywhere else: the data is in this core's cache.
+  std::unique_lock driver(driver_, std::try_to_lock);
+  if (!driver) {
+    if (sleeping_) poller_.ring();
+    return;
+  }
+  // What is large goes out from the background thread, beside what the caller does meanwhile.
+  if (waited_for || std::ranges::none_of(operations, is_large))
+    step();
+  else
+    take_submissions();
+  leave(std::move(driver), waited_for);
+}
+
+void Engine::run(std::function<void()> work) {
+  const auto errand = std::make_shared<Errand>();
+  errand->work = std::move(work);
+  {
+    std::lock_guard lock(inbox_mutex_);
+    inbox_.push_back({nullptr, nullptr, std::nullopt, errand});
+    inbox_full_ = true;
+  }
+  poller_.ring();
+  wait_until([&] { return errand->done.load(); }, Deadline::never());
+}
+
+bool Engine::wait(const Operation& operation, Deadline deadline) {
+  return wait_until([&] { return operation.done(); }, deadline);
+}
+
+// All at once: a caller that waited for one after the other would hand the rest over to the
+// background thread between.
+bool Engine::wait(std::span<const std::shared_ptr<Operation>> operations, Deadline deadline) {
+  const auto all_done = [&] {
+    while (!operations.empty() && operations.back()->done())
+      operations = operations.first(operations.size() - 1);
+    return operations.empty();
+  };
+  return wait_until(all_done, deadline);
+}
+
+bool Engine::wait(const std::function<bool()>& done, Deadline deadline) {
+  return wait_until([&] { return done(); }, deadline);
+}
+
+void Engine::nudge() {
+  {
+    std::lock_guard lock(turn_mutex_);
+    turn_.notify_all();
+  }
+  poller_.ring();
+}
+
+template <class Done>
+bool Engine::wait_until(Done done, Deadline deadline) {
+  if (done()) return true;
+  wanted_.fetch_add(1);
+  while (!done() && !deadline.expired()) {
+    uint64_t epoch;
+    {
+      std::lock_guard lock(turn_mutex_);
+      epoch = turn_epoch_;
+    }
+    std::unique_lock driver(driver_, std::try_to_lock);
+    if (driver) {
+      drive(done, deadline, /*background=*/false);
+      wanted_.fetch_sub(1);
+      leave(std::move(driver), false);
+      return done();
+    }
+    // Somebody else drives. The background thread steps aside when it sees that it is wanted;
+    // another waiter goes on and finishes these operations along with its own.
+    if (sleeping_ && background_drives_) poller_.ring();
+    std::unique_lock lock(turn_mutex_);
+    turn_.wait_until(
+        lock, earliest(deadline, Deadline::after(std::chrono::milliseconds(100))).time_point(),
+        [&] { return done() || turn_epoch_ != epoch; });
+  }
+  // The driver that left may have counted on this thread to go on.
+  if (wanted_.fetch_sub(1) == 1)
+    if (std::unique_lock driver(driver_, std::try_to_lock); driver) leave(std::move(driver), false);
+  return done();
+}
+
+void Engine::with_mesh(const std::function<void(Mesh&, const std::function<void()>&)>& work) {
+  wanted_.fetch_add(1);
+  std::unique_lock driver(driver_, std::try_to_lock);
+  while (!driver) {
+    poller_.ring();
+    std::unique_lock lock(turn_mutex_);
+    turn_.wait_for(lock, std::chrono::milliseconds(1));
+    lock.unlock();
+    driver.try_lock();
+  }
+  try {
+    work(mesh_, [&] { step(); });
+  } catch (...) {
+    wanted_.fetch_sub(1);
+    leave(std::move(driver), false);
+    throw;
+  }
+  wanted_.fetch_sub(1);
+  leave(std::move(driver), false);
+}
+
+// Gives the engine up: to a thread that waits for it, else to the background thread if anything is
+// left to do, and to the keeper if somebody is at the door, who may have to be shown out.
+void Engine::leave(std::unique_lock<std::mutex> driver, bool waited_for) {
+  // What a rank has sent reaches its peers also while its program does other things. A caller who
+  // is about to wait looks after it; said to be owed it would outlast the call, and wake the
+  // background thread beside the next one.
+  if (!waited_for && !owing_ && mesh_.owes()) owing_ = true;
+  hand_over(std::move(driver), waited_for);
+}
+
+// The same where it is known what is owed.
+void Engine::hand_over(std::unique_lock<std::mutex> driver, bool waited_for) {
+  if (pass_on(std::move(driver))) return;
+  if (!waited_for && unfinished()) wake_background();
+}
+
+// True if a thread waits for the engine, which sees to all that is left to do, also if it finds
+// that it need not drive any more.
+bool Engine::pass_on(std::unique_lock<std::mutex> driver) {
+  const bool restless = mesh_.is_restless();
+  driver.unlock();
+  if (wanted_ > 0) {
+    std::lock_guard lock(turn_mutex_);
+    ++turn_epoch_;
+    turn_.notify_all();
+    return true;
+  }
+  if (restless) {
+    std::lock_guard lock(background_mutex_);
+    if (keeper_bell_.valid()) Poller::ring(keeper_bell_.get());
+  }
+  return false;
+}
+
+// In a thread of our own, which nothing that is thrown may leave: the system refuses a descriptor
+// to somebody who comes in, and he comes again.
+template <class Stop>
+void Engine::drive_alone(Stop stop) {
+  try {
+    poller_.poll();
+    mesh_.poll();
+    drive(stop, Deadline::never(), /*background=*/true);
+  } catch (const std::exception& exception) {
+    log_warn(std::string("while looking after connections: ") + exception.what());
+    std::this_thread::sleep_for(kKeepersNap);
+  }
+}
+
+void Engine::background() {
+  const auto stop = [this] { return stopping_.load() || !unfinished(); };
+  while (await_need()) {
+    while (!stop()) {
+      std::unique_lock driver(driver_, std::try_to_lock);
+      if (!driver) break;  // whoever drives wakes this thread again when it leaves
+      background_drives_ = true;
+      drive_alone(stop);
+      background_drives_ = false;
+      if (pass_on(std::move(driver))) break;
+    }
+  }
+}
+
+void Engine::keeper() {
+  std::array<pollfd, 2> doors{{{keeper_bell_.get(), POLLIN, 0}, {mesh_.door(), POLLIN, 0}}};
+  const auto stop = [this] { return stopping_.load() || !mesh_.is_restless(); };
+  while (!stopping_) {
+    if (::poll(doors.data(), doors.size(), -1) <= 0) continue;
+    if (stopping_) return;
+    uint64_t rings;
+    (void)!::read(keeper_bell_.get(), &rings, sizeof rings);
+    std::unique_lock driver(driver_, std::try_to_lock);
+    if (!driver) {
+      std::this_thread::sleep_for(kKeepersNap);
+      continue;
+    }
+    background_drives_ = true;
+    drive_alone(stop);
+    background_drives_ = false;
+    leave(std::move(driver), /*waited_for=*/false);
+    // Left meanwhile by somebody who relied on whoever drives.
+    if (!inbox_full_) continue;
+    if (std::unique_lock again(driver_, std::try_to_lock); again) {
+      step();
+      leave(std::move(again), /*waited_for=*/false);
+    }
+  }
+}
+
+// -------------------------------------------------------------------------------------- the thread
+// that drives
+
+template <class Stop>
+void Engine::drive(Stop stop, Deadline deadline, bool background) {
+  uint32_t idle = 0;
+  Patience patience(config_);
+  while (!stop()) {
+    if (step()) {
+      idle = 0;
+      patience.reset();
+      continue;
+    }
+    if (background && wanted_ > 0) return;
+    ++idle;
+    if (idle % kIdleTicks == 0) {
+      poller_.poll();  // sockets whose only news is that the peer is gone
+      mesh_.poll();
+      look_at_deadlines();
+      look_at_neighbours();
+      look_at_calls();
+      if (deadline.expired()) return;
+    }
+    if (crowded_ && poller_.sockets() > 0) patience.skip_spins();
+    if (patience.wait()) continue;
+    sleep(deadline, background);
+    if (deadline.expired()) return;  // not some turns later, each of which may last
+  }
+}
+
+bool Engine::step() {
+  bool moved = inbox_full_.load(std::memory_order_acquire) && take_submissions();
+  if (mesh_.is_restless() || ++steps_ % kBusyTicks == 0) {
+    poller_.poll();
+    if (gave_up_ && mesh_.is_restless()) owing_ = true;
+    mesh_.poll();
+  } else if (!poller_.few_sockets() && poller_.poll()) {
+    moved = true;
+  }
+  for (const auto& link : mesh_.links())
+    if (link->progress()) moved = true;
+  moved |= advance_executions();
+  look_at_links(/*idle=*/!moved);
+  if (owing_ && !moved) owing_ = !mesh_.hand_on();
+  return moved;
+}
+
+bool Engine::advance_executions() {
+  bool moved = false;
+  for (size_t i = 0; i < active_.size();) {
+    Execution& execution = *active_[i];
+    if (execution.advance()) moved = true;
+    if (execution.mismatch()) {
+      on_mismatch(execution);
+      i = 0;  // the list has changed
+    } else if (execution.failure()) {
+      on_failure(execution);
+      i = 0;
+    } else if (execution.finished())
+      finish(i, std::nullopt);
+    else
+      ++i;
+  }
+  return moved;
+}
+
+bool Engine::take_submissions() {
+  {
+    std::lock_guard lock(inbox_mutex_);
+    taken_.swap(inbox_);
+    inbox_full_ = false;
+  }
+  for (Submission& submission : taken_) {
+    if (submission.operation)
+      start(std::move(submission.operation));
+    else if (submission.errand)
+      run(*submission.errand);
+    else
+      fail(*submission.aborted, *submission.error, /*tell_peers=*/true);
+  }
+  const bool any = !taken_.empty();
+  taken_.clear();
+  // What they post goes out when the links have their turn next, not a turn later.
+  if (any) advance_executions();
+  return any;
+}
+
+void Engine::start(std::shared_ptr<Operation> operation) {
+  Communicator& communicator = operation->communicator();
+  std::unique_ptr<Execution> execution;
+  if (spare_.empty()) {
+    execution = std::make_unique<Execution>();
+  } else {
+    execution = std::move(spare_.back());
+    spare_.pop_back();
+  }
+  execution->begin(std::move(operation), scratch_, self_);
+  active_.push_back(std::move(execution));
+  if (auto failure = communicator.failure()) return finish(active_.size() - 1, std::move(failure));
+  for (int peer = 0; peer < communicator.size(); ++peer) {
+    const Link* link = communicator.identity_.links[static_cast<size_t>(peer)];
+    if (link != nullptr && link->failure() != nullptr && !link->peer_said_goodbye())
+      return lost(communicator, peer, *link->failure());
+  }
+}
+
+// Takes an execution off the list and tells whoever waits.
+void Engine::finish(size_t index, std::optional<Error> error) {
+  std::unique_ptr<Execution> execution = std::move(active_[index]);
+  active_[index] = std::move(active_.back());
+  active_.pop_back();
+  const std::shared_ptr<Operation> operation = execution->end();
+  spare_.push_back(std::move(execution));
+  operation->finished_ = Deadline::Clock::now();
+  operation->error_ = std::move(error);
+  operation->done_.store(true, std::memory_order_release);
+  if (is_large(operation)) --large_;
+  --running_;
+  if (wanted_ > 0) {
+    std::lock_guard lock(turn_mutex_);
+    turn_.notify_all();
+  }
+}
+
+void Engine::sleep(Deadline deadline, bool background) {
+  look_at_calls();
+  sleeping_ = true;
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  // From here on whoever submits, or wants the engine from the background thread, rings.
+  mesh_.set_asleep(true);
+  bool quiet = !inbox_full_ && !(background && wanted_ > 0);
+  size_t prepared = 0;
+  const auto& links = mesh_.links();
+  while (quiet && prepared < links.size()) quiet = links[prepared++]->prepare_sleep();
+  // A peer that changed its board before the links were prepared did not ring.
+  quiet =
+      quiet && std::ranges::none_of(active_, [](const auto& one) { return one->could_advance(); });
+  if (quiet) {
+    for (const auto& execution : active_) deadline = earliest(deadline, execution->deadline());
+    // The links look for dead peers before each sleep.
+    if (!active_.empty()) deadline = earliest(deadline, Deadline::after(kLookAround));
+    poller_.sleep(earliest(deadline, mesh_.next_timer()));
+  }
+  mesh_.set_asleep(false);
+  for (size_t i = 0; i < prepared; ++i) links[i]->end_sleep();
+  sleeping_ = false;
+  mesh_.poll();
+  look_at_deadlines();
+  look_at_neighbours();
+}
+
+}  // namespace hccl_like

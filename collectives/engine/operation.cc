@@ -1,0 +1,42 @@
+#include "collectives/engine/operation.h"
+
+#include "collectives/engine/communicator.h"
+#include "collectives/same_host/large_call.h"
+
+namespace hccl_like {
+
+Operation::~Operation() = default;
+
+Operation::Operation(std::shared_ptr<Communicator> communicator, Call call, Plan plan,
+                     uint32_t sequence)
+    : communicator_(std::move(communicator)),
+      call_(std::move(call)),
+      plan_(plan),
+      sequence_(sequence),
+      bytes_(payload_bytes(call_)),
+      source_(call_.collective == Collective::kRecv ? call_.root : kAnySource) {}
+
+std::string Operation::describe() const {
+  std::string text = (begun_by_ ? *begun_by_ : *this).describe_whole();
+  if (call_.lap.count > 1)
+    text += ", lap " + std::to_string(call_.lap.number + 1) + " of " +
+            std::to_string(call_.lap.count) + " through the host";
+  if (!begun_by_ || plan_.channel != kLapsOfCollectives) return text;
+  return text + (call_.collective == Collective::kSend ? " to rank " : " from rank ") +
+         std::to_string(call_.root);
+}
+
+std::string Operation::describe_whole() const {
+  std::string text = std::string(name(call_.collective)) + " #" + std::to_string(number());
+  if (call_.collective == Collective::kBarrier) return text;
+  text += " (" + std::string(name(call_.type));
+  if (plan_.reduction.valid()) text += ", " + std::string(name(call_.op));
+  text += ", " + std::to_string(bytes_) + " bytes";
+  if (call_.collective == Collective::kSend) text += ", to rank " + std::to_string(call_.root);
+  if (call_.collective == Collective::kRecv)
+    text +=
+        call_.root == kAnySource ? ", from any rank" : ", from rank " + std::to_string(call_.root);
+  return text + ")";
+}
+
+}  // namespace hccl_like

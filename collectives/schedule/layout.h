@@ -1,0 +1,147 @@
+#pragma once
+// Where the chunks of one call lie in memory. List, tensor, coalesced and uneven variants are
+// layouts, not algorithms.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace hccl_like {
+
+struct Region {
+  std::byte* data = nullptr;
+  size_t bytes = 0;
+};
+
+// Where part `i` of `parts` equal parts of n elements begins: n * i / parts, exact for any n.
+constexpr size_t even_begin(size_t n, size_t i, size_t parts) {
+  return n / parts * i + n % parts * i / parts;
+}
+
+// A layout refers to the memory, it does not own it: whoever made the regions keeps them alive as
+// long as the layout is used. Building one from a single region allocates nothing.
+class Layout {
+ public:
+  // No memory at all; every chunk is empty.
+  Layout() = default;
+  // Chunk i holds elements [n*i/chunks, n*(i+1)/chunks) of the concatenated regions, n elements in
+  // all.
+  static Layout even(std::span<const Region> regions, size_t chunks, size_t element_bytes);
+  static Layout even(Region region, size_t chunks, size_t element_bytes);
+  // Chunk i is region i. Every region's size is a multiple of element_bytes.
+  static Layout list(std::vector<Region> regions, size_t element_bytes = 1);
+  // Chunk i is the i-th of `chunks` equal parts of every region, one after the other (coalesced
+  // all-gather and reduce-scatter). Every region's size is a multiple of chunks * element_bytes.
+  static Layout interleaved(std::span<const Region> regions, size_t chunks, size_t element_bytes);
+  // Only chunk `chunk` exists; it is the concatenation of `regions` (the input of an all-gather).
+  static Layout single(std::span<const Region> regions, size_t chunk, size_t element_bytes);
+
+  // An even layout of the same memory with another number of chunks; a layout of no memory stays
+  // one. Only for even().
+  Layout recut(size_t chunks) && {
+    chunks_ = chunks;
+    return std::move(*this);
+  }
+
+  size_t element_bytes() const { return element_bytes_; }
+  // A chunk that this layout does not have is empty.
+  size_t bytes(size_t chunk) const { return extent(chunk).bytes; }
+  size_t total_bytes() const { return total_; }
+  size_t largest_chunk() const;  // bytes
+
+  // Calls visit(Region) for the memory of bytes [begin, end) of a chunk, in order; never with an
+  // empty region. end <= bytes(chunk).
+  template <class Visitor>
+  void visit(size_t chunk, size_t begin, size_t end, Visitor&& visit) const;
+  // The same as a contiguous region if it is one; data == nullptr if it is not. An empty range is
+  // {nullptr, 0}: there is nothing to visit either.
+  Region contiguous(size_t chunk, size_t begin, size_t end) const;
+
+ private:
+  enum class Kind : uint8_t { kNone, kEven, kList, kInterleaved, kSingle };
+  // A chunk as bytes [begin, begin + bytes) of what the regions hold of it, one after the other.
+  struct Extent {
+    size_t begin = 0;
+    size_t bytes = 0;
+  };
+
+  Layout(Kind kind, std::span<const Region> regions, size_t chunks, size_t element_bytes);
+  Extent extent(size_t chunk) const;
+  std::span<const Region> regions() const {
+    return regions_.empty() ? std::span<const Region>(&one_, 1) : std::span<const Region>(regions_);
+  }
+  // Bytes of all regions before region i.
+  size_t start(size_t i) const { return regions_.empty() ? 0 : starts_[i]; }
+  // The region that holds byte `at` of the concatenation.
+  size_t region_of(size_t at) const;
+
+  Kind kind_ = Kind::kNone;
+  size_t element_bytes_ = 1;
+  size_t chunks_ = 0;
+  size_t only_chunk_ = 0;  // kSingle
+  size_t total_ = 0;
+  Region one_;                   // the common case, without an allocation
+  std::vector<Region> regions_;  // two or more, empty ones left out except in a list
+  std::vector<size_t> starts_;   // of each region in the concatenation
+};
+
+inline Layout::Extent Layout::extent(size_t chunk) const {
+  if (chunk >= chunks_) return {};
+  switch (kind_) {
+    case Kind::kNone:
+      return {};
+    case Kind::kEven: {
+      if (chunks_ == 1) return {0, total_};
+      const size_t elements = total_ / element_bytes_;
+      const size_t begin = even_begin(elements, chunk, chunks_);
+      const size_t end = even_begin(elements, chunk + 1, chunks_);
+      return {begin * element_bytes_, (end - begin) * element_bytes_};
+    }
+    case Kind::kList:
+      return {0, regions()[chunk].bytes};
+    case Kind::kInterleaved:
+      return {0, total_ / chunks_};
+    case Kind::kSingle:
+      return {0, chunk == only_chunk_ ? total_ : 0};
+  }
+  return {};
+}
+
+template <class Visitor>
+void Layout::visit(size_t chunk, size_t begin, size_t end, Visitor&& visit) const {
+  if (begin >= end) return;
+  if (regions_.empty() && kind_ != Kind::kInterleaved) {
+    visit(Region{one_.data + extent(chunk).begin + begin, end - begin});
+    return;
+  }
+  const auto parts = regions();
+  if (kind_ == Kind::kList) {
+    visit(Region{parts[chunk].data + begin, end - begin});
+    return;
+  }
+  // In an interleaved layout every region gives one of `chunks_` equal parts; else it gives all it
+  // has.
+  const size_t shares = kind_ == Kind::kInterleaved ? chunks_ : 1;
+  const size_t share = kind_ == Kind::kInterleaved ? chunk : 0;
+  const size_t first = extent(chunk).begin;
+  begin += first, end += first;
+  for (size_t i = region_of(begin * shares); begin < end; ++i) {
+    const size_t region_begin = start(i) / shares;
+    const size_t region_bytes = parts[i].bytes / shares;
+    const size_t stop = std::min(end, region_begin + region_bytes);
+    if (stop == begin) continue;
+    visit(Region{parts[i].data + share * region_bytes + (begin - region_begin), stop - begin});
+    begin = stop;
+  }
+}
+
+// The part of `bytes` that lap `lap` of `laps` carries, cut at element boundaries: [begin, end).
+struct Part {
+  size_t begin = 0;
+  size_t end = 0;
+};
+Part lap_part(size_t bytes, size_t element_bytes, size_t lap, size_t laps);
+
+}  // namespace hccl_like

@@ -1,0 +1,101 @@
+#include "collectives/schedule/schedule.h"
+
+namespace hccl_like {
+
+Step send(int peer, Slot what, uint32_t count) {
+  return {.kind = Step::Kind::kSend, .peer = peer, .count = count, .a = what};
+}
+
+Step recv(int peer, Slot into, uint32_t count) {
+  return {.kind = Step::Kind::kRecv, .peer = peer, .count = count, .dst = into};
+}
+
+Step recv_reduce(int peer, Slot mine, Slot dst, uint32_t count) {
+  return {.kind = Step::Kind::kRecvReduce, .peer = peer, .count = count, .a = mine, .dst = dst};
+}
+
+Step copy(Slot from, Slot to, uint32_t count) {
+  return {.kind = Step::Kind::kCopy, .count = count, .a = from, .dst = to};
+}
+
+void Schedule::add(const Step& step) {
+  if (step.count == 0) return;
+  if (round_begin_.empty()) begin_round();
+  steps_.push_back(step);
+}
+
+void Schedule::add_reduce(Slot dst, std::span<const Slot> sources) {
+  if (sources.size() == 1) return add(copy(sources[0], dst));
+  Step step{.kind = Step::Kind::kReduce, .dst = dst};
+  step.first_source = static_cast<uint32_t>(sources_.size());
+  step.sources = static_cast<uint32_t>(sources.size());
+  sources_.insert(sources_.end(), sources.begin(), sources.end());
+  add(step);
+}
+
+Slot Schedule::add_scratch(Slot like) {
+  scratch_.push_back(like);
+  return scratch(scratch_.size() - 1);
+}
+
+std::span<const Step> Schedule::steps(size_t round) const {
+  const size_t begin = round_begin_[round];
+  const size_t end = round + 1 < round_begin_.size() ? round_begin_[round + 1] : steps_.size();
+  return std::span(steps_).subspan(begin, end - begin);
+}
+
+std::span<const Slot> Schedule::sources(const Step& step) const {
+  return std::span(sources_).subspan(step.first_source, step.sources);
+}
+
+namespace {
+
+std::string text(Slot slot, uint32_t count = 1) {
+  static constexpr const char* kNames[] = {"in", "out", "scratch"};
+  std::string result = kNames[static_cast<size_t>(slot.buffer)];
+  result += '[' + std::to_string(slot.index);
+  if (count > 1) result += ".." + std::to_string(slot.index + count - 1);
+  return result + ']';
+}
+
+}  // namespace
+
+std::string Schedule::to_string(const Step& step) const {
+  const std::string a = text(step.a, step.count);
+  const std::string dst = text(step.dst, step.count);
+  const std::string peer = std::to_string(step.peer);
+  switch (step.kind) {
+    case Step::Kind::kSend:
+      return "send " + a + "->" + peer;
+    case Step::Kind::kRecv:
+      return "recv " + dst + "<-" + peer;
+    case Step::Kind::kRecvReduce:
+      return "recv_reduce " + a + "+<-" + peer + " to " + dst;
+    case Step::Kind::kCopy:
+      return "copy " + a + " to " + dst;
+    case Step::Kind::kReduce:
+      break;
+  }
+  std::string result = "reduce ";
+  for (const char* separator = ""; const Slot& source : sources(step)) {
+    result += separator + text(source);
+    separator = "+";
+  }
+  return result + " to " + dst;
+}
+
+std::string Schedule::to_string() const {
+  std::string result;
+  for (size_t round = 0; round < rounds(); ++round) {
+    result += std::to_string(round) + ':';
+    if (steps(round).empty()) result += " idle";
+    for (const char* separator = " "; const Step& step : steps(round)) {
+      result += separator + to_string(step);
+      separator = "  ";
+    }
+    result += '\n';
+  }
+  return result;
+}
+
+}  // namespace hccl_like

@@ -1,0 +1,173 @@
+#include "collectives/selection/choose.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <optional>
+
+#include "collectives/registry/cost.h"
+#include "collectives/verify/job.h"
+#include "collectives/verify/simulate.h"
+#include "core/base/error.h"
+
+namespace hccl_like {
+
+namespace {
+
+// Laps must be the same on all ranks, so where only some ranks know the sizes there is one.
+bool may_have_laps(Collective collective, const ChooseOptions& options) {
+  using enum Collective;
+  return !options.uneven && collective != kGather && collective != kScatter &&
+         collective != kSend && collective != kRecv && collective != kBarrier;
+}
+
+bool fits(const Algorithm& algorithm, const Hosts& hosts, const ChooseOptions& options) {
+  return algorithm.fits(hosts) && !(algorithm.equal_chunks && options.uneven);
+}
+
+// Laps of at most lap_bytes stay in cache and need little scratch memory. Where they would be so
+// small that latency costs more than a quarter, they are made larger, by halving their number.
+Choice plan(const Algorithm& algorithm, uint64_t bytes, size_t element_bytes,
+            const Topology& topology, const ChooseOptions& options) {
+  uint64_t most = 1;
+  if (may_have_laps(algorithm.collective, options)) {
+    const uint64_t elements = std::max<uint64_t>(1, bytes / std::max<size_t>(1, element_bytes));
+    const uint64_t lap_bytes = std::max<uint64_t>(1, options.lap_bytes);
+    most = std::clamp<uint64_t>(bytes / lap_bytes + (bytes % lap_bytes != 0), 1, elements);
+    most = std::min<uint64_t>(most, UINT32_MAX);
+  }
+  const uint64_t window = std::max<uint32_t>(1, options.lap_window);
+  auto time = [&](uint64_t laps) {
+    const Cost lap = cost_of(algorithm, topology.hosts.crossings(), (bytes + laps - 1) / laps);
+    return estimate_ps(lap, laps, window, topology);
+  };
+  uint64_t best = time(most);
+  for (uint64_t laps = most / 2; laps > 0; laps /= 2) best = std::min(best, time(laps));
+  uint64_t laps = most;
+  while (laps > 1 && time(laps) > best + best / 4) laps /= 2;
+  return {&algorithm, static_cast<uint32_t>(laps), topology.size(), bytes, time(laps)};
+}
+
+// What the job would take on the clock, or nothing if finding out takes too long. After the first
+// laps each one more takes as long as the one before.
+std::optional<uint64_t> simulated_ps(const Choice& choice, int root, const Topology& topology,
+                                     size_t element_bytes, uint32_t window) {
+  constexpr int kMostRanks = 64;
+  constexpr uint64_t kMostSteps = 30'000;
+  if (choice.size > kMostRanks) return std::nullopt;
+  const Job job = make_job(*choice.algorithm, topology.hosts, root);
+  uint64_t steps = 0;  // of all ranks, in one lap
+  for (const Schedule& schedule : job.ranks) steps += schedule.steps().size();
+  if (steps > kMostSteps) return std::nullopt;
+  SimulateOptions options{.bytes = choice.bytes,
+                          .element_bytes = std::max<size_t>(1, element_bytes),
+                          .laps = choice.laps,
+                          .window = std::max<uint32_t>(1, window)};
+  const uint32_t some = 2 * options.window;
+  if (choice.laps <= 2 * some || steps * choice.laps <= kMostSteps)
+    return simulate(job, topology, options).makespan_ps;
+  const auto take = [&](uint32_t laps) {
+    options.bytes = choice.bytes / choice.laps * laps, options.laps = laps;
+    return simulate(job, topology, options).makespan_ps;
+  };
+  const uint64_t first = take(some), more = take(2 * some);
+  return more + (more - std::min(first, more)) * (choice.laps - 2 * some) / some;
+}
+
+// Trees that are made without a thought for hosts are good for some roots only, and one choice has
+// to do for all.
+std::optional<uint64_t> slowest_root_ps(const Choice& choice, const Topology& topology,
+                                        size_t element_bytes, uint32_t window) {
+  const auto first = simulated_ps(choice, 0, topology, element_bytes, window);
+  const Collective collective = choice.algorithm->collective;
+  if (!first || (collective != Collective::kBroadcast && collective != Collective::kReduce))
+    return first;
+  const int other = topology.hosts.ranks(0)[static_cast<size_t>(topology.hosts.on(0) / 2)];
+  return std::max(*first, *simulated_ps(choice, other, topology, element_bytes, window));
+}
+
+// Replaces the estimates of those that may be the best.
+void put_on_the_clock(std::vector<Choice>& choices, const Topology& topology, size_t element_bytes,
+                      uint32_t window) {
+  const uint64_t best = std::ranges::min(choices, {}, &Choice::estimate_ps).estimate_ps;
+  for (Choice& choice : choices) {
+    if (choice.estimate_ps > best * 5 / 2) continue;
+    if (const auto time = slowest_root_ps(choice, topology, element_bytes, window))
+      choice.estimate_ps = *time;
+  }
+}
+
+std::string names(Collective collective, const Hosts& hosts, const ChooseOptions& options) {
+  std::string result;
+  for (const Algorithm& algorithm : algorithms(collective)) {
+    if (!fits(algorithm, hosts, options)) continue;
+    if (!result.empty()) result += ", ";
+    result += algorithm.name;
+  }
+  return result;
+}
+
+const Algorithm& forced(Collective collective, const Hosts& hosts, const ChooseOptions& options) {
+  const Algorithm* algorithm = find_algorithm(collective, options.forced);
+  if (algorithm != nullptr && fits(*algorithm, hosts, options)) return *algorithm;
+  const std::string wanted =
+      std::string(name(collective)) + " algorithm \"" + std::string(options.forced) + '"';
+  const std::string use = "; use one of: " + names(collective, hosts, options);
+  if (algorithm == nullptr) throw_misuse("there is no " + wanted + use);
+  if (!algorithm->fits(hosts))
+    throw_misuse("the " + wanted + " does not work for " + std::to_string(hosts.size()) +
+                 " ranks on " + (hosts.count() == 1 ? "one host" : hosts.to_string()) + use);
+  throw_misuse("the " + wanted + " needs chunks of one size" + use);
+}
+
+}  // namespace
+
+std::vector<Choice> candidates(Collective collective, uint64_t bytes, size_t element_bytes,
+                               const Topology& topology, const ChooseOptions& options) {
+  const Topology shared = topology.with_sharing();
+  std::vector<Choice> result;
+  for (const Algorithm& algorithm : algorithms(collective)) {
+    if (!fits(algorithm, shared.hosts, options)) continue;
+    result.push_back(plan(algorithm, bytes, element_bytes, shared, options));
+  }
+  if (options.simulate && topology.hosts.count() > 1)
+    put_on_the_clock(result, topology, element_bytes, options.lap_window);
+  // Differences below three per cent are not real: then the order of the list decides.
+  const uint64_t best = std::ranges::min(result, {}, &Choice::estimate_ps).estimate_ps;
+  const auto chosen = std::ranges::find_if(
+      result, [&](const Choice& choice) { return choice.estimate_ps <= best + best / 32; });
+  std::rotate(result.begin(), chosen, chosen + 1);
+  std::stable_sort(result.begin() + 1, result.end(),
+                   [](const Choice& a, const Choice& b) { return a.estimate_ps < b.estimate_ps; });
+  return result;
+}
+
+Choice choose(Collective collective, uint64_t bytes, size_t element_bytes, const Topology& topology,
+              const ChooseOptions& options) {
+  // What a rank does not know about the others must not decide: then all ranks pretend this size.
+  if (options.uneven) bytes = 0;
+  if (!options.forced.empty()) {
+    return plan(forced(collective, topology.hosts, options), bytes, element_bytes,
+                topology.with_sharing(), options);
+  }
+  return candidates(collective, bytes, element_bytes, topology, options).front();
+}
+
+std::string explain(const Choice& choice) {
+  char time[32];
+  const double us = static_cast<double>(choice.estimate_ps) * 1e-6;
+  std::snprintf(time, sizeof time, us < 1000 ? "%.2f us" : "%.2f ms", us < 1000 ? us : us / 1000);
+  std::string result(name(choice.algorithm->collective));
+  result += " of " + std::to_string(choice.bytes) + (choice.bytes == 1 ? " byte" : " bytes");
+  result += " on " + std::to_string(choice.size) + (choice.size == 1 ? " rank: " : " ranks: ");
+  result += choice.algorithm->name;
+  result += " in " + std::to_string(choice.laps) + (choice.laps == 1 ? " lap" : " laps");
+  return result + ", about " + time;
+}
+
+std::string explain(const std::vector<Choice>& candidates) {
+  std::string result;
+  for (const Choice& choice : candidates) result += explain(choice) + '\n';
+  return result;
+}
+
+}  // namespace hccl_like

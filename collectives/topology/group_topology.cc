@@ -1,0 +1,34 @@
+#include "collectives/topology/group_topology.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <string_view>
+
+#include "transport/bootstrap/host.h"
+
+namespace hccl_like {
+
+Topology topology_of(const std::vector<ProcessRecord>& members) {
+  std::map<std::string_view, int> numbers;
+  std::vector<int> host_by_rank;
+  for (const ProcessRecord& member : members)
+    host_by_rank.push_back(
+        numbers.try_emplace(member.host, static_cast<int>(numbers.size())).first->second);
+  Topology topology{.hosts = Hosts::of(host_by_rank)};
+  const bool one_machine = std::ranges::all_of(members, [&](const ProcessRecord& one) {
+    return machine_of(one.host) == machine_of(members[0].host);
+  });
+  const auto cores = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+  if (topology.hosts.count() == 1)
+    topology.cores_per_host = cores;
+  else if (one_machine && topology.hosts.most() == 1)
+    topology = Topology::one_machine(topology.size(), cores);
+  const bool shared =
+      std::ranges::none_of(members, [](const auto& one) { return one.unix_name.empty(); });
+  if (!shared) topology.local = kTcpLoopback;
+  return topology;
+}
+
+}  // namespace hccl_like

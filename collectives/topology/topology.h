@@ -1,0 +1,102 @@
+#pragma once
+// What the cost model knows of the machines: how the ranks lie on hosts and what messages and sums
+// cost. All in whole picoseconds, so that every rank computes the same numbers whatever its
+// processor and compiler.
+#include <cstdint>
+
+#include "collectives/topology/hosts.h"
+
+namespace hccl_like {
+
+// One message of b bytes: `latency` on the way, and `gap` + b * `ps_per_kib` / 1024 during which it
+// occupies the sender's and the receiver's port (LogGP, Alexandrov et al. 1995).
+struct LinkCost {
+  uint64_t latency_ps = 0;
+  uint64_t gap_ps = 0;
+  uint64_t ps_per_kib = 0;
+
+  friend bool operator==(const LinkCost&, const LinkCost&) = default;
+};
+
+// Picoseconds a KiB at a rate in GB/s.
+constexpr uint64_t ps_per_kib(double gigabytes_per_second) {
+  return static_cast<uint64_t>(1'024'000.0 / gigabytes_per_second);
+}
+
+// Time for bytes at a rate, without overflow for any payload.
+constexpr uint64_t byte_time_ps(uint64_t bytes, uint64_t ps_per_kib) {
+  return bytes / 1024 * ps_per_kib + bytes % 1024 * ps_per_kib / 1024;
+}
+
+// Measured on two cores: shared memory with the data staged through a ring buffer, and TCP over the
+// loopback device.
+inline constexpr LinkCost kSharedMemory{300'000, 100'000, ps_per_kib(8)};
+inline constexpr LinkCost kTcpLoopback{8'000'000, 2'000'000, ps_per_kib(2.5)};
+// TCP between hosts that are containers, or network namespaces, of one machine: nothing is ever on
+// the way. Whoever sends carries the message through both ends' stacks, so it costs a processor and
+// no waiting.
+inline constexpr LinkCost kTcpOneMachine{1'500'000, 5'500'000, ps_per_kib(3.3)};
+
+struct Topology {
+  Hosts hosts = 1;
+  int cores_per_host = 0;  // 0: as many as ranks
+  int cores_of_all = 0;    // of the one machine on which all hosts are; 0: each has its own
+  LinkCost local = kSharedMemory;
+  LinkCost remote = kTcpLoopback;
+  uint64_t reduce_ps_per_kib = ps_per_kib(20);  // one operand of a sum; a copy costs the same
+  // What is added up from memory to which it was received first is touched so many times as often
+  // as what is added as it comes.
+  uint64_t gathered_passes = 1;
+  uint64_t switch_ps = 1'300'000;  // handing a core to the next rank that wants it
+
+  // Hosts of one rank each that are containers of one machine. Measured on two cores:
+  // docs/decisions/0011-tcp.md.
+  static Topology one_machine(int ranks, int cores) {
+    Topology all = one_rank_a_host(ranks);
+    all.cores_of_all = cores;
+    all.remote = kTcpOneMachine;
+    all.gathered_passes = 3;
+    return all;
+  }
+  static Topology one_host(int ranks, int cores = 0) {
+    return {.hosts = ranks, .cores_per_host = cores};
+  }
+  static Topology one_rank_a_host(int ranks) { return {.hosts = Hosts::one_rank_each(ranks)}; }
+
+  // Laps under way at once hide what is on its way behind what is being added up. Between hosts of
+  // one machine nothing is ever on its way, and more than one lap is only more memory than the
+  // caches hold.
+  uint32_t laps_at_once(uint32_t most) const { return cores_of_all > 0 || most == 0 ? 1 : most; }
+
+  int size() const { return hosts.size(); }
+  int host(int rank) const { return hosts.host(rank); }
+  const LinkCost& link(int from, int to) const { return host(from) == host(to) ? local : remote; }
+
+  // The same with the price of sharing put into the links: where ranks outnumber cores, every
+  // message waits for its receiver's turn, and copies and sums share the cores; between hosts of
+  // one machine messages do, too.
+  Topology with_sharing() const {
+    const bool one_machine = cores_of_all > 0;
+    const int sharers = one_machine ? size() : hosts.most();
+    const int shared_cores = one_machine ? cores_of_all : cores_per_host;
+    if (shared_cores <= 0 || sharers <= shared_cores) return *this;
+    const auto ranks = static_cast<uint64_t>(sharers);
+    const auto cores = static_cast<uint64_t>(shared_cores);
+    Topology shared = *this;
+    shared.cores_per_host = shared.cores_of_all = 0;
+    const uint64_t turns = (ranks + cores - 1) / cores - 1;
+    shared.local.latency_ps += turns * switch_ps;
+    shared.remote.latency_ps += turns * switch_ps;
+    shared.local.ps_per_kib = local.ps_per_kib * ranks / cores;
+    shared.reduce_ps_per_kib = reduce_ps_per_kib * ranks / cores;
+    if (one_machine) {
+      shared.remote.gap_ps = remote.gap_ps * ranks / cores;
+      shared.remote.ps_per_kib = remote.ps_per_kib * ranks / cores;
+    }
+    return shared;
+  }
+
+  friend bool operator==(const Topology&, const Topology&) = default;
+};
+
+}  // namespace hccl_like

@@ -1,0 +1,208 @@
+#include "collectives/verify/check.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace hccl_like {
+
+namespace {
+
+constexpr bool sends(const Step& step) { return step.kind == Step::Kind::kSend; }
+constexpr bool receives(const Step& step) {
+  return step.kind == Step::Kind::kRecv || step.kind == Step::Kind::kRecvReduce;
+}
+constexpr bool reads_a(const Step& step) {
+  return step.kind != Step::Kind::kRecv && step.kind != Step::Kind::kReduce;
+}
+
+// One chunk that a step touches.
+struct Access {
+  uint32_t cell;    // number of the memory
+  uint32_t step;    // in the round
+  uint32_t offset;  // which of the step's `count` chunks
+  bool write;
+};
+
+class RankCheck {
+ public:
+  RankCheck(const Job& job, int rank)
+      : job_(job), rank_(rank), schedule_(job.ranks[static_cast<size_t>(rank)]) {}
+
+  std::string run() {
+    for (const Slot& like : schedule_.scratch_like()) {
+      if (like.buffer == Buffer::kScratch || like.index >= schedule_.chunks()) {
+        return "rank " + std::to_string(rank_) +
+               ": a scratch slot is like a chunk that does not exist";
+      }
+    }
+    for (round_ = 0; round_ < schedule_.rounds(); ++round_) {
+      for (const Step& step : schedule_.steps(round_)) {
+        if (std::string what = fault_of(step); !what.empty()) return sentence(step, what);
+      }
+      if (std::string fault = hazard(/*in_place=*/false); !fault.empty()) return fault;
+      if (!may_run_in_place(job_.collective)) continue;
+      if (std::string fault = hazard(/*in_place=*/true); !fault.empty()) return fault;
+    }
+    return "";
+  }
+
+ private:
+  std::string sentence(const Step& step, const std::string& what) const {
+    return "rank " + std::to_string(rank_) + ", round " + std::to_string(round_) + ": " +
+           schedule_.to_string(step) + ' ' + what;
+  }
+
+  bool exists(Slot slot, uint32_t count) const {
+    const size_t slots =
+        slot.buffer == Buffer::kScratch ? schedule_.scratch_like().size() : schedule_.chunks();
+    return size_t{slot.index} + count <= slots;
+  }
+
+  // Visits every chunk that the step reads or writes, as (slot, offset, write).
+  template <class Visitor>
+  void each_slot(const Step& step, Visitor visit) const {
+    for (uint32_t i = 0; i < step.count; ++i) {
+      if (reads_a(step)) visit(Slot{step.a.buffer, step.a.index + i}, i, false);
+      if (!sends(step)) visit(Slot{step.dst.buffer, step.dst.index + i}, i, true);
+    }
+    if (step.kind != Step::Kind::kReduce) return;
+    for (const Slot& source : schedule_.sources(step)) visit(source, 0, false);
+  }
+
+  std::string fault_of(const Step& step) const {
+    if (sends(step) || receives(step)) {
+      if (step.peer < 0 || step.peer >= job_.size()) return "names a rank that does not exist";
+      if (step.peer == rank_) return "names its own rank";
+    }
+    if (step.kind == Step::Kind::kReduce) {
+      if (step.count != 1) return "reduces more than one chunk";
+      if (step.sources == 0) return "has no sources";
+    }
+    if (reads_a(step) && !exists(step.a, step.count)) return "reads a chunk that does not exist";
+    if (!sends(step) && !exists(step.dst, step.count)) return "writes a chunk that does not exist";
+    if (step.kind == Step::Kind::kReduce) {
+      for (const Slot& source : schedule_.sources(step)) {
+        if (!exists(source, 1)) return "reads a chunk that does not exist";
+      }
+    }
+    std::string fault;
+    each_slot(step, [&](Slot slot, uint32_t, bool write) {
+      if (slot.buffer == Buffer::kInput && write) fault = "writes the input";
+      if (slot.buffer == Buffer::kInput && !may_read_input(job_, rank_, slot.index)) {
+        fault = "reads input that this rank does not have";
+      }
+      if (slot.buffer == Buffer::kOutput && !may_write_output(job_, rank_, slot.index)) {
+        fault = "uses output that this rank does not have";
+      }
+    });
+    return fault;
+  }
+
+  uint32_t cell(Slot slot, bool in_place) const {
+    const uint32_t chunks = schedule_.chunks();
+    if (slot.buffer == Buffer::kScratch) return 2 * chunks + slot.index;
+    return slot.buffer == Buffer::kOutput && !in_place ? chunks + slot.index : slot.index;
+  }
+
+  std::string hazard(bool in_place) {
+    const auto steps = schedule_.steps(round_);
+    accesses_.clear();
+    for (uint32_t number = 0; number < steps.size(); ++number) {
+      const Step& step = steps[number];
+      // The engine leaves out a copy of memory onto itself.
+      if (step.kind == Step::Kind::kCopy && cell(step.a, in_place) == cell(step.dst, in_place)) {
+        continue;
+      }
+      each_slot(step, [&](Slot slot, uint32_t offset, bool write) {
+        accesses_.push_back({cell(slot, in_place), number, offset, write});
+      });
+    }
+    // Writes first within a cell: then a clash is one between the first access and any other.
+    std::ranges::sort(accesses_, {},
+                      [](const Access& access) { return std::pair(access.cell, !access.write); });
+    for (size_t i = 0, begin = 0; i < accesses_.size(); ++i) {
+      const Access& one = accesses_[i];
+      if (one.cell != accesses_[begin].cell) begin = i;
+      const Access& first = accesses_[begin];
+      if (i == begin || !first.write) continue;
+      // Within a step, dst = dst + incoming is fine, and so is a source of a reduction.
+      if (one.step == first.step && one.offset == first.offset) continue;
+      return sentence(
+          steps[first.step],
+          std::string(one.write ? "writes what is also written by: " : "writes what is read by: ") +
+              schedule_.to_string(steps[one.step]) +
+              (in_place ? " (input and output are the same memory)" : ""));
+    }
+    return "";
+  }
+
+  const Job& job_;
+  const int rank_;
+  const Schedule& schedule_;
+  size_t round_ = 0;
+  std::vector<Access> accesses_;
+};
+
+// Chunks of the same number have the same size. In an all-to-all only the pair of a chunk's ranks
+// knows its size.
+std::pair<uint32_t, uint32_t> size_of_chunk(const Job& job, int rank, Slot slot) {
+  const Schedule& schedule = job.ranks[static_cast<size_t>(rank)];
+  if (job.equal_chunks) return {0, 0};
+  if (slot.buffer == Buffer::kScratch) slot = schedule.scratch_like()[slot.index];
+  if (job.collective != Collective::kAllToAll) return {slot.index, 0};
+  const auto me = static_cast<uint32_t>(rank);
+  return slot.buffer == Buffer::kInput ? std::pair(me, slot.index) : std::pair(slot.index, me);
+}
+
+bool same_sizes(const Job& job, int a_rank, Slot a, int b_rank, Slot b, uint32_t count) {
+  for (uint32_t i = 0; i < count; ++i, ++a.index, ++b.index) {
+    if (size_of_chunk(job, a_rank, a) != size_of_chunk(job, b_rank, b)) return false;
+  }
+  return true;
+}
+
+bool sizes_fit(const Job& job, int rank, const Step& step) {
+  if (step.kind == Step::Kind::kCopy || step.kind == Step::Kind::kRecvReduce) {
+    return same_sizes(job, rank, step.a, rank, step.dst, step.count);
+  }
+  if (step.kind != Step::Kind::kReduce) return true;
+  const auto sources = job.ranks[static_cast<size_t>(rank)].sources(step);
+  return std::ranges::all_of(sources, [&](const Slot& source) {
+    return same_sizes(job, rank, source, rank, step.dst, 1);
+  });
+}
+
+}  // namespace
+
+std::string check_rank(const Job& job, int rank) { return RankCheck(job, rank).run(); }
+
+std::string check(const Job& job) {
+  for (int rank = 0; rank < job.size(); ++rank) {
+    if (std::string fault = check_rank(job, rank); !fault.empty()) return fault;
+    if (job.ranks[static_cast<size_t>(rank)].chunks() != job.ranks[0].chunks()) {
+      return "rank " + std::to_string(rank) + " cuts the payload into other chunks than rank 0";
+    }
+  }
+  const Matching matching = match(job);
+  if (!matching.fault.empty()) return matching.fault;
+
+  for (int rank = 0; rank < job.size(); ++rank) {
+    const Schedule& schedule = job.ranks[static_cast<size_t>(rank)];
+    for (uint32_t number = 0; number < schedule.steps().size(); ++number) {
+      const Step& step = schedule.steps()[number];
+      auto who = [&] { return "rank " + std::to_string(rank) + ": " + schedule.to_string(step); };
+      if (!sizes_fit(job, rank, step)) return who() + " mixes chunks of different sizes";
+      if (!sends(step)) continue;
+      const auto peer = static_cast<size_t>(step.peer);
+      const uint32_t other = matching.partner[matching.first[static_cast<size_t>(rank)] + number];
+      const Step& meets = job.ranks[peer].steps()[other - matching.first[peer]];
+      if (step.count != meets.count ||
+          !same_sizes(job, rank, step.a, step.peer, meets.dst, step.count)) {
+        return who() + " meets " + job.ranks[peer].to_string(meets) + ", which has another size";
+      }
+    }
+  }
+  return "";
+}
+
+}  // namespace hccl_like

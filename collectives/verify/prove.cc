@@ -1,0 +1,234 @@
+#include "collectives/verify/prove.h"
+
+#include <algorithm>
+#include <cstdint>
+
+namespace hccl_like {
+
+namespace {
+
+// The memory of all ranks. Rounds are run in step: a message of round k depends on its sender's
+// earlier rounds only, so this finds the same values as any other order.
+template <class Value>
+class ProofMachine {
+ public:
+  ProofMachine(const Job& job, Memory memory)
+      : job_(job), matching_(match(job)), in_place_(memory == Memory::kInPlace) {
+    for (const Schedule& schedule : job.ranks) {
+      cells_.emplace_back(2 * size_t{schedule.chunks()} + schedule.scratch_like().size());
+    }
+    messages_.resize(matching_.partner.size());
+  }
+
+  const std::string& fault() const { return matching_.fault; }
+
+  Value& at(size_t rank, Slot slot) {
+    const size_t chunks = job_.ranks[rank].chunks();
+    if (slot.buffer == Buffer::kScratch) return cells_[rank][2 * chunks + slot.index];
+    const bool second = slot.buffer == Buffer::kOutput && !in_place_;
+    return cells_[rank][second ? chunks + slot.index : slot.index];
+  }
+
+  void run() {
+    size_t rounds = 0;
+    for (const Schedule& schedule : job_.ranks) rounds = std::max(rounds, schedule.rounds());
+    for (size_t round = 0; round < rounds; ++round) {
+      for (size_t rank = 0; rank < job_.ranks.size(); ++rank) {
+        if (round < job_.ranks[rank].rounds()) send_all(rank, round);
+      }
+      for (size_t rank = 0; rank < job_.ranks.size(); ++rank) {
+        if (round < job_.ranks[rank].rounds()) finish(rank, round);
+      }
+    }
+  }
+
+ private:
+  struct Write {
+    Slot slot;
+    Value value;
+  };
+
+  static Slot after(Slot slot, uint32_t i) { return {slot.buffer, slot.index + i}; }
+
+  uint32_t number(size_t rank, const Step& step) const {
+    const Step* first = job_.ranks[rank].steps().data();
+    return matching_.first[rank] + static_cast<uint32_t>(&step - first);
+  }
+
+  void send_all(size_t rank, size_t round) {
+    for (const Step& step : job_.ranks[rank].steps(round)) {
+      if (step.kind != Step::Kind::kSend) continue;
+      std::vector<Value>& message = messages_[number(rank, step)];
+      for (uint32_t i = 0; i < step.count; ++i) message.push_back(at(rank, after(step.a, i)));
+    }
+  }
+
+  // All steps read what was there before the round.
+  void finish(size_t rank, size_t round) {
+    writes_.clear();
+    for (const Step& step : job_.ranks[rank].steps(round)) {
+      switch (step.kind) {
+        case Step::Kind::kSend:
+          break;
+        case Step::Kind::kRecv:
+        case Step::Kind::kRecvReduce: {
+          std::vector<Value>& message = messages_[matching_.partner[number(rank, step)]];
+          for (uint32_t i = 0; i < step.count; ++i) {
+            const bool adds = step.kind == Step::Kind::kRecvReduce;
+            writes_.push_back(
+                {after(step.dst, i), adds ? at(rank, after(step.a, i)) + message[i] : message[i]});
+          }
+          message = {};
+          break;
+        }
+        case Step::Kind::kCopy:
+          for (uint32_t i = 0; i < step.count; ++i) {
+            writes_.push_back({after(step.dst, i), at(rank, after(step.a, i))});
+          }
+          break;
+        case Step::Kind::kReduce: {
+          const auto sources = job_.ranks[rank].sources(step);
+          Value sum = at(rank, sources[0]);
+          for (const Slot& source : sources.subspan(1)) sum += at(rank, source);
+          writes_.push_back({step.dst, sum});
+          break;
+        }
+      }
+    }
+    for (const Write& write : writes_) at(rank, write.slot) = write.value;
+  }
+
+  const Job& job_;
+  const Matching matching_;
+  const bool in_place_;
+  std::vector<std::vector<Value>> cells_;     // by rank: inputs, outputs, scratch slots
+  std::vector<std::vector<Value>> messages_;  // by number of the sending step
+  std::vector<Write> writes_;
+};
+
+// splitmix64: a different number for every pair, with nothing in common.
+uint64_t number_of(uint64_t rank, uint64_t chunk) {
+  uint64_t x = (rank << 32 | chunk) + 0x9e3779b97f4a7c15;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
+
+constexpr uint64_t kGarbage = uint64_t{1}
+                              << 31;  // added to the chunk: numbers that no rank contributes
+
+uint64_t garbage(size_t rank, size_t cell) { return number_of(rank, kGarbage + cell); }
+
+// The promise of each collective. For sums, `sums` holds that of each chunk over all ranks.
+uint64_t expected(const Job& job, size_t rank, uint32_t chunk, const std::vector<uint64_t>& sums) {
+  const auto root = static_cast<size_t>(job.root);
+  switch (job.collective) {
+    case Collective::kAllReduce:
+    case Collective::kReduceScatter:
+    case Collective::kReduce:
+      return sums[chunk];
+    case Collective::kAllGather:
+    case Collective::kGather:
+      return number_of(chunk, chunk);
+    case Collective::kAllToAll:
+      return number_of(chunk, rank);
+    default:
+      return number_of(root, chunk);
+  }
+}
+
+// A barrier promises no values: everybody must have heard of everybody, directly or through others.
+std::string prove_barrier(const Job& job) {
+  const Matching matching = match(job);
+  if (!matching.fault.empty()) return matching.fault;
+  const size_t size = job.ranks.size();
+  std::vector<std::vector<bool>> heard(size, std::vector<bool>(size));
+  size_t rounds = 0;
+  for (size_t rank = 0; rank < size; ++rank) {
+    heard[rank][rank] = true;
+    rounds = std::max(rounds, job.ranks[rank].rounds());
+  }
+  for (size_t round = 0; round < rounds; ++round) {
+    const auto before = heard;
+    for (size_t rank = 0; rank < size; ++rank) {
+      if (round >= job.ranks[rank].rounds()) continue;
+      for (const Step& step : job.ranks[rank].steps(round)) {
+        if (step.kind != Step::Kind::kRecv) continue;
+        for (size_t other = 0; other < size; ++other) {
+          if (before[static_cast<size_t>(step.peer)][other]) heard[rank][other] = true;
+        }
+      }
+    }
+  }
+  for (size_t rank = 0; rank < size; ++rank) {
+    const auto silent = std::ranges::find(heard[rank], false) - heard[rank].begin();
+    if (silent < static_cast<ptrdiff_t>(size)) {
+      return "rank " + std::to_string(rank) + " leaves without having heard of rank " +
+             std::to_string(silent);
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string prove(const Job& job, Memory memory) {
+  if (job.collective == Collective::kBarrier) return prove_barrier(job);
+  ProofMachine<uint64_t> machine(job, memory);
+  if (!machine.fault().empty()) return machine.fault();
+
+  const uint32_t chunks = job.ranks[0].chunks();
+  std::vector<uint64_t> sums(chunks);
+  for (size_t rank = 0; rank < job.ranks.size(); ++rank) {
+    const Schedule& schedule = job.ranks[rank];
+    for (uint32_t c = 0; c < chunks; ++c) {
+      machine.at(rank, out(c)) = garbage(rank, chunks + c);
+      const bool reads = may_read_input(job, static_cast<int>(rank), c);
+      // In place, memory without input is output.
+      if (reads || memory == Memory::kSeparate) {
+        machine.at(rank, in(c)) = reads ? number_of(rank, c) : garbage(rank, c);
+      }
+      sums[c] += number_of(rank, c);
+    }
+    for (uint32_t i = 0; i < schedule.scratch_like().size(); ++i) {
+      machine.at(rank, scratch(i)) = garbage(rank, 2 * size_t{chunks} + i);
+    }
+  }
+
+  machine.run();
+
+  for (size_t rank = 0; rank < job.ranks.size(); ++rank) {
+    // A rank that has no part in a message gets nothing.
+    const bool bystander = job.ranks[rank].steps().empty() && job.collective == Collective::kSend;
+    for (uint32_t c = 0; c < chunks; ++c) {
+      const bool writes = !bystander && may_write_output(job, static_cast<int>(rank), c);
+      if (memory == Memory::kInPlace && !writes) continue;
+      const uint64_t want = writes ? expected(job, rank, c, sums) : garbage(rank, chunks + c);
+      if (machine.at(rank, out(c)) == want) continue;
+      return "rank " + std::to_string(rank) + " of " + std::to_string(job.size()) + ": out[" +
+             std::to_string(c) +
+             (writes ? "] does not hold what it should"
+                     : "] was written and is not this rank's to write");
+    }
+  }
+  return "";
+}
+
+std::vector<std::vector<float>> run_on_floats(
+    const Job& job, const std::function<float(int rank, int chunk)>& input) {
+  ProofMachine<float> machine(job, Memory::kSeparate);
+  const uint32_t chunks = job.ranks[0].chunks();
+  for (size_t rank = 0; rank < job.ranks.size(); ++rank) {
+    for (uint32_t c = 0; c < chunks; ++c) {
+      machine.at(rank, in(c)) = input(static_cast<int>(rank), static_cast<int>(c));
+    }
+  }
+  machine.run();
+  std::vector<std::vector<float>> outputs(job.ranks.size(), std::vector<float>(chunks));
+  for (size_t rank = 0; rank < job.ranks.size(); ++rank) {
+    for (uint32_t c = 0; c < chunks; ++c) outputs[rank][c] = machine.at(rank, out(c));
+  }
+  return outputs;
+}
+
+}  // namespace hccl_like

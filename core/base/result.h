@@ -1,0 +1,43 @@
+#pragma once
+// What an attempt gave: a value, or the Error that says why not.
+#include <optional>
+#include <utility>
+#include <variant>
+
+#include "core/base/error.h"
+
+namespace hccl_like {
+
+template <typename T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value) : content_(std::in_place_index<0>, std::move(value)) {}
+  Result(Error error) : content_(std::in_place_index<1>, std::move(error)) {}
+
+  bool ok() const noexcept { return content_.index() == 0; }
+  // Throws the error as an Exception if there is no value.
+  T& value() & {
+    throw_unless_ok();
+    return std::get<0>(content_);
+  }
+  T value() && {
+    throw_unless_ok();
+    return std::get<0>(std::move(content_));
+  }
+  // Only if not ok().
+  const Error& error() const { return std::get<1>(content_); }
+
+ private:
+  void throw_unless_ok() const {
+    if (!ok()) throw Exception(error());
+  }
+
+  std::variant<T, Error> content_;
+};
+
+// For attempts without a value, which give std::optional<Error>.
+inline void throw_if(const std::optional<Error>& error) {
+  if (error) throw Exception(*error);
+}
+
+}  // namespace hccl_like

@@ -1,0 +1,305 @@
+#include "process_group/backend/backend.h"
+
+#include <ATen/ATen.h>
+
+#include "collectives/engine/runtime.h"
+#include "core/base/log.h"
+#include "process_group/backend/monitored_barrier.h"
+#include "process_group/backend/sparse.h"
+#include "process_group/device/host_tensors.h"
+#include "process_group/diagnosis/error_file.h"
+#include "process_group/diagnosis/errors.h"
+
+namespace hccl_like {
+namespace {
+
+// A group that goes without shutdown() gives its running calls this long.
+constexpr std::chrono::milliseconds kClosePatience{1000};
+
+}  // namespace
+
+c10::intrusive_ptr<Backend> Backend::create(const std::shared_ptr<Session>& session,
+                                            const c10::intrusive_ptr<c10d::Store>& store, int rank,
+                                            int size,
+                                            const c10::intrusive_ptr<hccl_like::Options>& options,
+                                            Backend* parent) {
+  const std::string& name = options->group_name;
+  try {
+    ForcedAlgorithms::parse(options->algorithms);  // refused before the others are kept waiting
+    C10dStore bootstrap(store);
+    // All members know the group by one name: it is in the keys that torch puts before ours.
+    const auto make = [&](hccl_like::Store& through, const std::string& scope) {
+      return session->runtime().create(through, rank, size, name.empty() ? "0" : name,
+                                       options->timeout, Deadline::after(options->timeout), scope);
+    };
+    std::shared_ptr<Communicator> communicator;
+    if (parent != nullptr && !options->global_ranks_in_group.empty()) {
+      Membership membership = parent->membership(name, options->global_ranks_in_group);
+      membership.declare();
+      MembershipStore watched(store, membership);
+      communicator = make(watched, membership.meeting_place() + name);
+    } else {
+      communicator = make(bootstrap, name);
+    }
+    return c10::make_intrusive<Backend>(session, std::move(communicator), store, options);
+  } catch (const Exception& exception) {
+    throw_torch_setup_error(exception.error(), "hccl-like could not make process group '" + name +
+                                                   "' on rank " + std::to_string(rank));
+  }
+}
+
+Backend::Backend(const std::shared_ptr<Session>& session,
+                 std::shared_ptr<Communicator> communicator, c10::intrusive_ptr<c10d::Store> store,
+                 c10::intrusive_ptr<hccl_like::Options> options)
+    : c10d::Backend(communicator->rank(), communicator->size()),
+      store_(std::move(store)),
+      options_(std::move(options)),
+      diagnosis_(
+          *this, *options_, session->recorder(),
+          std::make_shared<Aftermath>(session->recorder(), session->runtime().config(), store_,
+                                      Aftermath::Group{.id = communicator->id(),
+                                                       .rank = communicator->rank(),
+                                                       .size = communicator->size(),
+                                                       .timeout = options_->timeout})),
+      issuer_(session, communicator, diagnosis_),
+      store_prefix_("hccl-like/" + std::to_string(communicator->id()) + "/") {
+  init();
+  if (!options_->algorithms.empty())
+    issuer_.communicators()->force(ForcedAlgorithms::parse(options_->algorithms));
+  session->lookout().add(diagnosis_.aftermath());
+  withdraw_error_file();
+  session->add(*this);
+}
+
+Membership Backend::membership(const std::string& group,
+                               const std::vector<uint64_t>& members) const {
+  return {store_, store_prefix_, group, rank_, members};
+}
+
+void Backend::declare_members(const std::string& group, const std::vector<uint64_t>& members) {
+  translated("hccl-like new_group", [&] { membership(group, members).declare(); });
+}
+
+Backend::~Backend() {
+  if (const auto session = issuer_.session()) session->remove(*this);
+  issuer_.close(kClosePatience);
+}
+
+template <class Make>
+Backend::WorkPtr Backend::issue(const char* name, Make&& make) {
+  const auto where = [name] { return std::string("hccl-like ") + name; };
+  return issuer_.issue(translated(where, std::forward<Make>(make)));
+}
+
+// ------------------------------------------------------------------------------------------- calls
+
+Backend::WorkPtr Backend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
+  return issue("broadcast", [&] { return hccl_like::broadcast(tensors, options); });
+}
+
+Backend::WorkPtr Backend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
+  if (has_sparse(tensors)) return allreduce_sparse(tensors, options);
+  return issue("all_reduce", [&] { return all_reduce(tensors, options); });
+}
+
+Backend::WorkPtr Backend::allreduce_sparse(Tensors& tensors,
+                                           const c10d::AllreduceOptions& options) {
+  return sparse_all_reduce(issuer_, tensors, options, place());
+}
+
+Backend::WorkPtr Backend::allreduce_coalesced(Tensors& tensors,
+                                              const c10d::AllreduceCoalescedOptions& options) {
+  return issue("all_reduce_coalesced", [&] { return all_reduce_coalesced(tensors, options); });
+}
+
+Backend::WorkPtr Backend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
+  return issue("reduce", [&] { return hccl_like::reduce(tensors, options, place()); });
+}
+
+Backend::WorkPtr Backend::allgather(NestedTensors& outputs, Tensors& inputs,
+                                    const c10d::AllgatherOptions& options) {
+  return issue("all_gather", [&] { return all_gather(outputs, inputs, options, place()); });
+}
+
+Backend::WorkPtr Backend::_allgather_base(at::Tensor& output, at::Tensor& input,
+                                          const c10d::AllgatherOptions& options) {
+  return issue("all_gather_into_tensor",
+               [&] { return hccl_like::all_gather_single(output, input, options, place()); });
+}
+
+Backend::WorkPtr Backend::allgather_coalesced(NestedTensors& outputs, Tensors& inputs,
+                                              const c10d::AllgatherOptions& options) {
+  return issue("all_gather_coalesced",
+               [&] { return all_gather_lists(outputs, inputs, options, place()); });
+}
+
+Backend::WorkPtr Backend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                          const c10d::AllgatherOptions& options) {
+  return issue("all_gather_into_tensor",
+               [&] { return all_gather_coalesced(outputs, inputs, options, place()); });
+}
+
+Backend::WorkPtr Backend::gather(NestedTensors& outputs, Tensors& inputs,
+                                 const c10d::GatherOptions& options) {
+  return issue("gather", [&] { return hccl_like::gather(outputs, inputs, options, place()); });
+}
+
+Backend::WorkPtr Backend::scatter(Tensors& outputs, NestedTensors& inputs,
+                                  const c10d::ScatterOptions& options) {
+  return issue("scatter", [&] { return hccl_like::scatter(outputs, inputs, options, place()); });
+}
+
+Backend::WorkPtr Backend::reduce_scatter(Tensors& outputs, NestedTensors& inputs,
+                                         const c10d::ReduceScatterOptions& options) {
+  return issue("reduce_scatter",
+               [&] { return hccl_like::reduce_scatter(outputs, inputs, options, place()); });
+}
+
+Backend::WorkPtr Backend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                                               const c10d::ReduceScatterOptions& options) {
+  return issue("reduce_scatter_tensor",
+               [&] { return hccl_like::reduce_scatter_single(output, input, options, place()); });
+}
+
+Backend::WorkPtr Backend::reduce_scatter_tensor_coalesced(
+    Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& options) {
+  return issue("reduce_scatter_tensor",
+               [&] { return reduce_scatter_coalesced(outputs, inputs, options, place()); });
+}
+
+Backend::WorkPtr Backend::alltoall_base(at::Tensor& output, at::Tensor& input,
+                                        std::vector<int64_t>& output_splits,
+                                        std::vector<int64_t>& input_splits,
+                                        const c10d::AllToAllOptions& options) {
+  return issue("all_to_all_single", [&] {
+    return hccl_like::all_to_all_single(output, input, output_splits, input_splits, options,
+                                        place());
+  });
+}
+
+Backend::WorkPtr Backend::alltoall(Tensors& outputs, Tensors& inputs,
+                                   const c10d::AllToAllOptions& options) {
+  return issue("all_to_all", [&] { return all_to_all(outputs, inputs, options, place()); });
+}
+
+Backend::WorkPtr Backend::send(Tensors& tensors, int to, int tag) {
+  return issue("send", [&] { return hccl_like::send(tensors, to, tag); });
+}
+
+Backend::WorkPtr Backend::recv(Tensors& tensors, int from, int tag) {
+  return issue("recv", [&] { return receive(tensors, from, tag); });
+}
+
+Backend::WorkPtr Backend::recvAnysource(Tensors& tensors, int tag) {
+  return issue("recv", [&] { return receive(tensors, kAnySource, tag); });
+}
+
+Backend::WorkPtr Backend::barrier(const c10d::BarrierOptions& options) {
+  return issue("barrier", [&] { return hccl_like::barrier(options, barrier_device(options)); });
+}
+
+// torch does not always say which device a barrier is about. It is about one that the user named or
+// this group has used, never about one that would have to be guessed and opened.
+c10::Device Backend::barrier_device(const c10d::BarrierOptions& options) const {
+  if (options.device) return *options.device;
+  if (!options.device_ids.empty()) {
+    return {accelerator_type(), static_cast<c10::DeviceIndex>(options.device_ids.front())};
+  }
+  return issuer_.accelerator().value_or(c10::Device(c10::kCPU));
+}
+
+void Backend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
+  translated("hccl-like monitored_barrier", [&] {
+    C10dStore store(store_, store_prefix_);
+    const auto timeout =
+        options.timeout == c10d::kUnsetTimeout ? options_->timeout : options.timeout;
+    const std::string name = "monitored_barrier/" + std::to_string(monitored_barriers_++);
+    monitored_barrier(store, name, rank_, size_, timeout, wait_all_ranks);
+  });
+}
+
+// -------------------------------------------------------------------------------------- management
+
+at::Tensor Backend::allocateTensor(long size, at::TensorOptions options) {
+  return options.device().is_cpu() ? empty_mappable({size}, options) : at::empty({size}, options);
+}
+
+std::shared_ptr<c10::Allocator> Backend::getMemAllocator() {
+  throw_torch_error({ErrorCode::kUnsupported,
+                     "there is no allocator of its own, because tensors from torch's allocator are "
+                     "sent from where they are; use torch.empty(), or allocate_tensor()"},
+                    "hccl-like mem_allocator");
+}
+
+std::unordered_map<std::string, uint64_t> Backend::getMemoryStats() {
+  const auto held = issuer_.held();
+  return {{"running_calls", held.calls}, {"temporary_bytes", held.temporary_bytes}};
+}
+
+void Backend::setTimeout(std::chrono::milliseconds timeout) {
+  options_->timeout = timeout;
+  diagnosis_.aftermath()->set_timeout(timeout);
+  if (const auto communicators = issuer_.communicators()) communicators->set_timeout(timeout);
+}
+
+uint64_t Backend::getSequenceNumberForGroup() {
+  const auto communicators = issuer_.communicators();
+  return communicators ? communicators->sequence() : 0;
+}
+
+// The links are there already; what can be done early is to find out how the device is reached.
+void Backend::eagerConnectSingleDevice(at::Device device) {
+  translated("hccl-like", [&] {
+    if (const auto session = issuer_.session()) session->devices().access(device);
+  });
+}
+
+c10d::ErrorType Backend::getError() {
+  const auto communicators = issuer_.communicators();
+  const auto failure = communicators ? communicators->failure() : std::nullopt;
+  if (!failure) return c10d::ErrorType::SUCCESS;
+  switch (failure->code) {
+    case ErrorCode::kTimeout:
+      return c10d::ErrorType::TIMEOUT;
+    case ErrorCode::kPeerLost:
+    case ErrorCode::kAborted:
+      return c10d::ErrorType::REMOTE_ERROR;
+    default:
+      return c10d::ErrorType::COMM_ERROR;
+  }
+}
+
+void Backend::abort() { abort("abort() was called"); }
+
+void Backend::abort(const std::string& reason) {
+  const auto session = issuer_.session();
+  const auto communicators = issuer_.communicators();
+  if (communicators && session && !session->forked()) communicators->abort(reason);
+}
+
+void Backend::registerOnCompletionHook(CompletionHooks::Hook&& hook) {
+  translated("hccl-like completion hook", [&] {
+    naming_rank(rank_, [&] {
+      if (const auto session = issuer_.session()) session->completer().start();
+      diagnosis_.set_hook(std::move(hook));
+    });
+  });
+  onCompletionHook_ = [](const auto&) {};  // torch only asks whether there is one
+}
+
+void Backend::waitForPendingWorks() { diagnosis_.wait_for_hook(); }
+
+void Backend::shutdown() {
+  const auto session = issuer_.session();
+  issuer_.close(std::nullopt);
+  diagnosis_.wait_for_hook();
+  diagnosis_.remove_hook();
+  if (session) session->remove(*this);
+}
+
+void Backend::close_at_exit() {
+  issuer_.close(kClosePatience);
+  diagnosis_.remove_hook();
+}
+
+}  // namespace hccl_like

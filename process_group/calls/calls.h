@@ -1,0 +1,88 @@
+#pragma once
+// Every c10d call as a value that the Issuer can issue. Pure: checks the arguments, touches no
+// memory.
+#include <chrono>
+#include <list>
+#include <string_view>
+#include <vector>
+
+#include <c10/core/Device.h>
+#include <c10/util/SmallVector.h>
+#include <torch/csrc/distributed/c10d/Types.hpp>
+
+#include "process_group/calls/description.h"
+#include "process_group/calls/group_view.h"
+#include "process_group/calls/request.h"
+#include "process_group/calls/tensors.h"
+
+namespace hccl_like {
+
+// Borrows the caller's lists of tensors; those that had to be made for the call it keeps.
+struct Issue {
+  Description description;
+  c10::Device device = c10::kCPU;
+  c10::SmallVector<Request, 1> requests;  // run at the same time
+  std::chrono::milliseconds timeout = c10d::kUnsetTimeout;
+  bool async = true;
+  bool blocking = false;  // wait() blocks the host
+  bool handle = false;    // there shall be a Work though the call is synchronous
+  CallNumber number;      // given by Diagnosis, as are the next two
+  bool profiled = false;  // profilers see it, and waits for it
+  std::string_view line;  // of the program, with HCCL_LIKE_CALL_SITES; lives as long as the process
+  std::list<Tensors> kept;
+
+  at::TensorList keep(Tensors tensors) { return kept.emplace_back(std::move(tensors)); }
+};
+
+// This rank and how many there are.
+struct Place {
+  int rank = 0;
+  int size = 1;
+};
+
+using NestedTensors = std::vector<Tensors>;
+
+// Each throws an Exception of kMisuse or kUnsupported, and borrows the tensors: they and their
+// lists must outlive the Issue.
+Issue all_reduce(const Tensors& tensors, const c10d::AllreduceOptions& options);
+Issue all_reduce_coalesced(const Tensors& tensors, const c10d::AllreduceCoalescedOptions& options);
+Issue reduce(const Tensors& tensors, const c10d::ReduceOptions& options, Place place);
+Issue broadcast(const Tensors& tensors, const c10d::BroadcastOptions& options);
+
+Issue reduce_scatter(const Tensors& outputs, const NestedTensors& inputs,
+                     const c10d::ReduceScatterOptions& options, Place place);
+Issue reduce_scatter_single(const at::Tensor& output, const at::Tensor& input,
+                            const c10d::ReduceScatterOptions& options, Place place);
+Issue reduce_scatter_coalesced(at::TensorList outputs, at::TensorList inputs,
+                               const c10d::ReduceScatterOptions& options, Place place);
+
+Issue all_gather(const NestedTensors& outputs, const Tensors& inputs,
+                 const c10d::AllgatherOptions& options, Place place);
+Issue all_gather_single(const at::Tensor& output, const at::Tensor& input,
+                        const c10d::AllgatherOptions& options, Place place);
+// outputs[rank][tensor]
+Issue all_gather_lists(const NestedTensors& outputs, const Tensors& inputs,
+                       const c10d::AllgatherOptions& options, Place place);
+Issue all_gather_coalesced(at::TensorList outputs, at::TensorList inputs,
+                           const c10d::AllgatherOptions& options, Place place);
+
+Issue gather(const NestedTensors& outputs, const Tensors& inputs,
+             const c10d::GatherOptions& options, Place place);
+Issue scatter(const Tensors& outputs, const NestedTensors& inputs,
+              const c10d::ScatterOptions& options, Place place);
+
+Issue all_to_all(const Tensors& outputs, const Tensors& inputs,
+                 const c10d::AllToAllOptions& options, Place place);
+// Empty splits: equal parts.
+Issue all_to_all_single(const at::Tensor& output, const at::Tensor& input,
+                        std::vector<int64_t> output_splits, std::vector<int64_t> input_splits,
+                        const c10d::AllToAllOptions& options, Place place);
+
+// The other end may be this rank itself.
+Issue send(const Tensors& tensors, int to, int tag);
+// `from` may be kAnySource.
+Issue receive(const Tensors& tensors, int from, int tag);
+// Waits for what is queued on `device` too.
+Issue barrier(const c10d::BarrierOptions& options, c10::Device device);
+
+}  // namespace hccl_like

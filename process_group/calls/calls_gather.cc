@@ -1,0 +1,149 @@
+// all_gather, gather and scatter.
+#include "core/base/error.h"
+#include "process_group/calls/calls.h"
+
+namespace hccl_like {
+namespace {
+
+std::string as_many_as(const at::Tensor& tensor) { return "as many as in " + describe(tensor); }
+
+// The tensors of a nested list that only the root passes: elsewhere it is empty, or holds an empty
+// list.
+const Tensors& roots_list(const NestedTensors& lists, bool is_root, int size, const char* what) {
+  static const Tensors none;
+  if (!is_root) {
+    if (lists.size() > 1 || (lists.size() == 1 && !lists.front().empty())) {
+      throw_misuse(std::string("only the root passes ") + what + "; pass None on the other ranks");
+    }
+    return none;
+  }
+  if (lists.size() != 1 || lists.front().size() != static_cast<size_t>(size)) {
+    throw_misuse("the root must pass a list of " + std::to_string(size) + " " + what +
+                 ", one for each rank");
+  }
+  return lists.front();
+}
+
+// gather and scatter, without a name yet: `own` is this rank's tensor, `list` the root's, empty
+// elsewhere. The parts may differ in size, and only the root and the rank in question know a
+// part's.
+Issue rooted(Collective collective, const at::Tensor& own, const Tensors& list, int root,
+             Place place) {
+  const bool gathers = collective == Collective::kGather;
+  const auto device = gathers ? check_tensors(own, list) : check_tensors(list, own);
+  for (const at::Tensor& part : list) check_same_type(part, own);
+  if (!list.empty()) {
+    check_elements(list[static_cast<size_t>(place.rank)], "the root's own part of the list",
+                   own.numel(), [&] { return as_many_as(own); });
+  }
+  Request request{
+      .collective = collective, .type = carrier_type(own), .root = root, .uneven = true};
+  (gathers ? request.input : request.output) = {own, Arrangement::kOwn, {}};
+  if (!list.empty()) (gathers ? request.output : request.input) = {list, Arrangement::kPerRank, {}};
+  return {.device = device, .requests = {std::move(request)}};
+}
+
+// One tensor of each rank goes to all, into outputs[rank].
+Request gather_request(at::TensorList outputs, const at::Tensor& input, Place place) {
+  check_count(outputs.size(), static_cast<size_t>(place.size),
+              "output tensors, one for each rank,");
+  for (const at::Tensor& output : outputs) check_same_type(output, input);
+  check_elements(outputs[static_cast<size_t>(place.rank)], "this rank's output", input.numel(),
+                 [&] { return as_many_as(input); });
+  return {.collective = Collective::kAllGather,
+          .type = carrier_type(outputs),
+          .input = {input, Arrangement::kOwn, {}},
+          .output = {outputs, Arrangement::kPerRank, {}}};
+}
+
+}  // namespace
+
+Issue all_gather(const NestedTensors& outputs, const Tensors& inputs,
+                 const c10d::AllgatherOptions& options, Place place) {
+  const at::Tensor& input = only(inputs);
+  check_count(outputs.size(), 1, "lists of outputs");
+  const auto device = check_tensors(inputs, outputs.front());
+  // Not inside the braces below: what throws there is cleaned up twice by some compilers (GCC 12).
+  Request request = gather_request(outputs.front(), input, place);
+  return {.description = {"hccl-like:all_gather", c10d::OpType::ALLGATHER, inputs, outputs.front()},
+          .device = device,
+          .requests = {std::move(request)},
+          .timeout = options.timeout,
+          .async = options.asyncOp};
+}
+
+Issue all_gather_single(const at::Tensor& output, const at::Tensor& input,
+                        const c10d::AllgatherOptions& options, Place place) {
+  Issue issue = all_gather_coalesced(output, input, options, place);
+  issue.description.title = "hccl-like:_all_gather_base";
+  issue.description.type = c10d::OpType::_ALLGATHER_BASE;
+  return issue;
+}
+
+Issue all_gather_lists(const NestedTensors& outputs, const Tensors& inputs,
+                       const c10d::AllgatherOptions& options, Place place) {
+  check_count(outputs.size(), static_cast<size_t>(place.size),
+              "lists of outputs, one for each rank,");
+  Tensors all;
+  for (const Tensors& list : outputs) {
+    check_count(list.size(), inputs.size(), "outputs from each rank, one for each input,");
+    all.insert(all.end(), list.begin(), list.end());
+  }
+  Issue issue{
+      .device = check_tensors(inputs, all), .timeout = options.timeout, .async = options.asyncOp};
+  issue.description = {"hccl-like:all_gather_coalesced", c10d::OpType::ALLGATHER_COALESCED, inputs,
+                       issue.keep(std::move(all))};
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    Tensors from_ranks;
+    for (const Tensors& list : outputs) from_ranks.push_back(list[i]);
+    issue.requests.push_back(gather_request(issue.keep(std::move(from_ranks)), inputs[i], place));
+  }
+  return issue;
+}
+
+Issue all_gather_coalesced(at::TensorList outputs, at::TensorList inputs,
+                           const c10d::AllgatherOptions& options, Place place) {
+  check_count(outputs.size(), inputs.size(), "outputs, one for each input,");
+  const auto device = check_tensors(inputs, outputs);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    check_same_type(outputs[i], inputs[i]);
+    check_elements(outputs[i], "the output", inputs[i].numel() * place.size, [&] {
+      return std::to_string(inputs[i].numel()) + " from each of the " + std::to_string(place.size) +
+             " ranks";
+    });
+  }
+  Request request{.collective = Collective::kAllGather,
+                  .type = carrier_type(inputs),
+                  .input = {inputs, Arrangement::kOwn, {}},
+                  .output = {outputs, Arrangement::kCut, {}}};
+  return {.description = {"hccl-like:all_gather_into_tensor_coalesced", c10d::OpType::COALESCED,
+                          inputs, outputs},
+          .device = device,
+          .requests = {std::move(request)},
+          .timeout = options.timeout,
+          .async = options.asyncOp};
+}
+
+Issue gather(const NestedTensors& outputs, const Tensors& inputs,
+             const c10d::GatherOptions& options, Place place) {
+  const auto root = static_cast<int>(options.rootRank);
+  const Tensors& list = roots_list(outputs, root == place.rank, place.size, "output tensors");
+  Issue issue = rooted(Collective::kGather, only(inputs), list, root, place);
+  issue.description = {"hccl-like:gather", c10d::OpType::GATHER, inputs, list};
+  issue.timeout = options.timeout;
+  issue.async = options.asyncOp;
+  return issue;
+}
+
+Issue scatter(const Tensors& outputs, const NestedTensors& inputs,
+              const c10d::ScatterOptions& options, Place place) {
+  const auto root = static_cast<int>(options.rootRank);
+  const Tensors& list = roots_list(inputs, root == place.rank, place.size, "input tensors");
+  Issue issue = rooted(Collective::kScatter, only(outputs), list, root, place);
+  issue.description = {"hccl-like:scatter", c10d::OpType::SCATTER, list, outputs};
+  issue.timeout = options.timeout;
+  issue.async = options.asyncOp;
+  return issue;
+}
+
+}  // namespace hccl_like

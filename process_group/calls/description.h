@@ -1,0 +1,20 @@
+#pragma once
+// How a call is named to profilers and people.
+#include <string>
+
+#include <ATen/core/TensorBody.h>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+
+namespace hccl_like {
+
+// What a Work says about its call. Borrows the lists.
+struct Description {
+  const char* title = "";  // "hccl-like:all_reduce", a literal
+  c10d::OpType type = c10d::OpType::UNKNOWN;
+  at::TensorList inputs;   // for profilers
+  at::TensorList outputs;  // result(), and the value of the Future
+};
+// "hccl-like all_reduce", for errors.
+std::string place_of(const char* title);
+
+}  // namespace hccl_like

@@ -1,0 +1,134 @@
+#include "process_group/calls/laps.h"
+
+#include <algorithm>
+
+#include "collectives/same_host/shape.h"
+#include "transport/rendezvous/rendezvous.h"
+
+namespace hccl_like {
+namespace {
+
+// Laps begin at multiples of this, so that no element of any type is cut.
+constexpr size_t kGranule = 256;
+// Smaller parts of chunks cost more in copies than they win.
+constexpr size_t kLeastStep = 16 << 10;
+
+std::optional<Laps::Kind> kind_of(const Request& request) {
+  switch (request.collective) {
+    case Collective::kAllReduce:
+    case Collective::kReduce:
+    case Collective::kBroadcast:
+    case Collective::kReduceScatter:
+    case Collective::kAllGather:
+      return Laps::Kind::kAlike;
+    case Collective::kAllToAll:
+      return request.uneven ? Laps::Kind::kPairs : Laps::Kind::kAlike;
+    case Collective::kGather:
+    case Collective::kScatter:
+    case Collective::kSend:
+    case Collective::kRecv:
+      return Laps::Kind::kPairs;
+    default:
+      return std::nullopt;
+  }
+}
+
+size_t largest_chunk(const Side& side, size_t ranks) {
+  size_t all = 0, largest = 0;
+  for (const at::Tensor& tensor : side.tensors) {
+    all += tensor.nbytes();
+    largest = std::max(largest, tensor.nbytes());
+  }
+  switch (side.arrangement) {
+    case Arrangement::kNone:
+      return 0;
+    case Arrangement::kWhole:
+    case Arrangement::kOwn:
+      return all;
+    case Arrangement::kCut:
+      return all / ranks;
+    case Arrangement::kPerRank:
+      return largest;
+    case Arrangement::kSplits:
+      return static_cast<size_t>(*std::ranges::max_element(side.splits)) *
+             row_bytes(side.tensors.front());
+  }
+  return 0;
+}
+
+bool of_one_type(const Request& request) {
+  std::optional<c10::ScalarType> type;
+  for (const Side* side : {&request.input, &request.output})
+    for (const at::Tensor& tensor : side->tensors) {
+      if (tensor.scalar_type() != type.value_or(tensor.scalar_type())) return false;
+      type = tensor.scalar_type();
+    }
+  return true;
+}
+
+// Whether a side of it has a chunk for every rank, on any rank.
+bool has_chunks(const Request& request) {
+  switch (request.collective) {
+    case Collective::kAllReduce:
+    case Collective::kReduce:
+    case Collective::kBroadcast:
+    case Collective::kSend:
+    case Collective::kRecv:
+      return false;
+    default:
+      return true;
+  }
+}
+
+constexpr size_t round_up(size_t bytes) { return (bytes + kGranule - 1) / kGranule * kGranule; }
+
+}  // namespace
+
+size_t row_bytes(const at::Tensor& tensor) {
+  const int64_t rows = tensor.dim() == 0 ? 1 : tensor.size(0);
+  return rows == 0 ? 0 : tensor.nbytes() / static_cast<size_t>(rows);
+}
+
+size_t Laps::count_of(size_t bytes) const {
+  return bytes < step ? 1 : std::max<size_t>(2, (bytes + step - 1) / step);
+}
+
+namespace {
+
+std::optional<Laps> cut(const Request& request, int ranks, size_t most) {
+  const auto kind = kind_of(request);
+  if (!kind || !of_one_type(request)) return std::nullopt;
+  const auto all = static_cast<size_t>(ranks);
+  const size_t longest = most / (has_chunks(request) ? all : 1) / kGranule * kGranule;
+  if (longest < kLeastStep) return std::nullopt;
+  const size_t largest =
+      std::max(largest_chunk(request.input, all), largest_chunk(request.output, all));
+  Laps laps{.kind = *kind, .step = longest, .count = 0};
+  if (laps.kind == Laps::Kind::kPairs) {
+    laps.count = laps.count_of(largest);
+  } else {
+    // Alike, so that the last is not too short to hide what is copied beside it.
+    laps.count = std::max<size_t>(1, (largest + longest - 1) / longest);
+    laps.step = round_up((largest + laps.count - 1) / laps.count);
+    laps.count = laps.count == 1 ? 1 : (largest + laps.step - 1) / laps.step;
+  }
+  return laps;
+}
+
+}  // namespace
+
+std::optional<Laps> laps_of(const Request& request, int ranks, size_t most) {
+  const auto laps = cut(request, ranks, most);
+  return laps && laps->count > 1 ? laps : std::nullopt;
+}
+
+std::optional<Laps> one_lap_of(const Request& request, int ranks, size_t most) {
+  if (reduces(request.collective)) return std::nullopt;
+  const auto laps = cut(request, ranks, most);
+  const auto all = static_cast<size_t>(ranks);
+  const bool worth_it = std::max(largest_chunk(request.input, all),
+                                 largest_chunk(request.output, all)) >= kLeastRendezvous;
+  return laps && laps->count == 1 && worth_it ? laps : std::nullopt;
+}
+
+}  // namespace hccl_like

@@ -1,0 +1,222 @@
+#include "process_group/diagnosis/aftermath.h"
+
+#include <algorithm>
+#include <charconv>
+#include <condition_variable>
+#include <utility>
+#include <vector>
+
+#include <torch/csrc/distributed/c10d/FileStore.hpp>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include "core/base/log.h"
+#include "core/base/own_thread.h"
+#include "process_group/diagnosis/error_file.h"
+#include "process_group/diagnosis/errors.h"
+#include "process_group/diagnosis/flight_recorder_dump.h"
+#include "process_group/diagnosis/program.h"
+#include "process_group/diagnosis/store_server.h"
+
+namespace hccl_like {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+constexpr const char* kAsked = "hccl-like/asked";
+// For what comes after the last look at the others: the table, and to tell them that it is there.
+constexpr milliseconds kGrace{150};
+constexpr milliseconds kLook{10};
+// For the interpreter to tell where its threads are.
+constexpr milliseconds kLines{100};
+// For the names of call sites to come out of the store.
+constexpr milliseconds kWaitForNames{500};
+
+// The store at the bottom, whose keys all groups and all attempts of a job share; null for one that
+// may be written in Python and so may want the interpreter.
+c10::intrusive_ptr<c10d::Store> bottom_of(c10::intrusive_ptr<c10d::Store> store) {
+  if (auto* prefix = dynamic_cast<c10d::PrefixStore*>(store.get()))
+    store = prefix->getUnderlyingNonPrefixStore();
+  const bool ours = dynamic_cast<c10d::TCPStore*>(store.get()) != nullptr ||
+                    dynamic_cast<c10d::HashStore*>(store.get()) != nullptr ||
+                    dynamic_cast<c10d::FileStore*>(store.get()) != nullptr;
+  return ours ? store : nullptr;
+}
+
+struct Done {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool done = false;
+};
+
+}  // namespace
+
+Aftermath::Aftermath(FlightRecorder& recorder, const Config& config,
+                     const c10::intrusive_ptr<c10d::Store>& store, const Group& group)
+    : recorder_(recorder),
+      limit_(config.report),
+      group_(group),
+      sites_(config.call_sites
+                 ? std::make_unique<CallSites>(bottom_of(store),
+                                               "hccl-like/" + std::to_string(group.id) + "/")
+                 : nullptr),
+      timeout_(group.timeout) {
+  if (group.size > 1 && limit_.count() > 0) store_ = bottom_of(store);
+}
+
+void Aftermath::set_view(std::shared_ptr<const GroupView> view) {
+  std::lock_guard lock(mutex_);
+  view_ = std::move(view);
+}
+
+Error Aftermath::after(Error error) {
+  error = named(std::move(error));
+  const bool asked_for = error.code == ErrorCode::kAborted && error.peer < 0;
+  if (asked_for || met_.exchange(true)) return error;
+  int global_rank = group_.rank;
+  {
+    std::lock_guard lock(mutex_);
+    if (view_) global_rank = static_cast<int>(view_->global_rank());
+  }
+  if (store_ && cause(error) == ErrorCode::kTimeout) {
+    within(limit_ + kGrace + kGrace,
+           [text = to_string(error)](Aftermath& self) { self.meet(text); });
+  }
+  dump_after(error, recorder_, global_rank);
+  if (std::getenv("TORCHELASTIC_ERROR_FILE") != nullptr)
+    write_error_file("rank " + std::to_string(global_rank) + " [" + label(error) +
+                     "]: " + to_string(error));
+  return error;
+}
+
+Error Aftermath::named(Error error) {
+  if (!sites_) return error;
+  const auto text = std::make_shared<std::string>();
+  const auto mutex = std::make_shared<std::mutex>();
+  within(kWaitForNames, [text, mutex, message = error.message](Aftermath& self) {
+    std::string named = self.sites_->named(message);
+    std::lock_guard lock(*mutex);
+    *text = std::move(named);
+  });
+  std::lock_guard lock(*mutex);
+  if (!text->empty()) error.message = *text;
+  return error;
+}
+
+// A store that answers no more must not hold up the error.
+void Aftermath::within(milliseconds limit, std::function<void(Aftermath&)> work) {
+  const auto done = std::make_shared<Done>();
+  try {
+    own_thread("tells other ranks where this one is", [self = shared_from_this(), done,
+                                                       work = std::move(work)] {
+      try {
+        if (!self->store_ || !server_has_gone(*self->store_)) work(*self);
+      } catch (const std::exception& problem) {
+        log_info([&] {
+          return std::string("ranks could not tell each other where they are: ") + problem.what();
+        });
+      }
+      std::lock_guard lock(done->mutex);
+      done->done = true;
+      done->changed.notify_all();
+    }).detach();
+  } catch (const Exception&
+               problem) {  // it must not take the place of the error that it would have added to
+    return log_warn(problem.what());
+  }
+  std::unique_lock lock(done->mutex);
+  done->changed.wait_for(lock, limit, [&] { return done->done; });
+}
+
+std::string Aftermath::key(const std::string& what) const {
+  return "hccl-like/" + std::to_string(group_.id) + "/report/" + what;
+}
+
+void Aftermath::put(const RankReport& report) {
+  store_->set(key(std::to_string(group_.rank)), encode(report));
+}
+
+std::optional<RankReport> Aftermath::get(int rank) {
+  const std::string from = key(std::to_string(rank));
+  if (!store_->check({from})) return std::nullopt;
+  auto report = decode(store_->get_to_str(from));
+  return report && report->rank == rank ? std::move(report) : std::nullopt;
+}
+
+RankReport Aftermath::own_report(const std::string& error) {
+  std::shared_ptr<const GroupView> view;
+  {
+    std::lock_guard lock(mutex_);
+    view = view_;
+  }
+  RankReport report = report_of(recorder_, view.get(), program_threads(kLines));
+  report.rank = group_.rank;
+  report.error = error;
+  return report;
+}
+
+void Aftermath::ask() {
+  const int64_t number = store_->add(kAsked, 1);
+  store_->set(kAsked + ("/" + std::to_string(number)), std::to_string(group_.id));
+}
+
+// Whoever comes first collects.
+void Aftermath::meet(const std::string& error) {
+  const auto until = steady_clock::now() + limit_;
+  const bool first = store_->add(key("collector"), 1) == 1;
+  if (first) ask();
+  const RankReport own = own_report(error);
+  put(own);
+  if (first) return collect(own, until);
+  while (!store_->check({key("table")}) && steady_clock::now() < until + kGrace)
+    std::this_thread::sleep_for(kLook);
+}
+
+void Aftermath::collect(const RankReport& own, steady_clock::time_point until) {
+  std::vector<std::optional<RankReport>> reports(static_cast<size_t>(group_.size));
+  reports[static_cast<size_t>(group_.rank)] = own;
+  const auto missing = [](const auto& report) { return !report; };
+  while (true) {
+    for (size_t rank = 0; rank < reports.size(); ++rank) {
+      if (!missing(reports[rank])) continue;
+      if (auto report = get(static_cast<int>(rank))) reports[rank] = std::move(report);
+      if (steady_clock::now() > until) break;
+    }
+    if (std::ranges::none_of(reports, missing) || steady_clock::now() > until) break;
+    std::this_thread::sleep_for(kLook);
+  }
+  std::string name;
+  {
+    std::lock_guard lock(mutex_);
+    if (view_) name = view_->name;
+  }
+  log_warn("a call of group '" + name + "' ran into its time-out; where its " +
+           std::to_string(group_.size) + " ranks are:" + table_of(reports, own));
+  store_->set(key("table"), "1");
+}
+
+c10::intrusive_ptr<c10d::Store> Aftermath::asked_through() const {
+  return dynamic_cast<c10d::TCPStore*>(store_.get()) != nullptr ? store_ : nullptr;
+}
+
+void Aftermath::answer() {
+  within(milliseconds(0), [](Aftermath& self) { self.put(self.own_report({})); });
+}
+
+int64_t Aftermath::questions(c10d::Store& store) {
+  if (server_has_gone(store)) throw_error(ErrorCode::kSystem, "the store has ended");
+  return store.add(kAsked, 0);
+}
+
+std::optional<uint64_t> Aftermath::question(c10d::Store& store, int64_t number) {
+  const std::string from = kAsked + ("/" + std::to_string(number));
+  if (!store.check({from})) return std::nullopt;
+  const std::string text = store.get_to_str(from);
+  uint64_t group = 0;
+  std::from_chars(text.data(), text.data() + text.size(), group);
+  return group;
+}
+
+}  // namespace hccl_like

@@ -1,0 +1,181 @@
+#include "process_group/diagnosis/flight_recorder.h"
+
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include <torch/csrc/distributed/c10d/Utils.hpp>
+
+#include "process_group/diagnosis/flight_recorder_shapes.h"
+#include "process_group/diagnosis/profiling.h"
+
+namespace hccl_like {
+namespace {
+
+using std::chrono::nanoseconds;
+using std::chrono::steady_clock;
+using std::chrono::system_clock;
+
+constexpr int kDefaultEntries = 2000;  // torch's own
+
+int64_t nanoseconds_of(system_clock::time_point time) {
+  return std::chrono::duration_cast<nanoseconds>(time.time_since_epoch()).count();
+}
+
+int64_t wall_time(steady_clock::time_point time) {
+  const auto ago = std::chrono::duration_cast<nanoseconds>(steady_clock::now() - time);
+  return nanoseconds_of(system_clock::now()) - ago.count();
+}
+
+// Asking the system costs as much as all the rest of a record.
+const std::array<char, 16>& thread_name() {
+  thread_local const std::array<char, 16> name = [] {
+    std::array<char, 16> own{};
+    prctl(PR_GET_NAME, own.data());
+    return own;
+  }();
+  return name;
+}
+
+thread_local std::shared_ptr<torch::CapturedTraceback> captured;
+
+}  // namespace
+
+FlightRecorder::Settings FlightRecorder::settings(const Config& config) {
+  const int entries =
+      c10d::getCvarInt({"TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"}, kDefaultEntries);
+  return {.entries = static_cast<size_t>(std::max(entries, 0)),
+          .stacks = config.flight_stacks,
+          .dump_on_failure = config.flight_dump};
+}
+
+void FlightRecorder::configure(const Settings& settings) {
+  std::lock_guard lock(mutex_);
+  settings_ = settings;
+  dumped_ = false;
+  enabled_ = settings.entries > 0;
+  stacks_ = settings.stacks;
+  const pid_t pid = getpid();
+  if (pid == pid_ && ring_.size() == settings.entries) return;
+  pid_ = pid;
+  last_ = 0;
+  groups_.clear();
+  ring_.clear();
+  ring_.resize(settings.entries);
+}
+
+void FlightRecorder::capture_stack() {
+  if (enabled() && stacks_) captured = torch::CapturedTraceback::gather(true, true, false);
+}
+
+// Under the lock, with a ring that has slots.
+FlightEntry& FlightRecorder::next(const std::shared_ptr<const GroupView>& group, const Issue& issue,
+                                  std::chrono::milliseconds timeout) {
+  FlightEntry& entry = slot(++last_);
+  entry.id = last_;
+  if (entry.group != group) {
+    entry.group = group;
+    groups_[group->name] = group;
+  }
+  entry.number = issue.number;
+  entry.peer = issue.number.is_message ? root_of(issue, -1) : -1;
+  describe(issue, group->size, entry);
+  entry.timeout = timeout;
+  entry.created = nanoseconds_of(system_clock::now());
+  entry.started = entry.completed = 0;
+  entry.duration = {};
+  entry.retired = false;
+  entry.thread = std::this_thread::get_id();
+  entry.thread_name = thread_name();
+  entry.stack = std::exchange(captured, nullptr);
+  entry.line = issue.line;
+  entry.pending.reset();
+  return entry;
+}
+
+FlightRecorder::Id FlightRecorder::record(const std::shared_ptr<const GroupView>& group,
+                                          const Issue& issue, std::chrono::milliseconds timeout,
+                                          const std::weak_ptr<RecordedCall>& pending) {
+  std::lock_guard lock(mutex_);
+  if (ring_.empty()) return 0;
+  next(group, issue, timeout).pending = pending;
+  return last_;
+}
+
+void FlightRecorder::record_over(const std::shared_ptr<const GroupView>& group, const Issue& issue,
+                                 std::chrono::milliseconds timeout, nanoseconds duration) {
+  std::lock_guard lock(mutex_);
+  if (ring_.empty()) return;
+  FlightEntry& entry = next(group, issue, timeout);
+  entry.completed = entry.created;
+  entry.created = entry.started = entry.completed - duration.count();
+  entry.duration = duration;
+  entry.retired = true;
+}
+
+void FlightRecorder::attach(std::span<const Id> ids, const std::weak_ptr<RecordedCall>& pending) {
+  std::lock_guard lock(mutex_);
+  if (ring_.empty()) return;
+  for (const Id id : ids) {
+    if (FlightEntry& entry = slot(id); entry.id == id) entry.pending = pending;
+  }
+}
+
+void FlightRecorder::retire(std::span<const Id> ids, const RecordedCall& pending, bool failed) {
+  std::lock_guard lock(mutex_);
+  if (ring_.empty()) return;
+  const int64_t started = wall_time(pending.started());
+  for (const Id id : ids) {
+    FlightEntry& entry = slot(id);
+    if (entry.id != id) continue;
+    entry.retired = true;
+    entry.pending.reset();
+    entry.started = std::max(started, entry.created);
+    if (entry.number.is_message && entry.peer < 0) entry.peer = pending.source();
+    if (failed) continue;
+    entry.duration = pending.duration();
+    entry.completed = entry.started + entry.duration.count();
+  }
+}
+
+std::vector<FlightEntry> FlightRecorder::entries() {
+  std::vector<FlightEntry> all;
+  {
+    std::lock_guard lock(mutex_);
+    all.reserve(ring_.size());
+    for (size_t i = 1; i <= ring_.size(); ++i) {
+      const FlightEntry& entry = slot(last_ + i);
+      if (entry.id != 0) all.push_back(entry);
+    }
+  }
+  const int64_t now = nanoseconds_of(system_clock::now());
+  for (FlightEntry& entry : all) {
+    const auto pending = entry.pending.lock();
+    if (!pending) continue;
+    if (pending->begun()) entry.started = now;
+    if (pending->over() && !pending->failure()) entry.completed = now;
+  }
+  return all;
+}
+
+FlightRecorder::Id FlightRecorder::last() const {
+  std::lock_guard lock(mutex_);
+  return last_;
+}
+
+std::vector<std::shared_ptr<const GroupView>> FlightRecorder::groups() const {
+  std::lock_guard lock(mutex_);
+  std::vector<std::shared_ptr<const GroupView>> all;
+  for (const auto& [name, group] : groups_) all.push_back(group);
+  return all;
+}
+
+bool FlightRecorder::wants_dump(const Error& error) {
+  if (error.code == ErrorCode::kAborted && error.peer < 0) return false;  // asked for, here
+  std::lock_guard lock(mutex_);
+  return enabled_ && settings_.dump_on_failure && !std::exchange(dumped_, true);
+}
+
+}  // namespace hccl_like

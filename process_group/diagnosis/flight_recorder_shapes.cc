@@ -1,0 +1,111 @@
+#include "process_group/diagnosis/flight_recorder_shapes.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+
+namespace hccl_like {
+namespace {
+
+struct ShapeNames {
+  std::string_view ours;
+  std::string_view theirs;
+};
+constexpr std::array kShapeNames{
+    ShapeNames{"all_reduce_coalesced", "allreduce_coalesced"},
+    ShapeNames{"all_gather_coalesced", "all_gather_into_tensor_coalesced"},
+    ShapeNames{"recvAnySource", "recv"},
+};
+
+std::string_view name_of(const Issue& issue) {
+  const std::string_view title = issue.description.title;
+  const std::string_view ours = title.substr(title.find(':') + 1);
+  for (const ShapeNames& names : kShapeNames) {
+    if (names.ours == ours) return names.theirs;
+  }
+  return ours;
+}
+
+void add(FlightEntry::Shapes& shapes, c10::IntArrayRef sizes, c10::ScalarType type) {
+  shapes.sizes.append(sizes.begin(), sizes.end());
+  shapes.dimensions.push_back(static_cast<uint8_t>(sizes.size()));
+  shapes.types.push_back(type);
+}
+
+void add_all(FlightEntry::Shapes& shapes, at::TensorList tensors) {
+  for (const at::Tensor& tensor : tensors) add(shapes, tensor.sizes(), tensor.scalar_type());
+}
+
+// As one tensor with a part for each rank.
+void add_stacked(FlightEntry::Shapes& shapes, at::TensorList parts, int ranks) {
+  for (const at::Tensor& part : parts) {
+    shapes.sizes.push_back(ranks);
+    shapes.sizes.append(part.sizes().begin(), part.sizes().end());
+    shapes.dimensions.push_back(static_cast<uint8_t>(part.dim() + 1));
+    shapes.types.push_back(part.scalar_type());
+  }
+}
+
+// As one tensor with all elements.
+void add_joined(FlightEntry::Shapes& shapes, at::TensorList tensors) {
+  const int64_t elements =
+      std::accumulate(tensors.begin(), tensors.end(), int64_t{0},
+                      [](int64_t sum, const at::Tensor& tensor) { return sum + tensor.numel(); });
+  if (!tensors.empty()) add(shapes, {elements}, tensors.front().scalar_type());
+}
+
+void clear(FlightEntry::Shapes& shapes) {
+  shapes.sizes.clear();
+  shapes.dimensions.clear();
+  shapes.types.clear();
+}
+
+// Whether lists hold, for each rank, tensors of the sizes of `own`.
+bool even(at::TensorList lists, at::TensorList own) {
+  for (size_t i = 0; i < lists.size(); ++i) {
+    if (lists[i].numel() != own[i % own.size()].numel()) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+void describe(const Issue& issue, int ranks, FlightEntry& entry) {
+  const auto& [title, type, inputs, outputs] = issue.description;
+  entry.name = name_of(issue);
+  clear(entry.inputs);
+  clear(entry.outputs);
+  switch (type) {
+    case c10d::OpType::ALLGATHER:
+    case c10d::OpType::ALLGATHER_COALESCED:
+      if (even(outputs, inputs)) {
+        add_all(entry.inputs, inputs);
+        add_stacked(entry.outputs, inputs, ranks);
+      } else {
+        entry.name = "all_gather_v";
+        add_all(entry.inputs, outputs);
+        add_all(entry.outputs, outputs);
+      }
+      return;
+    case c10d::OpType::REDUCE_SCATTER:
+      if (even(inputs, outputs)) {
+        add_stacked(entry.inputs, outputs, ranks);
+        add_all(entry.outputs, outputs);
+      } else {
+        entry.name = "reduce_scatter_v";
+        add_all(entry.inputs, inputs);
+        add_all(entry.outputs, inputs);
+      }
+      return;
+    case c10d::OpType::ALLTOALL:
+    case c10d::OpType::ALLTOALL_BASE:
+      add_joined(entry.inputs, inputs);
+      add_joined(entry.outputs, outputs);
+      return;
+    default:
+      add_all(entry.inputs, inputs);
+      add_all(entry.outputs, outputs);
+  }
+}
+
+}  // namespace hccl_like

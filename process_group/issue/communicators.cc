@@ -1,0 +1,48 @@
+#include "process_group/issue/communicators.h"
+
+#include <numeric>
+#include <vector>
+
+namespace hccl_like {
+namespace {
+
+std::shared_ptr<Communicator> twin(Communicator& communicator) {
+  std::vector<int> everyone(static_cast<size_t>(communicator.size()));
+  std::iota(everyone.begin(), everyone.end(), 0);
+  return communicator.split(everyone, communicator.name());
+}
+
+}  // namespace
+
+Communicators::Communicators(std::shared_ptr<Communicator> host)
+    : host_(std::move(host)), device_(twin(*host_)) {
+  Communicator::tie(host_, device_);
+}
+
+const std::shared_ptr<Communicator>& Communicators::of(c10::Device device,
+                                                       Collective collective) const {
+  return device.is_cpu() || collective == Collective::kBarrier ? host_ : device_;
+}
+
+void Communicators::abort(const std::string& reason) const { host_->abort(reason); }
+
+void Communicators::set_timeout(std::chrono::milliseconds timeout) const {
+  host_->set_timeout(timeout);
+  device_->set_timeout(timeout);
+}
+
+void Communicators::force(const ForcedAlgorithms& algorithms) const {
+  host_->force(algorithms);
+  device_->force(algorithms);
+}
+
+std::optional<Error> Communicators::failure() const {
+  if (auto error = host_->failure()) return error;
+  return device_->failure();
+}
+
+uint64_t Communicators::sequence() const {
+  return uint64_t{host_->sequence()} + device_->sequence();
+}
+
+}  // namespace hccl_like

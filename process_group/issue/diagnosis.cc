@@ -1,0 +1,110 @@
+#include "process_group/issue/diagnosis.h"
+
+#include <utility>
+
+#include "core/base/error.h"
+
+namespace hccl_like {
+
+const std::shared_ptr<const GroupView>& Diagnosis::group() {
+  std::call_once(named_, [this] {
+    group_ = std::make_shared<GroupView>(view_of(backend_, options_));
+    aftermath_->set_view(group_);
+  });
+  return group_;
+}
+
+std::chrono::milliseconds Diagnosis::timeout_of(const Issue& issue) const {
+  const bool own = issue.timeout > std::chrono::milliseconds(0);
+  return own ? issue.timeout : options_.timeout;
+}
+
+void Diagnosis::make(Issue& issue, c10::function_ref<void()> make_call) {
+  issue.number = counter_.next(is_message(issue));
+  for (Request& request : issue.requests)
+    request.number = issue.number.of_kind(is_message(request));
+  recorder_.capture_stack();
+  aftermath_->note(issue);
+  issue.profiled = profiled();
+  if (!issue.profiled) return make_call();
+  record_call(*group(), issue, make_call);
+}
+
+CallNumber Diagnosis::end_block() {
+  const CallNumber number = counter_.end_block();
+  recorder_.capture_stack();
+  std::lock_guard lock(mutex_);
+  if (!collected_.empty()) in_blocks_[number.operation] = std::exchange(collected_, {});
+  return number;
+}
+
+void Diagnosis::collected(const Issue& issue) {
+  if (!recorder_.enabled()) return;
+  const auto id = recorder_.record(group(), issue, options_.timeout, {});
+  std::lock_guard lock(mutex_);
+  collected_.push_back(id);
+}
+
+void Diagnosis::over(const Issue& issue, std::chrono::nanoseconds duration) {
+  if (recorder_.enabled()) recorder_.record_over(group(), issue, timeout_of(issue), duration);
+}
+
+void Diagnosis::launching(const Issue& issue, const std::shared_ptr<Pending>& pending) {
+  FlightIds ids;
+  if (!recorder_.enabled()) return pending->set_aftermath(recorder_, std::move(ids), aftermath_);
+  if (issue.number.is_block) {
+    std::lock_guard lock(mutex_);
+    ids = std::exchange(in_blocks_[issue.number.operation], {});
+    in_blocks_.erase(issue.number.operation);
+  }
+  if (!ids.empty()) recorder_.attach(ids, pending);
+  const auto& group = this->group();
+  ids.push_back(recorder_.record(group, issue, timeout_of(issue), pending));
+  pending->set_aftermath(recorder_, std::move(ids), aftermath_);
+}
+
+Error Diagnosis::refused(Error error) {
+  group();
+  return aftermath_->after(std::move(error));
+}
+
+void Diagnosis::launched(const Issue& issue, Completer& completer,
+                         const std::shared_ptr<Pending>& pending) {
+  if (!hooked_.load(std::memory_order_relaxed)) return;
+  std::shared_ptr<CompletionHooks> hooks;
+  {
+    std::lock_guard lock(mutex_);
+    hooks = hooks_;
+  }
+  if (!hooks) return;
+  const CallNumber& number = issue.number;
+  hooks->watch(completer, pending, issue.description.type, number.number());
+}
+
+void Diagnosis::set_hook(CompletionHooks::Hook hook) {
+  const std::string name = group()->name;
+  std::lock_guard lock(mutex_);
+  if (hooks_) throw_misuse("the group has a completion hook already; it takes one");
+  hooks_ = std::make_shared<CompletionHooks>(std::move(hook), name);
+  hooked_ = true;
+}
+
+void Diagnosis::wait_for_hook() {
+  std::shared_ptr<CompletionHooks> hooks;
+  {
+    std::lock_guard lock(mutex_);
+    hooks = hooks_;
+  }
+  if (hooks) hooks->wait();
+}
+
+void Diagnosis::remove_hook() {
+  std::shared_ptr<CompletionHooks> hooks;  // destroyed outside of the lock: joins a thread
+  {
+    std::lock_guard lock(mutex_);
+    hooks.swap(hooks_);
+    hooked_ = false;
+  }
+}
+
+}  // namespace hccl_like

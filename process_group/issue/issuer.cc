@@ -1,0 +1,377 @@
+#include "process_group/issue/issuer.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/StreamGuard.h>
+
+#include "collectives/engine/engine.h"
+#include "core/base/log.h"
+#include "process_group/diagnosis/errors.h"
+#include "process_group/diagnosis/nan_check.h"
+#include "transport/message/kept_memory.h"
+
+namespace hccl_like {
+namespace {
+
+void order(const c10::Stream& first, const c10::Stream& then) {
+  if (first == then) return;
+  // An event is used once: not every device keeps apart what is recorded twice.
+  c10::Event event(first.device_type());
+  event.record(first);
+  event.block(then);
+}
+
+// A device or a system that fails here fails the group: the other ranks count on a call that has
+// its number. A group that fails while a call is made in it is told as one that had failed before.
+template <class Run>
+void or_all_fail(const Communicators& communicators, Diagnosis& diagnosis, const Run& run) {
+  try {
+    naming_rank(communicators.host()->rank(), run);
+  } catch (const Exception& error) {
+    if (error.code() == ErrorCode::kDevice || error.code() == ErrorCode::kSystem)
+      communicators.abort(error.error().message);
+    else if (communicators.failure())
+      throw Exception(diagnosis.refused(error.error()));
+    throw;
+  }
+}
+
+// A plugin that is refused is so on all ranks, and the group is well on the host; a system's limit
+// may be this rank's alone.
+const DeviceAccess& access_or_all_fail(const Communicators& communicators, Devices& devices,
+                                       c10::Device device) {
+  try {
+    return naming_rank(communicators.host()->rank(),
+                       [&]() -> const DeviceAccess& { return devices.access(device); });
+  } catch (const Exception& error) {
+    if (error.code() == ErrorCode::kSystem) communicators.abort(error.error().message);
+    throw;
+  }
+}
+
+// All ranks learn of it; the others would wait for this one.
+void give_up(const Communicators& communicators, const Error& error) {
+  const auto& host = communicators.host();
+  host->engine().abort(*host, error);
+}
+
+}  // namespace
+
+Issuer::Issuer(std::shared_ptr<Session> session, std::shared_ptr<Communicator> communicator,
+               Diagnosis& diagnosis)
+    : diagnosis_(diagnosis),
+      session_(std::move(session)),
+      communicators_(std::make_shared<Communicators>(std::move(communicator))) {}
+
+Issuer::~Issuer() = default;
+
+std::shared_ptr<const Communicators> Issuer::communicators() const {
+  std::lock_guard lock(mutex_);
+  return communicators_;
+}
+
+std::shared_ptr<Session> Issuer::session() const {
+  std::lock_guard lock(mutex_);
+  return session_;
+}
+
+std::optional<c10::Device> Issuer::accelerator() const {
+  std::lock_guard lock(mutex_);
+  return accelerator_;
+}
+
+Issuer::Group Issuer::group() const {
+  std::lock_guard lock(mutex_);
+  return group_locked();
+}
+
+Issuer::Group Issuer::group_locked() const {
+  if (!session_) throw_misuse("this process group was destroyed; make a new one");
+  if (session_->forked()) {
+    throw_misuse(
+        "this process was forked from one that uses the process group, whose connections cannot be "
+        "shared; start it "
+        "with the 'spawn' method, or call init_process_group in it");
+  }
+  return {session_, communicators_, !pending_.empty()};
+}
+
+c10::intrusive_ptr<Work> Issuer::issue(Issue issue) {
+  const auto where = [&] { return place_of(issue.description.title); };
+  return translated(where, [&] {
+    c10::intrusive_ptr<Work> work;
+    diagnosis_.make(issue, [&] {
+      if (const auto group = admit(issue, work)) work = start(issue, *group, nullptr);
+    });
+    return work;
+  });
+}
+
+// A call that is refused while the group is well tells nothing of the group's failures.
+void Issuer::note_told(const Error& error) const {
+  const auto communicators = this->communicators();
+  if (communicators && communicators->failure()) failure_told(number_, error);
+}
+
+// The group, or nothing if a block is open and has taken the call.
+std::optional<Issuer::Group> Issuer::admit(Issue& issue, c10::intrusive_ptr<Work>& work) {
+  std::lock_guard lock(mutex_);
+  if (!block_) return group_locked();
+  collect(issue, work);
+  return std::nullopt;
+}
+
+c10::intrusive_ptr<Work> Issuer::start(Issue& issue, const Group& group,
+                                       c10::intrusive_ptr<Work> work) {
+  try {
+    return start_unnoted(issue, group, std::move(work));
+  } catch (const Exception& exception) {
+    note_told(exception.error());
+    throw;
+  }
+}
+
+c10::intrusive_ptr<Work> Issuer::start_unnoted(Issue& issue, const Group& group,
+                                               c10::intrusive_ptr<Work> work) {
+  if (auto error = group.communicators->failure()) {
+    throw Exception(diagnosis_.refused(std::move(*error)));
+  }
+  if (group.communicators->host()->engine().config().nan_check) {
+    if (auto error = find_nan(issue, group.communicators->host()->rank())) {
+      give_up(*group.communicators, *error);
+      throw Exception(diagnosis_.refused(std::move(*error)));
+    }
+  }
+  if (group.unfinished) reap();
+  KeptMemory::of_process().sweep();
+  issue.device = with_index(issue.device);
+  const DeviceAccess& access =
+      access_or_all_fail(*group.communicators, group.session->devices(), issue.device);
+  if (!access.is_host()) {
+    std::lock_guard lock(mutex_);
+    accelerator_ = issue.device;
+  }
+  const bool estimates = diagnosis_.estimate().active();
+  if (!estimates && !access.stream_ordered()) {
+    or_all_fail(*group.communicators, diagnosis_,
+                [&] { work = on_host(issue, group, access, std::move(work)); });
+    return work;
+  }
+  work = work_for(issue, group, access, std::move(work));
+  if (estimates) {
+    diagnosis_.estimate().add(issue, *group.communicators);
+    work->set_pending(
+        std::make_shared<Pending>(Pending::Kind::kHost, group.session, group.communicators->host()),
+        0);
+  } else {
+    or_all_fail(*group.communicators, diagnosis_, [&] { in_stream(issue, group, access, *work); });
+  }
+  return work;
+}
+
+c10::intrusive_ptr<Work> Issuer::work_for(const Issue& issue, const Group& group,
+                                          const DeviceAccess& access,
+                                          c10::intrusive_ptr<Work> work) {
+  if (!work)
+    work = c10::make_intrusive<Work>(issue.description, group.session,
+                                     group.communicators->host()->rank(), number_);
+  if (issue.blocking) work->set_blocking();
+  if (!access.is_host() && access.has_events()) work->set_device(issue.device);
+  if (issue.profiled) work->set_watched(diagnosis_.group(), issue.number);
+  return work;
+}
+
+void Issuer::prepare(const Issue& issue, const Group& group, Buffers& buffers, Pending& pending,
+                     bool hold) const {
+  c10::SmallVector<Call, 1> calls;
+  for (const Request& request : issue.requests) {
+    calls.push_back(buffers.call(request));
+    calls.back().timeout = call_timeout(issue);
+    if (hold) {
+      pending.hold(request.input.tensors);
+      pending.hold(request.output.tensors);
+    } else {
+      pending.hold_weakly(request.output.tensors);
+    }
+  }
+  pending.hold(buffers);
+  if (auto error = group.communicators->failure()) throw Exception(std::move(*error));
+  for (Call& call : calls) {
+    const auto& communicator = group.communicators->of(issue.device, call.collective);
+    pending.add(communicator->prepare(std::move(call)));
+  }
+}
+
+void Issuer::in_stream(Issue& issue, const Group& group, const DeviceAccess& access, Work& work) {
+  const c10::DeviceGuard device_guard(access.device());
+  const Cuts cuts = cuts_of(issue, group, access);
+  const auto pending = std::make_shared<Pending>(Pending::Kind::kStream, group.session,
+                                                 group.communicator_of(issue));
+  StagedCalls staged;
+  std::lock_guard lock(mutex_);
+  const c10::Stream current = access.current_stream();
+  const Route route = this->route(issue, group, access);
+  order(current, route.begin);
+  {
+    const c10::StreamGuard guard(route.begin);
+    // What runs on the caller's own stream is like any other work there: its order protects the
+    // tensors.
+    const bool hold = route.end != current;
+    if (cuts.empty()) {
+      Buffers buffers(access, *group.communicator_of(issue));
+      prepare(issue, group, buffers, *pending, hold);
+    } else {
+      staged = prepare_staged(issue, group, access, cuts, staging(group, access), hold, pending);
+    }
+  }
+  pending_.push_back(pending);
+  diagnosis_.launching(issue, pending);
+  try {
+    if (route.begin == route.end) {
+      access.host_function(route.begin, Pending::run, pending.get());
+    } else {
+      access.host_function(route.begin, Pending::start, pending.get());
+      order(route.begin, route.end);
+      access.host_function(route.end, Pending::join, pending.get());
+    }
+  } catch (const std::exception& error) {
+    // The other ranks count on a call that has its number but will not run.
+    group.communicators->abort(std::string("the device did not take a call: ") + error.what());
+    pending->fail({ErrorCode::kDevice, error.what()});
+    for (auto& [staging, call] : staged) staging->launch(std::move(call));  // to its end
+    // Nobody will say that it is over, so nobody may wait for it; what the device did take of it
+    // may still use it.
+    pending_.pop_back();
+    new std::shared_ptr<Pending>(pending);
+    throw;
+  }
+  for (auto& [staging, call] : staged) staging->launch(std::move(call));
+  std::shared_ptr<c10::Event> end;
+  {
+    const c10::StreamGuard guard(route.end);
+    copy_all(pending->copies_back(), /*non_blocking=*/true);
+  }
+  if (route.end != current || !pending->copies_back().empty()) {
+    end = std::make_shared<c10::Event>(current.device_type());
+    end->record(route.end);
+    pending->set_end(end);
+  }
+  diagnosis_.launched(issue, group.session->completer(), pending);  // who may finish it from now on
+  work.set_pending(pending, pending->sequence());
+  work.set_stream(route.end, route.end == current ? nullptr : std::move(end));
+  work.end_record();
+}
+
+// Under the lock.
+Issuer::Route Issuer::route(const Issue& issue, const Group& group, const DeviceAccess& access) {
+  if (!issue.async && !issue.blocking) return {access.current_stream(), access.current_stream()};
+  Devices& devices = group.session->devices();
+  Streams& streams = streams_[access.device().index()];
+  if (issue.requests.size() != 1 || !is_message(issue.requests.front())) {
+    if (!streams.collectives) streams.collectives = devices.take_stream(access);
+    return {*streams.collectives, *streams.collectives};
+  }
+  const Request& message = issue.requests.front();
+  if (!streams.messages) streams.messages = devices.take_stream(access);
+  auto lane = streams.lanes.find({message.root, message.collective});
+  if (lane == streams.lanes.end()) {
+    lane = streams.lanes
+               .emplace(std::pair(message.root, message.collective), devices.take_stream(access))
+               .first;
+  }
+  return {*streams.messages, lane->second};
+}
+
+// Outside the lock: freeing memory may take a while.
+void Issuer::reap() {
+  std::list<std::shared_ptr<Pending>> over;
+  {
+    std::lock_guard lock(mutex_);
+    for (auto pending = pending_.begin(); pending != pending_.end();) {
+      const auto next = std::next(pending);
+      if ((*pending)->over()) over.splice(over.end(), pending_, pending);
+      pending = next;
+    }
+  }
+  for (const auto& pending : over) {
+    pending->finish();
+    if (const auto error = pending->untold_failure()) note_untold(number_, *error);
+  }
+}
+
+bool Issuer::drain(const std::list<std::shared_ptr<Pending>>& pending, Deadline deadline) {
+  for (const auto& one : pending) {
+    if (!one->wait(deadline)) return false;
+  }
+  return true;
+}
+
+void Issuer::settle() {
+  std::list<std::shared_ptr<Pending>> pending;
+  {
+    std::lock_guard lock(mutex_);
+    pending = pending_;
+  }
+  drain(pending, Deadline::never());
+  for (const auto& one : pending) one->end();
+  reap();
+}
+
+Issuer::Held Issuer::held() const {
+  std::lock_guard lock(mutex_);
+  Held held;
+  for (const auto& pending : pending_) {
+    if (pending->over()) continue;
+    ++held.calls;
+    held.temporary_bytes += pending->temporary_bytes();
+  }
+  return held;
+}
+
+void Issuer::close(std::optional<std::chrono::milliseconds> patience) {
+  std::list<std::shared_ptr<Pending>> pending;
+  std::shared_ptr<Session> session;
+  std::shared_ptr<const Communicators> communicators;
+  std::map<c10::DeviceIndex, Streams> streams;
+  std::map<c10::DeviceIndex, std::shared_ptr<StagingLanes>> stagings;
+  {
+    std::lock_guard lock(mutex_);
+    block_.reset();
+    pending.swap(pending_);
+    streams.swap(streams_);
+    stagings.swap(stagings_);
+    session.swap(session_);
+    communicators.swap(communicators_);
+  }
+  if (!session) return;
+  const auto leak = [&] {
+    // Somebody may still use all this: a stream that has not come to our function, or, in a forked
+    // child, the parent.
+    new std::tuple(std::move(pending), std::move(session), std::move(communicators),
+                   std::move(stagings));
+  };
+  if (session->forked()) return leak();
+  if (!drain(pending, patience ? Deadline::after(*patience) : Deadline::never())) {
+    communicators->abort("the group was closed while calls were running");
+    if (!drain(pending, Deadline::after(*patience))) {
+      log_warn(
+          "a device does not come to the end of its work; what it uses of a closed group stays "
+          "allocated");
+      return leak();
+    }
+  }
+  for (const auto& one : pending) {
+    one->end();
+    if (const auto error = one->untold_failure()) note_untold(number_, *error);
+  }
+  for (const auto& [device, taken] : streams) {
+    if (taken.collectives) session->devices().give_back(*taken.collectives);
+    if (taken.messages) session->devices().give_back(*taken.messages);
+    for (const auto& [lane, stream] : taken.lanes) session->devices().give_back(stream);
+  }
+  pending.clear();
+  stagings.clear();
+  communicators.reset();  // before the session, which holds the engine
+}
+
+}  // namespace hccl_like

@@ -1,0 +1,115 @@
+// Calls of a device whose streams run no host code, the host's own among them: the caller's thread
+// makes them.
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include "process_group/calls/sharing.h"
+#include "process_group/issue/issuer.h"
+
+namespace hccl_like {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// A synchronous call is over before anybody could ask for its Work; c10d may want it all the same,
+// to find it by the tensors.
+bool wants_work(const Issue& issue) {
+  return issue.async || issue.handle || issue.profiled ||
+         c10d::allow_inflight_collective_as_graph_input();
+}
+
+// The rank that a receive which is over heard from.
+int source_of(const Issue& issue) {
+  const Request& request = issue.requests.front();
+  return request.collective == Collective::kRecv ? request.root : kAnySource;
+}
+
+}  // namespace
+
+std::chrono::milliseconds Issuer::call_timeout(const Issue& issue) {
+  // c10d's "not set" is negative, ours is 0.
+  return std::max(issue.timeout, std::chrono::milliseconds(0));
+}
+
+const std::shared_ptr<Communicator>& Issuer::Group::communicator_of(const Issue& issue) const {
+  if (issue.requests.empty()) return communicators->host();
+  return communicators->of(issue.device, issue.requests.front().collective);
+}
+
+// The common call, one plain tensor a side, needs no Buffers. If it is small too, it is over here
+// and now, without a Pending, if the other ranks are there; if they are not, `begun` goes on as any
+// other operation.
+c10::intrusive_ptr<Work> Issuer::on_host(const Issue& issue, const Group& group,
+                                         const DeviceAccess& access,
+                                         c10::intrusive_ptr<Work> work) {
+  const Cuts cuts = cuts_of(issue, group, access);
+  if (cuts.empty())
+    access.synchronize_current_stream();  // the copies of laps see to their order themselves
+  if (work || wants_work(issue)) work = work_for(issue, group, access, std::move(work));
+  std::optional<Call> plain;
+  std::shared_ptr<Operation> begun;
+  if (access.is_host() && issue.requests.size() == 1) {
+    const Communicator& host = *group.communicators->host();
+    const Request& request = issue.requests.front();
+    plain = plain_call(request, host.rank(), host.size());
+    if (plain && worth_sharing(host, access, *plain))
+      share(access, only_tensor(request.input), only_tensor(request.output), *plain);
+  }
+  if (plain) {
+    plain->timeout = call_timeout(issue);
+    if (diagnosis_.lets_run_at_once(issue)) {
+      const auto start = Clock::now();
+      auto tried = group.communicator_of(issue)->try_run(*plain, /*patient=*/!issue.async);
+      if (tried.over) {
+        const auto duration = Clock::now() - start;
+        diagnosis_.over(issue, duration);
+        if (!work) return nullptr;
+        work->set_pending(std::make_shared<Pending>(start, duration, source_of(issue)),
+                          tried.sequence);
+        return work;
+      }
+      begun = std::move(tried.rest);
+    }
+  }
+  const auto pending = !cuts.empty()
+                           ? launch_staged(issue, group, access, cuts, work.get())
+                           : launch_on_host(issue, group, access, plain ? &*plain : nullptr,
+                                            std::move(begun), work.get());
+  if (issue.async) {
+    if (issue.profiled) work->record_end_in_time(group.session->completer());
+  } else if (work) {
+    work->wait();
+  } else {
+    pending->wait_interruptibly(Deadline::never());
+    pending->end();
+    if (auto error = pending->failure()) throw Exception(std::move(*error));
+  }
+  return work;
+}
+
+std::shared_ptr<Pending> Issuer::launch_on_host(const Issue& issue, const Group& group,
+                                                const DeviceAccess& access, Call* plain,
+                                                std::shared_ptr<Operation> begun, Work* work) {
+  const auto& communicator = group.communicator_of(issue);
+  auto pending = std::make_shared<Pending>(Pending::Kind::kHost, group.session, communicator);
+  if (plain == nullptr) {
+    Buffers buffers(access, *communicator);
+    prepare(issue, group, buffers, *pending, /*hold=*/true);
+  } else {
+    pending->add(begun ? std::move(begun) : communicator->prepare(std::move(*plain)));
+    if (issue.async) {  // else the caller holds them
+      pending->hold(issue.requests.front().input.tensors);
+      pending->hold(issue.requests.front().output.tensors);
+    }
+  }
+  if (work != nullptr) work->set_pending(pending, pending->sequence());
+  if (issue.async) {
+    std::lock_guard lock(mutex_);
+    pending_.push_back(pending);
+  }
+  diagnosis_.launching(issue, pending);
+  pending->launch(/*waited_for=*/!issue.async);
+  diagnosis_.launched(issue, group.session->completer(), pending);
+  return pending;
+}
+
+}  // namespace hccl_like

@@ -1,0 +1,141 @@
+// Large calls of a device whose memory host code cannot address.
+#include <algorithm>
+#include <utility>
+
+#include "collectives/engine/engine.h"
+#include "process_group/device/device_capabilities.h"
+#include "process_group/issue/issuer.h"
+
+namespace hccl_like {
+namespace {
+
+// Half of what the engine has in flight of one operation at once: the engine's own laps still
+// overlap, and the first copy in and the last copy out, beside which nothing goes on, are short.
+size_t bytes_of_lap(const Communicator& communicator) {
+  const Config& config = communicator.engine().config();
+  return config.lap_bytes * config.lap_window / 2;
+}
+
+}  // namespace
+
+// Depends on nothing but what those who exchange a chunk agree about, if their devices are alike:
+// the request's sizes, and settings. That a call of one lap goes through a Staging, too, where
+// network cards may spare it the copies, no other rank can tell.
+Issuer::Cuts Issuer::cuts_of(const Issue& issue, const Group& group, const DeviceAccess& access) {
+  Cuts cuts;
+  if (access.direct() || issue.requests.empty()) return cuts;
+  if (access.stream_ordered() && !access.copies_beside_streams()) return cuts;
+  const Communicator& communicator = *group.communicator_of(issue);
+  if (communicator.size() == 1) return cuts;
+  // A plugin copies any part of a storage.
+  if (access.plugin() == nullptr && !capabilities_of(access.device()).has(Feature::kOffsetCopies))
+    return cuts;
+  const bool direct = DeviceLaps::may_serve(access, communicator);
+  for (const Request& request : issue.requests) {
+    cuts.push_back(laps_of(request, communicator.size(), bytes_of_lap(communicator)));
+    if (!cuts.back() && direct)
+      cuts.back() = one_lap_of(request, communicator.size(), bytes_of_lap(communicator));
+  }
+  if (std::ranges::none_of(cuts, [](const auto& laps) { return laps.has_value(); })) cuts.clear();
+  return cuts;
+}
+
+// Under the lock.
+StagingLanes& Issuer::staging(const Group& group, const DeviceAccess& access) {
+  auto& staging = stagings_[access.device().index()];
+  if (!staging)
+    staging = std::make_shared<StagingLanes>(group.session->devices(), access,
+                                             bytes_of_lap(*group.communicators->host()));
+  return *staging;
+}
+
+// What is not cut, or has no Staging, goes through temporaries of its own, at once.
+Issuer::StagedCalls Issuer::prepare_staged(const Issue& issue, const Group& group,
+                                           const DeviceAccess& access, const Cuts& cuts,
+                                           StagingLanes& lanes, bool hold,
+                                           const std::shared_ptr<Pending>& pending) {
+  StagedCalls calls;
+  Buffers buffers(access, *group.communicator_of(issue));
+  bool waited = access.stream_ordered();
+  for (size_t i = 0; i < issue.requests.size(); ++i) {
+    const Request& request = issue.requests[i];
+    const auto& communicator = group.communicators->of(issue.device, request.collective);
+    if (hold) {
+      pending->hold(request.input.tensors);
+      pending->hold(request.output.tensors);
+    } else {
+      pending->hold_weakly(request.output.tensors);
+    }
+    if (Staging* const staging = cuts[i] ? lanes.find(request) : nullptr) {
+      calls.emplace_back(
+          staging, staging->prepare(request, *cuts[i], call_timeout(issue), communicator, pending));
+      continue;
+    }
+    if (!std::exchange(waited, true)) access.synchronize_current_stream();
+    Call call = buffers.call(request);
+    call.timeout = call_timeout(issue);
+    prepare_whole(std::move(call), cuts[i], communicator, *pending);
+  }
+  pending->hold(buffers);
+  pending->expect_laps(calls.size());
+  return calls;
+}
+
+std::shared_ptr<Pending> Issuer::launch_staged(const Issue& issue, const Group& group,
+                                               const DeviceAccess& access, const Cuts& cuts,
+                                               Work* work) {
+  const auto pending = std::make_shared<Pending>(Pending::Kind::kStaged, group.session,
+                                                 group.communicator_of(issue));
+  {
+    std::lock_guard lock(staging_mutex_);
+    StagingLanes* lanes = nullptr;
+    {
+      std::lock_guard list_lock(mutex_);
+      lanes = &staging(group, access);
+    }
+    auto calls = prepare_staged(issue, group, access, cuts, *lanes, /*hold=*/true, pending);
+    if (work != nullptr) work->set_pending(pending, pending->sequence());
+    if (issue.async) {
+      std::lock_guard list_lock(mutex_);
+      pending_.push_back(pending);
+    }
+    diagnosis_.launching(issue, pending);
+    if (pending->launches()) {
+      pending->begin();
+      pending->launch(/*waited_for=*/!issue.async);
+    }
+    for (auto& [staging, call] : calls) staging->launch(std::move(call));
+  }
+  diagnosis_.launched(issue, group.session->completer(), pending);
+  return pending;
+}
+
+// Of a message the laps that its other end expects, all of them at once.
+void Issuer::prepare_whole(Call call, const std::optional<Laps>& laps,
+                           const std::shared_ptr<Communicator>& communicator, Pending& pending) {
+  if (!laps) return pending.add(communicator->prepare(std::move(call)));
+  const bool sends = call.collective == Collective::kSend;
+  const Layout payload = std::exchange(sends ? call.input : call.output, {});
+  const size_t whole = payload.total_bytes();
+  const auto shared = std::exchange(sends ? call.shared_input : call.shared_output, std::nullopt);
+  std::shared_ptr<Operation> first;
+  for (size_t lap = 0; lap < laps->count; ++lap) {
+    const size_t begin = std::min(whole, laps->part(lap).begin);
+    const size_t end = std::min(whole, laps->part(lap).end);
+    Call one = call;
+    one.lap = {.number = static_cast<uint32_t>(lap),
+               .count = static_cast<uint32_t>(laps->count),
+               .bytes = whole};
+    (sends ? one.input : one.output) =
+        Layout::even(payload.contiguous(0, begin, end), 1, payload.element_bytes());
+    if (shared)
+      (sends ? one.shared_input : one.shared_output) = {shared->handle, shared->offset + begin};
+    auto operation = lap == 0 ? communicator->prepare(std::move(one))
+                              : communicator->prepare_lap(first, std::move(one),
+                                                          static_cast<uint32_t>(lap), whole);
+    if (lap == 0) first = operation;
+    pending.add(std::move(operation));
+  }
+}
+
+}  // namespace hccl_like

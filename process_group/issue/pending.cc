@@ -1,0 +1,380 @@
+#include "process_group/issue/pending.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "collectives/engine/engine.h"
+#include "process_group/device/device_capabilities.h"
+#include "process_group/diagnosis/aftermath.h"
+#include "process_group/issue/interrupts.h"
+#include "process_group/issue/session.h"
+
+namespace hccl_like {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// How long a failure's aftermath may take: ranks tell each other where they are.
+constexpr std::chrono::seconds kAftermath{1};
+
+}  // namespace
+
+Pending::Pending(Kind kind, const std::shared_ptr<Session>& session,
+                 std::shared_ptr<Communicator> communicator)
+    : kind_(kind), session_(session), communicator_(std::move(communicator)) {}
+
+Pending::Pending(Clock::time_point started, Clock::duration duration, int source)
+    : kind_(Kind::kHost),
+      begun_(true),
+      finished_(true),
+      claimed_(true),
+      source_(source),
+      started_(started),
+      duration_(duration) {}
+
+void Pending::add(std::shared_ptr<Operation> operation) {
+  if (!first_) first_ = operation->sequence();
+  operations_.push_back(std::move(operation));
+}
+
+void Pending::add_lap(std::shared_ptr<Operation> operation) {
+  if (!first_) first_ = operation->sequence();
+  laps_.push_back(std::move(operation));
+}
+
+void Pending::copy_back(at::Tensor to, at::Tensor temporary) {
+  copies_back_.emplace_back(std::move(to), std::move(temporary));
+}
+
+template <class See>
+void Pending::each_operation(See&& see) const {
+  for (const auto* operations : {&operations_, &laps_})
+    for (const auto& operation : *operations) see(*operation);
+}
+
+void Pending::hold(Buffers& buffers) {
+  for (auto& temporary : buffers.take_temporaries()) temporaries_.push_back(std::move(temporary));
+  for (auto& written : buffers.take_written()) written_.push_back(written);
+  for (auto& copy : buffers.take_copies_back()) copies_back_.push_back(std::move(copy));
+  for (auto& alias : buffers.take_aliases()) aliases_.push_back(std::move(alias));
+}
+
+void Pending::set_aftermath(FlightRecorder& recorder, FlightIds entries,
+                            std::shared_ptr<Aftermath> aftermath) {
+  recorder_ = &recorder;
+  flight_ = std::move(entries);
+  aftermath_ = std::move(aftermath);
+}
+
+void Pending::launch(bool waited_for) {
+  begun_.store(true, std::memory_order_relaxed);
+  if (!operations_.empty()) communicator_->launch(operations_, waited_for);
+}
+
+void Pending::start(void* self) { static_cast<Pending*>(self)->launch(/*waited_for=*/false); }
+
+void Pending::join(void* self) {
+  auto& pending = *static_cast<Pending*>(self);
+  Engine& engine = pending.communicator_->engine();
+  const bool in_laps = !pending.laps_.empty();
+  if (in_laps) pending.wait_for_laps();
+  engine.wait(pending.operations_, Deadline::never());
+  bool failed = in_laps && pending.failing();
+  pending.each_operation([&](const Operation& one) { failed = failed || one.error() != nullptr; });
+  if (failed) pending.spoil();
+  // Under the lock to its end: whoever sees `joined_` may destroy this object.
+  std::lock_guard lock(pending.joined_mutex_);
+  pending.joined_ = true;
+  pending.joined_changed_.notify_all();
+}
+
+void Pending::expect_laps(size_t calls) {
+  std::lock_guard lock(joined_mutex_);
+  calls_in_laps_ = calls;
+  if (kind_ == Kind::kStaged) joined_ = calls == 0;
+}
+
+// Their copies are queued elsewhere, so that the stream has nothing to do but to wait.
+void Pending::wait_for_laps() {
+  std::unique_lock lock(joined_mutex_);
+  joined_changed_.wait(lock, [this] { return calls_in_laps_ == 0; });
+}
+
+void Pending::begin() {
+  std::lock_guard lock(joined_mutex_);
+  begun_.store(true, std::memory_order_relaxed);
+  if (begun_at_ == Clock::time_point()) begun_at_ = Clock::now();
+}
+
+void Pending::end_laps() {
+  std::lock_guard lock(joined_mutex_);
+  if (--calls_in_laps_ > 0) return;
+  laps_over_ = Clock::now();
+  if (kind_ == Kind::kStaged) joined_ = true;
+  joined_changed_.notify_all();
+}
+
+void Pending::spoil() const {
+  for (const auto& [region, boolean] : written_)
+    std::memset(region.data, byte_that_spoils(boolean), region.bytes);
+}
+
+void Pending::run(void* self) {
+  static_cast<Pending*>(self)->launch(/*waited_for=*/true);
+  join(self);
+}
+
+bool Pending::wait(Deadline deadline) {
+  if (finished()) return true;
+  const auto session = session_.lock();  // nobody closes the engine under a thread that waits
+  return session ? wait_inside_session(deadline) : finished();
+}
+
+bool Pending::wait_interruptibly(Deadline deadline) {
+  return hccl_like::wait_interruptibly(deadline, [this](Deadline part) { return wait(part); });
+}
+
+bool Pending::wait_inside_session(Deadline deadline) {
+  if (finished()) return true;
+  if (kind_ != Kind::kHost) {
+    std::unique_lock lock(joined_mutex_);
+    const auto joined = [&] { return joined_; };
+    if (deadline.is_never())
+      joined_changed_.wait(lock, joined);
+    else if (!joined_changed_.wait_until(lock, deadline.time_point(), joined))
+      return false;
+    if (kind_ == Kind::kStream) return true;
+  }
+  const auto all = operations();
+  return all.empty() || all.front()->communicator().engine().wait(all, deadline);
+}
+
+// The event is asked without a lock and by a reference of this thread's own: another thread may
+// finish the call meanwhile, and so let the event go.
+bool Pending::over() {
+  if (finished()) return true;
+  if (kind_ != Kind::kHost) {
+    std::lock_guard lock(joined_mutex_);
+    if (!joined_) return false;
+  }
+  std::shared_ptr<c10::Event> end;
+  {
+    std::lock_guard lock(finish_mutex_);
+    if (claimed_) return finished();
+    bool done = true;
+    if (kind_ != Kind::kStream)
+      each_operation([&](const Operation& one) { done = done && one.done(); });
+    if (!done) return false;
+    end = end_;
+  }
+  return !end || end->query();
+}
+
+void Pending::fail(Error error) {
+  std::lock_guard lock(finish_mutex_);
+  if (!error_) error_ = std::move(error);
+}
+
+bool Pending::failing() const {
+  std::lock_guard lock(finish_mutex_);
+  return error_.has_value();
+}
+
+bool Pending::claim() {
+  std::lock_guard lock(finish_mutex_);
+  return !std::exchange(claimed_, true);
+}
+
+void Pending::finish() {
+  if (claim()) return settle();
+  std::unique_lock lock(finish_mutex_);
+  settled_.wait(lock, [&] { return finished(); });
+  settled_.wait_for(lock, kAftermath, [&] { return !in_aftermath_; });
+}
+
+bool Pending::finish_if_over() {
+  if (!over()) return false;
+  if (claim()) settle();
+  std::lock_guard lock(finish_mutex_);
+  return finished() && !in_aftermath_;
+}
+
+// What is freed, in the opposite order.
+struct Pending::Remains {
+  std::shared_ptr<Communicator> communicator;
+  std::vector<std::shared_ptr<Operation>> operations, laps;
+  Copies copies_back;
+  std::vector<at::Tensor> temporaries, held;
+  std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> let_go;
+  std::shared_ptr<c10::Event> end;
+  std::vector<Alias> aliases;
+};
+
+// By the one thread that has claimed it. Copies and frees with no lock held: the interpreter's lock
+// may be wanted for that, which a thread that asks this object meanwhile may hold.
+void Pending::settle() {
+  make_copies_back();
+  std::shared_ptr<Aftermath> aftermath;
+  std::optional<Error> error;
+  {
+    std::optional<Remains> remains;
+    std::lock_guard lock(finish_mutex_);
+    keep_outcome();
+    remains = let_go();
+    aftermath.swap(aftermath_);
+    error = error_;
+  }
+  {
+    std::lock_guard lock(finish_mutex_);
+    in_aftermath_ = aftermath && error;
+    finished_.store(true, std::memory_order_release);
+    settled_.notify_all();
+  }
+  if (!aftermath || !error) return;
+  // Looks at all calls that run, so not under the lock of one.
+  error = aftermath->after(std::move(*error));
+  std::lock_guard lock(finish_mutex_);
+  error_ = std::move(error);
+  in_aftermath_ = false;
+  settled_.notify_all();
+}
+
+void Pending::make_copies_back() {
+  if (kind_ == Kind::kStream) return;
+  bool failed = failing();
+  each_operation([&](const Operation& one) { failed = failed || one.error() != nullptr; });
+  if (failed) return;
+  try {
+    copy_all(copies_back_, /*non_blocking=*/false);
+  } catch (const std::exception& error) {
+    fail({ErrorCode::kDevice, "the result could not be copied back: " + words_of(error)});
+  }
+}
+
+// With the lock held.
+void Pending::keep_outcome() {
+  auto first = Clock::time_point::max();
+  auto last = Clock::time_point::min();
+  each_operation([&](const Operation& one) {
+    if (const Error* error = one.error(); error && !error_) error_ = *error;
+    source_ = one.source();
+    first = std::min(first, one.started());
+    last = std::max(last, one.finished());
+  });
+  if (!laps_.empty()) {
+    std::lock_guard lock(joined_mutex_);
+    if (begun_at_ != Clock::time_point()) first = std::min(first, begun_at_);
+    last = std::max(last, laps_over_);
+  }
+  started_ = first_ ? first : Clock::now();
+  duration_ = first_ ? last - first : Clock::duration::zero();
+  if (recorder_) recorder_->retire(flight_, *this, error_.has_value());
+}
+
+// With the lock held.
+Pending::Remains Pending::let_go() {
+  written_.clear();
+  return {.communicator = std::move(communicator_),
+          .operations = std::move(operations_),
+          .laps = std::move(laps_),
+          .copies_back = std::move(copies_back_),
+          .temporaries = std::move(temporaries_),
+          .held = std::move(held_),
+          .let_go = std::move(let_go_),
+          .end = std::move(end_),
+          .aliases = std::move(aliases_)};
+}
+
+void Pending::set_end(std::shared_ptr<c10::Event> end) {
+  std::lock_guard lock(finish_mutex_);
+  end_ = std::move(end);
+}
+
+void Pending::end() {
+  std::shared_ptr<c10::Event> end;
+  {
+    std::lock_guard lock(finish_mutex_);
+    end = end_;
+  }
+  if (end) end->synchronize();
+  finish();
+}
+
+void Pending::hold_weakly(at::TensorList tensors) {
+  for (const at::Tensor& tensor : tensors) let_go_.push_back(tensor.storage().getWeakStorageImpl());
+}
+
+void Pending::let_go_of_tensors() {
+  std::vector<at::Tensor> tensors;  // freed outside the lock
+  std::lock_guard lock(finish_mutex_);
+  tensors.swap(held_);
+  for (const at::Tensor& tensor : tensors) {
+    let_go_.push_back(tensor.storage().getWeakStorageImpl());
+  }
+  // The copies themselves are queued already.
+  for (auto& [tensor, temporary] : copies_back_) {
+    temporaries_.push_back(std::move(temporary));
+    let_go_.push_back(tensor.storage().getWeakStorageImpl());
+    tensors.push_back(std::move(tensor));
+  }
+  copies_back_.clear();
+}
+
+uint64_t Pending::temporary_bytes() const {
+  std::lock_guard lock(finish_mutex_);
+  uint64_t bytes = 0;
+  for (const at::Tensor& temporary : temporaries_) bytes += temporary.nbytes();
+  for (const auto& [tensor, temporary] : copies_back_) bytes += temporary.nbytes();
+  return bytes;
+}
+
+void Pending::abort(const std::string& reason) {
+  std::shared_ptr<Communicator> communicator;
+  {
+    std::lock_guard lock(finish_mutex_);
+    communicator = communicator_;
+  }
+  if (communicator) communicator->abort(reason);
+}
+
+std::optional<Error> Pending::failure() const {
+  std::lock_guard lock(finish_mutex_);
+  if (finished_ || error_) return error_;
+  std::optional<Error> error;
+  bool done = first_.has_value();
+  each_operation([&](const Operation& one) {
+    if (!error && one.error() != nullptr) error = *one.error();
+    done = done && one.done();
+  });
+  return error || done || !communicator_ ? error : communicator_->failure();
+}
+
+std::optional<Error> Pending::told_failure() const {
+  auto error = failure();
+  if (!error) return error;
+  std::shared_ptr<Aftermath> aftermath;
+  {
+    std::lock_guard lock(finish_mutex_);
+    aftermath = aftermath_;
+  }
+  return aftermath ? aftermath->named(std::move(*error)) : error;
+}
+
+std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> Pending::storages() const {
+  std::lock_guard lock(finish_mutex_);
+  auto storages = let_go_;
+  for (const at::Tensor& tensor : held_) {
+    storages.push_back(tensor.storage().getWeakStorageImpl());
+  }
+  return storages;
+}
+
+std::vector<std::shared_ptr<Operation>> Pending::operations() const {
+  std::lock_guard lock(finish_mutex_);
+  auto operations = operations_;
+  operations.insert(operations.end(), laps_.begin(), laps_.end());
+  return operations;
+}
+
+}  // namespace hccl_like

@@ -1,0 +1,82 @@
+#include "process_group/issue/session.h"
+
+#include <pthread.h>
+
+#include <atomic>
+#include <utility>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/base/log.h"
+
+namespace hccl_like {
+namespace {
+
+// How many forks lead from the first process with this library to the present one. Counted rather
+// than taken from getpid(), which is a system call, because every call on a group asks.
+std::atomic<uint64_t> forks{0};
+
+uint64_t generation() {
+  static const int counting =
+      pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1, std::memory_order_relaxed); });
+  if (counting != 0) throw_system("cannot notice forks");
+  return forks.load(std::memory_order_relaxed);
+}
+
+}  // namespace
+
+Session::Session(Devices& devices, FlightRecorder& recorder, const ModulePaths& transports)
+    : devices_(devices), recorder_(recorder), generation_(generation()) {
+  Config config = Config::from_environment();
+  configure_log(config.debug, config.debug_file);
+  recorder_.configure(FlightRecorder::settings(config));
+  lookout_ = std::make_unique<Lookout>(recorder_, config.dump_signal);
+  runtime_ = std::make_unique<Runtime>(std::move(config), transports);
+  completer_ = std::make_unique<Completer>(runtime_->engine());
+}
+
+Session::~Session() {
+  if (!forked()) {
+    devices_.exported().clear();
+    return;
+  }
+  // The threads stayed with the parent, and saying goodbye to its peers would end their groups.
+  (void)lookout_.release();
+  (void)completer_.release();
+  (void)runtime_.release();
+}
+
+bool Session::forked() const noexcept {
+  return forks.load(std::memory_order_relaxed) != generation_;
+}
+
+std::shared_ptr<Session> Session::join(std::weak_ptr<Session>& current, Devices& devices,
+                                       FlightRecorder& recorder, const ModulePaths& transports) {
+  auto session = current.lock();
+  if (session && !session->forked()) return session;
+  session = std::make_shared<Session>(devices, recorder, transports);
+  current = session;
+  return session;
+}
+
+void Session::add(Backend& backend) {
+  std::lock_guard lock(mutex_);
+  backends_.insert(&backend);
+}
+
+void Session::remove(Backend& backend) {
+  std::lock_guard lock(mutex_);
+  backends_.erase(&backend);
+}
+
+void Session::each(c10::function_ref<void(Backend&)> see) {
+  std::lock_guard lock(mutex_);
+  for (Backend* backend : backends_) see(*backend);
+}
+
+std::set<Backend*> Session::take_all() {
+  std::lock_guard lock(mutex_);
+  return std::exchange(backends_, {});
+}
+
+}  // namespace hccl_like

@@ -1,0 +1,366 @@
+#include "process_group/issue/staging.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <ATen/ATen.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/DeviceGuard.h>
+
+#include "collectives/engine/engine.h"
+#include "core/base/log.h"
+#include "core/base/own_thread.h"
+#include "process_group/calls/buffers.h"
+#include "process_group/calls/sharing.h"
+#include "process_group/device/device_attempt.h"
+#include "process_group/device/device_capabilities.h"
+#include "process_group/issue/staging_call.h"
+#include "process_group/staging/copy_costs.h"
+#include "process_group/staging/copy_queue.h"
+
+namespace hccl_like {
+namespace {
+
+// Undefined if it has no bytes.
+at::Tensor slice(const at::Tensor& memory, size_t begin, size_t bytes) {
+  if (bytes == 0) return {};
+  return memory.narrow(0, static_cast<int64_t>(begin), static_cast<int64_t>(bytes));
+}
+
+Region region_of(const at::Tensor& memory) {
+  if (!memory.defined()) return {};
+  return {static_cast<std::byte*>(memory.data_ptr()), memory.nbytes()};
+}
+
+}  // namespace
+
+Staging::Staging(Devices& devices, const DeviceAccess& access, size_t most)
+    : devices_(devices),
+      access_(access),
+      host_(devices.access(c10::kCPU)),
+      streams_(access.device(), access.plugin()),
+      direct_(devices, access),
+      in_stream_(access.stream_ordered()),
+      most_(most) {
+  try {
+    for (const Stage stage : {kCopyIn, kNetwork, kCopyOut})
+      threads_[stage] = own_thread("stages calls on a device", [this, stage] { run(stage); });
+    if (in_stream_) await_queues();
+  } catch (...) {
+    stop();
+    throw;
+  }
+}
+
+Staging::~Staging() { stop(); }
+
+void Staging::stop() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  for (std::thread& thread : threads_)
+    if (thread.joinable()) thread.join();
+}
+
+// To make one may wait for all that the device has to do. Later this would be a stream's wait for
+// what the queue is needed for.
+void Staging::await_queues() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return without_queue_ == 0; });
+}
+
+StagingMemory Staging::memory(size_t bytes) {
+  StagingMemory memory = StagingMemory::make(access_, bytes);
+  if (!std::exchange(told_, true))
+    log_info([&] {
+      return access_.device().str() + ": large calls are " + CopyQueue::describe(access_) +
+             ", through memory " + memory.kind;
+    });
+  return memory;
+}
+
+bool Staging::favours_whole(const Call& call, const Laps& laps) const {
+  if (laps.count == 1 || DeviceLaps::may_serve(access_, *call.communicator)) return false;
+  const CopyCosts& costs = copy_costs_of(devices_, access_);
+  if (costs.per_block == 0) return false;
+  size_t bytes = 0, whole = 0, parts = 0;
+  for (const DeviceSide* side :
+       {call.reads ? &call.input : nullptr, call.writes ? &call.output : nullptr}) {
+    if (side == nullptr) continue;
+    bytes += side->bytes(Call::kAll);
+    whole += side->bytes_touched(Call::kAll);
+    for (size_t lap = 0; lap < laps.count; ++lap) parts += side->bytes_touched(laps.part(lap));
+  }
+  return costs.favour_whole(bytes, whole, parts);
+}
+
+void Staging::make_whole(Call& call) {
+  auto& whole = call.whole.emplace();
+  const auto fill = [&](const DeviceSide& side, StagingMemory& memory, auto& places) {
+    const size_t bytes = side.bytes(Call::kAll);
+    if (bytes > 0 && !memory.tensor.defined()) {
+      memory = this->memory(bytes);
+      call.pending->hold_temporary(memory.tensor);
+    }
+    places = side.places(region_of(memory.tensor));
+  };
+  fill(call.input, whole.input, whole.input_places);
+  fill(call.output, call.in_place ? whole.input : whole.output, whole.output_places);
+}
+
+// The tensors of a side, or plain memory of the device in place of those that are not.
+std::vector<at::Tensor> Staging::plain(const Side& side, bool written, Call& call) {
+  std::vector<at::Tensor> tensors;
+  for (const at::Tensor& tensor : side.tensors) {
+    if (tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg()) {
+      tensors.push_back(tensor);
+      continue;
+    }
+    const at::AutoDispatchBelowADInplaceOrView unseen;
+    auto known = std::find_if(call.fresh.begin(), call.fresh.end(),
+                              [&](const auto& one) { return one.first.is_same(tensor); });
+    if (known == call.fresh.end()) {
+      call.fresh.emplace_back(tensor, at::empty(tensor.sizes(), tensor.options()));
+      known = std::prev(call.fresh.end());
+      if (!written) known->second.copy_(tensor);
+    }
+    if (written) call.copies_back.push_back(*known);
+    tensors.push_back(known->second);
+  }
+  return tensors;
+}
+
+std::shared_ptr<Staging::Call> Staging::prepare(const Request& request, const Laps& laps,
+                                                std::chrono::milliseconds timeout,
+                                                const std::shared_ptr<Communicator>& communicator,
+                                                std::shared_ptr<Pending> pending) {
+  const c10::DeviceGuard device_guard(access_.device());
+  const int rank = communicator->rank();
+  auto call = std::make_shared<Call>(access_);
+  call->communicator = communicator;
+  call->type = request.type;
+  call->collective = request.collective;
+  auto inputs = plain(request.input, /*written=*/false, *call);
+  const auto outputs = plain(request.output, /*written=*/true, *call);
+  call->output = DeviceSide(request.output, outputs, rank, communicator->size());
+  // What goes to a rank and what comes from it are different things.
+  const bool exchanges = request.collective == Collective::kAllToAll;
+  call->in_place = !exchanges && !inputs.empty() && inputs.size() == outputs.size() &&
+                   std::equal(inputs.begin(), inputs.end(), outputs.begin(),
+                              [](const auto& a, const auto& b) { return a.is_same(b); }) &&
+                   request.input.arrangement == request.output.arrangement;
+  call->input = DeviceSide(request.input, inputs, rank, communicator->size());
+  if (request.collective == Collective::kBroadcast) {
+    call->reads = request.root == rank;
+    call->writes = !call->reads;
+  }
+  call->pending = pending;
+  if (favours_whole(*call, laps)) make_whole(*call);
+  if (!call->in_place && !call->whole && !call->input.may_be_overwritten_by(call->output)) {
+    const at::AutoDispatchBelowADInplaceOrView unseen;
+    for (at::Tensor& tensor : inputs)
+      tensor = at::empty(tensor.sizes(), tensor.options()).copy_(tensor);
+    call->input = DeviceSide(request.input, inputs, rank, communicator->size());
+    if (in_stream_)
+      for (const at::Tensor& tensor : inputs) pending->hold_temporary(tensor);
+  }
+  if (in_stream_) {
+    for (auto& [tensor, stands_for_it] : std::exchange(call->fresh, {}))
+      pending->hold_temporary(std::move(stands_for_it));
+    for (auto& [to, from] : std::exchange(call->copies_back, {}))
+      pending->copy_back(std::move(to), std::move(from));
+    call->input.let_go();
+    call->output.let_go();
+  }
+  // Also for the copies just made: what follows is on other streams.
+  call->begin = streams_.record_current();
+  if (!call->begin) access_.synchronize_current_stream();
+
+  for (size_t number = 0; number < laps.count; ++number) {
+    Lap lap{.part = laps.part(number),
+            .slot = &slots_[(prepared_ + number) % kSlots],
+            .operations = {},
+            .roles = {}};
+    if (!call->whole) {
+      const auto fill = [&](const DeviceSide& side, StagingMemory& memory) {
+        if (side.bytes(lap.part) > 0 && !memory.tensor.defined()) memory = this->memory(most_);
+      };
+      fill(call->input, lap.slot->input);
+      if (!call->in_place) fill(call->output, lap.slot->output);
+    }
+    if (number == 0 || laps.kind == Laps::Kind::kAlike) {
+      lap.operations.push_back(call_of(request, timeout, *call, laps, number, lap));
+      lap.roles.push_back({});
+    } else {
+      lap.operations = messages_of(request, timeout, *call, laps, number, lap);
+    }
+    for (const auto& operation : lap.operations) pending->add_lap(operation);
+    call->laps.push_back(std::move(lap));
+  }
+  prepared_ += laps.count;
+  return call;
+}
+
+// The whole call, on what a lap carries.
+std::shared_ptr<Operation> Staging::call_of(const Request& request,
+                                            std::chrono::milliseconds timeout, const Call& call,
+                                            const Laps& laps, size_t number, const Lap& lap) {
+  hccl_like::Call one = bare_call(request);
+  one.timeout = timeout;
+  one.lap = {.number = static_cast<uint32_t>(number),
+             .count = static_cast<uint32_t>(laps.count),
+             .bytes = call.bytes(),
+             .alike = laps.kind == Laps::Kind::kAlike && laps.count > 1};
+  const size_t element = size_of(request.type);
+  // What of a side is in one piece.
+  const auto lay = [&](const DeviceSide& side, const at::Tensor& memory,
+                       const std::vector<Region>* places, Layout& layout) -> at::Tensor {
+    if (places == nullptr) {
+      const at::Tensor piece = slice(memory, 0, side.bytes(lap.part));
+      layout = side.layout(region_of(piece), lap.part, element);
+      return piece;
+    }
+    layout = side.layout(*places, lap.part, element);
+    return places->size() == 1 ? slice(memory, lap.part.begin, side.bytes(lap.part)) : at::Tensor();
+  };
+  const auto* const whole = call.whole ? &*call.whole : nullptr;
+  const at::Tensor in =
+      lay(call.input, call.staged_input(lap), whole ? &whole->input_places : nullptr, one.input);
+  const at::Tensor out = lay(call.output, call.staged_output(lap),
+                             whole ? &whole->output_places : nullptr, one.output);
+  if (worth_sharing(*call.communicator, host_, one))
+    share(host_, in.defined() ? &in : nullptr, out.defined() ? &out : nullptr, one);
+  return call.communicator->prepare(std::move(one));
+}
+
+// What is left of it between this rank and others, one by one.
+std::vector<std::shared_ptr<Operation>> Staging::messages_of(const Request& request,
+                                                             std::chrono::milliseconds timeout,
+                                                             const Call& call, const Laps& laps,
+                                                             size_t number, Lap& lap) {
+  std::vector<std::shared_ptr<Operation>> operations;
+  for (const bool sends : {false, true}) {
+    const at::Tensor& memory = sends ? call.staged_input(lap) : call.staged_output(lap);
+    const DeviceSide& side = sends ? call.input : call.output;
+    for (const auto& message : side.messages(laps, number, request.root)) {
+      hccl_like::Call one{.collective = sends ? Collective::kSend : Collective::kRecv,
+                          .type = request.type,
+                          .root = message.peer,
+                          .tag = request.tag,
+                          .number = request.number,
+                          .lap = {.number = static_cast<uint32_t>(number),
+                                  .count = static_cast<uint32_t>(laps.count)},
+                          .timeout = timeout};
+      size_t begin = message.begin;
+      if (call.whole) {
+        const auto& places = sends ? call.whole->input_places : call.whole->output_places;
+        const Region there = side.place(places, message.chunk, lap.part);
+        begin = static_cast<size_t>(there.data - region_of(memory).data);
+      }
+      const at::Tensor part = slice(memory, begin, message.bytes);
+      (sends ? one.input : one.output) = Layout::even(region_of(part), 1, size_of(request.type));
+      if (part.defined() && worth_sharing(*call.communicator, host_, one))
+        share(host_, sends ? &part : nullptr, sends ? nullptr : &part, one);
+      lap.roles.push_back({.kind = sends ? LapRole::Kind::kSend : LapRole::Kind::kRecv,
+                           .chunk = message.chunk,
+                           .peer = message.peer});
+      operations.push_back(
+          call.communicator->prepare_lap(call.laps.front().operations.front(), std::move(one),
+                                         static_cast<uint32_t>(number), message.whole));
+    }
+  }
+  return operations;
+}
+
+bool Staging::busy() {
+  std::lock_guard lock(mutex_);
+  return done_[kCopyOut] != prepared_;
+}
+
+void Staging::launch(std::shared_ptr<Call> call) {
+  {
+    std::lock_guard lock(mutex_);
+    for (auto& calls : calls_) calls.push_back(call);
+  }
+  changed_.notify_all();
+}
+
+// Null once there will be none.
+std::shared_ptr<Staging::Call> Staging::next(Stage stage) {
+  auto& calls = calls_[stage];
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return stopping_ || !calls.empty(); });
+  if (calls.empty()) return nullptr;
+  auto call = std::move(calls.front());
+  calls.pop_front();
+  return call;
+}
+
+void Staging::await_lap(Stage stage) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] {
+    return stage == kCopyIn ? done_[kCopyIn] < done_[kCopyOut] + kSlots
+                            : done_[stage] < done_[stage - 1];
+  });
+}
+
+// Copies within the device are made for all laps at once: cards may read what they write as soon as
+// the first lap begins. `start` waits for what leads up to the call.
+void Staging::find_direct(Call& call, auto&& queue, auto&& start) {
+  auto places = direct_.places(*call.communicator, call.collective, call.input, call.output);
+  if (!places) return;
+  const size_t element = size_of(call.type);
+  bool any = false, copied = false;
+  for (Lap& lap : call.laps) {
+    const auto own = direct_.take(*places, call.input, call.output, lap.part, element,
+                                  lap.operations, lap.roles);
+    if (!own) continue;
+    if (!std::exchange(any, true) && !in_stream_) start();
+    lap.direct = true;
+    for (const size_t chunk : *own)
+      call.input.to_device(queue(), call.output, chunk, lap.part), copied = true;
+  }
+  if (copied) queue().wait();
+  if (any) call.places = std::move(places);
+}
+
+void Staging::run(Stage stage) {
+  std::optional<CopyQueue> copies;
+  const auto queue = [&]() -> const CopyQueue& {
+    return copies ? *copies : copies.emplace(devices_, access_, streams_);
+  };
+  if (in_stream_ && stage != kNetwork) {
+    works(queue);  // if not, the first copy says why
+    {
+      std::lock_guard lock(mutex_);
+      --without_queue_;
+    }
+    changed_.notify_all();
+  }
+  while (const auto call = next(stage)) {
+    if (stage == kCopyIn && !in_stream_) call->pending->begin();
+    for (Lap& lap : call->laps) {
+      await_lap(stage);
+      switch (stage) {
+        case kCopyIn:
+          call->copy_in(lap, queue, [&](auto&& start) { find_direct(*call, queue, start); });
+          break;
+        case kNetwork:
+          call->communicate(lap);
+          break;
+        default:
+          call->copy_out(lap, queue);
+      }
+      {
+        std::lock_guard lock(mutex_);
+        ++done_[stage];
+      }
+      changed_.notify_all();
+    }
+    if (stage == kCopyOut) call->end();
+  }
+}
+
+}  // namespace hccl_like

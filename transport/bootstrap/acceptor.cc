@@ -1,0 +1,97 @@
+#include "transport/bootstrap/acceptor.h"
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace hccl_like {
+
+Acceptor::Acceptor(const Identity& self, Poller& poller) : self_(self), poller_(poller) {
+  poller_.watch(doors_.fd(), EPOLLIN, *this);
+}
+
+Acceptor::~Acceptor() { poller_.forget(doors_.fd()); }
+
+std::vector<Accepted> Acceptor::step(const Asked& wanted, const Asked& held) {
+  if (std::exchange(knocked_, false))
+    for (Listener& door : doors_.listeners()) let_in(door);
+
+  std::vector<Accepted> through;
+  for (auto guest = guests_.begin(); guest != guests_.end();) {
+    const auto state = guest->greeting.step();
+    const bool committed = state == IncomingGreeting::State::kCommitted;
+    const std::string& id = guest->greeting.peer_id();
+    const size_t rail = guest->greeting.rail();
+    if (committed && held && held(id, rail)) {
+      ++guest;
+      continue;
+    }
+    if (committed && wanted(id, rail))
+      if (Fd socket = guest->greeting.welcome(); socket.valid())
+        through.push_back({std::move(socket), id, rail, guest->from, guest->same_host,
+                           guest->greeting.session()});
+    // Racers that lost leave when their peer has another connection.
+    if (state == IncomingGreeting::State::kFailed &&
+        (!guest->greeting.was_believed() || guest->greeting.refusal() != Refusal::kLeft))
+      refusals_.count(guest->greeting.refusal(), guest->from);
+    const bool over = committed || state == IncomingGreeting::State::kFailed;
+    guest = over ? guests_.erase(guest) : std::next(guest);
+  }
+  turn_away_the_slow();
+  return through;
+}
+
+void Acceptor::let_in(Listener& door) {
+  const bool same_host = !door.name().empty();
+  for (;;) {
+    Arrival arrival = door.accept();
+    if (!arrival.socket.valid()) return;
+    if (same_host && !same_user(arrival.socket.get())) {
+      refusals_.count(Refusal::kOtherUser, arrival.from);
+      continue;
+    }
+    // A peer sends its hello as soon as it is connected, so one step mostly settles who this is.
+    // That keeps the places for strangers free however many peers arrive at once.
+    guests_.emplace_back(std::move(arrival), same_host, self_, heard_, poller_).greeting.step();
+    // With all places taken the one who has been silent longest goes: a flood cannot keep the door
+    // shut.
+    if (strangers() > kMaxStrangers) {
+      const auto oldest = std::ranges::find_if(guests_, &Guest::is_stranger);
+      refusals_.count(Refusal::kTooMany, oldest->from);
+      guests_.erase(oldest);
+    }
+  }
+}
+
+void Acceptor::turn_away_the_slow() {
+  if (guests_.empty()) return;
+  const auto now = std::chrono::steady_clock::now();
+  std::erase_if(guests_, [&](const Guest& guest) {
+    const bool stranger = guest.is_stranger();
+    const bool late = now - guest.greeting.since > (stranger ? kPatience : kLongPatience);
+    if (late && stranger) refusals_.count(Refusal::kTooSlow, guest.from);
+    return late;
+  });
+}
+
+// Abstract sockets have no permissions: whoever shares the network name space can connect.
+bool Acceptor::same_user(int fd) const {
+  ucred peer{};
+  socklen_t length = sizeof peer;
+  return ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == ::geteuid();
+}
+
+size_t Acceptor::strangers() const {
+  return static_cast<size_t>(std::count_if(guests_.begin(), guests_.end(),
+                                           [](const Guest& guest) { return guest.is_stranger(); }));
+}
+
+Deadline Acceptor::next_timer() const {
+  for (const Guest& guest : guests_)
+    if (guest.is_stranger()) return Deadline::at(guest.greeting.since + kPatience);
+  return Deadline::never();
+}
+
+}  // namespace hccl_like

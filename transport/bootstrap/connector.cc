@@ -1,0 +1,166 @@
+#include "transport/bootstrap/connector.h"
+
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+
+#include "core/base/error.h"
+
+namespace hccl_like {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kStagger{25};
+constexpr milliseconds kFirstPause{20};
+constexpr milliseconds kLongestPause{1000};
+
+}  // namespace
+
+struct Connector::Attempt {
+  Way way;
+  std::optional<OutgoingGreeting> greeting;
+  Clock::time_point start_at;
+  milliseconds pause = kFirstPause;
+  std::string last_cause;
+  bool refused = false;
+};
+
+Way way_to(const Address& address, uint16_t port) {
+  Way way;
+  way.label = with_port(address, port);
+  way.length = address.with_port(port, way.address);
+  return way;
+}
+
+Way way_to_unix(const std::string& abstract_name) {
+  Way way;
+  way.label = "shm";
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const size_t bytes = std::min(abstract_name.size(), sizeof address.sun_path - 1);
+  std::memcpy(address.sun_path + 1, abstract_name.data(), bytes);
+  std::memcpy(&way.address, &address, sizeof address);
+  way.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + bytes);
+  return way;
+}
+
+Connector::Connector(const Identity& self, const Identity& target, std::vector<Way> ways,
+                     Poller& poller, size_t rail)
+    : self_(self), target_(target), poller_(poller), rail_(rail) {
+  auto start_at = Clock::now();
+  for (Way& way : ways) {
+    attempts_.push_back(std::make_unique<Attempt>());
+    attempts_.back()->way = std::move(way);
+    attempts_.back()->start_at = start_at;
+    start_at += kStagger;
+  }
+}
+
+Connector::~Connector() = default;
+
+bool Connector::step() {
+  if (connected_) return true;
+  const auto now = Clock::now();
+  for (auto& attempt : attempts_) {
+    if (winner_ != nullptr && winner_ != attempt.get()) continue;
+    if (!attempt->greeting && attempt->start_at <= now) start(*attempt);
+    if (attempt->greeting) advance(*attempt);
+    if (connected_) return true;
+  }
+  return false;
+}
+
+void Connector::start(Attempt& attempt) {
+  const int family = attempt.way.address.ss_family;
+  Fd socket(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!socket.valid()) return lost(attempt, errno_text(errno));
+  if (attempt.way.prepare) attempt.way.prepare(socket.get());
+  const int result = ::connect(
+      socket.get(), reinterpret_cast<const sockaddr*>(&attempt.way.address), attempt.way.length);
+  // EINTR: the connection goes on being made, as after EINPROGRESS. A UNIX socket says EAGAIN when
+  // the peer's queue is full, and has not begun.
+  if (result != 0 && errno != EINPROGRESS && errno != EINTR) {
+    attempt.refused = errno != EAGAIN;
+    return lost(attempt, errno_text(errno));
+  }
+  attempt.greeting.emplace(std::move(socket), self_, target_, rail_, poller_);
+}
+
+void Connector::advance(Attempt& attempt) {
+  switch (attempt.greeting->step()) {
+    case OutgoingGreeting::State::kVerified:
+      return pick(attempt);
+    case OutgoingGreeting::State::kWelcome:
+      connected_ = true;
+      winner_ = &attempt;
+      taken_ = attempt.way.label;
+      return;
+    case OutgoingGreeting::State::kFailed:
+      attempt.refused = true;
+      return lost(attempt, attempt.greeting->cause());
+    default:
+      return;
+  }
+}
+
+void Connector::pick(Attempt& attempt) {
+  winner_ = &attempt;
+  attempt.greeting->commit();
+  for (auto& other : attempts_)
+    if (other.get() != winner_) other->greeting.reset();
+}
+
+void Connector::lost(Attempt& attempt, std::string cause) {
+  const auto now = Clock::now();
+  attempt.last_cause = std::move(cause);
+  attempt.greeting.reset();
+  attempt.start_at = now + attempt.pause;
+  attempt.pause = std::min(2 * attempt.pause, kLongestPause);
+  if (winner_ == &attempt) winner_ = nullptr;
+  // Whoever still waits for its turn need not wait any longer.
+  for (auto& other : attempts_)
+    if (!other->greeting && other->last_cause.empty())
+      other->start_at = std::min(other->start_at, now);
+}
+
+Key Connector::session() const { return winner_->greeting->session(); }
+
+Fd Connector::take() { return winner_->greeting->release(); }
+
+bool Connector::hopeless() const {
+  return std::all_of(attempts_.begin(), attempts_.end(),
+                     [](const auto& attempt) { return attempt->refused; });
+}
+
+bool Connector::nobody_listens() const {
+  const std::string refused = errno_text(ECONNREFUSED);
+  return !attempts_.empty() && std::ranges::all_of(attempts_, [&](const auto& attempt) {
+    return attempt->last_cause == refused;
+  });
+}
+
+std::string Connector::report() const {
+  std::string text;
+  for (const auto& attempt : attempts_) {
+    if (!text.empty()) text += "; ";
+    text += attempt->way.label + ": " +
+            (attempt->last_cause.empty() ? "no answer" : attempt->last_cause);
+  }
+  return text;
+}
+
+Deadline Connector::next_timer() const {
+  Deadline next = Deadline::never();
+  for (const auto& attempt : attempts_)
+    if (!attempt->greeting && (winner_ == nullptr || winner_ == attempt.get()))
+      next = earliest(next, Deadline::at(attempt->start_at));
+  return next;
+}
+
+}  // namespace hccl_like

@@ -1,0 +1,244 @@
+#include "transport/bootstrap/dialer.h"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+
+#include "transport/security/sealed_wire.h"
+
+namespace hccl_like {
+namespace {
+
+constexpr std::chrono::milliseconds kPauseBetweenRounds{200};
+// How long a transport is waited for that does not say that it fails, if another one is left.
+constexpr std::chrono::milliseconds kPatienceWithOthers{5'000};
+// A transport of which nothing is known may be unable to wake a sleeper.
+constexpr std::chrono::milliseconds kLookAgain{1};
+
+}  // namespace
+
+Transport* LocalEnd::find(std::string_view name) const {
+  for (const auto& one : others)
+    if (one->name() == name) return one.get();
+  return nullptr;
+}
+
+Identity LocalEnd::identity_of(const ProcessRecord& peer) const {
+  return make_identity(job, peer.id, peer.nonce, sealed);
+}
+
+std::unique_ptr<Wire> LocalEnd::tcp_wire(Fd socket, Poller& poller, const std::string& peer,
+                                         const Key& session, WireSide side,
+                                         RailedWire** railed) const {
+  *railed = nullptr;
+  auto first = std::make_unique<TcpWire>(std::move(socket), poller, tcp, peer);
+  if (tcp_rails.rails == 1) return sealed_wire(std::move(first), session, side, peer);
+  auto wire = std::make_unique<RailedWire>(std::move(first), tcp_rails);
+  *railed = wire.get();
+  return sealed_wire(std::move(wire), session, side, peer);
+}
+
+std::unique_ptr<Wire> LocalEnd::sealed_wire(std::unique_ptr<Wire> wire, const Key& session,
+                                            WireSide side, const std::string& peer) const {
+  if (!sealed) return wire;
+  return std::make_unique<SealedWire>(std::move(wire), session, side, peer);
+}
+
+std::unique_ptr<Wire> LocalEnd::other_wire(std::unique_ptr<Wire> wire, Poller& poller,
+                                           const Key& session, WireSide side,
+                                           const ProcessRecord& self, const ProcessRecord& peer,
+                                           WatchedWire** watched) const {
+  *watched = nullptr;
+  if (lifeline_port(self) != 0 && lifeline_port(peer) != 0) {
+    auto with = std::make_unique<WatchedWire>(std::move(wire), poller, peer.hostname);
+    *watched = with.get();
+    wire = std::move(with);
+  }
+  return sealed_wire(std::move(wire), session, side, peer.hostname);
+}
+
+FarEnd far_end(const std::string& transport, const ProcessRecord& self, const ProcessRecord& peer) {
+  const auto found = peer.ends.find(transport);
+  return {.id = peer.id,
+          .hostname = peer.hostname,
+          .same_host = self.host == peer.host,
+          .address = found == peer.ends.end() ? "" : found->second};
+}
+
+std::vector<std::string> common_transports(const LocalEnd& local, const ProcessRecord& self,
+                                           const ProcessRecord& peer) {
+  std::vector<std::string> common;
+  for (const auto& transport : local.transports) {
+    const bool shm = transport == "shm" && self.host == peer.host && !self.unix_name.empty() &&
+                     !peer.unix_name.empty();
+    const bool tcp = transport == "tcp" && self.port != 0 && peer.port != 0;
+    const Transport* const other = peer.ends.contains(transport) ? local.find(transport) : nullptr;
+    const bool reaches = other != nullptr && other->can_reach(far_end(transport, self, peer));
+    if (shm || tcp || reaches) common.push_back(transport);
+  }
+  return common;
+}
+
+std::string leaves_via(int socket, const std::vector<InterfaceAddress>& own) {
+  sockaddr_storage storage{};
+  socklen_t length = sizeof storage;
+  if (::getsockname(socket, reinterpret_cast<sockaddr*>(&storage), &length) != 0) return "";
+  const auto address = Address::of(reinterpret_cast<const sockaddr*>(&storage));
+  const std::string interface = address ? interface_of(*address, own) : "";
+  return interface.empty() ? "" : "via " + interface;
+}
+
+Dialer::Dialer(const LocalEnd& local, const ProcessRecord& self, const ProcessRecord& peer,
+               Poller& poller)
+    : local_(local),
+      self_(self),
+      peer_(peer),
+      target_(local.identity_of(peer)),
+      same_host_(self.host == peer.host),
+      poller_(poller),
+      stages_(common_transports(local, self, peer)),
+      setbacks_(stages_.size()) {
+  begin_stage();
+}
+
+void Dialer::begin_stage() {
+  connector_.reset();
+  other_.reset();
+  if (Transport* const other = local_.find(stages_[stage_])) {
+    other_patience_ = stages_.size() > 1 ? Deadline::after(kPatienceWithOthers) : Deadline::never();
+    try {
+      auto wire = other->connect(far_end(stages_[stage_], self_, peer_), WireSide::kConnector);
+      other_ = std::make_unique<WireGreeting>(std::move(wire), WireSide::kConnector,
+                                              local_.identity, target_);
+    } catch (const Exception& exception) {
+      setbacks_[stage_] = stages_[stage_] + ": " + exception.error().message;
+    }
+    return;
+  }
+  std::vector<Way> ways = stages_[stage_] == "shm" ? std::vector<Way>{way_to_unix(peer_.unix_name)}
+                                                   : tcp_ways(peer_.port, 0);
+  connector_ = std::make_unique<Connector>(local_.identity, target_, std::move(ways), poller_);
+}
+
+std::vector<Way> Dialer::tcp_ways(uint16_t port, size_t rail) const {
+  std::vector<Way> ways;
+  const auto ordered = order_for_connecting(peer_.addresses, local_.addresses, same_host_);
+  for (const Address& address : order_for_rail(ordered, local_.addresses, rail)) {
+    ways.push_back(way_to(address, port));
+    ways.back().prepare = [&local = local_](int socket) { local.tcp.congestion.prepare(socket); };
+  }
+  return ways;
+}
+
+bool Dialer::step() {
+  if (Deadline::Clock::now() < resume_at_) return false;
+  if (shm_) return step_shm();
+  if (!connector_) return step_other();
+  if (connector_->step()) return on_connected();
+  // The last resort is tried for as long as there is time; shared memory is given up once it is
+  // known not to work.
+  if (stage_ + 1 < stages_.size() && connector_->hopeless()) next_stage(connector_->report());
+  return false;
+}
+
+bool Dialer::on_connected() {
+  const Key session = connector_->session();
+  const std::string taken = connector_->taken();
+  Fd socket = connector_->take();
+  // It has no more to give: if nothing comes of the socket the next step begins anew.
+  connector_.reset();
+  if (stages_[stage_] == "shm") {
+    shm_ = std::make_unique<ShmHandshake>(std::move(socket), ShmHandshake::Side::kConnector,
+                                          local_.shm_ring_bytes, poller_, local_.commons.get());
+    return step_shm();
+  }
+  const std::string via = leaves_via(socket.get(), local_.addresses);
+  dialed_.route = local_.tcp_name() + " " + taken + (via.empty() ? "" : " " + via);
+  dialed_.reason = reason();
+  dialed_.wire = local_.tcp_wire(std::move(socket), poller_, taken, session, WireSide::kConnector,
+                                 &dialed_.railed);
+  if (dialed_.railed != nullptr) dialed_.rails = rails_of(*dialed_.railed);
+  return true;
+}
+
+std::unique_ptr<RailDialer> Dialer::rails_of(RailedWire& wire) const {
+  std::vector<std::vector<Way>> ways;
+  for (size_t rail = 0; rail < local_.tcp_rails.rails; ++rail)
+    ways.push_back(tcp_ways(peer_.port, rail));
+  return std::make_unique<RailDialer>(wire, local_.identity, target_, std::move(ways), local_.tcp,
+                                      poller_);
+}
+
+bool Dialer::step_shm() {
+  if (!shm_->step()) return false;
+  dialed_.wire = shm_->take();
+  if (!dialed_.wire) {
+    const std::string cause = shm_->cause();
+    shm_.reset();
+    next_stage("shm: " + cause);
+    return false;
+  }
+  dialed_.route = "shm";
+  dialed_.reason = reason();
+  return true;
+}
+
+bool Dialer::step_other() {
+  const std::string& name = stages_[stage_];
+  const auto state = other_ ? other_->step() : WireGreeting::State::kFailed;
+  if (state == WireGreeting::State::kUnderWay && !other_patience_.expired()) return false;
+  if (state != WireGreeting::State::kDone) {
+    next_stage(other_ ? name + ": " + other_->cause() : setbacks_[stage_]);
+    return false;
+  }
+  const std::string route = local_.find(name)->route(other_->wire());
+  dialed_.route = route.empty() ? name : name + " " + route;
+  dialed_.reason = reason();
+  const Key session = other_->session();
+  dialed_.wire = local_.other_wire(other_->take(), poller_, session, WireSide::kConnector, self_,
+                                   peer_, &dialed_.watched);
+  if (dialed_.watched != nullptr)
+    dialed_.lifeline = std::make_unique<LifelineDialer>(local_.identity, target_,
+                                                        tcp_ways(lifeline_port(peer_), 0), poller_);
+  return true;
+}
+
+void Dialer::next_stage(const std::string& why) {
+  setbacks_[stage_] = why;
+  if (++stage_ == stages_.size()) {
+    stage_ = 0;
+    resume_at_ = Deadline::Clock::now() + kPauseBetweenRounds;
+  }
+  begin_stage();
+}
+
+std::string Dialer::setbacks() const {
+  std::string text;
+  for (const auto& setback : setbacks_)
+    if (!setback.empty()) text += (text.empty() ? "" : "; ") + setback;
+  return text;
+}
+
+std::string Dialer::reason() const {
+  const std::string before = setbacks();
+  return std::string(same_host_ ? "same host" : "other host") +
+         (before.empty() ? "" : "; " + before);
+}
+
+std::string Dialer::report() const {
+  std::string now = shm_         ? "shm: no answer"
+                    : connector_ ? connector_->report()
+                    : other_     ? stages_[stage_] + ": " + other_->cause()
+                                 : "";
+  if (now.empty()) now = "none of its addresses can be reached from here";
+  const std::string before = setbacks();
+  return before.empty() ? now : before + "; " + now;
+}
+
+Deadline Dialer::next_timer() const {
+  if (Deadline::Clock::now() < resume_at_) return Deadline::at(resume_at_);
+  if (!shm_ && !connector_) return Deadline::after(kLookAgain);
+  return shm_ ? Deadline::never() : connector_->next_timer();
+}
+
+}  // namespace hccl_like

@@ -1,0 +1,309 @@
+#include "transport/link/outbox.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+namespace hccl_like {
+namespace {
+
+constexpr size_t kEagerRun = 16;
+
+FrameHeader header_of(FrameKind kind, const Send& send) {
+  return {.kind = kind, .tag = send.tag, .fingerprint = send.fingerprint, .bytes = send.bytes};
+}
+
+// Whether it gets a slot no sooner than its receiver asks: where there may be no other way, what
+// nobody waits for yet may not keep a slot from what somebody does. The receiver's memory may be a
+// device's also if the sender's is not.
+bool waits_to_be_asked(const Rendezvous& rendezvous, const Send& send) {
+  return send.device || (rendezvous.reaches_devices() && rendezvous.can_send(send));
+}
+
+// A header and the first pieces of its payload, as one write.
+class Gather {
+ public:
+  bool full() const { return size_ == regions_.size(); }
+  void add(const std::byte* data, size_t bytes) { regions_[size_++] = {data, bytes}; }
+  std::span<const ConstRegion> regions() const { return {regions_.data(), size_}; }
+
+ private:
+  std::array<ConstRegion, 8> regions_;
+  size_t size_ = 0;
+};
+
+}  // namespace
+
+Outbox::Outbox(Wire& wire, Rendezvous& rendezvous, const LinkOptions& options,
+               Fifo<Link::Mismatch>& mismatches)
+    : wire_(wire),
+      rendezvous_(rendezvous),
+      eager_bytes_(std::min<uint64_t>(options.eager_bytes, kLongestEager)),
+      turn_bytes_(options.turn_bytes),
+      alignment_(wire.alignment()),
+      mismatches_(mismatches) {}
+
+void Outbox::post(Send& send) {
+  send.moved = 0;
+  send.at = {};
+  if (send.bytes <= eager_bytes_) return eager_.push(&send);
+  const Pending* wish = pending_.find(send.tag);
+  // Not tried if the peer has asked and cannot be reached.
+  std::optional<uint32_t> slot;
+  if (!waits_to_be_asked(rendezvous_, send) && (wish == nullptr || wish->into != nullptr) &&
+      rendezvous_.can_send(send))
+    slot = rendezvous_.offer(send);
+  if (wish == nullptr) {
+    pending_.insert(send.tag, {.send = &send, .slot = slot});
+    ++waiting_;
+    announce(send, slot);
+    return;
+  }
+  const Pending asked = *wish;
+  pending_.erase(send.tag);
+  if (asked.fingerprint == send.fingerprint && asked.bytes == send.bytes) {
+    if (slot) announce(send, slot);
+    start(send, slot, asked.into);
+  } else {
+    if (slot) rendezvous_.retract(*slot);
+    report_mismatch(send, asked.fingerprint, asked.bytes);
+    announce(send, std::nullopt);
+  }
+  ranges_.give_back(asked.into);
+}
+
+void Outbox::announce(Send& send, std::optional<uint32_t> slot) {
+  const FrameHeader header = header_of(FrameKind::kAnnounce, send);
+  if (slot)
+    push(header, describe(*slot));
+  else
+    push(header);
+}
+
+// Both ends are there.
+void Outbox::start(Send& send, std::optional<uint32_t> slot, const ExportedRange* into) {
+  if (!slot && into != nullptr && waits_to_be_asked(rendezvous_, send)) {
+    parked_.push(&send);
+    return offer_parked();
+  }
+  if (slot && into != nullptr) return rendezvous_.begin_send(*slot, *into);
+  if (slot) rendezvous_.retract(*slot);
+  send_as_data(send);
+}
+
+// Announced, for a second time perhaps, with where it lies.
+void Outbox::offer_parked() {
+  while (!parked_.empty() && rendezvous_.has_room()) {
+    Send& send = *parked_.pop();
+    const auto slot = rendezvous_.can_send(send) ? rendezvous_.offer(send) : std::nullopt;
+    if (!slot) {
+      send_as_data(send);
+      continue;
+    }
+    announce(send, slot);
+    rendezvous_.begin_send(*slot, {});
+  }
+}
+
+void Outbox::send_as_data(Send& send) {
+  if (!send.device) return data_.push(&send);
+  mismatches_.push({.tag = send.tag, .unreachable = true});
+}
+
+void Outbox::push(const FrameHeader& control) {
+  control_.push({.header = control, .text = {}, .descriptor = {}});
+}
+
+void Outbox::push(FrameHeader control, const Descriptor& descriptor) {
+  control.payload = sizeof descriptor;
+  control_.push({.header = control, .text = {}, .descriptor = descriptor});
+}
+
+void Outbox::push_abort(uint64_t communicator, std::string_view reason) {
+  const std::string_view text = reason.substr(0, kLongestText);
+  control_.push({.header = {.kind = FrameKind::kAbort,
+                            .payload = static_cast<uint32_t>(text.size()),
+                            .tag = {.communicator = communicator}},
+                 .text = std::string(text),
+                 .descriptor = {}});
+}
+
+void Outbox::ready(const FrameHeader& header, const Descriptor* into) {
+  const Pending* found = pending_.find(header.tag);
+  if (found == nullptr) {
+    // What is sent unasked needs no memory of having been asked for.
+    if (header.bytes <= eager_bytes_) return;
+    Pending wish{.fingerprint = header.fingerprint, .bytes = header.bytes};
+    if (into != nullptr) {
+      wish.into = ranges_.take();
+      *wish.into = into->range;
+    }
+    pending_.insert(header.tag, wish);
+    return;
+  }
+  if (found->send == nullptr) return;
+  const Pending announced = *found;
+  Send& send = *announced.send;
+  pending_.erase(header.tag);
+  --waiting_;
+  if (header.fingerprint == send.fingerprint && header.bytes == send.bytes) {
+    start(send, announced.slot, into != nullptr ? &into->range : nullptr);
+  } else {
+    if (announced.slot) rendezvous_.retract(*announced.slot);
+    report_mismatch(send, header.fingerprint, header.bytes);
+  }
+}
+
+void Outbox::report_mismatch(const Send& send, uint64_t fingerprint, uint64_t bytes) {
+  mismatches_.push({.tag = send.tag,
+                    .expected = send.fingerprint,
+                    .received = fingerprint,
+                    .expected_bytes = send.bytes,
+                    .received_bytes = bytes,
+                    .sends = true});
+}
+
+void Outbox::cancel(uint64_t communicator) {
+  const auto of_it = [&](const Send* send) { return send->tag.communicator == communicator; };
+  control_.erase_if([&](const Control& control) {
+    // An announced slot is free when the peer has seen that nothing comes of it.
+    return control.header.tag.communicator == communicator && control.header.payload == 0 &&
+           (control.header.kind == FrameKind::kAnnounce ||
+            control.header.kind == FrameKind::kReady || control.header.kind == FrameKind::kCall);
+  });
+  eager_.erase_if(of_it);
+  data_.erase_if(of_it);
+  parked_.erase_if(of_it);
+  pending_.erase_if([&](const Tag& tag, const Pending& pending) {
+    if (tag.communicator != communicator) return false;
+    if (pending.send != nullptr) --waiting_;
+    ranges_.give_back(pending.into);
+    return true;
+  });
+  if (busy_ && send_ != nullptr && of_it(send_)) finish_from_copy();
+}
+
+bool Outbox::withdraw(Send& send) {
+  if (busy_ && send_ == &send) {
+    finish_from_copy();
+    done(send);
+    return true;
+  }
+  eager_.erase_if([&](const Send* one) { return one == &send; });
+  return false;
+}
+
+// The frame that the wire has begun to take goes on without its message.
+void Outbox::finish_from_copy() {
+  bytes_.resize(payload_left_);
+  for (size_t done = 0; done < payload_left_;) {
+    const Piece piece = send_->at.here(send_->from);
+    const size_t part = std::min(piece.bytes, payload_left_ - done);
+    std::memcpy(bytes_.data() + done, piece.data, part);
+    send_->at.advance(send_->from, part);
+    done += part;
+  }
+  send_ = nullptr;
+}
+
+bool Outbox::wants_to_write() const noexcept {
+  return busy_ || !control_.empty() || !eager_.empty() || !data_.empty();
+}
+
+bool Outbox::progress() {
+  offer_parked();
+  size_t written = 0;
+  while (written < turn_bytes_ && (busy_ || begin_frame())) {
+    const size_t taken = write_some();
+    if (taken == 0) break;
+    written += taken;
+  }
+  return written > 0;
+}
+
+bool Outbox::begin_frame() {
+  if (!control_.empty()) {
+    const Control control = control_.pop();
+    head_.header = control.header;
+    begin_head();
+    send_ = nullptr;
+    bytes_.resize(payload_left_);
+    const bool abort = head_.header.kind == FrameKind::kAbort;
+    const void* payload =
+        abort ? static_cast<const void*>(control.text.data()) : &control.descriptor;
+    if (payload_left_ > 0) std::memcpy(bytes_.data(), payload, payload_left_);
+  } else if (!eager_.empty() && (data_.empty() || eager_run_ < kEagerRun)) {
+    ++eager_run_;
+    Send& send = *eager_.pop();
+    begin_message(FrameKind::kEager, send, send.bytes);
+  } else if (!data_.empty()) {
+    eager_run_ = 0;
+    Send& send = *data_.pop();
+    const size_t offset = send.moved;
+    begin_message(FrameKind::kData, send, std::min<size_t>(kDataFrame, send.bytes - offset));
+    head_.header.fingerprint = offset;
+  }
+  return busy_;
+}
+
+void Outbox::begin_message(FrameKind kind, Send& send, size_t payload) {
+  head_.header = header_of(kind, send);
+  head_.header.payload = static_cast<uint32_t>(payload);
+  begin_head();
+  send_ = &send;
+}
+
+void Outbox::begin_head() {
+  const FrameHeader& header = head_.header;
+  head_bytes_ = head_left_ = sizeof header + gap_after(header, frames_end_, alignment_);
+  payload_left_ = header.payload;
+  frames_end_ += head_bytes_ + payload_left_;
+  busy_ = true;
+}
+
+size_t Outbox::write_some() {
+  Gather gather;
+  if (head_left_ > 0)
+    gather.add(reinterpret_cast<const std::byte*>(&head_) + head_bytes_ - head_left_, head_left_);
+  if (send_ == nullptr) {
+    if (payload_left_ > 0) gather.add(bytes_.data() + bytes_.size() - payload_left_, payload_left_);
+  } else {
+    PieceCursor at = send_->at;
+    for (size_t left = payload_left_; left > 0 && !gather.full();) {
+      const Piece piece = at.here(send_->from);
+      const size_t part = std::min(piece.bytes, left);
+      gather.add(piece.data, part);
+      at.advance(send_->from, part);
+      left -= part;
+    }
+  }
+
+  const size_t taken = wire_.write(gather.regions());
+  const size_t of_head = std::min(taken, head_left_);
+  const size_t of_payload = taken - of_head;
+  head_left_ -= of_head;
+  payload_left_ -= of_payload;
+  if (send_ != nullptr) {
+    send_->at.skip(send_->from, of_payload);
+    send_->moved += of_payload;
+  }
+  if (head_left_ == 0 && payload_left_ == 0) end_frame();
+  return taken;
+}
+
+void Outbox::end_frame() {
+  busy_ = false;
+  if (send_ == nullptr) return;
+  if (send_->moved == send_->bytes)
+    done(*send_);
+  else
+    data_.push(send_);
+  send_ = nullptr;
+}
+
+void Outbox::done(Send& send) {
+  send.done = true;
+  --*send.pending;
+}
+
+}  // namespace hccl_like

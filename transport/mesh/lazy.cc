@@ -1,0 +1,178 @@
+// How the mesh lets peers in, and connects those that were introduced once somebody wants them.
+#include <chrono>
+
+#include "core/base/error.h"
+#include "core/base/log.h"
+#include "transport/mesh/report.h"
+#include "transport/mesh/state.h"
+
+namespace hccl_like {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr size_t kLazyDialersAtOnce = 128;
+// How long a peer that was introduced may refuse before it counts as gone: it listened then.
+constexpr milliseconds kPatienceWithRefusal{100};
+// How long a peer at the door waits for this end's own way to it, of which only one is taken.
+constexpr milliseconds kHeldAtMost{1000};
+
+}  // namespace
+
+// A newcomer is wanted unless its process has a link already; a broken one may be replaced: the
+// peer can have given up a connection that this end took for made.
+bool Mesh::State::wanted(const std::string& id, size_t rail) {
+  if (rail == kLifelineRail) return awaits_lifeline(id) != nullptr;
+  if (rail > 0) return awaits_rail(id, rail) != nullptr;
+  if (has_connected(id) || is_upgrading(id)) return false;
+  return find(id) != nullptr || early.admit();
+}
+
+// Where both ends have begun, the way of the one with the higher id is taken, if it leads anywhere.
+bool Mesh::State::held(const std::string& id, size_t rail) {
+  if (rail > 0) return false;
+  const auto found = absent.find(id);
+  if (found == absent.end() || !found->second.dialer || self.id < id) return false;
+  const bool late = Deadline::Clock::now() - found->second.since > kHeldAtMost;
+  return !late || found->second.dialer->is_committed();
+}
+
+void Mesh::State::set_known(const std::string& id, Known one) {
+  std::lock_guard lock(known_mutex);
+  known[id] = std::move(one);
+}
+
+void Mesh::State::add(const std::string& id, Dialed dialed) {
+  const LinkOptions& its = options_of(dialed.wire->transport());
+  const auto found = absent.find(id);
+  if (found == absent.end()) links.push_back(std::make_unique<Link>(std::move(dialed.wire), its));
+  Link* const link = found == absent.end() ? links.back().get() : found->second.link;
+  if (dialed.watched != nullptr)
+    lifelines.push_back(
+        {id, link, dialed.watched, std::move(dialed.lifeline), Deadline::after(connect_timeout)});
+  if (dialed.railed != nullptr)
+    railings.push_back({id, link, dialed.railed, std::move(dialed.rails)});
+  if (found == absent.end()) {
+    set_known(id, {link, std::move(dialed.route), std::move(dialed.reason)});
+    return;
+  }
+  Absent& peer = found->second;
+  if (dialed.reason.empty())
+    dialed.reason = self.host == peer.record.host ? "same host" : "other host";
+  set_known(id, {link, std::move(dialed.route), std::move(dialed.reason)});
+  link->attach(std::move(dialed.wire), its);
+  log_info([&] { return person(peer.rank, peer.record) + ": " + describe(*peer.link); });
+  dialing.remove(&peer);
+  absent.erase(found);
+}
+
+void Mesh::State::take_in(Accepted accepted) {
+  if (accepted.rail == kLifelineRail) return take_in_lifeline(std::move(accepted));
+  if (accepted.rail > 0) return take_in_rail(std::move(accepted));
+  if (const auto found = absent.find(accepted.peer_id);
+      found != absent.end() && self.id > accepted.peer_id) {
+    dialing.remove(&found->second);
+    found->second.dialer.reset();
+  }
+  if (accepted.same_host) {
+    upgrading.emplace_back(std::move(accepted.peer_id), std::move(accepted.socket), local, poller);
+    return;
+  }
+  const std::string via = leaves_via(accepted.socket.get(), local.addresses);
+  Dialed dialed;
+  dialed.wire = local.tcp_wire(std::move(accepted.socket), poller, accepted.from, accepted.session,
+                               WireSide::kAcceptor, &dialed.railed);
+  dialed.route = local.tcp_name() + " from " + accepted.from + (via.empty() ? "" : " " + via);
+  add(accepted.peer_id, std::move(dialed));
+}
+
+// Lets a peer in that came before it was introduced.
+void Mesh::State::adopt(const std::string& id) {
+  if (auto accepted = early.take(id)) take_in(std::move(*accepted));
+}
+
+void Mesh::State::step_handshakes() {
+  for (auto one = upgrading.begin(); one != upgrading.end();) {
+    if (!one->handshake.step()) {
+      ++one;
+      continue;
+    }
+    if (auto wire = one->handshake.take()) {
+      add(one->peer_id, {.wire = std::move(wire), .route = "shm"});
+    } else {
+      log_info("a peer on this host cannot be joined by shared memory: " + one->handshake.cause());
+      wishes = true;
+    }
+    one = upgrading.erase(one);
+  }
+}
+
+void Mesh::State::accept() {
+  early.begin_turn();
+  // Handshakes first: a peer whose shared memory has failed comes again over tcp.
+  step_handshakes();
+  for (Accepted& one :
+       acceptor.step([this](const std::string& id, size_t rail) { return wanted(id, rail); },
+                     [this](const std::string& id, size_t rail) { return held(id, rail); }))
+    if (one.rail == 0 && find(one.peer_id) == nullptr)
+      early.hold(std::move(one));
+    else
+      take_in(std::move(one));
+}
+
+void Mesh::State::introduce(const ProcessRecord& record, int rank, int own_rank,
+                            std::unique_ptr<Neighbour> neighbour) {
+  const std::string transport = common_transports(local, self, record).front();
+  links.push_back(
+      std::make_unique<Link>(transport, options_of(transport), std::move(neighbour), &wishes));
+  Link* const link = links.back().get();
+  set_known(record.id, {link, transport, "when it is needed"});
+  absent.insert_or_assign(
+      record.id, Absent{.record = record, .rank = rank, .own_rank = own_rank, .link = link});
+}
+
+void Mesh::State::heed_wishes() {
+  wishes = false;
+  for (auto& [id, peer] : absent) {
+    if (peer.dialer || !peer.link->needs_wire() || is_upgrading(id)) continue;
+    if (dialing.size() >= kLazyDialersAtOnce) {
+      wishes = true;
+      return;
+    }
+    peer.dialer = std::make_unique<Dialer>(local, self, peer.record, poller);
+    peer.since = Deadline::Clock::now();
+    dialing.push_back(&peer);
+  }
+}
+
+void Mesh::State::step_dialing() {
+  const auto now = Deadline::Clock::now();
+  for (auto at = dialing.begin(); at != dialing.end();) {
+    Absent& peer = **at++;  // what happens to it may take it off the list
+    if (peer.link->failure() != nullptr) {
+      give_up(peer, peer.link->failure()->message);
+    } else if (peer.dialer->step()) {
+      Dialed dialed = peer.dialer->take();
+      const std::string id = peer.record.id;
+      add(id, std::move(dialed));
+    } else if (!peer.awaited && now - peer.since > connect_timeout) {
+      give_up(peer, person(peer.own_rank, self) + " timed out connecting to " +
+                        person(peer.rank, peer.record) + ": " + peer.dialer->report() + advice);
+    } else if (!peer.awaited && now - peer.since > kPatienceWithRefusal &&
+               peer.dialer->is_refused()) {
+      give_up(peer, person(peer.own_rank, self) + " cannot connect to " +
+                        person(peer.rank, peer.record) +
+                        ", which has ended: " + peer.dialer->report());
+    }
+  }
+}
+
+void Mesh::State::give_up(Absent& peer, const std::string& why) {
+  const bool late = Deadline::Clock::now() - peer.since > connect_timeout;
+  set_known(peer.record.id, {peer.link, std::string(peer.link->transport()), "not reached"});
+  peer.link->fail({late ? ErrorCode::kTimeout : ErrorCode::kPeerLost, why, peer.rank});
+  dialing.remove(&peer);
+  absent.erase(peer.record.id);
+}
+
+}  // namespace hccl_like

@@ -1,0 +1,157 @@
+#pragma once
+// What a Mesh keeps, and how it meets peers. For the mesh's own files.
+#include <algorithm>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "transport/bootstrap/acceptor.h"
+#include "transport/bootstrap/dialer.h"
+#include "transport/mesh/early_peers.h"
+#include "transport/mesh/mesh.h"
+#include "transport/same_host/bell.h"
+#include "transport/same_host/neighbour.h"
+#include "transport/shm/handshake.h"
+
+namespace hccl_like {
+
+struct Mesh::State {
+  struct Known {
+    Link* link;
+    std::string route;
+    std::string reason;
+  };
+  // A peer that came in over the UNIX socket and whose shared memory is being set up.
+  struct Upgrading {
+    Upgrading(std::string id, Fd socket, const LocalEnd& local, Poller& poller)
+        : peer_id(std::move(id)),
+          handshake(std::move(socket), ShmHandshake::Side::kAcceptor, local.shm_ring_bytes, poller,
+                    local.commons.get()) {}
+    std::string peer_id;
+    ShmHandshake handshake;
+  };
+  // A peer that was introduced, and is connected when somebody wants it. Of the two, either may
+  // begin.
+  struct Absent {
+    ProcessRecord record;
+    int rank, own_rank;  // in the group that introduced it, for people
+    Link* link;
+    bool awaited = false;  // whoever awaits it says when to give up
+    std::unique_ptr<Dialer> dialer{};
+    Deadline::Clock::time_point since{};
+  };
+  // A tcp wire whose further rails are not there yet. It lives as long as its link, which is as
+  // long as this.
+  struct Railing {
+    std::string id;  // the peer
+    Link* link;
+    RailedWire* wire;
+    std::unique_ptr<RailDialer> dialer;  // null: the peer makes them
+    std::vector<std::string> routes{};
+  };
+  // A wire whose lifeline is not there yet. It lives as long as its link, which is as long as this.
+  struct Lifeline {
+    std::string id;  // the peer
+    Link* link;
+    WatchedWire* wire;
+    std::unique_ptr<LifelineDialer> dialer;  // null: the peer makes it
+    Deadline deadline;
+  };
+  // A member of a new group that is connected while the group is made.
+  struct Missing;
+
+  State(const Config& config, Poller& the_poller, const ModulePaths& modules);
+
+  Known* find(const std::string& id) {
+    const auto found = known.find(id);
+    return found == known.end() ? nullptr : &found->second;
+  }
+  // Healthy: with a wire, or on the way to one.
+  bool has_healthy(const std::string& id) {
+    const Known* one = find(id);
+    return one != nullptr && one->link->failure() == nullptr;
+  }
+  bool has_connected(const std::string& id) {
+    return has_healthy(id) && find(id)->link->connected();
+  }
+  bool is_upgrading(const std::string& id) const {
+    return std::ranges::any_of(upgrading, [&](const auto& one) { return one.peer_id == id; });
+  }
+
+  // lazy.cc
+  bool wanted(const std::string& id, size_t rail);
+  bool held(const std::string& id, size_t rail);
+  void add(const std::string& id, Dialed dialed);
+  void take_in(Accepted accepted);
+  void adopt(const std::string& id);
+  void step_handshakes();
+  void accept();
+  void introduce(const ProcessRecord& record, int rank, int own_rank,
+                 std::unique_ptr<Neighbour> neighbour);
+  void heed_wishes();
+  void step_dialing();
+  void give_up(Absent& peer, const std::string& why);
+  void step() {
+    accept();
+    if (wishes) heed_wishes();
+    if (!dialing.empty()) step_dialing();
+    if (!railings.empty()) step_rails();
+    if (!lifelines.empty()) step_lifelines();
+  }
+  const LinkOptions& options_of(std::string_view transport) const {
+    return transport == "shm" ? local_options : options;
+  }
+
+  // rails.cc
+  Railing* awaits_rail(const std::string& id, size_t rail);
+  void take_in_rail(Accepted accepted);
+  void step_rails();
+
+  // lifelines.cc
+  Lifeline* awaits_lifeline(const std::string& id);
+  void take_in_lifeline(Accepted accepted);
+  void step_lifelines();
+  bool makes_lifelines() const {
+    return std::ranges::any_of(lifelines,
+                               [](const Lifeline& one) { return one.dialer != nullptr; });
+  }
+
+  // connect.cc
+  bool connects_when_needed(const ProcessRecord& peer) const;
+  bool reached(Missing& peer);
+  void join(std::list<Missing>& missing, size_t peers, int rank, Deadline deadline,
+            const std::function<void()>& idle);
+  std::string explain(const Missing& peer) const;
+  std::string explain(const std::list<Missing>& missing) const;
+  std::vector<Link*> links_of(const std::vector<ProcessRecord>& members);
+  std::string describe(const Link& link) const;
+  void set_known(const std::string& id, Known known);
+
+  Poller& poller;
+  const LinkOptions options, local_options;
+  const std::chrono::milliseconds connect_timeout;
+  const LocalEnd local;
+  ProcessRecord self;
+  const std::string advice;  // what to look at when peers cannot be reached
+  Acceptor acceptor;
+  std::unique_ptr<Bell> bell;  // null without a Commons
+  EarlyPeers early;
+  std::list<Upgrading> upgrading;
+  std::map<std::string, Known> known;    // by process id
+  mutable std::mutex known_mutex;        // for those who only want to describe
+  std::map<std::string, Absent> absent;  // those of them without a wire
+  std::list<Absent*> dialing;
+  bool wishes = false;  // somebody absent is wanted
+  size_t eager_dialing = 0;
+  size_t guards = 0;
+  std::vector<std::unique_ptr<Link>> links;
+  std::list<Railing> railings;
+  std::list<Lifeline> lifelines;
+};
+
+}  // namespace hccl_like

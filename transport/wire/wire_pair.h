@@ -1,0 +1,121 @@
+#pragma once
+// Two ends of a wire and what tests do with them.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/base/deadline.h"
+#include "transport/wire/poller.h"
+#include "transport/wire/wire.h"
+
+namespace hccl_like {
+
+// Two connected ends, each with the poller that it sleeps in.
+struct WirePair {
+  std::array<std::unique_ptr<Poller>, 2> pollers{std::make_unique<Poller>(),
+                                                 std::make_unique<Poller>()};
+  std::array<std::unique_ptr<Wire>, 2> ends;
+};
+
+// Byte `i` of an endless stream whose every window of eight bytes is different enough to notice a
+// lost, doubled or swapped byte.
+inline std::byte stream_byte(uint64_t i) {
+  uint64_t h = (i / 8) * 0x9e3779b97f4a7c15u;
+  h ^= h >> 29;
+  h *= 0xbf58476d1ce4e5b9u;
+  return static_cast<std::byte>(h >> (8 * (i % 8)));
+}
+
+inline std::vector<std::byte> stream_bytes(uint64_t begin, size_t bytes) {
+  std::vector<std::byte> result(bytes);
+  for (size_t i = 0; i < bytes; ++i) result[i] = stream_byte(begin + i);
+  return result;
+}
+
+// `Wires`: see wire_contract.h.
+template <class Wires>
+class WireTest : public ::testing::Test {
+ protected:
+  static constexpr size_t kMany = 5'000'003;
+  WireTest() : pair(Wires::make()) {}
+
+  Wire& a() { return *pair.ends[0]; }
+  Wire& b() { return *pair.ends[1]; }
+  void poll() {
+    for (auto& poller : pair.pollers)
+      if (poller != nullptr) poller->poll();
+  }
+
+  // Tries again until `attempt` is true. A bug is a failed test, not one that hangs.
+  template <class Attempt>
+  void patiently(Attempt attempt) {
+    const Deadline deadline = Deadline::after(std::chrono::seconds(20));
+    while (!attempt()) {
+      poll();
+      if (!deadline.expired()) continue;
+      ADD_FAILURE() << "nothing happens any more";
+      return;
+    }
+  }
+
+  static size_t write(Wire& wire, std::span<const std::byte> bytes) {
+    const ConstRegion region{bytes.data(), bytes.size()};
+    return wire.write({&region, 1});
+  }
+  // Writes stream bytes [begin, begin + bytes), all of them.
+  void write_all(Wire& wire, uint64_t begin, size_t bytes) {
+    const std::vector<std::byte> data = stream_bytes(begin, bytes);
+    size_t done = 0;
+    patiently([&] {
+      done += write(wire, std::span(data).subspan(done));
+      return done == bytes;
+    });
+    ASSERT_EQ(done, bytes);
+  }
+  // Reads until `bytes` have come, and checks each.
+  void read_all(Wire& wire, uint64_t begin, size_t bytes) {
+    std::vector<std::byte> data(bytes);
+    size_t done = 0;
+    patiently([&] {
+      done += wire.read(std::span(data).subspan(done));
+      return done == bytes;
+    });
+    ASSERT_EQ(done, bytes);
+    ASSERT_TRUE(data == stream_bytes(begin, bytes));
+  }
+  // Writes `endless` again and again until nothing more fits; returns how many bytes.
+  uint64_t fill_a() {
+    uint64_t written = 0;
+    int refused = 0;
+    while (refused < 1000 && written < (uint64_t{1} << 30)) {
+      const size_t taken = write(a(), std::span(endless).subspan(written % endless.size()));
+      written += taken;
+      refused = taken == 0 ? refused + 1 : 0;
+      poll();
+    }
+    EXPECT_EQ(refused, 1000) << "a wire must have an end";
+    return written;
+  }
+  // Both ends are driven: what one has to give may wait for the other to look.
+  void flush_a() {
+    patiently([&] { return b().peek(), a().flush(); });
+  }
+  std::span<const std::byte> peek_until(Wire& wire, size_t want) {
+    std::span<const std::byte> view;
+    patiently([&] {
+      view = wire.peek(want);
+      return view.size() >= want;
+    });
+    return view;
+  }
+
+  WirePair pair;
+  const std::vector<std::byte> endless = stream_bytes(0, 1 << 20);
+};
+
+}  // namespace hccl_like
