@@ -22,7 +22,7 @@ using namespace std::chrono_literals;
 
 // What a runtime takes to start is seconds.
 constexpr std::chrono::seconds kUnusual = 10s;
-constexpr std::chrono::seconds kLoadPatience = 60s;
+constexpr std::chrono::seconds kLoadBackoff = 60s;
 
 // What the one who loads and the one who waits both see. The first keeps it alive if the second has
 // given up.
@@ -103,10 +103,10 @@ std::unique_ptr<Device> Device::load(const std::string& library_path) {
   const auto over = [&] { return loading->over; };
   if (!loading->changed.wait_for(lock, kUnusual, over)) {
     log_warn("waiting for the device plugin " + library_path + ", which is in " + loading->entry);
-    if (!loading->changed.wait_for(lock, kLoadPatience - kUnusual, over)) {
+    if (!loading->changed.wait_for(lock, kLoadBackoff - kUnusual, over)) {
       throw_error(ErrorCode::kTimeout,
                   "the device plugin " + library_path + " hangs: it has been in " + loading->entry +
-                      " for " + std::to_string(kLoadPatience.count()) +
+                      " for " + std::to_string(kLoadBackoff.count()) +
                       " seconds; ask its vendor, or go without it: "
                       "HCCL_LIKE_DEVICE_PLUGINS=NAME=none, with the device's name");
     }

@@ -17,7 +17,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::microseconds kLongestSleep{200};
 // Looks without sleeping for that long: a device that is idle gets to a function at once.
-constexpr std::chrono::microseconds kLanePatience{20};
+constexpr std::chrono::microseconds kLaneBackoff{20};
 
 // Each on a cache line of its own: one is the device's to write, the other ours.
 struct Words {
@@ -41,7 +41,7 @@ void await(const volatile uint64_t& word, uint64_t value) {
   const auto began = Clock::now();
   while (load(word) < value) {
     const auto waited = Clock::now() - began;
-    if (waited < kLanePatience)
+    if (waited < kLaneBackoff)
       std::this_thread::yield();
     else
       std::this_thread::sleep_for(std::min<Clock::duration>(kLongestSleep, waited / 16));

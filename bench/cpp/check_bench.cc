@@ -25,7 +25,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kBatches = 200, kCalls = 500;
-constexpr std::chrono::seconds kPatience{20};
+constexpr std::chrono::seconds kTimeout{20};
 
 // The least of many batches, by call.
 template <class Body>
@@ -75,7 +75,7 @@ double all_reduce(int ranks) {
   const auto work = [&](int rank) {
     Runtime runtime{Config()};
     const auto group =
-        runtime.create(store, rank, ranks, "check", kPatience, Deadline::after(kPatience));
+        runtime.create(store, rank, ranks, "check", kTimeout, Deadline::after(kTimeout));
     std::array<float, 2> values{1, 1};
     const Region region{reinterpret_cast<std::byte*>(values.data()), sizeof values};
     const double own = nanoseconds([&] {

@@ -38,8 +38,8 @@ bool is_complex(DataType type) {
   return type == DataType::kComplex64 || type == DataType::kComplex128;
 }
 
-// A sum that is a multiple of `ranks`: all add the same, then neighbours in pairs add and take away
-// one.
+// A sum that is a multiple of `ranks`: all add the same, then neighbours in pairs add and take
+// away one.
 int64_t averaged(int64_t share, int64_t at, int rank, int ranks) {
   if (share <= 1) return std::min<int64_t>(share, 1);
   const int64_t base = 1 + at % std::min<int64_t>(share - 1, 100);

@@ -1,5 +1,5 @@
 // The reduction kernels alone: GB/s of one operand, for every element type, in the second-level
-// cache and in memory; and on several threads, for long passes (--benchmark_filter=hands).
+// cache and in memory; and on several threads, for long passes (--benchmark_filter=threads).
 #include <benchmark/benchmark.h>
 
 #include <cstddef>
@@ -119,48 +119,50 @@ void add_all() {
       }
 }
 
-// `hands` threads at work; 0: as many as the crew finds idle cores for.
-void combine_together(benchmark::State& state, DataType type, size_t bytes, size_t hands) {
-  Crew crew;
+// `threads` threads at work; 0: as many as the thread pool finds idle cores for.
+void combine_together(benchmark::State& state, DataType type, size_t bytes, size_t threads) {
+  ThreadPool thread_pool;
   const auto a = operand(bytes), b = operand(bytes);
   auto out = operand(bytes);
   const Combine kernel = reduction(type, ReduceOp::kSum).combine;
   size_t total = 0;
   for (auto _ : state) {
-    const size_t now = hands != 0 ? hands : crew.hands(bytes, 1);
-    parallel_combine({crew, now}, kernel, out.data(), a.data(), b.data(), bytes / size_of(type),
-                     size_of(type));
+    const size_t now = threads != 0 ? threads : thread_pool.threads(bytes, 1);
+    parallel_combine({thread_pool, now}, kernel, out.data(), a.data(), b.data(),
+                     bytes / size_of(type), size_of(type));
     total += now;
     benchmark::ClobberMemory();
   }
   report(state, bytes);
-  state.counters["hands"] = static_cast<double>(total) / static_cast<double>(state.iterations());
+  state.counters["threads"] = static_cast<double>(total) / static_cast<double>(state.iterations());
 }
 
-void copy_together(benchmark::State& state, size_t bytes, size_t hands) {
-  Crew crew;
+void copy_together(benchmark::State& state, size_t bytes, size_t threads) {
+  ThreadPool thread_pool;
   const auto from = operand(bytes);
   auto to = operand(bytes);
   for (auto _ : state) {
-    parallel_copy({crew, hands != 0 ? hands : crew.hands(bytes, 1)}, to.data(), from.data(), bytes);
+    parallel_copy({thread_pool, threads != 0 ? threads : thread_pool.threads(bytes, 1)}, to.data(),
+                  from.data(), bytes);
     benchmark::ClobberMemory();
   }
   report(state, bytes);
 }
 
 void add_together() {
-  const auto named = [](const std::string& what, size_t bytes, size_t hands) {
+  const auto named = [](const std::string& what, size_t bytes, size_t threads) {
     return what + "/" + std::to_string(bytes >> 20) + "MiB/" +
-           (hands == 0 ? "idle hands" : std::to_string(hands) + " hands");
+           (threads == 0 ? "idle threads" : std::to_string(threads) + " threads");
   };
   for (const size_t bytes : {1 << 20, 2 << 20, 4 << 20, 8 << 20, 16 << 20, 64 << 20})
-    for (const size_t hands : {1, 2, 0}) {
+    for (const size_t threads : {1, 2, 0}) {
       for (const DataType type : {DataType::kFloat32, DataType::kBFloat16})
         benchmark::RegisterBenchmark(
-            named("c=a+b/" + std::string(name(type)), bytes, hands).c_str(), combine_together, type,
-            bytes, hands)
+            named("c=a+b/" + std::string(name(type)), bytes, threads).c_str(), combine_together,
+            type, bytes, threads)
             ->UseRealTime();
-      benchmark::RegisterBenchmark(named("copy", bytes, hands).c_str(), copy_together, bytes, hands)
+      benchmark::RegisterBenchmark(named("copy", bytes, threads).c_str(), copy_together, bytes,
+                                   threads)
           ->UseRealTime();
     }
 }

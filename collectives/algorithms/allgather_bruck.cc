@@ -10,7 +10,7 @@ namespace hccl_like {
 // messages.
 //
 // J. Bruck, C.-T. Ho, S. Kipnis, E. Upfal, D. Weathersby: Efficient Algorithms for All-to-All
-// Communications in Multiport Message-Passing Systems, IEEE TPDS 8(11), 1997.
+// Communications in Multiport Message-CallerDriven Systems, IEEE TPDS 8(11), 1997.
 //
 // Rank 1 of 3:
 //   0: send in[1]->0  recv out[2]<-2  copy in[1] to out[1]

@@ -6,8 +6,8 @@ namespace hccl_like {
 // so that not all of them send to rank 0 first.
 //
 // J. Bruck, C.-T. Ho, S. Kipnis, E. Upfal, D. Weathersby: Efficient Algorithms for All-to-All
-// Communications in Multiport Message-Passing Systems, IEEE TPDS 8(11), 1997 (the case of as many
-// ports as peers).
+// Communications in Multiport Message-CallerDriven Systems, IEEE TPDS 8(11), 1997 (the case of as
+// many ports as peers).
 //
 // Rank 1 of 3:
 //   0: send in[1]->2  recv out[0]<-0  send in[1]->0  recv out[2]<-2  copy in[1] to out[1]

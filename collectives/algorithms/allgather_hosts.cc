@@ -29,7 +29,7 @@ void append_share(Schedule& s, const Hosts& hosts, int rank) {
 // algorithm, and each gives its ranks the whole. Few messages: for small payloads.
 //
 // J. Bruck, C.-T. Ho, S. Kipnis, E. Upfal, D. Weathersby: Efficient Algorithms for All-to-All
-// Communications in Multiport Message-Passing Systems, IEEE TPDS 8(11), 1997, for the middle.
+// Communications in Multiport Message-CallerDriven Systems, IEEE TPDS 8(11), 1997, for the middle.
 //
 // Ranks 0 and 1 on one host, 2 and 3 on another:
 //   rank 0                                     rank 1               rank 2 rank 3 0: recv out[1]<-1

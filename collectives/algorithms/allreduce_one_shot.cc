@@ -6,8 +6,8 @@ namespace hccl_like {
 // nothing is faster for a few bytes on few ranks; (size - 1) times the payload, so nothing is
 // slower for many.
 //
-// J. Bruck, C.-T. Ho: Efficient Global Combine Operations in Multi-Port Message-Passing Systems,
-// PPL 3(4), 1993 (the case of as many ports as peers).
+// J. Bruck, C.-T. Ho: Efficient Global Combine Operations in Multi-Port Message-CallerDriven
+// Systems, PPL 3(4), 1993 (the case of as many ports as peers).
 //
 // Order of summation: rank 0, 1, 2, ... on every rank, with one rounding for 8- and 16-bit floats;
 // the same sum is computed everywhere, so all ranks end bitwise equal.

@@ -11,8 +11,8 @@ namespace hccl_like {
 //
 // R. Rabenseifner: Optimization of Collective Reduction Operations, ICCS 2004.
 //
-// Order of summation: of a binary tree over neighbours; each chunk is added up on one rank only and
-// copied from there, so all ranks end bitwise equal. 8- and 16-bit floats are rounded in every
+// Order of summation: of a binary tree over neighbours; each chunk is added up on one rank only
+// and copied from there, so all ranks end bitwise equal. 8- and 16-bit floats are rounded in every
 // round.
 //
 // Rank 1 of 4, which ends up with the sum of chunk 2 (its number with the bits reversed):

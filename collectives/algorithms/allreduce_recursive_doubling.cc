@@ -12,8 +12,8 @@ namespace hccl_like {
 // R. Thakur, R. Rabenseifner, W. Gropp: Optimization of Collective Communication Operations in
 // MPICH, IJHPCA 19(1), 2005.
 //
-// Order of summation: of a binary tree over neighbours. Both partners add the same two numbers, a +
-// b here and b + a there, which is the same in floating point; so by induction all ranks end
+// Order of summation: of a binary tree over neighbours. Both partners add the same two numbers, a
+// + b here and b + a there, which is the same in floating point; so by induction all ranks end
 // bitwise equal. 8- and 16-bit floats are rounded in every round.
 //
 // 3 ranks, rank 0 lends to rank 1:

@@ -8,7 +8,7 @@ namespace hccl_like {
 // one size.
 //
 // J. Bruck, C.-T. Ho, S. Kipnis, E. Upfal, D. Weathersby: Efficient Algorithms for All-to-All
-// Communications in Multiport Message-Passing Systems, IEEE TPDS 8(11), 1997.
+// Communications in Multiport Message-CallerDriven Systems, IEEE TPDS 8(11), 1997.
 //
 // Rank 0 of 4. Its chunk 3 goes by way of rank 1, and what arrives in scratch[3] is rank 3's on the
 // way to rank 2:

@@ -2,8 +2,9 @@
 
 namespace hccl_like {
 
-// All messages in one round, each rank beginning with its right neighbour. Nobody waits for anybody
-// but the senders of its own chunks; with many ranks that is many messages on the way at once.
+// All messages in one round, each rank beginning with its right neighbour. Nobody waits for
+// anybody but the senders of its own chunks; with many ranks that is many messages on the way at
+// once.
 //
 // R. Thakur, R. Rabenseifner, W. Gropp: Optimization of Collective Communication Operations in
 // MPICH, IJHPCA 19(1), 2005 (isend-irecv algorithm).

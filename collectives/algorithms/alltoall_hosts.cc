@@ -4,12 +4,12 @@
 namespace hccl_like {
 
 // A rank sends all that is for another host in one message, to the rank at its own place there,
-// which hands it on. Between hosts there are as few messages as can be with every rank at work, at
-// the price of moving what goes between hosts a second time on arrival: for small chunks. What lies
-// between must have a known size, so chunks have one size.
+// which threads it on. Between hosts there are as few messages as can be with every rank at work,
+// at the price of moving what goes between hosts a second time on arrival: for small chunks. What
+// lies between must have a known size, so chunks have one size.
 //
 // J. Bruck, C.-T. Ho, S. Kipnis, E. Upfal, D. Weathersby: Efficient Algorithms for All-to-All
-// Communications in Multiport Message-Passing Systems, IEEE TPDS 8(11), 1997, on messages that
+// Communications in Multiport Message-CallerDriven Systems, IEEE TPDS 8(11), 1997, on messages that
 // carry what others hand on.
 //
 // Ranks 0 and 1 on one host, 2 and 3 on another, rank 0:

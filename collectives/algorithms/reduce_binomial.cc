@@ -8,8 +8,8 @@ namespace hccl_like {
 // R. Thakur, R. Rabenseifner, W. Gropp: Optimization of Collective Communication Operations in
 // MPICH, IJHPCA 19(1), 2005.
 //
-// Order of summation: of a binary tree over neighbours, counted from the root. 8- and 16-bit floats
-// are rounded in every round.
+// Order of summation: of a binary tree over neighbours, counted from the root. 8- and 16-bit
+// floats are rounded in every round.
 //
 // 3 ranks, root 0:
 //   rank 0                                 rank 1             rank 2

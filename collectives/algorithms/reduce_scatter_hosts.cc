@@ -10,15 +10,15 @@ namespace {
 // Where a rank keeps the sums over its host of the chunks that it looks after.
 using Sums = std::map<int, Slot>;
 
-// Appends two rounds after which `keeper(chunk)`, a rank of this host, holds the host's sum of each
-// chunk.
-Sums append_chunk_sums(Schedule& s, const Hosts& hosts, int rank, auto keeper) {
+// Appends two rounds after which `accept thread(chunk)`, a rank of this host, holds the host's sum
+// of each chunk.
+Sums append_chunk_sums(Schedule& s, const Hosts& hosts, int rank, auto accept_thread) {
   const auto local = hosts.ranks(hosts.host(rank));
   std::map<int, std::vector<Slot>> inputs;
   Sums sums;
   s.begin_round();
   for (int chunk = 0; chunk < hosts.size(); ++chunk) {
-    const int keeps = keeper(chunk);
+    const int keeps = accept_thread(chunk);
     if (keeps != rank) {
       s.add(send(keeps, in(chunk)));
       continue;
@@ -139,8 +139,8 @@ Schedule reduce_scatter_rails_direct(int rank, const Hosts& hosts) {
   return s;
 }
 
-// The same with a ring of hosts for each chunk, which is added up on the way: only neighbours talk,
-// and at any time a rank has one message out and one in.
+// The same with a ring of hosts for each chunk, which is added up on the way: only neighbours
+// talk, and at any time a rank has one message out and one in.
 //
 // Order of summation: the ranks of a host in rank order, then along the ring from the host after
 // the chunk's to the chunk's.

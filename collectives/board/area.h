@@ -2,8 +2,8 @@
 // What lies in one rank's area of shared memory: the rank that owns it writes, all ranks of the
 // group read.
 //
-// The calls of a group are numbered alike on all ranks; call k uses line k modulo kLines. A line
-// may be written again once every rank has done with what it held, which each tells by its own
+// The calls of a group are numbered alike on all ranks; call k uses line k modulo kCallSlots. A
+// line may be written again once every rank has done with what it held, which each tells by its own
 // count.
 #include <array>
 #include <atomic>
@@ -18,12 +18,12 @@ namespace hccl_like {
 inline constexpr size_t kBoardLine = 128;
 
 struct BoardArea {
-  static constexpr size_t kLines = 8;
+  static constexpr size_t kCallSlots = 8;
   static constexpr size_t kChildren = 256;
   static constexpr size_t kInlineBytes = kBoardLine - 32;
-  static constexpr size_t kPayloadBytes = (Commons::kAreaBytes - 4096) / kLines;
+  static constexpr size_t kPayloadBytes = (Commons::kAreaBytes - 4096) / kCallSlots;
 
-  struct Line {
+  struct CallSlot {
     alignas(kBoardLine) std::atomic<uint64_t> stamp{0};  // of the call; written last
     uint64_t fingerprint = 0;                            // what the rank calls
     uint64_t bytes = 0;  // of its payload, which is in the line if it fits
@@ -38,11 +38,11 @@ struct BoardArea {
   // Whether this rank sees all others (board.cc), of a board that is not a part of another.
   std::atomic<uint64_t> verdict{0};
   uint32_t leases = 0;  // how often the area was taken; for its owner only
-  std::array<Line, kLines> lines{};
+  std::array<CallSlot, kCallSlots> lines{};
   // By number of the split: this rank's area of the child. 0: not there yet; 1: there is none; else
   // the name of the lease.
   std::array<std::atomic<uint64_t>, kChildren> children{};
-  alignas(4096) std::array<std::array<std::byte, kPayloadBytes>, kLines> payloads;
+  alignas(4096) std::array<std::array<std::byte, kPayloadBytes>, kCallSlots> payloads;
 };
 
 // What other ranks are told of an area: which one it is, and which of its leases. An area that has
@@ -57,7 +57,7 @@ struct LeasedArea {
 };
 static_assert(LeasedArea::name(Commons::kAreas - 1, LeasedArea::kLeases - 1) == UINT32_MAX);
 
-static_assert(sizeof(BoardArea::Line) == kBoardLine);
+static_assert(sizeof(BoardArea::CallSlot) == kBoardLine);
 static_assert(sizeof(BoardArea) == Commons::kAreaBytes);
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 

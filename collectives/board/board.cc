@@ -36,7 +36,7 @@ std::optional<uint32_t> Board::take_area(Commons& commons) {
   // payloads behind the head are never read before they are written.
   area.done.store(name, std::memory_order_relaxed);
   area.verdict.store(0, std::memory_order_relaxed);
-  for (Line& line : area.lines) line.stamp.store(0, std::memory_order_relaxed);
+  for (CallSlot& line : area.lines) line.stamp.store(0, std::memory_order_relaxed);
   for (auto& child : area.children) child.store(0, std::memory_order_relaxed);
   return name;
 }
@@ -245,13 +245,13 @@ std::vector<int> Board::behind(uint32_t call) const {
 }
 
 std::byte* Board::payload(uint32_t call, size_t bytes) {
-  const size_t at = call % BoardArea::kLines;
+  const size_t at = call % BoardArea::kCallSlots;
   return bytes <= BoardArea::kInlineBytes ? own().lines[at].payload.data()
                                           : own().payloads[at].data();
 }
 
 void Board::show(uint32_t call, uint64_t fingerprint, size_t bytes) {
-  Line& line = own().lines[call % BoardArea::kLines];
+  CallSlot& line = own().lines[call % BoardArea::kCallSlots];
   line.fingerprint = fingerprint;
   line.bytes = bytes;
   line.done = last_done();
@@ -259,7 +259,7 @@ void Board::show(uint32_t call, uint64_t fingerprint, size_t bytes) {
 }
 
 void Board::withdraw(uint32_t call) {
-  own().lines[call % BoardArea::kLines].stamp.store(0, std::memory_order_release);
+  own().lines[call % BoardArea::kCallSlots].stamp.store(0, std::memory_order_release);
 }
 
 void Board::ring() {
@@ -268,26 +268,27 @@ void Board::ring() {
     if (peer.link != nullptr) peer.link->nudge();
 }
 
-const Board::Line* Board::line(int rank, uint32_t call) const {
-  const Line& line = area(rank).lines[call % BoardArea::kLines];
+const Board::CallSlot* Board::call_slot(int rank, uint32_t call) const {
+  const CallSlot& line = area(rank).lines[call % BoardArea::kCallSlots];
   return line.stamp.load(std::memory_order_acquire) == stamp(call) ? &line : nullptr;
 }
 
-void Board::heed(int rank, const Line& line) {
+void Board::note_done(int rank, const CallSlot& line) {
   peers_[static_cast<size_t>(rank)].told_done.store(static_cast<uint32_t>(line.done),
                                                     std::memory_order_release);
 }
 
 const std::byte* Board::payload(int rank, uint32_t call, size_t bytes) const {
-  const size_t at = call % BoardArea::kLines;
+  const size_t at = call % BoardArea::kCallSlots;
   return bytes <= BoardArea::kInlineBytes ? area(rank).lines[at].payload.data()
                                           : area(rank).payloads[at].data();
 }
 
-const std::byte* Board::lane(int rank, uint32_t piece) const {
+const std::byte* Board::staging_buffer(int rank, uint32_t piece) const {
   const Link* link = peers_[static_cast<size_t>(rank)].link;
-  if (piece >= Commons::kLanes) return nullptr;
-  return link == nullptr ? commons_->lanes().data(piece) : link->commons()->lane(piece);
+  if (piece >= Commons::kStagingBuffers) return nullptr;
+  return link == nullptr ? commons_->staging_buffers().data(piece)
+                         : link->commons()->staging_buffer(piece);
 }
 
 void Board::done(uint32_t call) {

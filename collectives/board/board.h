@@ -22,7 +22,7 @@ namespace hccl_like {
 // number in the communicator, modulo 2^32. The links must outlive it.
 class Board {
  public:
-  using Line = BoardArea::Line;
+  using CallSlot = BoardArea::CallSlot;
 
   // Takes an area for a new board and clears it. Returns the name of the lease (LeasedArea), which
   // the other ranks must be told; nothing if no area is free.
@@ -73,16 +73,16 @@ class Board {
   void withdraw(uint32_t call);
 
   // What a rank shows of the call, null if it has not come that far. Valid until done(call).
-  const Line* line(int rank, uint32_t call) const;
-  // Whether a rank has not taken back a line that was there. Asked after what its lane, or its
-  // memory, held for the call has been read: both may serve others once the line is taken back and
-  // a full fence was made.
+  const CallSlot* call_slot(int rank, uint32_t call) const;
+  // Whether a rank has not taken back a line that was there. Asked after what its staging buffer,
+  // or its memory, held for the call has been read: both may serve others once the line is taken
+  // back and a full fence was made.
   bool still_shows(int rank, uint32_t call) const {
     acquire_fence();
-    return line(rank, call) != nullptr;
+    return call_slot(rank, call) != nullptr;
   }
   // What such a line tells of its rank, before done(call).
-  void heed(int rank, const Line& line);
+  void note_done(int rank, const CallSlot& slot);
   // The payload of a line that is there. The size is the reader's own idea of it.
   const std::byte* payload(int rank, uint32_t call, size_t bytes) const;
   // This rank needs no line of the call any more. Once for each call that it has shown or will not
@@ -93,10 +93,10 @@ class Board {
   // open.
   std::shared_ptr<const Readers> readers() const { return readers_; }
 
-  // This process's memory for payloads too large for an area, and what a rank has put into a lane
-  // of its own. Null if a rank names one that there is not.
-  Shelf& lanes() const { return commons_->lanes(); }
-  const std::byte* lane(int rank, uint32_t piece) const;
+  // This process's memory for payloads too large for an area, and what a rank has put into a
+  // staging buffer of its own. Null if a rank names one that there is not.
+  Shelf& staging_buffers() const { return commons_->staging_buffers(); }
+  const std::byte* staging_buffer(int rank, uint32_t piece) const;
   Link* link(int rank) const { return peers_[static_cast<size_t>(rank)].link; }
   // The names of this process's memory that peers may map.
   Exports& exports() const { return commons_->exports(); }
@@ -107,7 +107,7 @@ class Board {
  private:
   // Half of the lines are in use while the other half waits to be done with: one look at the peers
   // opens half of them.
-  static constexpr uint32_t kBlock = BoardArea::kLines / 2;
+  static constexpr uint32_t kBlock = BoardArea::kCallSlots / 2;
 
   struct Peer {
     Link* link = nullptr;                         // null: this rank itself
@@ -175,7 +175,7 @@ class Board {
   uint32_t done_ = UINT32_MAX;           // all calls up to this one
   uint32_t done_after_ = 0;              // bit i: call done_ + 1 + i
   static constexpr uint32_t kDoneAhead = 32;
-  static_assert(BoardArea::kLines <= kDoneAhead);
+  static_assert(BoardArea::kCallSlots <= kDoneAhead);
 };
 
 }  // namespace hccl_like

@@ -87,26 +87,26 @@ void BoardCall::finish() const {
   }
 }
 
-bool others_are_there(const BoardCall& call, Patience& patience, bool patient) {
+bool others_are_there(const BoardCall& call, Backoff& backoff, bool may_wait) {
   Board& board = *call.board;
   bool told = false;
   const auto tell = [&] {
     if (!std::exchange(told, true)) board.ring();
   };
   const auto find = [&](int rank) {
-    const Board::Line* line;
-    while ((line = board.line(rank, call.number)) == nullptr && patient) {
+    const Board::CallSlot* line;
+    while ((line = board.call_slot(rank, call.number)) == nullptr && may_wait) {
       // From here on they could wait for long.
-      if (patience.spun()) tell();
-      if (!patience.wait()) break;
+      if (backoff.spun()) tell();
+      if (!backoff.wait()) break;
     }
     return line;
   };
   bool there = true;
   for (int rank = 0; rank < board.size() && there; ++rank) {
     if (rank == board.rank()) continue;
-    const Board::Line* const line = find(rank);
-    if (line != nullptr) board.heed(rank, *line);
+    const Board::CallSlot* const line = find(rank);
+    if (line != nullptr) board.note_done(rank, *line);
     there = line != nullptr && line->fingerprint == call.fingerprint();
   }
   tell();
@@ -123,9 +123,9 @@ void BoardWatch::begin(const BoardCall& call) {
 bool BoardWatch::look(const BoardCall& call) {
   const size_t before = missing_.size();
   std::erase_if(missing_, [&](int rank) {
-    const Board::Line* line = call.board->line(rank, call.number);
+    const Board::CallSlot* line = call.board->call_slot(rank, call.number);
     if (line == nullptr) return false;
-    call.board->heed(rank, *line);
+    call.board->note_done(rank, *line);
     if (line->fingerprint == call.fingerprint()) return true;
     if (!mismatch_) mismatch_ = {rank, line->fingerprint, line->bytes, {}};
     return false;

@@ -8,11 +8,11 @@
 
 #include "collectives/board/board.h"
 #include "collectives/call/call.h"
-#include "core/machine/patience.h"
+#include "core/machine/backoff.h"
 
 namespace hccl_like {
 
-class Crew;
+class ThreadPool;
 class KnownMemory;
 class PeerMemory;
 
@@ -25,7 +25,7 @@ struct SameHostResources {
   int cores = 0;  // of the host; 0: enough
   PeerMemory* peer_memory = nullptr;
   KnownMemory* known_memory = nullptr;
-  Crew* crew = nullptr;
+  ThreadPool* thread_pool = nullptr;
 };
 
 // One rank's side of one call. All of it is borrowed.
@@ -64,9 +64,9 @@ struct BoardMismatch {
   std::optional<size_t> expected;  // what this rank expects of it, if it is not the whole call
 };
 
-// Looks for the lines of all ranks, with patience a little longer, and wakes those who sleep. False
+// Looks for the lines of all ranks, with backoff a little longer, and wakes those who sleep. False
 // if one is missing still or of another call.
-bool others_are_there(const BoardCall& call, Patience& patience, bool patient);
+bool others_are_there(const BoardCall& call, Backoff& backoff, bool may_wait);
 
 // Follows the lines of one call until all were seen.
 class BoardWatch {

@@ -1,5 +1,5 @@
-// Until when a rank's lines, areas and lanes stay what they are: until nobody can read them any
-// more.
+// Until when a rank's lines, areas and staging buffers stay what they are: until nobody can read
+// them any more.
 #include <gtest/gtest.h>
 #include <linux/futex.h>
 
@@ -68,7 +68,7 @@ TEST_F(BoardReaders, DoNotReadOnceTheirCallHasFailed) {
                            .input = &call.input,
                            .output = &call.output};
   SameHostStage stage;
-  stage.begin(on_board, Way::kBoard, /*shown=*/true, /*begun=*/nullptr);
+  stage.begin(on_board, CallPath::kBoard, /*shown=*/true, /*begun=*/nullptr);
   stage.advance();
   EXPECT_TRUE(stage.mismatch());
   EXPECT_TRUE(may_read());
@@ -88,13 +88,13 @@ TEST_F(BoardReaders, DoNotWaitForACallThatEndsBeforeItIsShown) {
   const Plan plan{.fingerprint = 1};
   const auto begin = [&](uint32_t number) {
     calls[number] = {.board = boards_[1].get(), .plan = &plan, .number = number};
-    stages[number].begin(calls[number], Way::kMessages, /*shown=*/false, /*begun=*/nullptr);
+    stages[number].begin(calls[number], CallPath::kMessages, /*shown=*/false, /*begun=*/nullptr);
   };
   for (uint32_t number = kLast; number > 2; --number) {
     begin(number);
     stages[number].advance();
     // In no order: the engine's list has none.
-    if (number > 2 + BoardArea::kLines) stages[number].end();
+    if (number > 2 + BoardArea::kCallSlots) stages[number].end();
   }
   EXPECT_FALSE(readers_->are_done_with(1));
   begin(1);
@@ -106,11 +106,11 @@ TEST_F(BoardReaders, DoNotReadOnceTheirBoardIsGone) {
   boards_[1].reset();
   EXPECT_FALSE(may_read());
   // Nor does the first rank have to wait for it before it shows further calls.
-  for (uint32_t call = 0; call < BoardArea::kLines / 2; ++call) {
+  for (uint32_t call = 0; call < BoardArea::kCallSlots / 2; ++call) {
     boards_[0]->show(call, 1, 0);
     boards_[0]->done(call);
   }
-  EXPECT_TRUE(boards_[0]->writable(BoardArea::kLines));
+  EXPECT_TRUE(boards_[0]->writable(BoardArea::kCallSlots));
 }
 
 TEST_F(BoardReaders, DoNotReadOnceTheirProcessLeaves) {

@@ -25,7 +25,7 @@ TEST(BoardLines, TellWhatTheirRankIsDoneWith) {
     constexpr uint32_t kCalls = 20;
     for (uint32_t call = 1; call <= kCalls; ++call)
       me.communicator.run({.collective = Collective::kBarrier});
-    const Board::Line* const line = me.communicator.board()->line(1 - me.rank, kCalls);
+    const Board::CallSlot* const line = me.communicator.board()->call_slot(1 - me.rank, kCalls);
     ASSERT_NE(line, nullptr);
     EXPECT_EQ(static_cast<uint32_t>(line->done), kCalls - 1);
   });

@@ -29,7 +29,7 @@ struct Program {
 };
 
 // How the data goes. Without a board, or if it does not open, messages do all.
-enum class Way : uint8_t {
+enum class CallPath : uint8_t {
   kMessages,
   kBoard,  // the call is small: over the communicator's board
   kLarge,  // straight between the ranks' memory, or through their staging buffers
@@ -51,13 +51,13 @@ inline constexpr uint32_t kLapsOfCollectives = 1;
 struct Plan {
   const Program* program = nullptr;  // owned by the communicator
   uint32_t laps = 1;
-  uint32_t window = 1;    // laps under way at once
+  uint32_t window = 1;    // laps under path at once
   Reduction reduction{};  // null members if the call reduces nothing
   Scaling scaling;
   uint64_t fingerprint = 0;
   uint32_t channel = 0;    // see Tag
   uint32_t first_lap = 0;  // of one that goes on with another call's: laps are numbered from here
-  Way way = Way::kMessages;
+  CallPath path = CallPath::kMessages;
   Chunks chunks = Chunks::kEqual;
 };
 

@@ -4,10 +4,10 @@
 #include <bit>
 
 #include "collectives/call/fingerprint.h"
-#include "collectives/engine/way.h"
+#include "collectives/engine/call_path.h"
 #include "collectives/topology/group_topology.h"
 #include "core/base/log.h"
-#include "core/machine/patience.h"
+#include "core/machine/backoff.h"
 
 namespace hccl_like {
 namespace {
@@ -27,11 +27,11 @@ size_t common_bytes(const Call& call, int size) {
   }
 }
 
-// What must be equal about the sizes of a call, and the way that it takes for them, as a detail of
+// What must be equal about the sizes of a call, and the path that it takes for them, as a detail of
 // its fingerprint.
-uint64_t sizes_and_way(const Call& call, Chunks chunks, Way way, int size) {
+uint64_t sizes_and_path(const Call& call, Chunks chunks, CallPath path, int size) {
   uint64_t sizes = mix(common_bytes(call, size),
-                       static_cast<uint64_t>(chunks) << 8 | static_cast<uint64_t>(way));
+                       static_cast<uint64_t>(chunks) << 8 | static_cast<uint64_t>(path));
   if (chunks != Chunks::kKnown) return sizes;
   for (int i = 0; i < size; ++i) sizes = mix(sizes, chunk_side(call).bytes(static_cast<size_t>(i)));
   return sizes;
@@ -51,7 +51,7 @@ Communicator::Communicator(Engine& engine, Identity identity)
   same_host_ = {.cores = topology_.cores_per_host,
                 .peer_memory = &engine_.peer_memory(),
                 .known_memory = &known_memory_,
-                .crew = &engine_.crew()};
+                .thread_pool = &engine_.thread_pool()};
   force(engine_.config().algo);
 }
 
@@ -110,14 +110,14 @@ uint64_t Communicator::fingerprint(const Call& call, uint64_t detail) const {
 
 // Of a call that meets on the board.
 uint64_t Communicator::meeting_fingerprint(const Call& call, const Plan& plan) const {
-  return fingerprint(call, sizes_and_way(call, plan.chunks, plan.way, size()));
+  return fingerprint(call, sizes_and_path(call, plan.chunks, plan.path, size()));
 }
 
-Way Communicator::way(const Call& call, Chunks chunks) const {
-  return way_of(call, size(), chunks,
-                {.board = identity_.board != nullptr,
-                 .forced = named_[static_cast<size_t>(call.collective)],
-                 .direct = engine_.config().direct});
+CallPath Communicator::path(const Call& call, Chunks chunks) const {
+  return call_path(call, size(), chunks,
+                   {.board = identity_.board != nullptr,
+                    .forced = named_[static_cast<size_t>(call.collective)],
+                    .direct = engine_.config().direct});
 }
 
 BoardCall Communicator::board_call(const Call& call, const Plan& plan, uint32_t number) const {
@@ -154,8 +154,8 @@ std::shared_ptr<Operation> Communicator::prepare(Call call) {
   set_reduction(plan, call);
   const auto algorithm =
       static_cast<uint64_t>(choice.algorithm - algorithms(call.collective).data());
-  plan.way = way(call, plan.chunks);
-  if (plan.way == Way::kMessages) {
+  plan.path = path(call, plan.chunks);
+  if (plan.path == CallPath::kMessages) {
     const uint64_t how = mix(mix(common_bytes(call, size()), plan.laps), algorithm);
     plan.fingerprint = fingerprint(call, mix(how, roots_));
     // All of the call: a gather and a scatter with one root may expect nothing of each other
@@ -184,10 +184,10 @@ void Communicator::launch(std::span<const std::shared_ptr<Operation>> operations
   engine_.launch(operations, waited_for);
 }
 
-Communicator::Tried Communicator::try_run(const Call& call, bool patient) {
+Communicator::Tried Communicator::try_run(const Call& call, bool may_wait) {
   engine_.count_call();
   if (is_point_to_point(call.collective)) {
-    auto rest = pass(call, patient);
+    auto rest = pass(call, may_wait);
     const uint32_t sequence = rest ? rest->sequence() : 0;
     return {.over = rest == nullptr, .sequence = sequence, .rest = std::move(rest)};
   }
@@ -195,8 +195,8 @@ Communicator::Tried Communicator::try_run(const Call& call, bool patient) {
   if (board == nullptr || !board->is_open() || has_failed()) return {};
   Plan plan;
   plan.chunks = chunks_of(call, size());
-  plan.way = way(call, plan.chunks);
-  if (plan.way == Way::kMessages) return {};
+  plan.path = path(call, plan.chunks);
+  if (plan.path == CallPath::kMessages) return {};
   check(call);
   check_own_part(call);
   set_reduction(plan, call);
@@ -206,10 +206,10 @@ Communicator::Tried Communicator::try_run(const Call& call, bool patient) {
     if (!board->writable(number)) return {};
   } while (!sequence_.compare_exchange_weak(number, number + 1, std::memory_order_relaxed));
   BoardCall on_board = board_call(call, plan, number);
-  if (plan.way == Way::kLarge) return try_large(call, on_board, plan, patient);
-  Patience patience(engine_.config());
+  if (plan.path == CallPath::kLarge) return try_large(call, on_board, plan, may_wait);
+  Backoff backoff(engine_.config());
   on_board.show();
-  if (others_are_there(on_board, patience, patient)) {
+  if (others_are_there(on_board, backoff, may_wait)) {
     on_board.finish();
     board->done(number);
     return {.over = true, .sequence = number, .rest = nullptr};
@@ -220,7 +220,7 @@ Communicator::Tried Communicator::try_run(const Call& call, bool patient) {
 }
 
 void Communicator::run(const Call& call) {
-  Tried tried = try_run(call, /*patient=*/true);
+  Tried tried = try_run(call, /*may_wait=*/true);
   if (tried.over) return;
   const std::shared_ptr<Operation> operation = tried.rest ? std::move(tried.rest) : prepare(call);
   engine_.launch({&operation, 1}, /*waited_for=*/true);

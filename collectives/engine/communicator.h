@@ -72,7 +72,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::shared_ptr<Operation> prepare_lap(std::shared_ptr<const Operation> begun_by, Call call,
                                          uint32_t lap, size_t whole);
   // Makes a call at once, in the caller's thread and without the engine, if it is one between ranks
-  // of one host: over the board, direct, or a short message. `patient` waits a moment for ranks
+  // of one host: over the board, direct, or a short message. `may_wait` waits a moment for ranks
   // that are not there yet. Throws as prepare() does.
   struct Tried {
     bool over = false;
@@ -82,7 +82,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
     // prepare().
     std::shared_ptr<Operation> rest;
   };
-  Tried try_run(const Call& call, bool patient);
+  Tried try_run(const Call& call, bool may_wait);
   // Starts a prepared operation. With `waited_for`, the caller is about to wait() and nobody else
   // need be woken.
   void launch(std::span<const std::shared_ptr<Operation>> operations, bool waited_for);
@@ -94,10 +94,10 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // before one is waited for.
   void run(std::span<const Call> calls);
   // Makes a send or a receive of a short message between processes of one host at once, in the
-  // caller's thread, without the engine's lists and without an allocation; `patient` waits a moment
-  // for the peer. Null when it is over, else the operation that the call has become, to be
+  // caller's thread, without the engine's lists and without an allocation; `may_wait` waits a
+  // moment for the peer. Null when it is over, else the operation that the call has become, to be
   // launched. For other calls it is prepare().
-  std::shared_ptr<Operation> pass(const Call& call, bool patient);
+  std::shared_ptr<Operation> pass(const Call& call, bool may_wait);
 
   // Gives the communicator up: every running operation ends with an error of code kAborted, so does
   // every later one, and the other ranks are told. Any thread, does not block. The first reason
@@ -152,13 +152,13 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   void check_own_part(const Call& call);
   uint64_t fingerprint(const Call& call, uint64_t detail) const;
   uint64_t meeting_fingerprint(const Call& call, const Plan& plan) const;
-  Way way(const Call& call, Chunks chunks) const;
+  CallPath path(const Call& call, Chunks chunks) const;
   void set_reduction(Plan& plan, const Call& call) const;
   Link* shared_memory_link(const Call& call) const;
   Link* short_message_link(const Call& call) const;
-  void begin(Engine::Passing& passing, const Call& call, Link* link);
-  std::shared_ptr<Operation> rest_of(Passage& passage);
-  Tried try_large(const Call& call, BoardCall& on_board, const Plan& plan, bool patient);
+  void begin(Engine::CallerDriven& caller_driven, const Call& call, Link* link);
+  std::shared_ptr<Operation> rest_of(CallerMessage& message);
+  Tried try_large(const Call& call, BoardCall& on_board, const Plan& plan, bool may_wait);
   // With mutex_ held.
   const Choice& choose_messages(const Call& call, Plan& plan);
   const Choice& choice(Collective collective, size_t bytes, size_t element_bytes, bool uneven);

@@ -5,26 +5,26 @@
 
 #include "collectives/engine/communicator.h"
 #include "collectives/same_host/large_call.h"
-#include "core/machine/patience.h"
+#include "core/machine/backoff.h"
 
 namespace hccl_like {
 namespace {
 
 // Makes the steps of a call that is shown; false if other ranks keep it waiting.
-bool drive(LargeCall& run, const BoardCall& call, const Config& config, bool patient) {
-  Patience patience(config);
-  if (!others_are_there(call, patience, patient)) return false;
+bool drive(LargeCall& run, const BoardCall& call, const Config& config, bool may_wait) {
+  Backoff backoff(config);
+  if (!others_are_there(call, backoff, may_wait)) return false;
   run.meet();
   if (run.mismatch() || run.lacks_staging()) return false;
-  patience.reset();
+  backoff.reset();
   const auto wait = [&] {
-    if (patience.spun()) run.tell();
-    return patient && patience.wait();
+    if (backoff.spun()) run.tell();
+    return may_wait && backoff.wait();
   };
   while (!run.finished()) {
     if (run.failure()) return false;
     if (run.advance())
-      patience.reset();
+      backoff.reset();
     else if (!wait())
       return false;
   }
@@ -34,7 +34,7 @@ bool drive(LargeCall& run, const BoardCall& call, const Config& config, bool pat
 }  // namespace
 
 Communicator::Tried Communicator::try_large(const Call& call, BoardCall& on_board, const Plan& plan,
-                                            bool patient) {
+                                            bool may_wait) {
   // Kept for its vectors.
   thread_local std::unique_ptr<LargeCall> run;
   if (!run) run = std::make_unique<LargeCall>();
@@ -43,7 +43,7 @@ Communicator::Tried Communicator::try_large(const Call& call, BoardCall& on_boar
   const bool begun = run->begin(on_board);
   if (begun) {
     run->show();
-    if (drive(*run, on_board, engine_.config(), patient)) {
+    if (drive(*run, on_board, engine_.config(), may_wait)) {
       on_board.board->done(number);
       run->end();
       return {.over = true, .sequence = number, .rest = nullptr};

@@ -69,49 +69,49 @@ uint32_t Communicator::message_number(const Call& call, uint32_t channel) {
   return (call.collective == Collective::kSend ? sent_ : received_)(call.root, channel)++;
 }
 
-void Communicator::begin(Engine::Passing& passing, const Call& call, Link* link) {
+void Communicator::begin(Engine::CallerDriven& caller_driven, const Call& call, Link* link) {
   const uint32_t channel = kMessages | call.tag;
-  const auto post = [&](Passage& passage, auto& message, Pieces& pieces) {
+  const auto post = [&](CallerMessage& posted, auto& message, Pieces& pieces) {
     const Layout& layout = payload(call);
     layout.visit(0, 0, layout.total_bytes(),
                  [&](Region region) { pieces.add(region.data, region.bytes); });
     message.tag = {.communicator = identity_.id, .channel = channel};
     message.fingerprint = fingerprint(call, 0);
     message.bytes = layout.total_bytes();
-    message.passing = true;
+    message.caller_driven = true;
     {
       std::lock_guard lock(mutex_);
       message.tag.sequence = message_number(call, channel);
     }
-    passing.post(passage);
+    caller_driven.post(posted);
   };
   if (call.collective == Collective::kSend) {
-    Passage& passage = passing.next<Send>(call, link);
-    Send& send = std::get<Send>(passage.message);
-    post(passage, send, send.from);
+    CallerMessage& posted = caller_driven.next<Send>(call, link);
+    Send& send = std::get<Send>(posted.message);
+    post(posted, send, send.from);
   } else {
-    Passage& passage = passing.next<Recv>(call, link);
-    Recv& recv = std::get<Recv>(passage.message);
-    post(passage, recv, recv.into);
+    CallerMessage& posted = caller_driven.next<Recv>(call, link);
+    Recv& recv = std::get<Recv>(posted.message);
+    post(posted, recv, recv.into);
   }
 }
 
 // What did not pass; null if it did.
-std::shared_ptr<Operation> Communicator::rest_of(Passage& passage) {
-  const Message& message = passage.common();
+std::shared_ptr<Operation> Communicator::rest_of(CallerMessage& posted) {
+  const Message& message = posted.common();
   if (message.done) return nullptr;
   std::lock_guard lock(mutex_);
-  return std::make_shared<Operation>(shared_from_this(), *passage.call, message_plan(*passage.call),
+  return std::make_shared<Operation>(shared_from_this(), *posted.call, message_plan(*posted.call),
                                      message.tag.sequence);
 }
 
-std::shared_ptr<Operation> Communicator::pass(const Call& call, bool patient) {
+std::shared_ptr<Operation> Communicator::pass(const Call& call, bool may_wait) {
   if (Link* link = short_message_link(call)) {
-    Engine::Passing passing(engine_, *this, 1);
-    if (passing.holds()) {
-      begin(passing, call, link);
-      passing.finish(patient);
-      return rest_of(passing.messages().front());
+    Engine::CallerDriven caller_driven(engine_, *this, 1);
+    if (caller_driven.holds()) {
+      begin(caller_driven, call, link);
+      caller_driven.finish(may_wait);
+      return rest_of(caller_driven.messages().front());
     }
   }
   return prepare(call);
@@ -125,20 +125,20 @@ void Communicator::run(std::span<const Call> calls) {
   std::vector<const Call*> others;
   std::vector<std::shared_ptr<Operation>> rest;
   {
-    Engine::Passing passing(engine_, *this, calls.size());
+    Engine::CallerDriven caller_driven(engine_, *this, calls.size());
     for (const bool sends : {true, false})
       for (const Call& call : calls) {
         if ((call.collective == Collective::kSend) != sends) continue;
-        Link* const link = passing.holds() ? short_message_link(call) : nullptr;
+        Link* const link = caller_driven.holds() ? short_message_link(call) : nullptr;
         if (link != nullptr)
-          begin(passing, call, link);
+          begin(caller_driven, call, link);
         else
           others.push_back(&call);
       }
-    if (passing.holds()) {
-      passing.finish(/*patient=*/others.empty());
-      for (Passage& passage : passing.messages())
-        if (auto operation = rest_of(passage)) rest.push_back(std::move(operation));
+    if (caller_driven.holds()) {
+      caller_driven.finish(/*may_wait=*/others.empty());
+      for (CallerMessage& posted : caller_driven.messages())
+        if (auto operation = rest_of(posted)) rest.push_back(std::move(operation));
     }
   }
   for (const Call* call : others) rest.push_back(prepare(*call));

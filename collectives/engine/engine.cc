@@ -9,7 +9,7 @@
 
 #include "collectives/engine/communicator.h"
 #include "core/base/log.h"
-#include "core/machine/patience.h"
+#include "core/machine/backoff.h"
 
 namespace hccl_like {
 namespace {
@@ -20,13 +20,13 @@ constexpr uint32_t kIdleTicks = 64;
 constexpr auto kLookAround = std::chrono::milliseconds(50);
 // The same for one that is always busy.
 constexpr uint32_t kBusyTicks = 1024;
-// How long the keeper of the door leaves a knock to whoever drives.
+// How long the accept thread of the door leaves a knock to whoever drives.
 constexpr std::chrono::milliseconds kKeepersNap{2};
 
 }  // namespace
 
 Engine::Engine(const Config& config, Poller& poller, Mesh& mesh)
-    : config_(config), poller_(poller), mesh_(mesh), crew_(config.threads) {}
+    : config_(config), poller_(poller), mesh_(mesh), thread_pool_(config.threads) {}
 
 Engine::~Engine() {
   {
@@ -36,7 +36,7 @@ Engine::~Engine() {
   background_wake_.notify_one();
   poller_.ring();
   if (background_.joinable()) background_.join();
-  end_keeper();
+  end_accept_thread();
 }
 
 // -------------------------------------------------------------------------------------- any thread
@@ -155,7 +155,7 @@ void Engine::with_mesh(const std::function<void(Mesh&, const std::function<void(
 }
 
 // Gives the engine up: to a thread that waits for it, else to the background thread if anything is
-// left to do, and to the keeper if somebody is at the door, who may have to be shown out.
+// left to do, and to the accept thread if somebody is at the door, who may have to be shown out.
 void Engine::leave(std::unique_lock<std::mutex> driver, bool waited_for) {
   // What a rank has sent reaches its peers also while its program does other things. A caller who
   // is about to wait looks after it; said to be owed it would outlast the call, and wake the
@@ -183,7 +183,7 @@ bool Engine::pass_on(std::unique_lock<std::mutex> driver) {
   }
   if (restless) {
     std::lock_guard lock(background_mutex_);
-    if (keeper_bell_.valid()) Poller::ring(keeper_bell_.get());
+    if (accept_bell_.valid()) Poller::ring(accept_bell_.get());
   }
   return false;
 }
@@ -216,14 +216,14 @@ void Engine::background() {
   }
 }
 
-void Engine::keeper() {
-  std::array<pollfd, 2> doors{{{keeper_bell_.get(), POLLIN, 0}, {mesh_.door(), POLLIN, 0}}};
+void Engine::accept_thread() {
+  std::array<pollfd, 2> listeners{{{accept_bell_.get(), POLLIN, 0}, {mesh_.door(), POLLIN, 0}}};
   const auto stop = [this] { return stopping_.load() || !mesh_.is_restless(); };
   while (!stopping_) {
-    if (::poll(doors.data(), doors.size(), -1) <= 0) continue;
+    if (::poll(listeners.data(), listeners.size(), -1) <= 0) continue;
     if (stopping_) return;
     uint64_t rings;
-    (void)!::read(keeper_bell_.get(), &rings, sizeof rings);
+    (void)!::read(accept_bell_.get(), &rings, sizeof rings);
     std::unique_lock driver(driver_, std::try_to_lock);
     if (!driver) {
       std::this_thread::sleep_for(kKeepersNap);
@@ -248,11 +248,11 @@ void Engine::keeper() {
 template <class Stop>
 void Engine::drive(Stop stop, Deadline deadline, bool background) {
   uint32_t idle = 0;
-  Patience patience(config_);
+  Backoff backoff(config_);
   while (!stop()) {
     if (step()) {
       idle = 0;
-      patience.reset();
+      backoff.reset();
       continue;
     }
     if (background && wanted_ > 0) return;
@@ -261,12 +261,12 @@ void Engine::drive(Stop stop, Deadline deadline, bool background) {
       poller_.poll();  // sockets whose only news is that the peer is gone
       mesh_.poll();
       look_at_deadlines();
-      look_at_neighbours();
+      look_at_local_peers();
       look_at_calls();
       if (deadline.expired()) return;
     }
-    if (crowded_ && poller_.sockets() > 0) patience.skip_spins();
-    if (patience.wait()) continue;
+    if (crowded_ && poller_.sockets() > 0) backoff.skip_spins();
+    if (backoff.wait()) continue;
     sleep(deadline, background);
     if (deadline.expired()) return;  // not some turns later, each of which may last
   }
@@ -390,7 +390,7 @@ void Engine::sleep(Deadline deadline, bool background) {
   sleeping_ = false;
   mesh_.poll();
   look_at_deadlines();
-  look_at_neighbours();
+  look_at_local_peers();
 }
 
 }  // namespace hccl_like

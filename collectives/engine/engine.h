@@ -14,12 +14,12 @@
 #include <vector>
 
 #include "collectives/call/disagreement.h"
+#include "collectives/engine/caller_message.h"
 #include "collectives/engine/execution.h"
 #include "collectives/engine/operation.h"
-#include "collectives/engine/passage.h"
 #include "collectives/engine/self_messages.h"
 #include "core/base/deadline.h"
-#include "core/machine/crew.h"
+#include "core/machine/thread_pool.h"
 #include "core/settings/config.h"
 #include "transport/mesh/mesh.h"
 #include "transport/same_host/peer_memory.h"
@@ -36,7 +36,7 @@ class Engine {
   const Config& config() const { return config_; }
   // Any thread.
   PeerMemory& peer_memory() { return peer_memory_; }
-  Crew& crew() { return crew_; }
+  ThreadPool& thread_pool() { return thread_pool_; }
   // Where a call's memory lies for peers, if it is shared. `range` is one of the call's, which is
   // borrowed.
   SharedPlace place(const Call& call, const std::optional<ExportedRange>& range);
@@ -48,7 +48,7 @@ class Engine {
   }
   // Any thread. Tells peers what this process has freed, and closes what they have.
   void look_at_memory();
-  // Of writes into the process's lanes.
+  // Of writes into the process's staging buffers.
 
   // Any thread. Takes operations to run; makes their first steps at once if nobody else drives.
   // Without `waited_for`, the background thread is told to see to them.
@@ -68,31 +68,31 @@ class Engine {
 
   // Any thread. Holds the engine, unless somebody else drives, while its maker moves messages
   // himself: of at most their links' eager_bytes, over links in shared memory.
-  class Passing {
+  class CallerDriven {
    public:
     // For `most` messages of the communicator at most.
-    Passing(Engine& engine, const Communicator& communicator, size_t most);
-    ~Passing();
-    Passing(const Passing&) = delete;
-    Passing& operator=(const Passing&) = delete;
+    CallerDriven(Engine& engine, const Communicator& communicator, size_t most);
+    ~CallerDriven();
+    CallerDriven(const CallerDriven&) = delete;
+    CallerDriven& operator=(const CallerDriven&) = delete;
 
     bool holds() const { return driver_.owns_lock(); }
     // Room for the next message, a Send or a Recv; and, once it is filled, has it posted and its
     // first step made.
     template <class OneEnd>
-    Passage& next(const Call& call, Link* link) {
-      Passage& passage = engine_.passages_.emplace_back(&call, link);
-      passage.message.emplace<OneEnd>();
-      return passage;
+    CallerMessage& next(const Call& call, Link* link) {
+      CallerMessage& message = engine_.caller_messages_.emplace_back(&call, link);
+      message.message.emplace<OneEnd>();
+      return message;
     }
-    void post(Passage& passage);
-    // Makes the other steps, with a moment's patience if asked for, and takes back what is not done
+    void post(CallerMessage& message);
+    // Makes the other steps, with a moment's backoff if asked for, and takes back what is not done
     // then. That is to be launched as an operation: its memory may be lent to the peer already.
-    void finish(bool patient);
-    std::span<Passage> messages() const { return engine_.passages_; }
+    void finish(bool may_wait);
+    std::span<CallerMessage> messages() const { return engine_.caller_messages_; }
 
    private:
-    void settle(Passage& passage);
+    void settle(CallerMessage& message);
     void take_back();
 
     Engine& engine_;
@@ -111,7 +111,7 @@ class Engine {
   // two steps; returns when it is over, also while operations run that are waited for.
   void run(std::function<void()> work);
   // Any thread. From now on peers that connect are let in also while nobody drives.
-  void keep_door();
+  void start_accept_thread();
 
   // Drives by hand, as whoever runs many engines from one thread does: while it lives, no thread is
   // begun for what is left to do, or to keep the door.
@@ -203,7 +203,7 @@ class Engine {
   void on_failure(Link& link);
   void look_at_deadlines();
   // Peers that are waited for without a connection: whether they are still there.
-  void look_at_neighbours();
+  void look_at_local_peers();
   void tell(Communicator& communicator, std::string_view reason, const Link* but);
   void sleep(Deadline deadline, bool background);
 
@@ -217,9 +217,9 @@ class Engine {
   void wake_background();
   void background();
   bool await_need();
-  // engine_door.cc
-  void keeper();
-  void end_keeper();
+  // engine_accept.cc
+  void accept_thread();
+  void end_accept_thread();
   // If a peer has told of its end already, it ends.
   void add(const std::shared_ptr<Communicator>& communicator);
   std::shared_ptr<Communicator> find_or_keep(const Link& link, const AbortNotice& notice);
@@ -231,14 +231,14 @@ class Engine {
   Mesh& mesh_;
   PeerMemory peer_memory_;
   std::atomic<uint32_t> calls_{0};
-  Crew crew_;
+  ThreadPool thread_pool_;
 
   std::mutex driver_;  // held by the thread that drives; guards what follows up to spare_
-  std::vector<Passage> passages_;
+  std::vector<CallerMessage> caller_messages_;
   std::vector<std::unique_ptr<Execution>> active_;
   uint32_t steps_ = 0;
   bool gave_up_ = false;  // some communicator: peers that come in may have to be told
-  Deadline::Clock::time_point next_look_{};  // at neighbours
+  Deadline::Clock::time_point next_look_{};  // at local peers
   // By communicator and rank: what it said last of the call that it is in, until this rank has made
   // it, too.
   struct Heard {
@@ -278,11 +278,11 @@ class Engine {
   bool background_may_doze_ = false;  // next time: something small needed it
   std::atomic<bool> stopping_{false};
   std::thread background_;
-  // The keeper of the door, if its bell is valid: a thread lent by the process's life, where there
-  // is one, or its own.
-  Life* keepers_life_ = nullptr;
-  std::thread keeper_;
-  Fd keeper_bell_;
+  // The accept thread of the door, if its bell is valid: a thread lent by the process's life, where
+  // there is one, or its own.
+  Life* accept_threads_life_ = nullptr;
+  std::thread accept_thread_;
+  Fd accept_bell_;
 
   mutable std::mutex registry_mutex_;
   std::unordered_map<uint64_t, std::weak_ptr<Communicator>> registry_;

@@ -46,10 +46,10 @@ void Execution::begin(std::shared_ptr<Operation> operation, ScratchPool& pool, S
     board_call_.input = &input_;
     board_call_.output = &output_;
     board_call_.bytes = operation_->bytes_;
-    stage_.begin(board_call_, plan_->way, operation_->shown_, std::move(operation_->large_));
+    stage_.begin(board_call_, plan_->path, operation_->shown_, std::move(operation_->large_));
   }
   scheduled_ = false;
-  if (plan_->way == Way::kMessages) begin_schedule();
+  if (plan_->path == CallPath::kMessages) begin_schedule();
 }
 
 void Execution::begin_schedule() {

@@ -46,7 +46,7 @@ const std::vector<size_t> kSizes{0, 1, 8, 63, 1024, 8191, 8193, 65'536, 65'537, 
 
 struct Case {
   const char* transport;
-  uint32_t patience;
+  uint32_t backoff;
 };
 
 // Lies in memory that the other ranks can map.
@@ -82,7 +82,7 @@ class Messages : public ::testing::TestWithParam<Case> {
   void run(int ranks, const std::function<void(Rank)>& body) const {
     Config config;
     config.transports = {GetParam().transport};
-    config.spins = config.yields = GetParam().patience;
+    config.spins = config.yields = GetParam().backoff;
     on_ranks(ranks, config, body);
   }
 };
@@ -90,7 +90,7 @@ INSTANTIATE_TEST_SUITE_P(, Messages,
                          ::testing::Values(Case{"shm", 100}, Case{"shm", 0}, Case{"tcp", 100}),
                          [](const auto& one) {
                            return std::string(one.param.transport) +
-                                  (one.param.patience == 0 ? "AtOnce" : "");
+                                  (one.param.backoff == 0 ? "AtOnce" : "");
                          });
 
 // The operations of a message in laps of `step` bytes, two at least.

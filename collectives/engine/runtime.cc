@@ -84,14 +84,14 @@ std::shared_ptr<Communicator> Runtime::create(Store& store, int rank, int size, 
   identity.name = std::move(name);
   identity.timeout = timeout;
   // Everybody is there: what keeps them apart now is the network.
-  bool keep_door = false;
+  bool start_accept_thread = false;
   const Deadline reach = earliest(deadline, Deadline::after(engine_.config().connect_timeout));
   try {
     engine_.with_mesh([&](Mesh& mesh, const std::function<void()>& idle) {
       identity.links = config_.connect == Connecting::kLazy
                            ? mesh.introduce(roster.members, rank, reach, idle)
                            : mesh.connect(roster.members, rank, reach, idle);
-      if (mesh.has_absent()) keep_door = true;
+      if (mesh.has_absent()) start_accept_thread = true;
     });
   } catch (const Exception& exception) {
     // Those that this rank has reached would wait for it, or see it leave and not know why.
@@ -101,7 +101,7 @@ std::shared_ptr<Communicator> Runtime::create(Store& store, int rank, int size, 
     engine_.abort(*Communicator::create(engine_, std::move(identity)), exception.error());
     throw;
   }
-  if (keep_door) engine_.keep_door();
+  if (start_accept_thread) engine_.start_accept_thread();
   std::vector<std::optional<uint32_t>> areas;
   for (const ProcessRecord& member : roster.members) areas.push_back(member.area);
   if (on_one_host(roster.members))

@@ -60,10 +60,10 @@ void copy_pieces(const Pieces& to, const Pieces& from, const Copy& copy) {
 template <class Copy>
 void move(const BlockPlan& plan, const Pieces& to, const Pieces& from, const Copy& copy) {
   copy_pieces(to, from, [&](std::byte* target, const std::byte* source, size_t bytes) {
-    Crew& crew = *plan.call->resources->crew;
-    const size_t hands = crew.hands(bytes, static_cast<size_t>(plan.ranks));
-    if (hands > 1)
-      parallel_copy({crew, hands}, target, source, bytes);
+    ThreadPool& thread_pool = *plan.call->resources->thread_pool;
+    const size_t threads = thread_pool.threads(bytes, static_cast<size_t>(plan.ranks));
+    if (threads > 1)
+      parallel_copy({thread_pool, threads}, target, source, bytes);
     else if (plan.past_caches)
       copy_past_caches(target, source, bytes);
     else
@@ -96,7 +96,7 @@ constexpr size_t kHotBytes = 16 << 10;
 // What goes past the caches is made there, too.
 constexpr size_t kPastBytes = 8 << 10;
 // Of a pass that several threads make: some are slower than others.
-constexpr size_t kPartsPerHand = 4;
+constexpr size_t kPartsPerThread = 4;
 constexpr size_t kGrain = 64;
 
 // What of a block this rank reduces.
@@ -243,11 +243,11 @@ void copy_block(const BlockPlan& plan, uint32_t number) {
 void reduce_block(const BlockPlan& plan, uint32_t number) {
   const Span block = plan.shape.block(number);
   const Span range = share_of(plan, block);
-  Crew& crew = *plan.call->resources->crew;
-  const size_t hands = crew.hands(range.bytes(), static_cast<size_t>(plan.ranks));
-  if (hands == 1) return reduce_part(plan, range, block, number);
-  const auto parts = static_cast<uint32_t>(hands * kPartsPerHand);
-  crew.run(hands, parts, [&](uint32_t part) {
+  ThreadPool& thread_pool = *plan.call->resources->thread_pool;
+  const size_t threads = thread_pool.threads(range.bytes(), static_cast<size_t>(plan.ranks));
+  if (threads == 1) return reduce_part(plan, range, block, number);
+  const auto parts = static_cast<uint32_t>(threads * kPartsPerThread);
+  thread_pool.run(threads, parts, [&](uint32_t part) {
     const size_t grains = (range.bytes() + kGrain - 1) / kGrain;
     const auto at = [&](uint32_t i) {
       return std::min(range.end, range.begin + kGrain * even_begin(grains, i, parts));

@@ -30,7 +30,7 @@ Offer offer_of(const BoardCall& call, int rank) {
 
 // Null for one that does not exist.
 const StagingBuffer* staging_of(const BoardCall& call, int rank, const Offer& offer) {
-  return reinterpret_cast<const StagingBuffer*>(call.board->lane(rank, offer.staging));
+  return reinterpret_cast<const StagingBuffer*>(call.board->staging_buffer(rank, offer.staging));
 }
 
 // Whether a rank has told what it could map.
@@ -58,10 +58,10 @@ bool LargeCall::begin(const BoardCall& call) {
   lost_ = lacks_staging_ = false;
   mismatch_.reset();
   plan_.measure(call);
-  const auto number = call.board->lanes().take(/*asks_first=*/!plan_.alternates);
+  const auto number = call.board->staging_buffers().take(/*asks_first=*/!plan_.alternates);
   if (!number) return false;
   staging_number_ = *number;
-  plan_.staging = reinterpret_cast<StagingBuffer*>(call.board->lanes().data(*number));
+  plan_.staging = reinterpret_cast<StagingBuffer*>(call.board->staging_buffers().data(*number));
   plan_.first_slot = plan_.staging->next_slot % plan_.slots.count;
   base_ = plan_.staging->next_base;
   memory_.begin(plan_);
@@ -109,7 +109,7 @@ void LargeCall::meet() {
     // that another thread goes on with comes here again.
     if (stage_ == Stage::kOff) return;
     give_staging_up();
-    plan_.call->board->lanes().give_back(staging_number_);
+    plan_.call->board->staging_buffers().give_back(staging_number_);
     stage_ = Stage::kOff;
     return;
   }
@@ -260,20 +260,20 @@ std::vector<int> LargeCall::waiting_for() const {
 
 void LargeCall::end() {
   if (stage_ == Stage::kOff) return;
-  Shelf& lanes = plan_.call->board->lanes();
+  Shelf& staging_buffers = plan_.call->board->staging_buffers();
   give_staging_up();
   if (stage_ == Stage::kFinished && plan_.shares_own()) {
     // All ranks have finished with it; of its counters they want to know no more than that they
     // have grown.
-    lanes.give_back(staging_number_);
+    staging_buffers.give_back(staging_number_);
   } else if (stage_ == Stage::kFinished) {
-    lanes.retire(staging_number_, plan_.call->board->readers(), plan_.call->number);
+    staging_buffers.retire(staging_number_, plan_.call->board->readers(), plan_.call->number);
   } else {
     // The line has been taken back. What others read from now on they drop when they see that
     // (Board::still_shows).
     full_fence();
     if (plan_.call->call->shared_output) wait_for_writers();
-    lanes.give_back(staging_number_);
+    staging_buffers.give_back(staging_number_);
   }
   stage_ = Stage::kOff;
   mismatch_.reset();
@@ -293,7 +293,7 @@ LargeCall::Writer LargeCall::writer(int rank) const {
   const BlockPlan::Peer& peer = plan_.peer(rank);
   if (peer.staging != nullptr) return {&peer.staging->writing, peer.base + 1};
   const BoardCall& call = *plan_.call;
-  const Board::Line* const line = call.board->line(rank, call.number);
+  const Board::CallSlot* const line = call.board->call_slot(rank, call.number);
   if (line == nullptr || line->fingerprint != call.fingerprint()) return {};
   const Offer offer = offer_of(call, rank);
   const StagingBuffer* const staging = staging_of(call, rank, offer);

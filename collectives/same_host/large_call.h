@@ -97,7 +97,7 @@ class LargeCall {
   BlockPipeline pipeline_;
   uint32_t staging_number_ = 0;
   uint64_t base_ = 0;
-  bool sums_all_ = false;  // what this rank wishes, and then what all do
+  bool sums_all_ = false;  // what this rank wanted, and then what all do
   bool lacks_staging_ = false;
   bool lost_ = false;
   std::optional<BoardMismatch> mismatch_;

@@ -96,7 +96,7 @@ TEST(DirectFreed, AMappingThatWasClosedIsMadeAgain) {
     PeerMemory small(/*most_bytes=*/1);  // keeps nothing that is not held
     Board& board = *me.communicator.board();
     me.communicator.run({.collective = Collective::kBarrier});
-    Crew crew;
+    ThreadPool thread_pool;
     const ExportedRange range = exported(region);
     const Layout layout = Layout::even(region, 1, kInt);
     for (uint32_t number = 1; number < 7; ++number) {
@@ -112,14 +112,14 @@ TEST(DirectFreed, AMappingThatWasClosedIsMadeAgain) {
           // One rank's mappings stay.
           .resources = {.peer_memory = me.rank == 0 ? &me.runtime.engine().peer_memory() : &small,
                         .known_memory = &known.front(),
-                        .crew = &crew}};
+                        .thread_pool = &thread_pool}};
       const BoardCall call = stepped.on(board, number);
       LargeCall run;
       while (!board.writable(number)) std::this_thread::yield();
       ASSERT_TRUE(run.begin(call));
       run.show();
       for (int rank = 0; rank < me.size; ++rank)
-        while (board.line(rank, number) == nullptr) std::this_thread::yield();
+        while (board.call_slot(rank, number) == nullptr) std::this_thread::yield();
       run.meet();
       while (!run.finished() && !run.failure())
         if (!run.advance()) std::this_thread::yield();
@@ -142,16 +142,16 @@ class GivesUp {
     run_.show();
   }
   LargeCall& run() { return run_; }
-  // This rank's own lane, by what it shows.
-  StagingBuffer& lane() const {
+  // This rank's own staging buffer, by what it shows.
+  StagingBuffer& staging_buffer() const {
     Offer offer;
     std::memcpy(&offer, call_.board->payload(me_.rank, call_.number, sizeof offer), sizeof offer);
-    return *reinterpret_cast<StagingBuffer*>(call_.board->lanes().data(offer.staging));
+    return *reinterpret_cast<StagingBuffer*>(call_.board->staging_buffers().data(offer.staging));
   }
   void begin_to_write() {
     Offer offer;
     std::memcpy(&offer, call_.board->payload(me_.rank, call_.number, sizeof offer), sizeof offer);
-    lane().writing.store(offer.base + 1);
+    staging_buffer().writing.store(offer.base + 1);
   }
 
  private:
@@ -176,7 +176,7 @@ class DirectWriters : public ::testing::Test {
       const Layout layout = Layout::even(memory->region(), 1, kInt);
       const ExportedRange range = exported(memory->region());
       KnownMemory known;
-      Crew crew;
+      ThreadPool thread_pool;
       const SteppedCall stepped{.call = {.collective = Collective::kAllReduce,
                                          .type = DataType::kInt32,
                                          .input = layout,
@@ -187,11 +187,11 @@ class DirectWriters : public ::testing::Test {
                                          .output_owner = {&memory, &hold}},
                                 .resources = {.peer_memory = &me.runtime.engine().peer_memory(),
                                               .known_memory = &known,
-                                              .crew = &crew}};
+                                              .thread_pool = &thread_pool}};
       const BoardCall call = stepped.on(*me.communicator.board(), 1);
       GivesUp both(me, call);
       for (int rank = 0; rank < 2; ++rank)
-        while (call.board->line(rank, 1) == nullptr) std::this_thread::yield();
+        while (call.board->call_slot(rank, 1) == nullptr) std::this_thread::yield();
       if (me.rank == 0)
         first(both, call, memory);
       else
@@ -221,7 +221,7 @@ TEST_F(DirectWriters, AreWaitedForAlsoByARankThatHasNotMetThem) {
         // Long enough for a rank that does not wait.
         std::this_thread::sleep_for(milliseconds(50));
         written = true;
-        both.lane().writing.store(0);
+        both.staging_buffer().writing.store(0);
         call.board->withdraw(call.number);
         both.run().end();
       });
@@ -252,7 +252,7 @@ TEST_F(DirectWriters, KeepTheMemoryTheyWereStoppedIn) {
           both.begin_to_write();
           writing_.set_value();
           given_up_.get_future().wait();
-          both.lane().writing.store(0);
+          both.staging_buffer().writing.store(0);
           written_.set_value();
           call.board->withdraw(call.number);
           both.run().end();

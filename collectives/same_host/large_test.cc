@@ -22,9 +22,9 @@ using std::chrono::milliseconds;
 class Direct : public ::testing::TestWithParam<DirectCase> {};
 INSTANTIATE_TEST_SUITE_P(, Direct, all_settings());
 
-// Numbers of one rank: just above the board; such that, on few cores, ranks with mapped memory wish
-// another way to sum them than those without; about a lap of the lanes, several laps, more laps
-// than slots.
+// Numbers of one rank: just above the board; such that, on few cores, ranks with mapped memory
+// request another way to sum them than those without; about a lap of the staging buffers, several
+// laps, more laps than slots.
 const std::vector<size_t> kCounts{399, 1'000, 5'003, 16'384, 32'771, 100'003, 400'009};
 
 // In place, in memory that all peers may map.
@@ -87,25 +87,25 @@ TEST(DirectWishes, ToSumAllCountIfAllHaveThem) {
   on_ranks(4, Config{}, [&](Rank me) {
     me.communicator.run({.collective = Collective::kBarrier});  // the board is open
     Board& board = *me.communicator.board();
-    Crew crew;
+    ThreadPool thread_pool;
     KnownMemory known;
     for (uint32_t number = 1; number < 4; ++number) {
       Numbers data(kCount, 0);
       for (size_t i = 0; i < kCount; ++i) data[i] = value(me.rank, 0, i);
       const Layout layout = Layout::even(data.region(), 1, kInt);
-      const SteppedCall stepped{
-          .call = {.collective = Collective::kAllReduce,
-                   .type = DataType::kInt32,
-                   .input = layout,
-                   .output = layout},
-          .resources = {
-              .cores = number == 1 || me.rank == 2 ? 1 : 4, .known_memory = &known, .crew = &crew}};
+      const SteppedCall stepped{.call = {.collective = Collective::kAllReduce,
+                                         .type = DataType::kInt32,
+                                         .input = layout,
+                                         .output = layout},
+                                .resources = {.cores = number == 1 || me.rank == 2 ? 1 : 4,
+                                              .known_memory = &known,
+                                              .thread_pool = &thread_pool}};
       const BoardCall call = stepped.on(board, number);
       LargeCall run;
       ASSERT_TRUE(board.writable(number) && run.begin(call));
       run.show();
       for (int rank = 0; rank < me.size; ++rank)
-        while (board.line(rank, number) == nullptr) std::this_thread::yield();
+        while (board.call_slot(rank, number) == nullptr) std::this_thread::yield();
       run.meet();
       while (!run.finished())
         if (!run.advance()) std::this_thread::yield();
@@ -304,7 +304,7 @@ TEST(DirectLanes, AreUsedAgain) {
                            .input = Layout::even(data.region(), 1, kInt),
                            .output = Layout::even(data.region(), 1, kInt)});
     me.communicator.run({.collective = Collective::kBarrier});
-    EXPECT_LT(*me.runtime.mesh().commons()->lanes().take(), 12u);
+    EXPECT_LT(*me.runtime.mesh().commons()->staging_buffers().take(), 12u);
   });
 }
 

@@ -5,10 +5,10 @@
 
 namespace hccl_like {
 
-void SameHostStage::begin(const BoardCall& call, Way way, bool shown,
+void SameHostStage::begin(const BoardCall& call, CallPath path, bool shown,
                           std::unique_ptr<LargeCall> begun) {
   call_ = &call;
-  way_ = way;
+  way_ = path;
   phase_ = shown ? Phase::kReading : Phase::kOpening;
   watch_.begin(call);
   if (!begun) return;
@@ -45,15 +45,15 @@ void SameHostStage::end() {
 
 void SameHostStage::show() {
   switch (way_) {
-    case Way::kMessages:
+    case CallPath::kMessages:
       call_->show_fingerprint();
       phase_ = Phase::kWatching;
       break;
-    case Way::kBoard:
+    case CallPath::kBoard:
       call_->show();
       phase_ = Phase::kReading;
       break;
-    case Way::kLarge:
+    case CallPath::kLarge:
       if (!large_) large_ = std::make_unique<LargeCall>();
       if (large_->begin(*call_)) {
         large_->show();
@@ -112,8 +112,9 @@ bool SameHostStage::could_advance() const {
     case Phase::kReading:
     case Phase::kMeeting:
     case Phase::kWatching:
-      return std::ranges::any_of(
-          watch_.missing(), [&](int rank) { return board.line(rank, call_->number) != nullptr; });
+      return std::ranges::any_of(watch_.missing(), [&](int rank) {
+        return board.call_slot(rank, call_->number) != nullptr;
+      });
     case Phase::kMoving:
       return large_->could_advance();
     case Phase::kOff:

@@ -15,10 +15,10 @@ class SameHostStage {
  public:
   // Nothing is done here.
   void off() { phase_ = Phase::kOff; }
-  // `way`: how the data goes; of a call whose messages carry it, the line is only shown and
+  // `path`: how the data goes; of a call whose messages carry it, the line is only shown and
   // compared with the others'. `shown`: that is done. `begun`: a large call that another thread has
   // shown, null if there is none. `call` is borrowed until end().
-  void begin(const BoardCall& call, Way way, bool shown, std::unique_ptr<LargeCall> begun);
+  void begin(const BoardCall& call, CallPath path, bool shown, std::unique_ptr<LargeCall> begun);
   // The call is over, or has failed.
   void end();
 
@@ -48,7 +48,7 @@ class SameHostStage {
     kWindow,    // the line still holds an earlier call that some rank has not done with
     kReading,   // waits for the lines that are needed
     kMeeting,   // of a large call: waits for all lines
-    kMoving,    // of a large call: the data is on its way
+    kMoving,    // of a large call: the data is on its path
     kFinished,  // the output is there
     kWatching,  // the messages go on; the lines are compared when they come
   };
@@ -56,7 +56,7 @@ class SameHostStage {
   void show();
 
   const BoardCall* call_ = nullptr;
-  Way way_ = Way::kMessages;
+  CallPath way_ = CallPath::kMessages;
   Phase phase_ = Phase::kOff;
   BoardWatch watch_;
   std::unique_ptr<LargeCall> large_;  // null before the first

@@ -41,7 +41,7 @@ struct InputPlaces {
 // began at `base` is over when a counter is larger than base + k.
 struct StagingBuffer {
   static constexpr uint32_t kSlots = 4;
-  static constexpr size_t kPayloadBytes = Commons::kLaneBytes - 8192;
+  static constexpr size_t kPayloadBytes = Commons::kStagingBytes - 8192;
   static constexpr size_t kSlotBytes = kPayloadBytes / kSlots;  // at most: slots lie close together
 
   using Counter = std::atomic<uint64_t>;
@@ -65,7 +65,7 @@ struct StagingBuffer {
   static constexpr uint64_t kOutputs = 2;
   static constexpr uint64_t acceptance(uint64_t base) { return base << 8 | 0x80; }
 };
-static_assert(sizeof(StagingBuffer) == Commons::kLaneBytes);
+static_assert(sizeof(StagingBuffer) == Commons::kStagingBytes);
 
 // What a rank shows of a large call on its board, in the line itself.
 struct Offer {
@@ -77,7 +77,7 @@ struct Offer {
   MemoryOffer memory;
   uint64_t input_offset = 0, output_offset = 0;  // in what the handles name
   uint64_t largest = 0;                          // of the chunks that this rank knows
-  uint32_t sums_all = 0;                         // not 0: it wishes that every rank sums all of it
+  uint32_t sums_all = 0;                         // not 0: it wanted that every rank sums all of it
   uint32_t input_handles =
       0;  // of an input in several pieces, which the staging buffer tells; 0: in one
 };

@@ -82,7 +82,7 @@ TEST(Layout, EvenCrossesRegions) {
   EXPECT_EQ(layout.contiguous(1, 0, 16).data, fake(300));
 }
 
-TEST(Layout, NeighboursInMemoryAreContiguous) {
+TEST(Layout, LocalPeersInMemoryAreContiguous) {
   const Region regions[] = {{fake(100), 8}, {fake(108), 8}};
   const Layout layout = Layout::even(regions, 1, 4);
   EXPECT_EQ(layout.contiguous(0, 4, 12).data, fake(104));

@@ -18,7 +18,7 @@ TEST(Hosts, ANumberOfRanksMeansOneHost) {
   EXPECT_EQ(hosts.to_string(), "1 host x 5 ranks");
 }
 
-TEST(Hosts, RanksNeedNotBeNeighbours) {
+TEST(Hosts, RanksNeedNotBeLocalPeers) {
   const Hosts hosts = Hosts::of(std::vector{7, 3, 7, 3, 3});
   EXPECT_EQ(ranks(hosts, 0), (std::vector{0, 2}));
   EXPECT_EQ(ranks(hosts, 1), (std::vector{1, 3, 4}));
@@ -34,7 +34,7 @@ TEST(Hosts, NamesDoNotMatter) {
   EXPECT_FALSE(Hosts::one_rank_each(4) == Hosts(4));
 }
 
-TEST(Crossings, OfNeighboursOnHosts) {
+TEST(Crossings, OfLocalPeersOnHosts) {
   const Hosts hosts = Hosts::even(4, 8);
   const Crossings& x = hosts.crossings();
   EXPECT_EQ(x.ranks, 32u);

@@ -124,7 +124,7 @@ class Simulator {
     return bytes;
   }
 
-  // Starts the lap's current round, passing over idle ones.
+  // Starts the lap's current round, caller-driven over idle ones.
   void start_rounds(uint32_t rank, uint32_t lap) {
     Lap& state = lap_of(rank, lap);
     while (state.round < schedule(rank).rounds() && schedule(rank).steps(state.round).empty()) {

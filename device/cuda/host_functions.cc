@@ -1,7 +1,7 @@
 // Functions of the host in a stream's order. The driver runs those of all streams on one thread of
 // its own, so that one that blocks would hold up every stream, and two ranks that wait for each
-// other would wait for ever. Here the driver's thread only hands the function to a thread of ours,
-// and the stream waits for a word that is written when it has returned.
+// other would wait for ever. Here the driver's thread only threads the function to a thread of
+// ours, and the stream waits for a word that is written when it has returned.
 #include <condition_variable>
 #include <deque>
 #include <mutex>

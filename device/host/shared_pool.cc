@@ -87,7 +87,7 @@ SharedPool::Holes::iterator SharedPool::grow(size_t bytes) {
   return holes_.emplace(at, size).first;
 }
 
-// Joins it with its neighbours, unless a piece begins between them.
+// Joins it with its local peers, unless a piece begins between them.
 SharedPool::Holes::iterator SharedPool::add_hole(std::byte* at, size_t bytes) {
   auto hole = holes_.emplace(at, bytes).first;
   const auto next = std::next(hole);

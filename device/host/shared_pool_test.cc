@@ -43,7 +43,7 @@ TEST(SharedPool, UsesABlockAgain) {
   EXPECT_NE(first, other);
 }
 
-TEST(SharedPool, JoinsNeighboursThatAreFree) {
+TEST(SharedPool, JoinsLocalPeersThatAreFree) {
   SharedPool pool;
   std::vector<void*> blocks;
   for (int i = 0; i < 4; ++i) blocks.push_back(pool.allocate(size_t{1} << 20));

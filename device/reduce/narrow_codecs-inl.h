@@ -72,7 +72,7 @@ struct BFloat16Conversion {
 };
 using BFloat16 = Converted<BFloat16Conversion>;
 #else
-// Two neighbours lie in one 32-bit lane: one needs a shift, the other a mask, and no lane moves.
+// Two local peers lie in one 32-bit lane: one needs a shift, the other a mask, and no lane moves.
 struct BFloat16 {
   using Lane = uint16_t;
   static constexpr size_t kLanesPerElement = 1;

@@ -18,8 +18,8 @@ template <class Pass>
 void divide(Division division, size_t elements, size_t element_bytes, const Pass& pass) {
   const size_t each = kPartBytes / element_bytes;
   const size_t parts = (elements + each - 1) / each;
-  if (division.hands < 2 || parts < 2 || parts > UINT32_MAX) return pass(0, elements);
-  division.crew.run(division.hands, static_cast<uint32_t>(parts), [&](uint32_t part) {
+  if (division.threads < 2 || parts < 2 || parts > UINT32_MAX) return pass(0, elements);
+  division.thread_pool.run(division.threads, static_cast<uint32_t>(parts), [&](uint32_t part) {
     const size_t first = part * each;
     pass(first, std::min(each, elements - first));
   });

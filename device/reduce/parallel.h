@@ -4,16 +4,16 @@
 #include <cstddef>
 #include <span>
 
-#include "core/machine/crew.h"
+#include "core/machine/thread_pool.h"
 #include "device/reduce/reduce.h"
 
 namespace hccl_like {
 
-// How a pass is divided: `hands` as Crew::hands() gives them for its bytes; with 1 the kernel is
-// called once, here.
+// How a pass is divided: `threads` as ThreadPool::threads() gives them for its bytes; with 1 the
+// kernel is called once, here.
 struct Division {
-  Crew& crew;
-  size_t hands;
+  ThreadPool& thread_pool;
+  size_t threads;
 };
 
 // As the kernels; `element_bytes` is their type's size.

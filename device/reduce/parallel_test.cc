@@ -30,7 +30,7 @@ const std::vector<size_t> kBytes{
 
 class ParallelTest : public testing::TestWithParam<int> {
  protected:
-  Crew crew;
+  ThreadPool thread_pool;
   const DataType type = static_cast<DataType>(GetParam());
   const size_t element = size_of(type);
 };
@@ -44,12 +44,12 @@ TEST_P(ParallelTest, GivesTheBitsOfTheKernelAlone) {
       const Bytes a = noise(bytes, 1), b = noise(bytes, 2), c = noise(bytes, 3);
       Bytes alone(bytes), together(bytes);
       kernels.combine(alone.data(), a.data(), b.data(), count);
-      parallel_combine({crew, 3}, kernels.combine, together.data(), a.data(), b.data(), count,
-                       element);
+      parallel_combine({thread_pool, 3}, kernels.combine, together.data(), a.data(), b.data(),
+                       count, element);
       ASSERT_EQ(alone, together) << name(type) << " " << bytes;
       const std::vector<const std::byte*> sources{a.data(), b.data(), c.data()};
       kernels.combine_many(alone.data(), sources, count);
-      parallel_combine_many({crew, 3}, kernels.combine_many, together.data(), sources, count,
+      parallel_combine_many({thread_pool, 3}, kernels.combine_many, together.data(), sources, count,
                             element);
       ASSERT_EQ(alone, together) << name(type) << " " << bytes;
     }
@@ -62,7 +62,7 @@ TEST_P(ParallelTest, MayWriteOverASource) {
   const Bytes a = noise(bytes, 1), b = noise(bytes, 2);
   Bytes alone = a, together = a;
   kernels.combine(alone.data(), alone.data(), b.data(), bytes / element);
-  parallel_combine({crew, 2}, kernels.combine, together.data(), together.data(), b.data(),
+  parallel_combine({thread_pool, 2}, kernels.combine, together.data(), together.data(), b.data(),
                    bytes / element, element);
   EXPECT_EQ(alone, together);
 }
@@ -73,23 +73,23 @@ INSTANTIATE_TEST_SUITE_P(AllTypes, ParallelTest, testing::Range(0, kDataTypes),
                          });
 
 TEST(ParallelCopy, CopiesEveryByteAndNoneBeyond) {
-  Crew crew;
+  ThreadPool thread_pool;
   for (const size_t bytes : kBytes) {
     const Bytes from = noise(bytes + 1, 7);
     Bytes to(bytes + 1, std::byte{255});
-    parallel_copy({crew, 4}, to.data(), from.data(), bytes);
+    parallel_copy({thread_pool, 4}, to.data(), from.data(), bytes);
     EXPECT_EQ(std::memcmp(to.data(), from.data(), bytes), 0) << bytes;
     EXPECT_EQ(to.back(), std::byte{255}) << bytes;
   }
 }
 
 TEST(ParallelCombineMany, TakesAnyNumberOfSources) {
-  Crew crew;
+  ThreadPool thread_pool;
   const size_t count = 200'000;
   const std::vector<int32_t> one(count, 1);
   const std::vector<const std::byte*> sources(100, reinterpret_cast<const std::byte*>(one.data()));
   std::vector<int32_t> sum(count);
-  parallel_combine_many({crew, 2}, reduction(DataType::kInt32, ReduceOp::kSum).combine_many,
+  parallel_combine_many({thread_pool, 2}, reduction(DataType::kInt32, ReduceOp::kSum).combine_many,
                         reinterpret_cast<std::byte*>(sum.data()), sources, count, 4);
   EXPECT_EQ(sum, std::vector<int32_t>(count, 100));
 }

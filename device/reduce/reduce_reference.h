@@ -155,7 +155,7 @@ struct Narrow {
     const auto above =
         static_cast<uint32_t>(std::lower_bound(all.begin(), all.end(), value) - all.begin());
     if (above == 0) return 0;
-    // The neighbour above the largest: where the format would go on if it had more exponents.
+    // The local peer above the largest: where the format would go on if it had more exponents.
     const double upper = above < all.size() ? double{all[above]}
                                             : 2 * double{all[above - 1]} - double{all[above - 2]};
     const double lower = all[above - 1];

@@ -14,7 +14,7 @@ namespace hccl_like {
 namespace {
 
 // A group that goes without shutdown() gives its running calls this long.
-constexpr std::chrono::milliseconds kClosePatience{1000};
+constexpr std::chrono::milliseconds kCloseBackoff{1000};
 
 }  // namespace
 
@@ -56,17 +56,17 @@ Backend::Backend(const std::shared_ptr<Session>& session,
       options_(std::move(options)),
       diagnosis_(
           *this, *options_, session->recorder(),
-          std::make_shared<Aftermath>(session->recorder(), session->runtime().config(), store_,
-                                      Aftermath::Group{.id = communicator->id(),
-                                                       .rank = communicator->rank(),
-                                                       .size = communicator->size(),
-                                                       .timeout = options_->timeout})),
+          std::make_shared<FailureReport>(session->recorder(), session->runtime().config(), store_,
+                                          FailureReport::Group{.id = communicator->id(),
+                                                               .rank = communicator->rank(),
+                                                               .size = communicator->size(),
+                                                               .timeout = options_->timeout})),
       issuer_(session, communicator, diagnosis_),
       store_prefix_("hccl-like/" + std::to_string(communicator->id()) + "/") {
   init();
   if (!options_->algorithms.empty())
     issuer_.communicators()->force(ForcedAlgorithms::parse(options_->algorithms));
-  session->lookout().add(diagnosis_.aftermath());
+  session->watchdog().add(diagnosis_.failure_report());
   withdraw_error_file();
   session->add(*this);
 }
@@ -82,7 +82,7 @@ void Backend::declare_members(const std::string& group, const std::vector<uint64
 
 Backend::~Backend() {
   if (const auto session = issuer_.session()) session->remove(*this);
-  issuer_.close(kClosePatience);
+  issuer_.close(kCloseBackoff);
 }
 
 template <class Make>
@@ -238,7 +238,7 @@ std::unordered_map<std::string, uint64_t> Backend::getMemoryStats() {
 
 void Backend::setTimeout(std::chrono::milliseconds timeout) {
   options_->timeout = timeout;
-  diagnosis_.aftermath()->set_timeout(timeout);
+  diagnosis_.failure_report()->set_timeout(timeout);
   if (const auto communicators = issuer_.communicators()) communicators->set_timeout(timeout);
 }
 
@@ -298,7 +298,7 @@ void Backend::shutdown() {
 }
 
 void Backend::close_at_exit() {
-  issuer_.close(kClosePatience);
+  issuer_.close(kCloseBackoff);
   diagnosis_.remove_hook();
 }
 

@@ -9,7 +9,7 @@ namespace hccl_like {
 const std::shared_ptr<const GroupView>& Diagnosis::group() {
   std::call_once(named_, [this] {
     group_ = std::make_shared<GroupView>(view_of(backend_, options_));
-    aftermath_->set_view(group_);
+    failure_report_->set_view(group_);
   });
   return group_;
 }
@@ -24,7 +24,7 @@ void Diagnosis::make(Issue& issue, c10::function_ref<void()> make_call) {
   for (Request& request : issue.requests)
     request.number = issue.number.of_kind(is_message(request));
   recorder_.capture_stack();
-  aftermath_->note(issue);
+  failure_report_->note(issue);
   issue.profiled = profiled();
   if (!issue.profiled) return make_call();
   record_call(*group(), issue, make_call);
@@ -51,7 +51,8 @@ void Diagnosis::over(const Issue& issue, std::chrono::nanoseconds duration) {
 
 void Diagnosis::launching(const Issue& issue, const std::shared_ptr<Pending>& pending) {
   FlightIds ids;
-  if (!recorder_.enabled()) return pending->set_aftermath(recorder_, std::move(ids), aftermath_);
+  if (!recorder_.enabled())
+    return pending->set_failure_report(recorder_, std::move(ids), failure_report_);
   if (issue.number.is_block) {
     std::lock_guard lock(mutex_);
     ids = std::exchange(in_blocks_[issue.number.operation], {});
@@ -60,12 +61,12 @@ void Diagnosis::launching(const Issue& issue, const std::shared_ptr<Pending>& pe
   if (!ids.empty()) recorder_.attach(ids, pending);
   const auto& group = this->group();
   ids.push_back(recorder_.record(group, issue, timeout_of(issue), pending));
-  pending->set_aftermath(recorder_, std::move(ids), aftermath_);
+  pending->set_failure_report(recorder_, std::move(ids), failure_report_);
 }
 
 Error Diagnosis::refused(Error error) {
   group();
-  return aftermath_->after(std::move(error));
+  return failure_report_->after(std::move(error));
 }
 
 void Diagnosis::launched(const Issue& issue, Completer& completer,

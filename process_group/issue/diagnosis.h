@@ -7,7 +7,7 @@
 #include <c10/util/FunctionRef.h>
 
 #include "process_group/calls/group_view.h"
-#include "process_group/diagnosis/aftermath.h"
+#include "process_group/diagnosis/failure_report.h"
 #include "process_group/diagnosis/flight_recorder.h"
 #include "process_group/diagnosis/profiling.h"
 #include "process_group/issue/completion_hooks.h"
@@ -20,11 +20,11 @@ class Diagnosis {
  public:
   // All outlive this.
   Diagnosis(const c10d::Backend& backend, const c10d::Backend::Options& options,
-            FlightRecorder& recorder, std::shared_ptr<Aftermath> aftermath)
+            FlightRecorder& recorder, std::shared_ptr<FailureReport> failure_report)
       : backend_(backend),
         options_(options),
         recorder_(recorder),
-        aftermath_(std::move(aftermath)) {}
+        failure_report_(std::move(failure_report)) {}
 
   const std::shared_ptr<const GroupView>& group();
   TimeEstimate& estimate() { return estimate_; }
@@ -61,13 +61,13 @@ class Diagnosis {
   void remove_hook();
 
   FlightRecorder& recorder() { return recorder_; }
-  const std::shared_ptr<Aftermath>& aftermath() const { return aftermath_; }
+  const std::shared_ptr<FailureReport>& failure_report() const { return failure_report_; }
 
  private:
   const c10d::Backend& backend_;
   const c10d::Backend::Options& options_;
   FlightRecorder& recorder_;
-  const std::shared_ptr<Aftermath> aftermath_;
+  const std::shared_ptr<FailureReport> failure_report_;
   CallCounter counter_;
   TimeEstimate estimate_;
 

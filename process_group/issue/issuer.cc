@@ -328,7 +328,7 @@ Issuer::Held Issuer::held() const {
   return held;
 }
 
-void Issuer::close(std::optional<std::chrono::milliseconds> patience) {
+void Issuer::close(std::optional<std::chrono::milliseconds> backoff) {
   std::list<std::shared_ptr<Pending>> pending;
   std::shared_ptr<Session> session;
   std::shared_ptr<const Communicators> communicators;
@@ -351,9 +351,9 @@ void Issuer::close(std::optional<std::chrono::milliseconds> patience) {
                    std::move(stagings));
   };
   if (session->forked()) return leak();
-  if (!drain(pending, patience ? Deadline::after(*patience) : Deadline::never())) {
+  if (!drain(pending, backoff ? Deadline::after(*backoff) : Deadline::never())) {
     communicators->abort("the group was closed while calls were running");
-    if (!drain(pending, Deadline::after(*patience))) {
+    if (!drain(pending, Deadline::after(*backoff))) {
       log_warn(
           "a device does not come to the end of its work; what it uses of a closed group stays "
           "allocated");

@@ -71,8 +71,8 @@ class Issuer {
   Held held() const;
 
   // How the last of a group goes. Waits until all calls are over, and lets go of the session; later
-  // calls are refused. With a patience, calls that are not over by then are given up. Idempotent.
-  void close(std::optional<std::chrono::milliseconds> patience);
+  // calls are refused. With a backoff, calls that are not over by then are given up. Idempotent.
+  void close(std::optional<std::chrono::milliseconds> backoff);
 
  private:
   // The streams of the group on one device, taken when first needed.

@@ -58,7 +58,7 @@ c10::intrusive_ptr<Work> Issuer::on_host(const Issue& issue, const Group& group,
     plain->timeout = call_timeout(issue);
     if (diagnosis_.lets_run_at_once(issue)) {
       const auto start = Clock::now();
-      auto tried = group.communicator_of(issue)->try_run(*plain, /*patient=*/!issue.async);
+      auto tried = group.communicator_of(issue)->try_run(*plain, /*may_wait=*/!issue.async);
       if (tried.over) {
         const auto duration = Clock::now() - start;
         diagnosis_.over(issue, duration);

@@ -6,7 +6,7 @@
 
 #include "collectives/engine/engine.h"
 #include "process_group/device/device_capabilities.h"
-#include "process_group/diagnosis/aftermath.h"
+#include "process_group/diagnosis/failure_report.h"
 #include "process_group/issue/interrupts.h"
 #include "process_group/issue/session.h"
 
@@ -15,8 +15,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How long a failure's aftermath may take: ranks tell each other where they are.
-constexpr std::chrono::seconds kAftermath{1};
+// How long a failure's failure report may take: ranks tell each other where they are.
+constexpr std::chrono::seconds kFailureReport{1};
 
 }  // namespace
 
@@ -60,11 +60,11 @@ void Pending::hold(Buffers& buffers) {
   for (auto& alias : buffers.take_aliases()) aliases_.push_back(std::move(alias));
 }
 
-void Pending::set_aftermath(FlightRecorder& recorder, FlightIds entries,
-                            std::shared_ptr<Aftermath> aftermath) {
+void Pending::set_failure_report(FlightRecorder& recorder, FlightIds entries,
+                                 std::shared_ptr<FailureReport> failure_report) {
   recorder_ = &recorder;
   flight_ = std::move(entries);
-  aftermath_ = std::move(aftermath);
+  failure_report_ = std::move(failure_report);
 }
 
 void Pending::launch(bool waited_for) {
@@ -190,14 +190,14 @@ void Pending::finish() {
   if (claim()) return settle();
   std::unique_lock lock(finish_mutex_);
   settled_.wait(lock, [&] { return finished(); });
-  settled_.wait_for(lock, kAftermath, [&] { return !in_aftermath_; });
+  settled_.wait_for(lock, kFailureReport, [&] { return !in_failure_report_; });
 }
 
 bool Pending::finish_if_over() {
   if (!over()) return false;
   if (claim()) settle();
   std::lock_guard lock(finish_mutex_);
-  return finished() && !in_aftermath_;
+  return finished() && !in_failure_report_;
 }
 
 // What is freed, in the opposite order.
@@ -215,28 +215,28 @@ struct Pending::Remains {
 // may be wanted for that, which a thread that asks this object meanwhile may hold.
 void Pending::settle() {
   make_copies_back();
-  std::shared_ptr<Aftermath> aftermath;
+  std::shared_ptr<FailureReport> failure_report;
   std::optional<Error> error;
   {
     std::optional<Remains> remains;
     std::lock_guard lock(finish_mutex_);
     keep_outcome();
     remains = let_go();
-    aftermath.swap(aftermath_);
+    failure_report.swap(failure_report_);
     error = error_;
   }
   {
     std::lock_guard lock(finish_mutex_);
-    in_aftermath_ = aftermath && error;
+    in_failure_report_ = failure_report && error;
     finished_.store(true, std::memory_order_release);
     settled_.notify_all();
   }
-  if (!aftermath || !error) return;
+  if (!failure_report || !error) return;
   // Looks at all calls that run, so not under the lock of one.
-  error = aftermath->after(std::move(*error));
+  error = failure_report->after(std::move(*error));
   std::lock_guard lock(finish_mutex_);
   error_ = std::move(error);
-  in_aftermath_ = false;
+  in_failure_report_ = false;
   settled_.notify_all();
 }
 
@@ -353,12 +353,12 @@ std::optional<Error> Pending::failure() const {
 std::optional<Error> Pending::told_failure() const {
   auto error = failure();
   if (!error) return error;
-  std::shared_ptr<Aftermath> aftermath;
+  std::shared_ptr<FailureReport> failure_report;
   {
     std::lock_guard lock(finish_mutex_);
-    aftermath = aftermath_;
+    failure_report = failure_report_;
   }
-  return aftermath ? aftermath->named(std::move(*error)) : error;
+  return failure_report ? failure_report->named(std::move(*error)) : error;
 }
 
 std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> Pending::storages() const {

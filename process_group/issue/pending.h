@@ -22,7 +22,7 @@
 
 namespace hccl_like {
 
-class Aftermath;
+class FailureReport;
 class FlightRecorder;
 class Session;
 
@@ -76,9 +76,9 @@ class Pending : public RecordedCall {
   // kStream: they go on the stream, and set_end() marks the point where they are done.
   const Copies& copies_back() const { return copies_back_; }
   // Who hears how the call ends: entries of `recorder`, which outlives this, and, if it fails,
-  // `aftermath`.
-  void set_aftermath(FlightRecorder& recorder, FlightIds entries,
-                     std::shared_ptr<Aftermath> aftermath);
+  // `failure report`.
+  void set_failure_report(FlightRecorder& recorder, FlightIds entries,
+                          std::shared_ptr<FailureReport> failure_report);
   // ---
 
   // kStream, by the thread that issues the call, before anybody may finish it.
@@ -189,7 +189,7 @@ class Pending : public RecordedCall {
 
   FlightRecorder* recorder_ = nullptr;
   FlightIds flight_;
-  std::shared_ptr<Aftermath> aftermath_;
+  std::shared_ptr<FailureReport> failure_report_;
 
   std::mutex joined_mutex_;
   std::condition_variable joined_changed_;
@@ -200,9 +200,9 @@ class Pending : public RecordedCall {
 
   mutable std::mutex finish_mutex_;
   std::atomic<bool> finished_{false};
-  std::condition_variable settled_;  // finished, or through with the aftermath
+  std::condition_variable settled_;  // finished, or through with the failure report
   bool claimed_ = false;             // a thread settles the call, or has settled it
-  bool in_aftermath_ = false;        // that thread still is
+  bool in_failure_report_ = false;   // that thread still is
   std::optional<Error> error_;
   int source_ = kAnySource;
   std::chrono::steady_clock::time_point started_{};

@@ -30,7 +30,7 @@ Session::Session(Devices& devices, FlightRecorder& recorder, const ModulePaths& 
   Config config = Config::from_environment();
   configure_log(config.debug, config.debug_file);
   recorder_.configure(FlightRecorder::settings(config));
-  lookout_ = std::make_unique<Lookout>(recorder_, config.dump_signal);
+  watchdog_ = std::make_unique<Watchdog>(recorder_, config.dump_signal);
   runtime_ = std::make_unique<Runtime>(std::move(config), transports);
   completer_ = std::make_unique<Completer>(runtime_->engine());
 }
@@ -41,7 +41,7 @@ Session::~Session() {
     return;
   }
   // The threads stayed with the parent, and saying goodbye to its peers would end their groups.
-  (void)lookout_.release();
+  (void)watchdog_.release();
   (void)completer_.release();
   (void)runtime_.release();
 }

@@ -11,7 +11,7 @@
 #include "collectives/engine/runtime.h"
 #include "process_group/device/devices.h"
 #include "process_group/diagnosis/flight_recorder.h"
-#include "process_group/diagnosis/lookout.h"
+#include "process_group/diagnosis/watchdog.h"
 #include "process_group/issue/completer.h"
 
 namespace hccl_like {
@@ -38,7 +38,7 @@ class Session {
   Devices& devices() { return devices_; }
   Completer& completer() { return *completer_; }
   FlightRecorder& recorder() { return recorder_; }
-  Lookout& lookout() { return *lookout_; }
+  Watchdog& watchdog() { return *watchdog_; }
   // True in a child process made by fork(): its parent's connections are not its own, so nothing
   // here may be used.
   bool forked() const noexcept;
@@ -56,7 +56,7 @@ class Session {
   const uint64_t generation_;
   std::unique_ptr<Runtime> runtime_;
   std::unique_ptr<Completer> completer_;  // stopped before the engine goes
-  std::unique_ptr<Lookout> lookout_;
+  std::unique_ptr<Watchdog> watchdog_;
   std::mutex mutex_;
   std::set<Backend*> backends_;
 };

@@ -221,7 +221,7 @@ c10::intrusive_ptr<Future> Work::getFuture() {
   return future;
 }
 
-// On the host: hands the outcome to the Future, if anybody asked for it. Callbacks run here.
+// On the host: threads the outcome to the Future, if anybody asked for it. Callbacks run here.
 void Work::complete_future() {
   if (!waits_on_host()) return;
   c10::intrusive_ptr<Future> future;

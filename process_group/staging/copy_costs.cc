@@ -28,7 +28,7 @@ constexpr size_t kPart = size_t{64} << 10;
 // Of the time of a whole copy: less is nothing, and more than much is clear.
 constexpr double kLittle = 1.0 / 32, kMuch = 1.0 / 4;
 constexpr int kLeastRounds = 6, kMostRounds = 24;
-constexpr std::chrono::milliseconds kPatience{100};  // no round begins after it
+constexpr std::chrono::milliseconds kBackoff{100};  // no round begins after it
 
 at::Tensor bytes_on(c10::Device device, size_t bytes) {
   return at::empty({static_cast<int64_t>(bytes)}, at::TensorOptions(at::kByte).device(device));
@@ -74,7 +74,7 @@ CopyCosts measure(Devices& devices, const DeviceAccess& access) {
   const at::Tensor small = bytes_on(access.device(), kPart);
   constexpr double kNever = std::numeric_limits<double>::max();
   double whole = kNever, part = kNever, alone = kNever, per_block = 0;
-  const auto end = Clock::now() + kPatience;
+  const auto end = Clock::now() + kBackoff;
   for (int round = 1; round <= kMostRounds; ++round) {
     part = std::min(part, copies.time(block, kBlock / 2, kPart));
     alone = std::min(alone, copies.time(small, 0, kPart));

@@ -8,8 +8,8 @@
 
 #include <torch/csrc/utils/pybind.h>
 
+#include "collectives/engine/call_path.h"
 #include "collectives/engine/runtime.h"
-#include "collectives/engine/way.h"
 #include "collectives/selection/choose.h"
 #include "collectives/selection/profile.h"
 #include "core/settings/config.h"
@@ -65,14 +65,14 @@ std::string way(const std::string& collective, uint64_t bytes, const std::vector
   const Config config = Config::from_environment();
   const Collective wanted = known_collective(collective);
   const auto ranks = static_cast<int>(layout.size());
-  const WayOptions options{
+  const CallPathOptions options{
       .board = config.board && ranks > 1 && Hosts::of(layout).count() == 1 && shares_memory(config),
       .forced = !config.algo.find(name(wanted)).empty(),
       .direct = config.direct};
-  switch (way_of(wanted, bytes, ranks, options)) {
-    case Way::kBoard:
+  switch (call_path(wanted, bytes, ranks, options)) {
+    case CallPath::kBoard:
       return "board";
-    case Way::kLarge:
+    case CallPath::kLarge:
       return "direct";
     default:
       return "messages";

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "collectives/engine/runtime.h"
-#include "core/machine/crew.h"
+#include "core/machine/thread_pool.h"
 #include "tests/calls/failing_calls.h"
 #include "tests/number_setting.h"
 #include "transport/testing/descriptors.h"
@@ -22,7 +22,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kPatience{1500};
+constexpr milliseconds kBackoff{1500};
 constexpr int kSaidWhy = 10, kLeftOpen = 11, kWrong = 12;
 constexpr std::string_view kThreads = "pthread_create";
 
@@ -37,7 +37,7 @@ Call sum(std::vector<int32_t>& data) {
 void play(int rank, Store& store, const Config& config) {
   Runtime runtime(config);
   const auto communicator =
-      runtime.create(store, rank, 2, "calls", kPatience, Deadline::after(kPatience));
+      runtime.create(store, rank, 2, "calls", kBackoff, Deadline::after(kBackoff));
   for (const size_t elements : {size_t{3}, size_t{100'000}, size_t{200'000}}) {
     std::vector<int32_t> data(elements, rank + 1);
     if (elements < 200'000) {
@@ -137,18 +137,18 @@ TEST_P(FailingCalls, EndWellOrWithAnError) {
 }
 
 TEST(FailingThreads, HelpersThatDoNotComeAreDoneWithoutUntilTheyDo) {
-  Crew crew;
+  ThreadPool thread_pool;
   const auto pass = [&] {
     std::vector<std::atomic<int>> times(100);
-    crew.run(4, 100, [&](uint32_t part) { ++times[part]; });
+    thread_pool.run(4, 100, [&](uint32_t part) { ++times[part]; });
     return std::ranges::all_of(times, [](const auto& one) { return one == 1; });
   };
   calls::arm(kThreads, 1, calls::kNoMore);
   EXPECT_TRUE(pass());
-  EXPECT_EQ(crew.helpers(), 1u);
+  EXPECT_EQ(thread_pool.helpers(), 1u);
   calls::disarm();
   EXPECT_TRUE(pass());
-  EXPECT_EQ(crew.helpers(), 3u);
+  EXPECT_EQ(thread_pool.helpers(), 3u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Over, FailingCalls, ::testing::Values("shm", "tcp"),

@@ -8,7 +8,7 @@ namespace hccl_like::fuzz {
 // to the first byte that is not.
 void sealed_frames(Input input);
 std::vector<Bytes> sealed_frame_seeds();
-// Blocks of a message-passing library.
+// Blocks of a message-caller-driven library.
 void blocks(Input input);
 std::vector<Bytes> block_seeds();
 // A greeting on a transport's own wire, of either side: nobody without the key comes to its end.

@@ -1,5 +1,5 @@
 // How a failure spreads among ranks of one host (transport/same_host/commons.h, guarded_text.h,
-// life.h, neighbour.h, link.h), in every execution: a rank gives a group up, several do, it dies
+// life.h, local peer.h, link.h), in every execution: a rank gives a group up, several do, it dies
 // while it does, it leaves. Every survivor ends, and says why.
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/machine/fence.h"
-#include "tests/model/modelled_neighbours.h"
+#include "tests/model/modelled_local_peers.h"
 #include "tests/model/modelled_std.h"
 #include "tests/model/verdict.h"
 
@@ -23,7 +23,7 @@ constexpr const char* kDied = "it died";
 constexpr const char* kLeft = "it left";
 
 struct Job {
-  Job(ModelledNeighbours& all, size_t ranks) : people(all), links(ranks), ends(ranks) {
+  Job(ModelledLocalPeers& all, size_t ranks) : people(all), links(ranks), ends(ranks) {
     people.begin_execution();
     for (size_t self = 0; self < ranks; ++self)
       for (size_t peer = 0; peer < ranks; ++peer) links[self].push_back(people.meet(self, peer));
@@ -47,7 +47,7 @@ struct Job {
   }
 
   // As an engine with an operation under way waits (collectives/engine/engine.cc: drive, step,
-  // sleep; engine_failures.cc: look_at_links), its patience at an end, until the operation has
+  // sleep; engine_failures.cc: look_at_links), its backoff at an end, until the operation has
   // failed.
   void wait(size_t self) {
     Commons& own = people.commons(self);
@@ -82,7 +82,7 @@ struct Job {
     return false;
   }
 
-  ModelledNeighbours& people;
+  ModelledLocalPeers& people;
   std::vector<std::vector<std::unique_ptr<Link>>> links;
   std::vector<std::string> ends;  // why each rank's operation failed
   bool looks_again = true;
@@ -91,7 +91,7 @@ struct Job {
 using Scenario = std::function<void(Explorer&, const std::shared_ptr<Job>&)>;
 
 Verdict explore(size_t ranks, const Scenario& scenario, Flaw flaw = {}) {
-  ModelledNeighbours people(ranks);
+  ModelledLocalPeers people(ranks);
   return Explorer::explore(
       [&](Explorer& explorer) { scenario(explorer, std::make_shared<Job>(people, ranks)); }, flaw);
 }

@@ -28,32 +28,33 @@ struct Job : BoardRanks {
       if (tells && !std::exchange(told, true)) board.ring();
     };
     for (const size_t peer : from) {
-      const auto there = [&] { return board.line(static_cast<int>(peer), number) != nullptr; };
+      const auto there = [&] { return board.call_slot(static_cast<int>(peer), number) != nullptr; };
       if (there()) continue;
       tell();
       rank.wait(++place, there);
     }
     tell();
     for (const size_t peer : from) {
-      board.heed(static_cast<int>(peer), *board.line(static_cast<int>(peer), number));
+      board.note_done(static_cast<int>(peer), *board.call_slot(static_cast<int>(peer), number));
       read(peer, number);
     }
     board.done(number);
   }
   void show(size_t self, uint32_t number) {
     Board& board = *ranks[self].board;
-    payloads[self][number % BoardArea::kLines].write();
+    payloads[self][number % BoardArea::kCallSlots].write();
     *board.payload(number, 1) = static_cast<std::byte>(number);
     board.show(number, number, 1);
   }
   void read(size_t peer, uint32_t number) {
-    payloads[peer][number % BoardArea::kLines].read();
+    payloads[peer][number % BoardArea::kCallSlots].read();
     const std::byte there = *ranks[peer].board->payload(static_cast<int>(peer), number, 1);
     check(there == static_cast<std::byte>(number), "the payload of another call");
   }
 
   bool tells = true;
-  std::array<std::array<Plain, BoardArea::kLines>, 3> payloads;  // stand for what is in the lines
+  std::array<std::array<Plain, BoardArea::kCallSlots>, 3>
+      payloads;  // stand for what is in the lines
 };
 
 using Needs = std::vector<std::vector<size_t>>;  // by rank: whose lines it reads
@@ -76,11 +77,12 @@ Verdict calls(uint32_t count, const Needs& needs, Flaw flaw = {}) {
 // A rank whose data goes by messages has filled all its lines and goes on, into the half that the
 // other, who comes only now, gives free first.
 Verdict run_ahead(Flaw flaw = {}) {
-  constexpr uint32_t kLines = BoardArea::kLines, kHalf = kLines / 2;
+  constexpr uint32_t kCallSlots = BoardArea::kCallSlots, kHalf = kCallSlots / 2;
   const auto scenario = [&](Explorer& explorer, const std::shared_ptr<Job>& job) {
-    for (uint32_t number = 0; number < kLines; ++number) job->call(0, number, {});
+    for (uint32_t number = 0; number < kCallSlots; ++number) job->call(0, number, {});
     explorer.thread("rank 0", [=] {
-      for (uint32_t number = kLines; number < kLines + kHalf; ++number) job->call(0, number, {});
+      for (uint32_t number = kCallSlots; number < kCallSlots + kHalf; ++number)
+        job->call(0, number, {});
     });
     explorer.thread("rank 1", [=] {
       for (uint32_t number = 0; number < kHalf; ++number) job->call(1, number, {0});
@@ -93,20 +95,20 @@ Verdict run_ahead(Flaw flaw = {}) {
 // not done with the first. Where `tells_later`, one tells of the last call that it is done with
 // instead.
 Verdict at_once(bool tells_later = false) {
-  constexpr uint32_t kLines = BoardArea::kLines;
+  constexpr uint32_t kCallSlots = BoardArea::kCallSlots;
   const auto scenario = [=](Explorer& explorer, const std::shared_ptr<Job>& job) {
     Board& first = *job->ranks[0].board;
     Board& second = *job->ranks[1].board;
-    for (uint32_t number = 0; number < kLines; ++number) {
+    for (uint32_t number = 0; number < kCallSlots; ++number) {
       job->show(0, number);
       job->show(1, number);
-      BoardArea::Line told;
-      told.done = tells_later ? number - 1 : second.line(1, number)->done;
-      first.heed(1, told);
+      BoardArea::CallSlot told;
+      told.done = tells_later ? number - 1 : second.call_slot(1, number)->done;
+      first.note_done(1, told);
       first.done(number);
       if (number > 0) second.done(number);
     }
-    explorer.thread("rank 0", [=] { job->call(0, kLines, {}); });
+    explorer.thread("rank 0", [=] { job->call(0, kCallSlots, {}); });
     explorer.thread("rank 1", [=, &second] {
       job->read(0, 0);
       second.done(0);
@@ -149,7 +151,7 @@ TEST(BoardModel, WhoeverDoesNotTellLeavesOthersAsleep) {
 }
 
 TEST(BoardModel, StampsMustBeReleasedAndAcquired) {
-  for (const char* function : {"Board::show", "Board::line"})
+  for (const char* function : {"Board::show", "Board::call_slot"})
     EXPECT_TRUE(fails_with(calls(1, {{}, {0}}, {.relaxed_inside = function}), kRace)) << function;
   for (const char* function : {"Board::done", "Board::is_done"})
     EXPECT_TRUE(fails_with(run_ahead({.relaxed_inside = function}), kRace)) << function;
@@ -175,7 +177,7 @@ TEST(BoardModel, WhatWasTakenBackIsSeenByNobodyWhoKnowsOfTheFailure) {
     });
     explorer.thread("rank 1", [=, &seen, &missed] {
       const bool knows = told->load(std::memory_order_acquire) == 1;
-      const bool there = job->ranks[1].board->line(0, 0) != nullptr;
+      const bool there = job->ranks[1].board->call_slot(0, 0) != nullptr;
       if (there) job->read(0, 0);
       check(!(knows && there), "a call succeeds whose failure is known");
       (there ? seen : missed) = true;
@@ -185,22 +187,22 @@ TEST(BoardModel, WhatWasTakenBackIsSeenByNobodyWhoKnowsOfTheFailure) {
   EXPECT_TRUE(seen && missed) << "both happen";
 }
 
-// A rank takes a call back and uses the lane of the call for another one, while the other rank
-// reads it.
+// A rank takes a call back and uses the staging buffer of the call for another one, while the other
+// rank reads it.
 Verdict reads_late(bool asks_line, Flaw flaw = {}) {
   const auto scenario = [=](Explorer& explorer, const std::shared_ptr<Job>& job) {
-    const auto lane = std::make_shared<Atomic<uint64_t>>(1);
+    const auto staging_buffer = std::make_shared<Atomic<uint64_t>>(1);
     explorer.thread("rank 0", [=] {
       job->show(0, 0);
       job->ranks[0].board->withdraw(0);
       full_fence();
-      lane->store(2, std::memory_order_relaxed);
+      staging_buffer->store(2, std::memory_order_relaxed);
     });
     explorer.thread("rank 1", [=] {
       const Board& board = *job->ranks[1].board;
-      if (board.line(0, 0) == nullptr) return;
-      const uint64_t read = lane->load(std::memory_order_relaxed);
-      const bool valid = asks_line ? board.line(0, 0) != nullptr : board.still_shows(0, 0);
+      if (board.call_slot(0, 0) == nullptr) return;
+      const uint64_t read = staging_buffer->load(std::memory_order_relaxed);
+      const bool valid = asks_line ? board.call_slot(0, 0) != nullptr : board.still_shows(0, 0);
       check(!valid || read == 1, "what another call put there is believed");
     });
   };

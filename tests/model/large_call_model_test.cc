@@ -7,7 +7,7 @@
 
 #include "collectives/same_host/same_host_stage.h"
 #include "collectives/same_host/staging_buffer.h"
-#include "core/machine/crew.h"
+#include "core/machine/thread_pool.h"
 #include "core/memory/memory_file.h"
 #include "tests/model/modelled_board.h"
 #include "tests/model/modelled_std.h"
@@ -16,33 +16,34 @@
 namespace hccl_like::model {
 namespace {
 
-constexpr uint32_t kLanes = 2;  // that an execution may take
+constexpr uint32_t kStagingBuffers = 2;  // that an execution may take
 
 struct Setting {
   Collective collective;
   size_t bytes;
   bool begun = false;  // by the caller's thread, before an engine takes it over
-  bool lacks = false;  // rank 1 has no lane left
+  bool lacks = false;  // rank 1 has no staging buffer left
 };
 
 struct Job : BoardRanks {
   Job(ModelledHost& host, const std::vector<Shown>& shown) : BoardRanks(host, shown) {
-    for (const Shown& one : shown) make_lanes(*one.commons);
+    for (const Shown& one : shown) make_staging_buffers(*one.commons);
   }
   // As if they had never been taken.
-  static void make_lanes(Commons& commons) {
-    Shelf& lanes = commons.lanes();
-    std::byte* const begin = lanes.data(0);
-    std::destroy_at(&lanes);
-    new (&lanes) Shelf(commons.fd(), begin, Commons::kLanesBegin, Commons::kLaneBytes,
-                       /*reserved=*/offsetof(StagingBuffer, payload), kLanes);
-    for (uint32_t i = 0; i < kLanes; ++i) {
-      std::memset(lanes.data(i), 0, offsetof(StagingBuffer, payload));
-      const auto& lane = *reinterpret_cast<const StagingBuffer*>(lanes.data(i));
+  static void make_staging_buffers(Commons& commons) {
+    Shelf& staging_buffers = commons.staging_buffers();
+    std::byte* const begin = staging_buffers.data(0);
+    std::destroy_at(&staging_buffers);
+    new (&staging_buffers)
+        Shelf(commons.fd(), begin, Commons::kStagingBegin, Commons::kStagingBytes,
+              /*reserved=*/offsetof(StagingBuffer, payload), kStagingBuffers);
+    for (uint32_t i = 0; i < kStagingBuffers; ++i) {
+      std::memset(staging_buffers.data(i), 0, offsetof(StagingBuffer, payload));
+      const auto& staging_buffer = *reinterpret_cast<const StagingBuffer*>(staging_buffers.data(i));
       for (const auto counter :
            {&StagingBuffer::put, &StagingBuffer::worked, &StagingBuffer::finished,
             &StagingBuffer::accepted, &StagingBuffer::writing})
-        (lane.*counter).load();
+        (staging_buffer.*counter).load();
     }
   }
 
@@ -66,7 +67,7 @@ struct Job : BoardRanks {
     const Plan plan{.reduction = reduction(DataType::kInt32, ReduceOp::kSum),
                     .fingerprint = 1,
                     .chunks = pairs ? Chunks::kPairs : Chunks::kEqual};
-    const SameHostResources resources{.crew = &nobody()};
+    const SameHostResources resources{.thread_pool = &nobody()};
     const BoardCall call{.board = rank.board.get(),
                          .call = &asked,
                          .plan = &plan,
@@ -79,12 +80,12 @@ struct Job : BoardRanks {
     const bool shown = begun && begun->begin(call);
     if (shown) {
       begun->show();
-      Patience none{Config{}};
-      others_are_there(call, none, /*patient=*/false);
+      Backoff none{Config{}};
+      others_are_there(call, none, /*may_wait=*/false);
     } else {
       begun.reset();
     }
-    stage.begin(call, Way::kLarge, shown, std::move(begun));
+    stage.begin(call, CallPath::kLarge, shown, std::move(begun));
     while (stage.holds() && !stage.finished())
       if (!stage.advance()) rank.sleep([&] { return stage.could_advance(); });
     const bool finished = stage.finished();
@@ -98,9 +99,9 @@ struct Job : BoardRanks {
     check(std::ranges::count(memory, expected) == std::ssize(memory), "a wrong result");
   }
 
-  static Crew& nobody() {
-    static Crew crew(/*most=*/1);
-    return crew;
+  static ThreadPool& nobody() {
+    static ThreadPool thread_pool(/*most=*/1);
+    return thread_pool;
   }
 
   // Kept: to allocate it takes longer than the call.
@@ -118,11 +119,12 @@ Verdict run(Setting setting, Flaw flaw = {}, bool all_look_again = true) {
       [=](Explorer& explorer, const std::shared_ptr<Job>& job) {
         job->ranks[1].looks_again = all_look_again;
         if (setting.lacks) {
-          while (job->ranks[1].board->lanes().take()) {
+          while (job->ranks[1].board->staging_buffers().take()) {
           }
           explorer.finally([=] {
-            for (uint32_t i = 0; i < kLanes; ++i)
-              check(job->ranks[0].board->lanes().take().has_value(), "a lane was not given back");
+            for (uint32_t i = 0; i < kStagingBuffers; ++i)
+              check(job->ranks[0].board->staging_buffers().take().has_value(),
+                    "a staging buffer was not given back");
           });
         }
         for (size_t i = 0; i < 2; ++i)

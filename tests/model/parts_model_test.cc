@@ -1,6 +1,6 @@
-// How a crew shares work (core/base/parts.h, as core/machine/crew.cc uses it), in every execution:
-// each part is done once, nobody looks at work that is over, and what was done can be seen by the
-// one who offered it.
+// How a thread pool shares work (core/base/parts.h, as core/machine/thread_pool.cc uses it), in
+// every execution: each part is done once, nobody looks at work that is over, and what was done can
+// be seen by the one who offered it.
 #include <gtest/gtest.h>
 
 #include "core/base/parts.h"

@@ -12,7 +12,7 @@
 #include "tests/storm/stage.h"
 #include "transport/link/owing.h"
 #include "transport/mesh/mesh.h"
-#include "transport/same_host/neighbour.h"
+#include "transport/same_host/local_peer.h"
 #include "transport/wire/poller.h"
 
 std::chrono::steady_clock::time_point std::chrono::steady_clock::now() noexcept {
@@ -53,7 +53,7 @@ struct Mesh::State {
   const LinkOptions options = storm::stage.options;
   std::vector<std::unique_ptr<Link>> links;
   std::vector<int> peers;  // of the links
-  bool wishes = false;
+  bool wanted = false;
   size_t absent = 0;
 };
 
@@ -61,7 +61,7 @@ Mesh::Mesh(const Config&, Poller&, const ModulePaths&) : state_(std::make_unique
   State& state = *state_;
   for (int peer = 0; peer < state.world.size(); ++peer) {
     if (peer == state.rank) continue;
-    state.links.push_back(std::make_unique<Link>("storm", state.options, nullptr, &state.wishes));
+    state.links.push_back(std::make_unique<Link>("storm", state.options, nullptr, &state.wanted));
     state.peers.push_back(peer);
   }
   state.absent = state.links.size();
@@ -83,7 +83,7 @@ void Mesh::poll() {
                  "cannot connect to rank " + std::to_string(knock.peer) + ": " + knock.refused,
                  knock.peer});
   }
-  if (!std::exchange(state.wishes, false)) return;
+  if (!std::exchange(state.wanted, false)) return;
   for (size_t i = 0; i < state.links.size(); ++i)
     if (!state.links[i]->connected() && state.links[i]->needs_wire())
       state.world.dial(state.rank, state.peers[i]);
@@ -92,7 +92,7 @@ void Mesh::poll() {
 const std::vector<std::unique_ptr<Link>>& Mesh::links() const { return state_->links; }
 std::string Mesh::describe(const Link&) const { return "storm"; }
 bool Mesh::is_restless() const {
-  return state_->wishes || !state_->world.knocks(state_->rank).empty();
+  return state_->wanted || !state_->world.knocks(state_->rank).empty();
 }
 bool Mesh::hand_on() const { return hccl_like::hand_on(state_->links); }
 bool Mesh::owes() const { return owe(state_->links); }

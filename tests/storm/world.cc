@@ -17,7 +17,7 @@ constexpr Time kDialsAgain = 200 * kMillisecond;
 // A connection as one of its ends has it.
 class StormWire final : public Wire {
  public:
-  StormWire(World& world, Way& in, Way& out) : world_(world), in_(in), out_(out) {}
+  StormWire(World& world, CallPath& in, CallPath& out) : world_(world), in_(in), out_(out) {}
 
   size_t write(std::span<const ConstRegion> pieces) override { return world_.write(out_, pieces); }
   std::span<const std::byte> peek(size_t want) override {
@@ -57,13 +57,13 @@ class StormWire final : public Wire {
 
  private:
   World& world_;
-  Way& in_;
-  Way& out_;
+  CallPath& in_;
+  CallPath& out_;
   size_t shown_ = 0;
   mutable std::optional<Error> failure_;
 };
 
-void Way::lose_segments() {
+void CallPath::lose_segments() {
   size_t lost = 0;
   for (; !quiet(); ++next) lost += under_way[next].bytes;
   bytes.resize(bytes.size() - lost);
@@ -196,12 +196,12 @@ void World::knock(int from, int to) {
 }
 
 // What happened on a way is seen by a reader that sleeps, if it is what it waits for.
-void World::look(Way& way) {
+void World::look(CallPath& way) {
   if (way.wanted == 0 || (way.arrived < way.wanted && !way.ended())) return;
   wake(way.to, now + random.between(0, 5 * kMicrosecond));
 }
 
-void World::arrive(Way& way) {
+void World::arrive(CallPath& way) {
   // That a connection has ended here does not come from there.
   if (silent(way.from, way.to) && way.broken.empty()) return;
   while (!way.quiet() && way.under_way[way.next].at <= now)
@@ -215,7 +215,7 @@ void World::arrive(Way& way) {
   look(way);
 }
 
-size_t World::write(Way& way, std::span<const ConstRegion> pieces) {
+size_t World::write(CallPath& way, std::span<const ConstRegion> pieces) {
   if (way.deaf || !way.broken.empty() || way.closed) return 0;
   size_t room = capacity_ - std::min(capacity_, way.sent());
   if (chunk_ > 0 && random.chance(40)) room = std::min(room, 1 + random.below(chunk_));
@@ -232,7 +232,7 @@ size_t World::write(Way& way, std::span<const ConstRegion> pieces) {
   return taken;
 }
 
-void World::released(Way& way) {
+void World::released(CallPath& way) {
   if (way.head == way.bytes.size()) {
     way.bytes.clear();
     way.head = 0;
@@ -246,8 +246,8 @@ void World::close(int rank, bool at_once) {
     if (peer == rank) continue;
     Pair& one = pair(rank, peer);
     if (one.link != Link::kUp) continue;
-    Way& out = way(rank, peer);
-    Way& in = way(peer, rank);
+    CallPath& out = way(rank, peer);
+    CallPath& in = way(peer, rank);
     out.closed = true;
     in.deaf = true;
     if (at_once) out.lose_segments();
@@ -272,7 +272,7 @@ void World::cut(int a, int b) { break_off(a, b, "Connection reset by peer"); }
 
 void World::break_off(int a, int b, const std::string& why) {
   if (pair(a, b).link != Link::kUp) return;
-  for (Way* one : {&way(a, b), &way(b, a)}) {
+  for (CallPath* one : {&way(a, b), &way(b, a)}) {
     if (!one->broken.empty()) continue;
     one->broken = why;
     one->lose_segments();

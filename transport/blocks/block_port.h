@@ -1,6 +1,6 @@
 #pragma once
-// What a message-passing library has to do for a BlockWire: move blocks of memory to one peer, in
-// order.
+// What a message-caller-driven library has to do for a BlockWire: move blocks of memory to one
+// peer, in order.
 #include <cstddef>
 #include <cstdint>
 #include <span>

@@ -1,5 +1,5 @@
 #pragma once
-// A Wire made of blocks that a message-passing library (MPI, libfabric) moves.
+// A Wire made of blocks that a message-caller-driven library (MPI, libfabric) moves.
 //
 // Receives are posted before anything can arrive, and a sender never has more blocks under way than
 // the receiver has posted for it: it starts with a credit for each, and gets one back with every

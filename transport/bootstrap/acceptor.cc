@@ -9,14 +9,14 @@
 namespace hccl_like {
 
 Acceptor::Acceptor(const Identity& self, Poller& poller) : self_(self), poller_(poller) {
-  poller_.watch(doors_.fd(), EPOLLIN, *this);
+  poller_.watch(listeners_.fd(), EPOLLIN, *this);
 }
 
-Acceptor::~Acceptor() { poller_.forget(doors_.fd()); }
+Acceptor::~Acceptor() { poller_.forget(listeners_.fd()); }
 
 std::vector<Accepted> Acceptor::step(const Asked& wanted, const Asked& held) {
   if (std::exchange(knocked_, false))
-    for (Listener& door : doors_.listeners()) let_in(door);
+    for (Listener& door : listeners_.listeners()) let_in(door);
 
   std::vector<Accepted> through;
   for (auto guest = guests_.begin(); guest != guests_.end();) {
@@ -70,7 +70,7 @@ void Acceptor::turn_away_the_slow() {
   const auto now = std::chrono::steady_clock::now();
   std::erase_if(guests_, [&](const Guest& guest) {
     const bool stranger = guest.is_stranger();
-    const bool late = now - guest.greeting.since > (stranger ? kPatience : kLongPatience);
+    const bool late = now - guest.greeting.since > (stranger ? kBackoff : kLongBackoff);
     if (late && stranger) refusals_.count(Refusal::kTooSlow, guest.from);
     return late;
   });
@@ -90,7 +90,7 @@ size_t Acceptor::strangers() const {
 
 Deadline Acceptor::next_timer() const {
   for (const Guest& guest : guests_)
-    if (guest.is_stranger()) return Deadline::at(guest.greeting.since + kPatience);
+    if (guest.is_stranger()) return Deadline::at(guest.greeting.since + kBackoff);
   return Deadline::never();
 }
 

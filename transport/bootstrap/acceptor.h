@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "transport/bootstrap/doors.h"
 #include "transport/bootstrap/greeting.h"
+#include "transport/bootstrap/listeners.h"
 #include "transport/wire/poller.h"
 
 namespace hccl_like {
@@ -22,23 +22,23 @@ struct Accepted {
   Key session;             // what only the two ends know
 };
 
-// Strangers cost at most kMaxStrangers descriptors for kPatience each and 256 bytes read per
+// Strangers cost at most kMaxStrangers descriptors for kBackoff each and 256 bytes read per
 // connection. Used by one thread at a time; nothing blocks.
 class Acceptor final : private Pollable {
  public:
   static constexpr size_t kMaxStrangers = 64;
-  static constexpr std::chrono::milliseconds kPatience{1000};
+  static constexpr std::chrono::milliseconds kBackoff{1000};
   // For those that have proved themselves and must only say that they won: their host may have
   // died.
-  static constexpr std::chrono::milliseconds kLongPatience{60'000};
+  static constexpr std::chrono::milliseconds kLongBackoff{60'000};
 
   // `self` and the poller must outlive it.
   Acceptor(const Identity& self, Poller& poller);
   ~Acceptor() override;
 
   // The sockets on which it listens.
-  Doors& doors() { return doors_; }
-  const Doors& doors() const { return doors_; }
+  Listeners& listeners() { return listeners_; }
+  const Listeners& listeners() const { return listeners_; }
 
   // Goes on with whatever the poller has reported, and returns the peers that are through. `wanted`
   // is asked for each before it is let in; false closes the connection. Free of system calls if
@@ -77,7 +77,7 @@ class Acceptor final : private Pollable {
   Poller& poller_;
   HeardHellos heard_;
   Refusals refusals_;
-  Doors doors_;
+  Listeners listeners_;
   bool knocked_ = true;
   std::list<Guest> guests_;  // oldest first
 };

@@ -36,7 +36,7 @@ std::string hello(const Identity& from, const Identity& to) {
 
 class Door : public testing::Test {
  protected:
-  Door() { port = acceptor.doors().add(Listener::tcp(kLoopback, {})).port(); }
+  Door() { port = acceptor.listeners().add(Listener::tcp(kLoopback, {})).port(); }
 
   Way loopback() const { return way_to(kLoopback, port); }
   Fd stranger() const { return connect_to(loopback()); }
@@ -51,8 +51,8 @@ class Door : public testing::Test {
       accepted.push_back(std::move(one));
   }
   template <typename Done>
-  bool step_until(Done done, milliseconds patience = seconds(5)) {
-    const Deadline deadline = Deadline::after(patience);
+  bool step_until(Done done, milliseconds backoff = seconds(5)) {
+    const Deadline deadline = Deadline::after(backoff);
     while (!done()) {
       if (deadline.expired()) return false;
       step();
@@ -72,10 +72,10 @@ class Door : public testing::Test {
     });
     return closed ? std::optional(text) : std::nullopt;
   }
-  bool legitimate_peer_connects(milliseconds patience = seconds(1)) {
+  bool legitimate_peer_connects(milliseconds backoff = seconds(1)) {
     const Identity peer = new_identity(kJob);
     Connector connector(peer, self, {loopback()}, poller);
-    const bool welcome = step_until([&] { return connector.step(); }, patience);
+    const bool welcome = step_until([&] { return connector.step(); }, backoff);
     return welcome && !accepted.empty() && accepted.back().peer_id == peer.id;
   }
 
@@ -203,7 +203,7 @@ TEST_F(Door, ClosesOnTheSilentAndTheSlowAfterTheirTime) {
   const std::string right = hello(new_identity(kJob), self);
   step();
   EXPECT_EQ(acceptor.strangers(), 2u);
-  EXPECT_LE(acceptor.next_timer(), Deadline::after(Acceptor::kPatience));
+  EXPECT_LE(acceptor.next_timer(), Deadline::after(Acceptor::kBackoff));
   size_t sent = 0;
   const auto begin = Deadline::Clock::now();
   EXPECT_TRUE(step_until([&] {
@@ -212,8 +212,8 @@ TEST_F(Door, ClosesOnTheSilentAndTheSlowAfterTheirTime) {
       ::send(slow.get(), &right[sent++], 1, MSG_NOSIGNAL);
     return acceptor.strangers() == 0;
   }));
-  EXPECT_GE(Deadline::Clock::now() - begin, Acceptor::kPatience - milliseconds(50));
-  EXPECT_LE(Deadline::Clock::now() - begin, Acceptor::kPatience + milliseconds(500));
+  EXPECT_GE(Deadline::Clock::now() - begin, Acceptor::kBackoff - milliseconds(50));
+  EXPECT_LE(Deadline::Clock::now() - begin, Acceptor::kBackoff + milliseconds(500));
   EXPECT_EQ(closed_after(silent), "");
   EXPECT_TRUE(acceptor.next_timer().is_never());
 }
@@ -298,7 +298,7 @@ TEST_F(Door, ClosesOnAPeerThatIsNotWanted) {
 TEST_F(Door, OpensOverTheUnixSocketForTheSameUser) {
   Listener listener = Listener::unix_abstract();
   const Way way = way_to_unix(listener.name());
-  acceptor.doors().add(std::move(listener));
+  acceptor.listeners().add(std::move(listener));
   const Identity peer = new_identity(kJob);
   Connector connector(peer, self, {way}, poller);
   ASSERT_TRUE(step_until([&] { return connector.step() && !accepted.empty(); }));
@@ -382,7 +382,7 @@ TEST(Connector, WaitsForAPeerThatComesLate) {
   }
   EXPECT_NE(connector.report().find("Connection refused"), std::string::npos) << connector.report();
   Acceptor acceptor(self, poller);
-  acceptor.doors().add(Listener::tcp(kLoopback, {port, port}));
+  acceptor.listeners().add(Listener::tcp(kLoopback, {port, port}));
   const Deadline deadline = Deadline::after(seconds(5));
   while (!connector.step()) {
     ASSERT_FALSE(deadline.expired());

@@ -44,7 +44,7 @@ class Connector {
   bool is_committed() const { return winner_ != nullptr; }
   // The label of the way that was taken.
   const std::string& taken() const { return taken_; }
-  // True if every way was refused at least once for a reason that no patience cures (nobody listens
+  // True if every way was refused at least once for a reason that no backoff cures (nobody listens
   // there).
   bool hopeless() const;
   // True if hosts have answered at all of the addresses that nobody listens there.

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kPauseBetweenRounds{200};
 // How long a transport is waited for that does not say that it fails, if another one is left.
-constexpr std::chrono::milliseconds kPatienceWithOthers{5'000};
+constexpr std::chrono::milliseconds kBackoffWithOthers{5'000};
 // A transport of which nothing is known may be unable to wake a sleeper.
 constexpr std::chrono::milliseconds kLookAgain{1};
 
@@ -105,7 +105,7 @@ void Dialer::begin_stage() {
   connector_.reset();
   other_.reset();
   if (Transport* const other = local_.find(stages_[stage_])) {
-    other_patience_ = stages_.size() > 1 ? Deadline::after(kPatienceWithOthers) : Deadline::never();
+    other_backoff_ = stages_.size() > 1 ? Deadline::after(kBackoffWithOthers) : Deadline::never();
     try {
       auto wire = other->connect(far_end(stages_[stage_], self_, peer_), WireSide::kConnector);
       other_ = std::make_unique<WireGreeting>(std::move(wire), WireSide::kConnector,
@@ -186,7 +186,7 @@ bool Dialer::step_shm() {
 bool Dialer::step_other() {
   const std::string& name = stages_[stage_];
   const auto state = other_ ? other_->step() : WireGreeting::State::kFailed;
-  if (state == WireGreeting::State::kUnderWay && !other_patience_.expired()) return false;
+  if (state == WireGreeting::State::kUnderWay && !other_backoff_.expired()) return false;
   if (state != WireGreeting::State::kDone) {
     next_stage(other_ ? name + ": " + other_->cause() : setbacks_[stage_]);
     return false;

@@ -119,7 +119,7 @@ class Dialer {
   std::unique_ptr<Connector> connector_;
   std::unique_ptr<ShmHandshake> shm_;
   std::unique_ptr<WireGreeting> other_;
-  Deadline other_patience_ = Deadline::never();
+  Deadline other_backoff_ = Deadline::never();
   std::vector<std::string> setbacks_;  // by stage: why it was given up, if it was
   Deadline::Clock::time_point resume_at_{};
   Dialed dialed_;

@@ -16,7 +16,7 @@ struct Peer {
     record.id = identity.id;
     record.nonce = identity.nonce;
     record.host = "this";
-    record.port = acceptor.doors().add(Listener::tcp(loopback, {})).port();
+    record.port = acceptor.listeners().add(Listener::tcp(loopback, {})).port();
     record.addresses = {loopback.to_string()};
   }
   void step() {

@@ -40,11 +40,11 @@ RailDialer::RailDialer(RailedWire& wire, const Identity& self, Identity target,
       tcp_(tcp),
       poller_(poller) {}
 
-bool RailDialer::step(std::chrono::milliseconds patience, const std::string& advice) {
+bool RailDialer::step(std::chrono::milliseconds backoff, const std::string& advice) {
   if (wire_.failure() != nullptr) return true;
   if (connectors_.empty()) {
     if (!wire_.wants_rails()) return false;
-    deadline_ = Deadline::after(patience);
+    deadline_ = Deadline::after(backoff);
     connectors_.resize(ways_.size());
     for (size_t rail = 1; rail < ways_.size(); ++rail)
       connectors_[rail] = std::make_unique<Connector>(self_, target_, ways_[rail], poller_, rail);

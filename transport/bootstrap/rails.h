@@ -31,8 +31,8 @@ class RailDialer {
   // Whether step() has something to do: rails are wanted, or under way.
   bool is_restless() const { return !connectors_.empty() || wire_.wants_rails(); }
   // Goes on; true once all rails are there, or the wire has failed. Rails that are not there
-  // `patience` after they were wanted end the wire with an error that ends with `advice`.
-  bool step(std::chrono::milliseconds patience, const std::string& advice);
+  // `backoff` after they were wanted end the wire with an error that ends with `advice`.
+  bool step(std::chrono::milliseconds backoff, const std::string& advice);
   // "10.0.1.5:4000": how the rails that are there got there.
   const std::vector<std::string>& routes() const { return routes_; }
   Deadline next_timer() const;

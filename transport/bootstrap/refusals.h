@@ -30,7 +30,7 @@ std::string_view describe(Refusal refusal) noexcept;
 // A word for each, for programs: "not_ours", ...
 std::string_view name(Refusal refusal) noexcept;
 
-// Those of all doors that this process has had, for its status. Any thread.
+// Those of all listeners that this process has had, for its status. Any thread.
 std::array<uint64_t, kRefusals> refused_by_this_process() noexcept;
 
 // By one thread at a time.

@@ -21,7 +21,7 @@ TEST(DoorForUsers, TurnsAwayAnotherOneWithTheKeyInHand) {
   Acceptor acceptor(self, poller);
   Listener listener = Listener::unix_abstract();
   const Way way = way_to_unix(listener.name());
-  acceptor.doors().add(std::move(listener));
+  acceptor.listeners().add(std::move(listener));
 
   const Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   ASSERT_TRUE(become(65534));

@@ -68,7 +68,7 @@ size_t WireGreeting::expected_bytes() const {
 
 // One message further, if it is there.
 bool WireGreeting::advance() {
-  // The welcome must have left this process's hands before the wire is somebody else's.
+  // The welcome must have left this process's threads before the wire is somebody else's.
   if (side_ == WireSide::kAcceptor && heard_ == 2) {
     if (outgoing_.empty()) state_ = State::kDone;
     return outgoing_.empty();

@@ -132,16 +132,16 @@ std::vector<FabricInfo> choose_providers(const FabricLibrary& library, const std
     bool (*serves)(const fi_info& info);
   };
   constexpr uint64_t kReads = FI_RMA | FI_READ | FI_REMOTE_READ;
-  std::vector<Wish> wishes{{kFabricVersion, kReads, reads_memory},
+  std::vector<Wish> wanted{{kFabricVersion, kReads, reads_memory},
                            {kFabricVersion, 0, [](const fi_info&) { return true; }}};
   if (device_memory && library.version() >= kFabricVersionOfFiles)
-    wishes.insert(wishes.begin(), {kFabricVersionOfFiles, kReads | FI_HMEM, takes_device_memory});
+    wanted.insert(wanted.begin(), {kFabricVersionOfFiles, kReads | FI_HMEM, takes_device_memory});
   std::vector<FabricInfo> lists;
   int status = 0;
-  for (const Wish& wish : wishes) {
-    const FabricInfo hints = hints_for(library, provider, wish.caps);
+  for (const Wish& request : wanted) {
+    const FabricInfo hints = hints_for(library, provider, request.caps);
     fi_info* list = nullptr;
-    status = library.getinfo(wish.version, nullptr, nullptr, 0, hints.get(), &list);
+    status = library.getinfo(request.version, nullptr, nullptr, 0, hints.get(), &list);
     lists.emplace_back(list, FreeInfo{&library});
   }
   if (status != 0)
@@ -159,7 +159,7 @@ std::vector<FabricInfo> choose_providers(const FabricLibrary& library, const std
   const fi_info* beside_best = nullptr;  // the list that it is of
   for (size_t i = 0; i < lists.size(); ++i)
     for (const fi_info* one = lists[i].get(); one != nullptr; one = one->next)
-      if (wishes[i].serves(*one) && (best == nullptr || rank(*one) < rank(*best))) {
+      if (wanted[i].serves(*one) && (best == nullptr || rank(*one) < rank(*best))) {
         best = one;
         beside_best = lists[i].get();
       }

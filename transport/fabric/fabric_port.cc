@@ -10,7 +10,7 @@ namespace hccl_like {
 namespace {
 
 // Until cancelled receives are given back.
-constexpr std::chrono::milliseconds kPatience{100};
+constexpr std::chrono::milliseconds kBackoff{100};
 
 void* descriptor(const FabricSlots& slots) {
   return slots.registration ? fi_mr_desc(slots.registration.get()) : nullptr;
@@ -45,7 +45,7 @@ FabricPort::~FabricPort() {
   for (const size_t slot : receiving_)
     if (!receives_->operations[slot].done)
       fi_cancel(&end_.endpoint()->fid, &receives_->operations[slot].context);
-  const Deadline deadline = Deadline::after(kPatience);
+  const Deadline deadline = Deadline::after(kBackoff);
   while (!quiet(*receives_) && !deadline.expired()) end_.progress();
   if (!quiet(*receives_)) end_.bury(std::move(receives_));
   if (quiet(*sends_)) return;

@@ -39,7 +39,7 @@ void Inbox::post(Recv& recv) {
   recv.beside = false;
   Incoming* found = incoming_.find(recv.tag);
   if (found == nullptr) {
-    const bool asked = recv.bytes > eager_bytes_ && !recv.passing;
+    const bool asked = recv.bytes > eager_bytes_ && !recv.caller_driven;
     incoming_.insert(recv.tag, {.recv = &recv, .asked = asked});
     if (asked) ask_for(recv);
     return;
@@ -49,8 +49,8 @@ void Inbox::post(Recv& recv) {
 
   EarlyMessage* early = found->early;
   const bool announced = early->announced();
-  // A passing receive asks for nothing.
-  if (announced && recv.passing) return;
+  // A caller-driven receive asks for nothing.
+  if (announced && recv.caller_driven) return;
   // Two early messages may name one slot, and the other one may have begun in it since.
   if (early->has_descriptor() && !rendezvous_.may_begin(early->from.slot)) return fail(kSlotInUse);
   // Also when it does not fit, so that the sender learns what is expected here.

@@ -40,8 +40,8 @@ class Inbox {
         Fifo<Link::Mismatch>& mismatches);
 
   void post(Recv& recv);
-  // Gives up a passing Recv that is not done. What has arrived of its message is kept for the next
-  // one.
+  // Gives up a caller-driven Recv that is not done. What has arrived of its message is kept for the
+  // next one.
   void withdraw(Recv& recv);
   void cancel(uint64_t communicator);
   // All of a message has arrived, by whichever way.
@@ -50,7 +50,7 @@ class Inbox {
   // True if anything moved. Stops at the first thing that a link cannot have sent, and when `until`
   // is done.
   bool progress(const Recv* until = nullptr);
-  // The part of progress() that needs no wire: hands over messages that came before their Recv.
+  // The part of progress() that needs no wire: threads over messages that came before their Recv.
   bool deliver_early();
 
   bool arrived(const Tag& tag, size_t* bytes) const;

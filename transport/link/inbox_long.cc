@@ -27,7 +27,8 @@ void Inbox::meet(Recv& recv, const Descriptor& from) {
     rendezvous_.decline(slot);
 }
 
-// The payload of an announcement or a wish is read with its header. False: not yet, or it is none.
+// The payload of an announcement or a request is read with its header. False: not yet, or it is
+// none.
 bool Inbox::read_descriptor() {
   constexpr size_t kBoth = sizeof header_ + sizeof descriptor_;
   const std::span<const std::byte> view = wire_.peek(kBoth);
@@ -50,7 +51,7 @@ void Inbox::begin_announced(const FrameHeader& header) {
       rendezvous_.decline(static_cast<uint32_t>(descriptor_.slot));
   } else if (found->early != nullptr || found->recv->moved > 0) {
     fail("two messages with one tag");
-  } else if (found->recv->passing) {
+  } else if (found->recv->caller_driven) {
     found->recv = nullptr;
     keep_announced(header, *found);
   } else {

@@ -8,7 +8,7 @@
 #include "transport/link/outbox.h"
 #include "transport/message/fifo.h"
 #include "transport/rendezvous/rendezvous.h"
-#include "transport/same_host/neighbour.h"
+#include "transport/same_host/local_peer.h"
 
 namespace hccl_like {
 namespace {
@@ -60,10 +60,10 @@ struct Link::State {
   State(std::unique_ptr<Wire> taken, const LinkOptions& options) {
     join(std::move(taken), options);
   }
-  State(std::string_view expected, const LinkOptions& options, std::unique_ptr<Neighbour> known,
+  State(std::string_view expected, const LinkOptions& options, std::unique_ptr<LocalPeer> known,
         bool* someone_wants)
       : expected_transport(expected),
-        neighbour(std::move(known)),
+        local_peer(std::move(known)),
         any_wanted(someone_wants),
         eager_bytes(options.eager_bytes) {}
 
@@ -74,11 +74,11 @@ struct Link::State {
   }
   bool meet();
   void look_for_failure();
-  void look_at_neighbour();
+  void look_at_local_peer();
 
   const std::string expected_transport;
   std::string joined_transport;
-  const std::unique_ptr<Neighbour> neighbour;
+  const std::unique_ptr<LocalPeer> local_peer;
   bool* const any_wanted = nullptr;
   // Callers look at these two while another thread drives, and may join.
   std::atomic<const std::string*> transport{&expected_transport};
@@ -140,18 +140,18 @@ void Link::State::look_for_failure() {
 
 // A peer that left in order has failed like one that died: only those who wait for it are
 // concerned.
-void Link::State::look_at_neighbour() {
-  if (failure || !neighbour || !neighbour->gone()) return;
+void Link::State::look_at_local_peer() {
+  if (failure || !local_peer || !local_peer->gone()) return;
   failure =
-      Error{ErrorCode::kPeerLost, neighbour->said_goodbye() ? kLeft : "the peer's process ended"};
+      Error{ErrorCode::kPeerLost, local_peer->said_goodbye() ? kLeft : "the peer's process ended"};
 }
 
 Link::Link(std::unique_ptr<Wire> wire, LinkOptions options)
     : state_(std::make_unique<State>(std::move(wire), options)) {}
 
-Link::Link(std::string_view expected, LinkOptions options, std::unique_ptr<Neighbour> neighbour,
+Link::Link(std::string_view expected, LinkOptions options, std::unique_ptr<LocalPeer> local_peer,
            bool* wanted)
-    : state_(std::make_unique<State>(expected, options, std::move(neighbour), wanted)) {}
+    : state_(std::make_unique<State>(expected, options, std::move(local_peer), wanted)) {}
 
 Link::~Link() = default;
 
@@ -175,10 +175,10 @@ void Link::fail(Error why) {
   if (!state_->failure) state_->failure = std::move(why);
 }
 
-Neighbour* Link::neighbour() const { return state_->neighbour.get(); }
+LocalPeer* Link::local_peer() const { return state_->local_peer.get(); }
 
 void Link::look_for_end() {
-  if (!state_->ends && state_->neighbour) state_->neighbour->look_for_end();
+  if (!state_->ends && state_->local_peer) state_->local_peer->look_for_end();
 }
 
 void Link::post(Send& send) {
@@ -211,7 +211,7 @@ bool Link::withdraw(Recv& recv) {
 bool Link::has_news() const {
   return state_->failure || !state_->mismatches.empty() ||
          (state_->ends && (state_->ends->inbox.has_aborts() || state_->ends->inbox.has_calls())) ||
-         (state_->neighbour && (state_->neighbour->has_aborts() || state_->neighbour->gone()));
+         (state_->local_peer && (state_->local_peer->has_aborts() || state_->local_peer->gone()));
 }
 
 void Link::cancel(uint64_t communicator) {
@@ -229,7 +229,7 @@ void Link::cancel(uint64_t communicator) {
 bool Link::progress() {
   State& state = *state_;
   if (!state.ends) {
-    state.look_at_neighbour();
+    state.look_at_local_peer();
     return false;
   }
   if (state.failure) {
@@ -268,7 +268,7 @@ bool Link::arrived(const Tag& tag, size_t* bytes) const {
 
 void Link::send_abort(uint64_t communicator, std::string_view reason) {
   if (state_->ends) return state_->ends->outbox.push_abort(communicator, reason);
-  if (state_->neighbour) return state_->neighbour->send_abort(communicator, reason);
+  if (state_->local_peer) return state_->local_peer->send_abort(communicator, reason);
   if (state_->parked_aborts.size() < kMostParkedAborts)
     state_->parked_aborts.push_back({communicator, std::string(reason)});
 }
@@ -277,7 +277,7 @@ std::optional<AbortNotice> Link::take_abort() {
   if (state_->ends)
     if (auto notice = state_->ends->inbox.take_abort()) return notice;
   // Also with a wire: what the peer told before it had one.
-  return state_->neighbour ? state_->neighbour->take_abort() : std::nullopt;
+  return state_->local_peer ? state_->local_peer->take_abort() : std::nullopt;
 }
 
 bool Link::send_call(const CallNotice& call) {
@@ -303,7 +303,7 @@ void Link::send_goodbye() {
 bool Link::peer_said_goodbye() const {
   if (state_->ends) return state_->ends->inbox.peer_said_goodbye();
   // Of a peer that was never met nobody has anything: who does not wait for it is not concerned.
-  return state_->neighbour ? state_->neighbour->said_goodbye() : state_->failure.has_value();
+  return state_->local_peer ? state_->local_peer->said_goodbye() : state_->failure.has_value();
 }
 
 bool Link::flushed() {
@@ -332,11 +332,11 @@ std::optional<Link::Mismatch> Link::find_stray(uint64_t communicator, const Made
 bool Link::prepare_sleep() {
   if (state_->failure) return true;
   if (!state_->ends) {
-    if (!state_->neighbour) return true;
+    if (!state_->local_peer) return true;
     // What it told before this process showed that it sleeps, it did not ring for.
-    if (state_->neighbour->has_aborts()) return false;
+    if (state_->local_peer->has_aborts()) return false;
     // One that died is noticed by the next progress().
-    return !state_->neighbour->died() || !state_->neighbour->look_for_end();
+    return !state_->local_peer->died() || !state_->local_peer->look_for_end();
   }
   Ends& ends = *state_->ends;
   if (ends.inbox.has_work()) return false;
@@ -368,14 +368,14 @@ std::string_view Link::transport() const {
 }
 
 const PeerCommons* Link::commons() const {
-  if (state_->neighbour) return &state_->neighbour->commons();
+  if (state_->local_peer) return &state_->local_peer->commons();
   const Wire* const wire = state_->wire.load(std::memory_order_acquire);
   return wire == nullptr ? nullptr : wire->commons();
 }
 
-// A neighbour tells whether it sleeps, whatever wires there are.
+// A local peer tells whether it sleeps, whatever wires there are.
 void Link::nudge() {
-  if (state_->neighbour) return state_->neighbour->nudge();
+  if (state_->local_peer) return state_->local_peer->nudge();
   if (Wire* const wire = state_->wire.load(std::memory_order_acquire)) wire->nudge();
 }
 

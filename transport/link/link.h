@@ -17,7 +17,7 @@
 
 namespace hccl_like {
 
-class Neighbour;
+class LocalPeer;
 class PeerCommons;
 
 struct LinkOptions {
@@ -41,9 +41,9 @@ class Link {
  public:
   Link(std::unique_ptr<Wire> wire, LinkOptions options);
   // Without a wire yet. Messages that are posted wait for it, and `*wanted` is set. `expected`: the
-  // transport that it will be. `neighbour`: what is known of the peer without a wire, null where
+  // transport that it will be. `local peer`: what is known of the peer without a wire, null where
   // nothing is.
-  Link(std::string_view expected, LinkOptions options, std::unique_ptr<Neighbour> neighbour,
+  Link(std::string_view expected, LinkOptions options, std::unique_ptr<LocalPeer> local_peer,
        bool* wanted);
   ~Link();
 
@@ -55,16 +55,16 @@ class Link {
   void attach(std::unique_ptr<Wire> wire, LinkOptions options);
   // It was given up before there was a wire.
   void fail(Error why);
-  // Asks the system whether a neighbour is gone without whom this link has no wire; failure()
+  // Asks the system whether a local peer is gone without whom this link has no wire; failure()
   // tells.
   void look_for_end();
   // Null where the peer is known by its wire only.
-  Neighbour* neighbour() const;
+  LocalPeer* local_peer() const;
 
   // After failure() a post is accepted and never done.
   void post(Send& send);
   void post(Recv& recv);
-  // Takes back a `passing` message of at most eager_bytes that need not be done here and now;
+  // Takes back a `caller-driven` message of at most eager_bytes that need not be done here and now;
   // false, and it is free to be posted again, unless it is done: a send that the wire has begun to
   // take is done on return.
   bool withdraw(Send& send);

@@ -47,19 +47,19 @@ void Outbox::post(Send& send) {
   send.moved = 0;
   send.at = {};
   if (send.bytes <= eager_bytes_) return eager_.push(&send);
-  const Pending* wish = pending_.find(send.tag);
+  const Pending* request = pending_.find(send.tag);
   // Not tried if the peer has asked and cannot be reached.
   std::optional<uint32_t> slot;
-  if (!waits_to_be_asked(rendezvous_, send) && (wish == nullptr || wish->into != nullptr) &&
+  if (!waits_to_be_asked(rendezvous_, send) && (request == nullptr || request->into != nullptr) &&
       rendezvous_.can_send(send))
     slot = rendezvous_.offer(send);
-  if (wish == nullptr) {
+  if (request == nullptr) {
     pending_.insert(send.tag, {.send = &send, .slot = slot});
     ++waiting_;
     announce(send, slot);
     return;
   }
-  const Pending asked = *wish;
+  const Pending asked = *request;
   pending_.erase(send.tag);
   if (asked.fingerprint == send.fingerprint && asked.bytes == send.bytes) {
     if (slot) announce(send, slot);
@@ -133,12 +133,12 @@ void Outbox::ready(const FrameHeader& header, const Descriptor* into) {
   if (found == nullptr) {
     // What is sent unasked needs no memory of having been asked for.
     if (header.bytes <= eager_bytes_) return;
-    Pending wish{.fingerprint = header.fingerprint, .bytes = header.bytes};
+    Pending request{.fingerprint = header.fingerprint, .bytes = header.bytes};
     if (into != nullptr) {
-      wish.into = ranges_.take();
-      *wish.into = into->range;
+      request.into = ranges_.take();
+      *request.into = into->range;
     }
-    pending_.insert(header.tag, wish);
+    pending_.insert(header.tag, request);
     return;
   }
   if (found->send == nullptr) return;

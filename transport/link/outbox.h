@@ -56,7 +56,7 @@ class Outbox {
     std::string text;  // or:
     Descriptor descriptor;
   };
-  // An announced message, or, with a null `send`, the peer's wish for one.
+  // An announced message, or, with a null `send`, the peer's request for one.
   struct Pending {
     Send* send = nullptr;
     uint64_t fingerprint = 0;

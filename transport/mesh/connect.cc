@@ -18,9 +18,9 @@ constexpr milliseconds kShortNap{1};  // while other communicators need their tu
 constexpr milliseconds kProgressEvery{10'000};
 // A peer may die as soon as the group is made, and is missed then if its lifeline is there. A
 // network that lets no TCP through costs this once.
-constexpr milliseconds kPatienceWithLifelines{2'000};
+constexpr milliseconds kBackoffWithLifelines{2'000};
 constexpr size_t kDialersAtOnce = 128;
-// Neighbours of whose end a process is told at once. Whom nobody guards is looked at while it is
+// Local peers of whose end a process is told at once. Whom nobody guards is looked at while it is
 // waited for.
 constexpr size_t kGuardsAGroup = 2;
 constexpr size_t kMostGuards = 8;
@@ -135,15 +135,15 @@ void Mesh::State::join(std::list<Missing>& missing, size_t peers, int rank, Dead
   const milliseconds nap = links.empty() && local.others.empty() ? kNap : kShortNap;
   const auto start = Deadline::Clock::now();
   Deadline progress = Deadline::after(kProgressEvery);
-  Deadline patience = Deadline::never();
+  Deadline backoff = Deadline::never();
   for (;;) {
     poller.poll();
     step();
     const size_t before = missing.size();
     missing.remove_if([this](Missing& peer) { return reached(peer); });
     if (missing.empty()) {
-      if (lifelines.empty() || patience.expired() || deadline.expired()) return;
-      patience = earliest(patience, Deadline::after(kPatienceWithLifelines));
+      if (lifelines.empty() || backoff.expired() || deadline.expired()) return;
+      backoff = earliest(backoff, Deadline::after(kBackoffWithLifelines));
     } else if (deadline.expired()) {
       throw Exception({ErrorCode::kTimeout,
                        person(rank, self) + " timed out connecting to " +
@@ -180,7 +180,7 @@ std::vector<Link*> Mesh::connect(const std::vector<ProcessRecord>& members, int 
   check_members(members, rank, state.self);
   std::list<State::Missing> missing;
   for (size_t i = 1; i < members.size(); ++i) {
-    // Everybody begins with its own neighbours, so that a thousand ranks do not knock at one door
+    // Everybody begins with its own local peers, so that a thousand ranks do not knock at one door
     // first.
     const size_t peer = (static_cast<size_t>(rank) + i) % members.size();
     const ProcessRecord& record = members[peer];
@@ -221,11 +221,11 @@ std::vector<Link*> Mesh::introduce(const std::vector<ProcessRecord>& members, in
         missing.push_back(std::move(now));
         continue;
       }
-      auto neighbour =
-          shows ? Neighbour::meet(record, *state.local.commons, *state.bell, state.poller)
+      auto local_peer =
+          shows ? LocalPeer::meet(record, *state.local.commons, *state.bell, state.poller)
                 : nullptr;
-      const bool unseen = shows && !neighbour;
-      state.introduce(record, static_cast<int>(peer), rank, std::move(neighbour));
+      const bool unseen = shows && !local_peer;
+      state.introduce(record, static_cast<int>(peer), rank, std::move(local_peer));
       state.adopt(record.id);
       if (unseen) {
         // What it shows comes with its connection.
@@ -234,10 +234,10 @@ std::vector<Link*> Mesh::introduce(const std::vector<ProcessRecord>& members, in
         missing.push_back(std::move(now));
       }
     }
-    Neighbour* const neighbour = state.find(record.id)->link->neighbour();
-    if (neighbour != nullptr && guards < kGuardsAGroup && state.guards < kMostGuards) {
+    LocalPeer* const local_peer = state.find(record.id)->link->local_peer();
+    if (local_peer != nullptr && guards < kGuardsAGroup && state.guards < kMostGuards) {
       ++guards;
-      state.guards += neighbour->guard();
+      state.guards += local_peer->guard();
     }
   }
   if (!missing.empty()) state.join(missing, members.size() - 1, rank, deadline, idle);

@@ -13,7 +13,7 @@ using std::chrono::milliseconds;
 
 constexpr size_t kLazyDialersAtOnce = 128;
 // How long a peer that was introduced may refuse before it counts as gone: it listened then.
-constexpr milliseconds kPatienceWithRefusal{100};
+constexpr milliseconds kBackoffWithRefusal{100};
 // How long a peer at the door waits for this end's own way to it, of which only one is taken.
 constexpr milliseconds kHeldAtMost{1000};
 
@@ -101,7 +101,7 @@ void Mesh::State::step_handshakes() {
       add(one->peer_id, {.wire = std::move(wire), .route = "shm"});
     } else {
       log_info("a peer on this host cannot be joined by shared memory: " + one->handshake.cause());
-      wishes = true;
+      any_wanted = true;
     }
     one = upgrading.erase(one);
   }
@@ -121,22 +121,22 @@ void Mesh::State::accept() {
 }
 
 void Mesh::State::introduce(const ProcessRecord& record, int rank, int own_rank,
-                            std::unique_ptr<Neighbour> neighbour) {
+                            std::unique_ptr<LocalPeer> local_peer) {
   const std::string transport = common_transports(local, self, record).front();
   links.push_back(
-      std::make_unique<Link>(transport, options_of(transport), std::move(neighbour), &wishes));
+      std::make_unique<Link>(transport, options_of(transport), std::move(local_peer), &any_wanted));
   Link* const link = links.back().get();
   set_known(record.id, {link, transport, "when it is needed"});
   absent.insert_or_assign(
       record.id, Absent{.record = record, .rank = rank, .own_rank = own_rank, .link = link});
 }
 
-void Mesh::State::heed_wishes() {
-  wishes = false;
+void Mesh::State::dial_wanted() {
+  any_wanted = false;
   for (auto& [id, peer] : absent) {
     if (peer.dialer || !peer.link->needs_wire() || is_upgrading(id)) continue;
     if (dialing.size() >= kLazyDialersAtOnce) {
-      wishes = true;
+      any_wanted = true;
       return;
     }
     peer.dialer = std::make_unique<Dialer>(local, self, peer.record, poller);
@@ -158,7 +158,7 @@ void Mesh::State::step_dialing() {
     } else if (!peer.awaited && now - peer.since > connect_timeout) {
       give_up(peer, person(peer.own_rank, self) + " timed out connecting to " +
                         person(peer.rank, peer.record) + ": " + peer.dialer->report() + advice);
-    } else if (!peer.awaited && now - peer.since > kPatienceWithRefusal &&
+    } else if (!peer.awaited && now - peer.since > kBackoffWithRefusal &&
                peer.dialer->is_refused()) {
       give_up(peer, person(peer.own_rank, self) + " cannot connect to " +
                         person(peer.rank, peer.record) +

@@ -10,7 +10,7 @@
 
 #include "core/base/error.h"
 #include "transport/mesh/mesh.h"
-#include "transport/same_host/neighbour.h"
+#include "transport/same_host/local_peer.h"
 #include "transport/testing/local_store.h"
 #include "transport/testing/mesh_rank.h"
 #include "transport/testing/run_ranks.h"
@@ -194,7 +194,7 @@ TEST_P(LazyMesh, SaysWhatWasTriedWhenItsTimeIsOver) {
 INSTANTIATE_TEST_SUITE_P(Over, LazyMesh, testing::Values("shm", "tcp"),
                          [](const auto& test) { return test.param; });
 
-TEST(Neighbours, TellEachOtherWithoutAConnectionWhatTheyGaveUp) {
+TEST(LocalPeers, TellEachOtherWithoutAConnectionWhatTheyGaveUp) {
   const auto outcomes = run_ranks(3, [](int rank, Store& store) {
     MeshRank self(config_with({"shm"}));
     const auto links = self.meet(store, rank, 3);
@@ -223,7 +223,7 @@ TEST(Neighbours, TellEachOtherWithoutAConnectionWhatTheyGaveUp) {
   EXPECT_TRUE(all_ok(outcomes)) << to_string(outcomes);
 }
 
-TEST(Neighbours, WakeEachOther) {
+TEST(LocalPeers, WakeEachOther) {
   const auto outcomes = run_ranks(2, [](int rank, Store& store) {
     MeshRank self(config_with({"shm"}));
     const auto links = self.meet(store, rank, 2);
@@ -244,7 +244,7 @@ TEST(Neighbours, WakeEachOther) {
   EXPECT_TRUE(all_ok(outcomes)) << to_string(outcomes);
 }
 
-TEST(Neighbours, WhoseMemoryCannotBeSeenAreConnectedAtOnce) {
+TEST(LocalPeers, WhoseMemoryCannotBeSeenAreConnectedAtOnce) {
   const auto outcomes = run_ranks(2, [](int rank, Store& store) {
     MeshRank self(config_with({"shm"}));
     const Deadline deadline = Deadline::after(seconds(20));

@@ -128,7 +128,7 @@ Mesh::State::State(const Config& config, Poller& the_poller, const ModulePaths& 
   if (has(local.transports, "shm")) {
     Listener listener = Listener::unix_abstract();
     self.unix_name = listener.name();
-    acceptor.doors().add(std::move(listener));
+    acceptor.listeners().add(std::move(listener));
   }
   const bool tcp = has(local.transports, "tcp");
   if ((tcp || !local.others.empty()) && !local.addresses.empty()) {
@@ -136,7 +136,7 @@ Mesh::State::State(const Config& config, Poller& the_poller, const ModulePaths& 
     for (Listener& listener : Listener::tcp(places_to_listen(local.addresses), config.port_range)) {
       port = listener.port();
       local.tcp.congestion.prepare(listener.fd());
-      acceptor.doors().add(std::move(listener));
+      acceptor.listeners().add(std::move(listener));
     }
     if (tcp) self.port = port;
     if (!local.others.empty()) self.ends[kLifelineEnd] = std::to_string(port);
@@ -172,7 +172,7 @@ Mesh::~Mesh() {
     for (auto& link : state_->links) {
       if (link->failure() == nullptr) link->send_goodbye();
       if (!link->connected()) link->nudge();
-      state_->wishes |= link->needs_wire() && !link->connected();
+      state_->any_wanted |= link->needs_wire() && !link->connected();
     }
     const Deadline deadline = Deadline::after(kMeshFarewell);
     const auto busy = [&] {
@@ -205,7 +205,7 @@ Roster Mesh::exchange(Store& store, int rank, int size, Deadline deadline,
   ProcessRecord self = state_->self;
   self.area = area;
   self.settings = settings;
-  Doors::Meeting meeting(state_->acceptor.doors());
+  Listeners::Meeting meeting(state_->acceptor.listeners());
   Roster roster = exchange_records(store, state_->local.job, self, rank, size, deadline, scope);
   if (!all_on_one_host(roster)) meeting.others_come();
   check_secret(state_->local, roster);
@@ -223,7 +223,7 @@ std::vector<Link*> Mesh::links_to(const std::vector<ProcessRecord>& members) con
 std::string Mesh::describe(const Link& link) const { return state_->describe(link); }
 
 bool Mesh::is_restless() const {
-  return state_->wishes || !state_->dialing.empty() || !state_->upgrading.empty() ||
+  return state_->any_wanted || !state_->dialing.empty() || !state_->upgrading.empty() ||
          state_->acceptor.guests() > 0 || state_->makes_lifelines() ||
          std::ranges::any_of(state_->railings, [](const State::Railing& one) {
            return one.dialer && one.dialer->is_restless();
@@ -235,7 +235,7 @@ bool Mesh::owes() const { return owe(state_->links); }
 
 bool Mesh::has_absent() const { return !state_->absent.empty(); }
 
-int Mesh::door() const { return state_->acceptor.doors().fd(); }
+int Mesh::door() const { return state_->acceptor.listeners().fd(); }
 
 Deadline Mesh::next_timer() const {
   Deadline next = earliest(state_->acceptor.next_timer(), state_->early.next_timer());

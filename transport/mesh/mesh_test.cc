@@ -234,7 +234,7 @@ TEST(Mesh, ReplacesAConnectionThatBrokeWhenTheProcessesMeetAgain) {
   EXPECT_TRUE(all_ok(outcomes)) << to_string(outcomes);
 }
 
-// Two processes that take each other for neighbours, wrongly (cloned virtual machines), or for
+// Two processes that take each other for local peers, wrongly (cloned virtual machines), or for
 // which shared memory fails.
 void expect_fall_back_to_tcp(const Config& config, const std::string& unix_name,
                              const std::string& reason) {

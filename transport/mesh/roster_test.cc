@@ -18,7 +18,7 @@ TEST(Roster, ComesOutAsItWentIn) {
   EXPECT_EQ(unpack_records(pack_records(records), 4), records);
 }
 
-TEST(Roster, NeighboursCostLittle) {
+TEST(Roster, LocalPeersCostLittle) {
   ProcessRecord record{.id = std::string(32, 'a'),
                        .nonce = std::string(64, 'b'),
                        .host = std::string(80, 'c'),

@@ -15,7 +15,7 @@
 #include "transport/mesh/early_peers.h"
 #include "transport/mesh/mesh.h"
 #include "transport/same_host/bell.h"
-#include "transport/same_host/neighbour.h"
+#include "transport/same_host/local_peer.h"
 #include "transport/shm/handshake.h"
 
 namespace hccl_like {
@@ -92,13 +92,13 @@ struct Mesh::State {
   void step_handshakes();
   void accept();
   void introduce(const ProcessRecord& record, int rank, int own_rank,
-                 std::unique_ptr<Neighbour> neighbour);
-  void heed_wishes();
+                 std::unique_ptr<LocalPeer> local_peer);
+  void dial_wanted();
   void step_dialing();
   void give_up(Absent& peer, const std::string& why);
   void step() {
     accept();
-    if (wishes) heed_wishes();
+    if (any_wanted) dial_wanted();
     if (!dialing.empty()) step_dialing();
     if (!railings.empty()) step_rails();
     if (!lifelines.empty()) step_lifelines();
@@ -146,7 +146,7 @@ struct Mesh::State {
   mutable std::mutex known_mutex;        // for those who only want to describe
   std::map<std::string, Absent> absent;  // those of them without a wire
   std::list<Absent*> dialing;
-  bool wishes = false;  // somebody absent is wanted
+  bool any_wanted = false;  // somebody absent is wanted
   size_t eager_dialing = 0;
   size_t guards = 0;
   std::vector<std::unique_ptr<Link>> links;

@@ -55,7 +55,7 @@ struct Message {
   bool device = false;
   // Takes only the short way: a Recv what comes unasked, a Send what the wire or the peer takes
   // without a further word. To be withdrawn if it is not done.
-  bool passing = false;
+  bool caller_driven = false;
   size_t moved = 0;  // bytes so far; owned by the link
   // Set by the link with `pending`; tells a finished message without bytes from one that is not.
   bool done = false;

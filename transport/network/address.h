@@ -61,8 +61,8 @@ std::vector<InterfaceAddress> candidates(const std::vector<InterfaceAddress>& al
 
 // The order in which a peer's addresses are tried: those in a subnet of ours first (they need no
 // router and no guess), virtual interfaces' subnets behind real ones', else as published. On the
-// same host loopback goes first: others may be shut there (doors.h). Without `same_host` it is left
-// out: it would reach ourselves. Text that is no address is left out too.
+// same host loopback goes first: others may be shut there (listeners.h). Without `same_host` it is
+// left out: it would reach ourselves. Text that is no address is left out too.
 std::vector<Address> order_for_connecting(const std::vector<std::string>& published,
                                           const std::vector<InterfaceAddress>& own, bool same_host);
 

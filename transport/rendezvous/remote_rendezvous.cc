@@ -23,8 +23,8 @@ constexpr std::chrono::milliseconds kAwake{2};
 static_assert(sizeof(RemotePlace) <= sizeof(hcd_ipc_handle));
 
 // Never idle: notes come also when nothing is under way.
-RemoteRendezvous::RemoteRendezvous(RemoteMemory& memory, std::chrono::milliseconds patience)
-    : memory_(memory), patience_(patience) {
+RemoteRendezvous::RemoteRendezvous(RemoteMemory& memory, std::chrono::milliseconds backoff)
+    : memory_(memory), backoff_(backoff) {
   active_ = 1;
 }
 
@@ -264,7 +264,7 @@ bool RemoteRendezvous::could_advance() {
 // --------------------------------------------------------------------------------------- giving up
 
 void RemoteRendezvous::give_up(Pull& pull) {
-  const Deadline deadline = Deadline::after(patience_);
+  const Deadline deadline = Deadline::after(backoff_);
   while (pull.under_way > 0) {
     memory_.progress();
     pull.stopped = true;
@@ -289,7 +289,7 @@ void RemoteRendezvous::cancel(std::optional<uint64_t> communicator, bool peer_li
   }
   for (Pull& pull : pulls_)
     if (given_up(pull.recv)) give_up(pull);
-  const Deadline deadline = Deadline::after(patience_);
+  const Deadline deadline = Deadline::after(backoff_);
   const auto waits = [&] {
     for (size_t slot = 0; slot < kSlots; ++slot)
       if (ours[slot] && !offers_[slot].let_go) return true;

@@ -21,10 +21,10 @@ namespace hccl_like {
 
 class RemoteRendezvous final : public Rendezvous {
  public:
-  // `patience`: for a peer that does not let go. Its reads are made to fail then, and ours to end
+  // `backoff`: for a peer that does not let go. Its reads are made to fail then, and ours to end
   // with the wire.
   explicit RemoteRendezvous(RemoteMemory& memory,
-                            std::chrono::milliseconds patience = std::chrono::seconds(1));
+                            std::chrono::milliseconds backoff = std::chrono::seconds(1));
   ~RemoteRendezvous() override;
 
   // Reading goes from one piece.
@@ -105,7 +105,7 @@ class RemoteRendezvous final : public Rendezvous {
   std::byte* buffer(const Pull& pull);
 
   RemoteMemory& memory_;
-  const std::chrono::milliseconds patience_;
+  const std::chrono::milliseconds backoff_;
   bool usable_ = true;             // reads have not failed
   std::optional<Deadline> awake_;  // since nothing moved while something is read
   std::array<Offer, kSlots> offers_;

@@ -49,7 +49,7 @@ TEST_F(SharedRendezvousTest, EitherEndDoesItAlone) {
     from.fill(worker);
     Recv& received = recv(1, static_cast<uint32_t>(worker), into);
     Send& sent = send(0, static_cast<uint32_t>(worker), from);
-    // As far as the announcement and the wish go.
+    // As far as the announcement and the request go.
     links_[1 - worker]->progress();
     exhaust(*links_[worker]);
     EXPECT_TRUE(into.holds(worker));

@@ -47,8 +47,8 @@ Commons::Commons(std::string_view owner)
     : memory_(make_sized()),
       mapping_(map_and_seal(memory_.get())),
       areas_(memory_.get(), mapping_.data(), 0, kAreaBytes, kAreaHeadBytes, kAreas),
-      lanes_(memory_.get(), mapping_.data() + kLanesBegin, kLanesBegin, kLaneBytes, kLaneBytes,
-             kLanes) {
+      staging_buffers_(memory_.get(), mapping_.data() + kStagingBegin, kStagingBegin, kStagingBytes,
+                       kStagingBytes, kStagingBuffers) {
   // Before any of it is taken.
   place_near_me(mapping_.span());
   if (!reserve(memory_.get(), kLifeBegin, sizeof(LifeWord)))

@@ -2,8 +2,9 @@
 // Memory that one process shows to all its peers on the host: it writes, they read.
 //
 // Where a message to n peers is written n times, what lies here is written once. There are small
-// areas, one for each communicator that wants one, and large lanes, one for each call whose payload
-// passes by. What lies in them is their users' business (collectives/board, collectives/direct).
+// areas, one for each communicator that wants one, and large staging buffers, one for each call
+// whose payload passes by. What lies in them is their users' business (collectives/board,
+// collectives/direct).
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -43,10 +44,10 @@ class Commons {
   static constexpr size_t kAreaBytes = 16 << 10;
   static constexpr size_t kAreaHeadBytes = 4 << 10;  // all that most communicators use of it
   static constexpr uint32_t kAreas = 4096;
-  static constexpr size_t kLaneBytes = 8192 + (2 << 20);
-  static constexpr uint32_t kLanes = 128;
-  static constexpr size_t kLanesBegin = kAreaBytes * kAreas;
-  static constexpr size_t kLifeBegin = kLanesBegin + kLaneBytes * kLanes;
+  static constexpr size_t kStagingBytes = 8192 + (2 << 20);
+  static constexpr uint32_t kStagingBuffers = 128;
+  static constexpr size_t kStagingBegin = kAreaBytes * kAreas;
+  static constexpr size_t kLifeBegin = kStagingBegin + kStagingBytes * kStagingBuffers;
   static constexpr size_t kNotesBegin = kLifeBegin + 4096;
   static constexpr size_t kBytes = kNotesBegin + ((sizeof(CommonsNotes) + 4095) / 4096) * 4096;
 
@@ -57,7 +58,7 @@ class Commons {
   int fd() const noexcept { return memory_.get(); }
 
   Shelf& areas() { return areas_; }
-  Shelf& lanes() { return lanes_; }
+  Shelf& staging_buffers() { return staging_buffers_; }
   Life& life() { return *life_; }
   Exports& exports() { return *exports_; }
 
@@ -73,7 +74,7 @@ class Commons {
   Mapping mapping_;
   CommonsNotes* notes_;
   Shelf areas_;
-  Shelf lanes_;
+  Shelf staging_buffers_;
   std::optional<Life> life_;
   std::optional<Exports> exports_;
 };
@@ -85,12 +86,12 @@ class PeerCommons {
   // if it cannot be mapped.
   explicit PeerCommons(Fd memory);
 
-  // `piece` is less than kAreas, kLanes.
+  // `piece` is less than kAreas, kStagingBuffers.
   const std::byte* area(uint32_t piece) const {
     return base_ + size_t{piece} * Commons::kAreaBytes;
   }
-  const std::byte* lane(uint32_t piece) const {
-    return base_ + Commons::kLanesBegin + size_t{piece} * Commons::kLaneBytes;
+  const std::byte* staging_buffer(uint32_t piece) const {
+    return base_ + Commons::kStagingBegin + size_t{piece} * Commons::kStagingBytes;
   }
   // Whether the peer's process died, at once whatever its size; one that ended in order has not.
   bool owner_died() const;

@@ -43,15 +43,15 @@ TEST(Commons, MakesThePagesOfALaneBeforeTheyAreTouched) {
   if (::madvise(page, sizeof page, MADV_POPULATE_WRITE) != 0)
     GTEST_SKIP() << "a kernel before 5.14";
   Commons commons;
-  constexpr size_t kPages = Commons::kLaneBytes / 4096;
-  std::byte* const first = commons.lanes().data(0);
+  constexpr size_t kPages = Commons::kStagingBytes / 4096;
+  std::byte* const first = commons.staging_buffers().data(0);
   const auto made = [&] {
     std::vector<unsigned char> pages(kPages);
-    EXPECT_EQ(::mincore(first, Commons::kLaneBytes, pages.data()), 0);
+    EXPECT_EQ(::mincore(first, Commons::kStagingBytes, pages.data()), 0);
     return std::ranges::count_if(pages, [](unsigned char one) { return (one & 1) != 0; });
   };
   EXPECT_EQ(made(), 0);
-  ASSERT_EQ(commons.lanes().take(), 0u);
+  ASSERT_EQ(commons.staging_buffers().take(), 0u);
   EXPECT_EQ(made(), kPages);
 }
 

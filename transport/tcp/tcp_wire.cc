@@ -217,7 +217,7 @@ void TcpWire::make_room(size_t want) {
 
 const Error* TcpWire::failure() const { return ended_ && buffered() < want_ ? &*ended_ : nullptr; }
 
-// Nothing waits in this process: write() hands bytes to the kernel or does not take them. But the
+// Nothing waits in this process: write() threads bytes to the kernel or does not take them. But the
 // kernel drops what it has not delivered if the connection is reset, and close() resets when the
 // peer's last bytes were not read here. So "flushed" means that the peer's kernel has confirmed
 // every byte; from then on neither a reset nor the end of this process can lose one. Whoever closes

@@ -8,7 +8,7 @@
 #include <random>
 #include <utility>
 
-#include "transport/wire/passing_wire.h"
+#include "transport/wire/wire_wrapper.h"
 
 namespace hccl_like {
 
@@ -22,10 +22,10 @@ struct Faults {
   uint64_t cut_after_bytes = ~uint64_t{0};
 };
 
-class FaultyWire final : public PassingWire {
+class FaultyWire final : public WireWrapper {
  public:
   FaultyWire(std::unique_ptr<Wire> inner, Faults faults)
-      : PassingWire(std::move(inner)), faults_(faults), random_(faults.seed) {}
+      : WireWrapper(std::move(inner)), faults_(faults), random_(faults.seed) {}
 
   size_t write(std::span<const ConstRegion> pieces) override {
     size_t left = allowed();

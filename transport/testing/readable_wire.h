@@ -14,8 +14,8 @@
 
 #include "transport/link/link_pair.h"
 #include "transport/sim/sim_wire.h"
-#include "transport/wire/passing_wire.h"
 #include "transport/wire/remote_memory.h"
+#include "transport/wire/wire_wrapper.h"
 
 namespace hccl_like {
 
@@ -119,10 +119,10 @@ class FakeMemory final : public RemoteMemory {
   std::deque<Note> heard_;
 };
 
-class ReadableWire final : public PassingWire {
+class ReadableWire final : public WireWrapper {
  public:
   ReadableWire(std::unique_ptr<Wire> wire, std::unique_ptr<FakeMemory> memory)
-      : PassingWire(std::move(wire)), memory_(std::move(memory)) {}
+      : WireWrapper(std::move(wire)), memory_(std::move(memory)) {}
   RemoteMemory* remote_memory() const override { return memory_.get(); }
 
  private:

@@ -4,7 +4,7 @@
 #include <memory>
 #include <utility>
 
-#include "transport/wire/passing_wire.h"
+#include "transport/wire/wire_wrapper.h"
 
 namespace hccl_like {
 
@@ -16,11 +16,11 @@ struct WireCounts {
   uint64_t sleeps = 0;
 };
 
-class TracedWire final : public PassingWire {
+class TracedWire final : public WireWrapper {
  public:
   // `counts` must outlive the wire; read it on the thread that uses the wire.
   TracedWire(std::unique_ptr<Wire> inner, WireCounts& counts)
-      : PassingWire(std::move(inner)), counts_(counts) {}
+      : WireWrapper(std::move(inner)), counts_(counts) {}
 
   size_t write(std::span<const ConstRegion> pieces) override {
     const size_t taken = wire().write(pieces);

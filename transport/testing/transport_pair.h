@@ -9,9 +9,9 @@
 
 #include "core/base/error.h"
 #include "transport/bootstrap/wire_greeting.h"
-#include "transport/wire/passing_wire.h"
 #include "transport/wire/transport.h"
 #include "transport/wire/wire_contract.h"
+#include "transport/wire/wire_wrapper.h"
 
 namespace hccl_like {
 
@@ -23,10 +23,10 @@ using OpenEnd =
 struct BothEnds {
   std::array<std::shared_ptr<Transport>, 2> transports;
 };
-class OwnedWire final : BothEnds, public PassingWire {
+class OwnedWire final : BothEnds, public WireWrapper {
  public:
   OwnedWire(std::array<std::shared_ptr<Transport>, 2> both, std::unique_ptr<Wire> wire)
-      : BothEnds{std::move(both)}, PassingWire(std::move(wire)) {}
+      : BothEnds{std::move(both)}, WireWrapper(std::move(wire)) {}
 };
 
 // Opens two ends and lets them greet each other. Throws if they don't find each other within 20

@@ -25,7 +25,7 @@ void set_lifeline_option(int fd, int level, int option, int value) {
 }  // namespace
 
 WatchedWire::WatchedWire(std::unique_ptr<Wire> wire, Poller& poller, std::string peer)
-    : PassingWire(std::move(wire)), poller_(poller), peer_(std::move(peer)) {}
+    : WireWrapper(std::move(wire)), poller_(poller), peer_(std::move(peer)) {}
 
 WatchedWire::~WatchedWire() {
   if (lifeline_.valid()) poller_.forget(lifeline_.get());
@@ -77,13 +77,13 @@ void WatchedWire::release(size_t bytes) {
 }
 
 void WatchedWire::wait_for_more() {
-  if (ended_) patience_ = Deadline::after(kLastWords);
+  if (ended_) backoff_ = Deadline::after(kLastWords);
 }
 
 // What has arrived comes first.
 const Error* WatchedWire::failure() const {
   if (const Error* const lost = wire().failure()) return lost;
-  return ended_ && !has_bytes_ && patience_.expired() ? &*ended_ : nullptr;
+  return ended_ && !has_bytes_ && backoff_.expired() ? &*ended_ : nullptr;
 }
 
 bool WatchedWire::prepare_sleep(WakeFor wake) {

@@ -11,8 +11,8 @@
 #include "core/base/deadline.h"
 #include "core/base/error.h"
 #include "core/base/fd.h"
-#include "transport/wire/passing_wire.h"
 #include "transport/wire/poller.h"
+#include "transport/wire/wire_wrapper.h"
 
 namespace hccl_like {
 
@@ -23,7 +23,7 @@ namespace hccl_like {
 //
 // What the peer wrote last may still be on its way when the lifeline ends. The wire has failed once
 // nothing came for a moment after that.
-class WatchedWire final : public PassingWire, private Pollable {
+class WatchedWire final : public WireWrapper, private Pollable {
  public:
   // `peer` is for people. The poller must outlive it.
   WatchedWire(std::unique_ptr<Wire> wire, Poller& poller, std::string peer);
@@ -52,8 +52,8 @@ class WatchedWire final : public PassingWire, private Pollable {
   Fd lifeline_;
   bool attached_ = false;
   bool has_bytes_ = false;      // those that the last peek wanted
-  std::optional<Error> ended_;  // the lifeline has; the wire has once `patience_` is over
-  Deadline patience_ = Deadline::never();
+  std::optional<Error> ended_;  // the lifeline has; the wire has once `backoff_` is over
+  Deadline backoff_ = Deadline::never();
   bool told_ = false;  // to whoever was about to sleep
 };
 

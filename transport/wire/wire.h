@@ -56,9 +56,9 @@ class Wire {
   // Hands writes that wait in this process's own buffers to the kernel or the shared memory; true
   // when none are left.
   virtual bool flush() = 0;
-  // Whether bytes that were taken are still in this process's hands, and leave them only when some
-  // method is called again: of a library that moves when it is called, or of a buffer of the wire's
-  // own. Then somebody goes on calling, also when no message is under way.
+  // Whether bytes that were taken are still in this process's threads, and leave them only when
+  // some method is called again: of a library that moves when it is called, or of a buffer of the
+  // wire's own. Then somebody goes on calling, also when no message is under way.
   virtual bool owes() { return false; }
 
   // Going to sleep: prepare_sleep() makes sure that the process's Poller wakes for what is asked,

@@ -100,7 +100,7 @@ class CachingAllocator {
     size_t bytes;
     Stream* stream;
     Pool* pool;
-    Block* before = nullptr;  // neighbours in the same segment
+    Block* before = nullptr;  // local peers in the same segment
     Block* after = nullptr;
     size_t requested = 0;
     bool allocated = false;

@@ -77,7 +77,7 @@ bool Network::listens(uint32_t ip, int host, uint16_t port) const {
   return listener(host, {ip, port}) != nullptr;
 }
 
-std::vector<Endpoint> Network::doors() const {
+std::vector<Endpoint> Network::listeners() const {
   std::vector<Endpoint> found;
   for (const auto& weak : sockets_) {
     const auto socket = weak.lock();

@@ -192,7 +192,7 @@ class Network {
   // its way is answered when somebody says it again as it was, for the first time as far as that
   // door can know.
   std::vector<std::pair<Endpoint, std::string>> hellos;
-  std::vector<Endpoint> doors() const;  // where anybody listens, by addresses that others reach
+  std::vector<Endpoint> listeners() const;  // where anybody listens, by addresses that others reach
   bool second_network = false, second_network_works = true, bridges = false;
   uint32_t address(int host, int network) const;
 

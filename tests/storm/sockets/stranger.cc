@@ -1,4 +1,4 @@
-// Somebody who is no rank of the job, and knocks at its doors.
+// Somebody who is no rank of the job, and knocks at its listeners.
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -31,11 +31,11 @@ void Job::intrude(uint64_t seed) {
   std::vector<Fd> held;
   for (uint64_t visits = floods ? 90 : 1 + random.below(12); visits > 0; --visits) {
     if (network_.current_is_dead()) return;
-    const auto doors = network_.doors();
-    if (!floods || doors.empty())
+    const auto listeners = network_.listeners();
+    if (!floods || listeners.empty())
       network_.block(now + random.between(10 * kMicrosecond, 20 * kMillisecond));
-    if (doors.empty()) continue;
-    Endpoint door = doors[random.below(doors.size())];
+    if (listeners.empty()) continue;
+    Endpoint door = listeners[random.below(listeners.size())];
     std::string says;
     switch (floods ? 0 : random.below(6)) {
       case 0:

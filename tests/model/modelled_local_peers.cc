@@ -1,4 +1,4 @@
-#include "tests/model/modelled_neighbours.h"
+#include "tests/model/modelled_local_peers.h"
 
 #include <linux/futex.h>
 #include <unistd.h>
@@ -13,7 +13,7 @@
 #include "tests/model/explorer.h"
 #include "tests/model/modelled_host.h"
 #include "transport/mesh/mesh.h"
-#include "transport/same_host/neighbour.h"
+#include "transport/same_host/local_peer.h"
 
 namespace hccl_like {
 namespace {
@@ -26,7 +26,7 @@ std::map<std::string, const Poller*>& hung() {
 
 }  // namespace
 
-// transport/same_host/life.h without a thread: ModelledNeighbours::die() is the kernel.
+// transport/same_host/life.h without a thread: ModelledLocal peers::die() is the kernel.
 Life::Life(LifeWord& word) : word_(word) {}
 Life::~Life() = default;
 // Named by what is compiled beside what is modelled, and not called.
@@ -49,17 +49,17 @@ void Bell::ready(unsigned) {}
 
 namespace model {
 
-ModelledNeighbours::Person::Person(size_t rank)
+ModelledLocalPeers::Person::Person(size_t rank)
     : name("rank " + std::to_string(rank)),
       bell(bell_name(name), poller),
       commons(name),
       memory(writable(commons)) {}
 
-ModelledNeighbours::ModelledNeighbours(size_t ranks) {
+ModelledLocalPeers::ModelledLocalPeers(size_t ranks) {
   for (size_t i = 0; i < ranks; ++i) people_.push_back(std::make_unique<Person>(i));
 }
 
-void ModelledNeighbours::begin_execution() {
+void ModelledLocalPeers::begin_execution() {
   for (const auto& person : people_) {
     bells()[person->poller.doorbell()] = Explorer::active()->add_bell();
     person->life = &begin_life(person->memory);
@@ -76,19 +76,19 @@ void ModelledNeighbours::begin_execution() {
   }
 }
 
-std::unique_ptr<Link> ModelledNeighbours::meet(size_t self, size_t peer) {
+std::unique_ptr<Link> ModelledLocalPeers::meet(size_t self, size_t peer) {
   if (self == peer) return nullptr;
   Person& own = *people_[self];
   ProcessRecord record;
   record.id = record.unix_name = people_[peer]->name;
   record.pid = ::getpid();
   record.commons = people_[peer]->commons.fd();
-  auto neighbour = Neighbour::meet(record, own.commons, own.bell, own.poller);
-  check(neighbour != nullptr, "ranks that cannot meet");
-  return std::make_unique<Link>("shm", LinkOptions{}, std::move(neighbour), nullptr);
+  auto local_peer = LocalPeer::meet(record, own.commons, own.bell, own.poller);
+  check(local_peer != nullptr, "ranks that cannot meet");
+  return std::make_unique<Link>("shm", LinkOptions{}, std::move(local_peer), nullptr);
 }
 
-void ModelledNeighbours::die(size_t rank) {
+void ModelledLocalPeers::die(size_t rank) {
   people_[rank]->life->futex.store(FUTEX_OWNER_DIED, std::memory_order_seq_cst);
   for (const auto& person : people_)
     if (person != people_[rank]) Poller::ring(person->poller.doorbell());

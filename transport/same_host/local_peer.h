@@ -19,14 +19,14 @@ struct ProcessRecord;
 inline std::string bell_name(const std::string& unix_name) { return unix_name + ".bell"; }
 
 // Used by one thread at a time, except where a method says otherwise.
-class Neighbour final : private Pollable {
+class LocalPeer final : private Pollable {
  public:
   // Maps what the process shows, through /proc. Null if that cannot be done: another PID namespace,
   // another user, a process that may not be looked at. `own` is this process's; it, the bell and
-  // the poller must outlive the neighbour.
-  static std::unique_ptr<Neighbour> meet(const ProcessRecord& record, Commons& own,
+  // the poller must outlive the local peer.
+  static std::unique_ptr<LocalPeer> meet(const ProcessRecord& record, Commons& own,
                                          const Bell& bell, Poller& poller);
-  ~Neighbour() override;
+  ~LocalPeer() override;
 
   // Any thread.
   const PeerCommons& commons() const { return commons_; }
@@ -35,7 +35,7 @@ class Neighbour final : private Pollable {
     if (commons_.asleep()) bell_.ring(place_);
   }
 
-  // Tells all neighbours at once, unless it was just done; wakes this one.
+  // Tells all local peers at once, unless it was just done; wakes this one.
   void send_abort(uint64_t communicator, std::string_view reason);
   bool has_aborts() const { return commons_.given_up() != seen_; }
   std::optional<AbortNotice> take_abort();
@@ -52,7 +52,7 @@ class Neighbour final : private Pollable {
   bool gone() const { return gone_; }
 
  private:
-  Neighbour(PeerCommons commons, int pid, Bell::Place place, Commons& own, const Bell& bell,
+  LocalPeer(PeerCommons commons, int pid, Bell::Place place, Commons& own, const Bell& bell,
             Poller& poller);
   void ready(unsigned events) override;
 

@@ -16,34 +16,35 @@
 namespace hccl_like {
 
 // Its threads begin with the first work that needs them, sleep between, and end with it. They take
-// no signals. Any thread; one that finds the crew at work for another works alone. In a child of
-// fork() it begins anew without helpers.
-class Crew {
+// no signals. Any thread; one that finds the thread pool at work for another works alone. In a
+// child of fork() it begins anew without helpers.
+class ThreadPool {
  public:
-  // More hands move no more bytes: a few cores take all the bandwidth that a socket's memory has.
+  // More threads move no more bytes: a few cores take all the bandwidth that a socket's memory has.
   static constexpr size_t kMostHands = 8;
   // Waking a helper takes some 20 us, and what it works on may lie in the caller's cache: measured,
-  // two hands gain from 8 MiB on.
+  // two threads gain from 8 MiB on.
   static constexpr size_t kBytesPerHand = 4 << 20;
 
-  // `most`: hands at most, the caller's own among them; 0: as it sees fit; 1: never anybody else's.
-  explicit Crew(size_t most = 0, IdleCores idle = IdleCores());
-  ~Crew();
-  Crew(const Crew&) = delete;
-  Crew& operator=(const Crew&) = delete;
+  // `most`: threads at most, the caller's own among them; 0: as it sees fit; 1: never anybody
+  // else's.
+  explicit ThreadPool(size_t most = 0, IdleCores idle = IdleCores());
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
 
-  // How many hands a pass over `bytes` should have at this moment, the caller's own among them: 1
+  // How many threads a pass over `bytes` should have at this moment, the caller's own among them: 1
   // unless the pass is long and cores are idle that none of the `ranks` of this host will want for
   // itself.
-  size_t hands(size_t bytes, size_t ranks);
+  size_t threads(size_t bytes, size_t ranks);
 
   // Calls work(part) for each part from 0 to parts - 1, on so many threads at most; returns when
   // all are done. `work` throws nothing.
   template <class Work>
-  void run(size_t hands, uint32_t parts, const Work& work) {
+  void run(size_t threads, uint32_t parts, const Work& work) {
     run(
-        hands, parts, [](const void* it, uint32_t part) { (*static_cast<const Work*>(it))(part); },
-        &work);
+        threads, parts,
+        [](const void* it, uint32_t part) { (*static_cast<const Work*>(it))(part); }, &work);
   }
 
   // How many threads it has.
@@ -74,7 +75,7 @@ class Crew {
     bool wake(size_t helper);
   };
 
-  void run(size_t hands, uint32_t parts, Call call, const void* work);
+  void run(size_t threads, uint32_t parts, Call call, const void* work);
   Team& team();
   void wait_for_helpers(Team& team);
 

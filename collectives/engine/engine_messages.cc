@@ -3,11 +3,11 @@
 
 #include "collectives/engine/communicator.h"
 #include "collectives/engine/engine.h"
-#include "core/machine/patience.h"
+#include "core/machine/backoff.h"
 
 namespace hccl_like {
 
-Engine::Passing::Passing(Engine& engine, const Communicator& communicator, size_t most)
+Engine::CallerDriven::CallerDriven(Engine& engine, const Communicator& communicator, size_t most)
     : engine_(engine), driver_(engine.driver_, std::try_to_lock) {
   if (!driver_) return;
   // Once a group has failed nobody would take back what is lent in its name.
@@ -15,46 +15,46 @@ Engine::Passing::Passing(Engine& engine, const Communicator& communicator, size_
     driver_.unlock();
     return;
   }
-  engine.passages_.clear();
-  engine.passages_.reserve(most);
+  engine.caller_messages_.clear();
+  engine.caller_messages_.reserve(most);
 }
 
-Engine::Passing::~Passing() {
+Engine::CallerDriven::~CallerDriven() {
   if (!driver_) return;
   // What threw between two posts leaves nothing behind that would tell this of its end.
   if (pending_ > 0) take_back();
   engine_.hand_over(std::move(driver_), /*waited_for=*/false);
 }
 
-void Engine::Passing::post(Passage& passage) {
+void Engine::CallerDriven::post(CallerMessage& message) {
   ++pending_;
-  passage.common().pending = &pending_;
-  passage.post();
-  passage.progress();
-  if (passage.done()) settle(passage);
+  message.common().pending = &pending_;
+  message.post();
+  message.progress();
+  if (message.done()) settle(message);
 }
 
 // Where the time of a message is short what is left to do after it is done while another is under
 // way.
-void Engine::Passing::settle(Passage& passage) {
+void Engine::CallerDriven::settle(CallerMessage& message) {
   // A full wire may have taken a part of it only.
-  if (passage.link->owes()) engine_.owing_ = true;
-  news_ = news_ || passage.link->has_news();
+  if (message.link->owes()) engine_.owing_ = true;
+  news_ = news_ || message.link->has_news();
 }
 
-void Engine::Passing::take_back() {
-  for (Passage& one : messages())
+void Engine::CallerDriven::take_back() {
+  for (CallerMessage& one : messages())
     if (!one.done() && one.withdraw()) settle(one);
   pending_ = 0;
 }
 
-void Engine::Passing::finish(bool patient) {
+void Engine::CallerDriven::finish(bool may_wait) {
   constexpr uint32_t kPollsBetweenSteps = 16;
-  Patience patience(engine_.config_);
+  Backoff backoff(engine_.config_);
   bool news = false;
-  for (uint32_t polls = 1; pending_ > 0 && patient && !news; ++polls) {
+  for (uint32_t polls = 1; pending_ > 0 && may_wait && !news; ++polls) {
     bool moved = false;
-    for (Passage& one : messages()) {
+    for (CallerMessage& one : messages()) {
       if (one.done()) continue;
       moved |= one.progress();
       // What else goes over the link has its turn now and then.
@@ -65,8 +65,8 @@ void Engine::Passing::finish(bool patient) {
         news = news || one.link->has_news();
     }
     if (moved)
-      patience.reset();
-    else if (pending_ > 0 && !patience.wait())
+      backoff.reset();
+    else if (pending_ > 0 && !backoff.wait())
       break;
   }
   take_back();

@@ -12,9 +12,9 @@
 
 namespace hccl_like {
 
-class Patience {
+class Backoff {
  public:
-  explicit Patience(const Config& config)
+  explicit Backoff(const Config& config)
       : spins_(config.spins), most_(config.spins + config.yields) {}
 
   // Waits a moment; false if it is time to sleep.

@@ -14,41 +14,41 @@
 namespace hccl_like {
 namespace {
 
-// Of a wait without a connection: neighbours are looked at so often. The system tells of the end of
-// those that are guarded.
+// Of a wait without a connection: local peers are looked at so often. The system tells of the end
+// of those that are guarded.
 constexpr std::chrono::milliseconds kLookEvery{10};
 
 }  // namespace
 
-void Engine::keep_door() {
+void Engine::start_accept_thread() {
   std::lock_guard lock(background_mutex_);
-  if (keeper_bell_.valid() || stopping_ || by_hand_ > 0) return;
-  keeper_bell_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!keeper_bell_.valid()) throw_system("cannot create an eventfd");
+  if (accept_bell_.valid() || stopping_ || by_hand_ > 0) return;
+  accept_bell_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!accept_bell_.valid()) throw_system("cannot create an eventfd");
   if (const auto& commons = mesh_.commons()) {
-    keepers_life_ = &commons->life();
-    keepers_life_->lend([this] { keeper(); });
+    accept_threads_life_ = &commons->life();
+    accept_threads_life_->lend([this] { accept_thread(); });
     return;
   }
   try {
-    keeper_ = own_thread("waits for peers which connect", [this] { keeper(); });
+    accept_thread_ = own_thread("waits for peers which connect", [this] { accept_thread(); });
   } catch (...) {
-    keeper_bell_.reset();
+    accept_bell_.reset();
     throw;
   }
 }
 
-void Engine::end_keeper() {
-  if (!keeper_bell_.valid()) return;
-  Poller::ring(keeper_bell_.get());
-  if (keepers_life_ != nullptr)
-    keepers_life_->take_back();
+void Engine::end_accept_thread() {
+  if (!accept_bell_.valid()) return;
+  Poller::ring(accept_bell_.get());
+  if (accept_threads_life_ != nullptr)
+    accept_threads_life_->take_back();
   else
-    keeper_.join();
+    accept_thread_.join();
 }
 
 // A peer that left in order is known by what it shows; whether it died, the system is asked.
-void Engine::look_at_neighbours() {
+void Engine::look_at_local_peers() {
   if (active_.empty() || !mesh_.has_absent()) return;
   const auto now = Deadline::Clock::now();
   if (now < next_look_) return;

@@ -5,7 +5,7 @@
 #include <string>
 #include <thread>
 
-#include "process_group/diagnosis/aftermath.h"
+#include "process_group/diagnosis/failure_report.h"
 
 namespace hccl_like {
 
@@ -13,19 +13,19 @@ namespace hccl_like {
 // run into its time-out, wants to know where this one is: only while this rank has made no call in
 // a group for so long that another's may have, a quarter of its time-out. A job that works is never
 // seen there. Any thread.
-class Lookout {
+class Watchdog {
  public:
   // `recorder` lives as long as the process. `signal`: what HCCL_LIKE_DUMP_SIGNAL says; throws
   // kMisuse if it is none.
-  Lookout(FlightRecorder& recorder, const std::string& signal);
+  Watchdog(FlightRecorder& recorder, const std::string& signal);
   // Waits a moment for the thread, which is left behind if a store keeps it.
-  ~Lookout();
-  Lookout(const Lookout&) = delete;
-  Lookout& operator=(const Lookout&) = delete;
+  ~Watchdog();
+  Watchdog(const Watchdog&) = delete;
+  Watchdog& operator=(const Watchdog&) = delete;
 
   // Starts the thread with the first that it can be asked for. Forgets it when it is gone. Asks a
   // store that it does not know how much was asked before.
-  void add(const std::shared_ptr<Aftermath>& group);
+  void add(const std::shared_ptr<FailureReport>& group);
 
  private:
   struct State;

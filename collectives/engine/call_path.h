@@ -7,14 +7,15 @@
 namespace hccl_like {
 
 // What decides beside the call. The same on all ranks of a group.
-struct WayOptions {
+struct CallPathOptions {
   bool board = false;   // the ranks meet on one
   bool forced = false;  // the user names the collective's algorithm
   bool direct = true;   // Config::direct
 };
 
-Way way_of(const Call& call, int ranks, Chunks chunks, const WayOptions& options);
+CallPath call_path(const Call& call, int ranks, Chunks chunks, const CallPathOptions& options);
 // The same for a call of `bytes` in all chunks together, which are equally large.
-Way way_of(Collective collective, uint64_t bytes, int ranks, const WayOptions& options);
+CallPath call_path(Collective collective, uint64_t bytes, int ranks,
+                   const CallPathOptions& options);
 
 }  // namespace hccl_like

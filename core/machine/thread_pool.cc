@@ -1,4 +1,4 @@
-#include "core/machine/crew.h"
+#include "core/machine/thread_pool.h"
 
 #include <pthread.h>
 #include <unistd.h>
@@ -22,10 +22,10 @@ constexpr int kSpins = 2000;
 
 }  // namespace
 
-Crew::Crew(size_t most, IdleCores idle)
+ThreadPool::ThreadPool(size_t most, IdleCores idle)
     : most_(most == 0 ? kMostHands : std::min(most, kMostHands)), idle_(std::move(idle)) {}
 
-Crew::~Crew() {
+ThreadPool::~ThreadPool() {
   Team* const team = team_;
   if (team == nullptr || team->process != ::getpid()) return;
   team->ending = true;
@@ -36,7 +36,7 @@ Crew::~Crew() {
   delete team;
 }
 
-size_t Crew::helpers() const {
+size_t ThreadPool::helpers() const {
   const Team* const team = team_;
   return team != nullptr && team->process == ::getpid() ? team->started.load() : 0;
 }
@@ -44,7 +44,7 @@ size_t Crew::helpers() const {
 // A helper that is not needed costs more than one that is missing, so whatever is in doubt counts
 // as busy: all running threads of the host as running on our cores, and all ranks that share them
 // as about to run.
-size_t Crew::hands(size_t bytes, size_t ranks) {
+size_t ThreadPool::threads(size_t bytes, size_t ranks) {
   const size_t wanted = std::min(most_, bytes / kBytesPerHand);
   if (wanted < 2 || ranks == 0) return 1;
   const auto now = Clock::now();
@@ -59,13 +59,13 @@ size_t Crew::hands(size_t bytes, size_t ranks) {
 }
 
 // Helpers that are still awake after a pass are no strangers.
-size_t Crew::just_at_work(Clock::time_point now) const {
+size_t ThreadPool::just_at_work(Clock::time_point now) const {
   const bool just = now - ended_.load(std::memory_order_relaxed) < kFallingAsleep;
   return just ? had_.load(std::memory_order_relaxed) : 0;
 }
 
 // What it finds of a parent's stays as it is: no thread serves it here.
-Crew::Team& Crew::team() {
+ThreadPool::Team& ThreadPool::team() {
   const pid_t process = ::getpid();
   Team* now = team_.load(std::memory_order_acquire);
   if (now != nullptr && now->process == process) return *now;
@@ -75,8 +75,8 @@ Crew::Team& Crew::team() {
   return *now;
 }
 
-void Crew::run(size_t hands, uint32_t parts, Call call, const void* work) {
-  Team* const team = hands > 1 && parts > 1 ? &this->team() : nullptr;
+void ThreadPool::run(size_t threads, uint32_t parts, Call call, const void* work) {
+  Team* const team = threads > 1 && parts > 1 ? &this->team() : nullptr;
   const std::unique_lock lock =
       team ? std::unique_lock(team->mutex, std::try_to_lock) : std::unique_lock<std::mutex>();
   if (!lock) {
@@ -86,7 +86,7 @@ void Crew::run(size_t hands, uint32_t parts, Call call, const void* work) {
   team->call = call;
   team->work = work;
   team->parts.offer(parts);
-  const size_t helpers = std::min({hands - 1, size_t{parts} - 1, team->helpers.size()});
+  const size_t helpers = std::min({threads - 1, size_t{parts} - 1, team->helpers.size()});
   for (size_t i = 0; i < helpers && team->wake(i); ++i) {
   }
   team->work_off();
@@ -95,7 +95,7 @@ void Crew::run(size_t hands, uint32_t parts, Call call, const void* work) {
   ended_.store(Clock::now(), std::memory_order_relaxed);
 }
 
-void Crew::wait_for_helpers(Team& team) {
+void ThreadPool::wait_for_helpers(Team& team) {
   for (int i = 0; i < kSpins && !team.parts.all_done(); ++i) cpu_pause();
   if (team.parts.all_done()) return;
   const auto begin = Clock::now();
@@ -104,14 +104,14 @@ void Crew::wait_for_helpers(Team& team) {
   if (end - begin > kLongWait) rests_until_.store(end + kRest, std::memory_order_relaxed);
 }
 
-void Crew::Team::work_off() {
+void ThreadPool::Team::work_off() {
   while (const auto part = parts.take()) {
     call(work, *part);
     parts.done();
   }
 }
 
-void Crew::Team::help(Helper& self) {
+void ThreadPool::Team::help(Helper& self) {
   uint32_t heard = 0;
   while (true) {
     self.rings.wait(heard, std::memory_order_acquire);
@@ -122,7 +122,7 @@ void Crew::Team::help(Helper& self) {
 }
 
 // Starts it if it is not there yet; false if the system gives no thread.
-bool Crew::Team::wake(size_t helper) {
+bool ThreadPool::Team::wake(size_t helper) {
   Helper& one = helpers[helper];
   if (helper == started) {
     try {
@@ -130,7 +130,7 @@ bool Crew::Team::wake(size_t helper) {
     } catch (const Exception&) {
       return false;
     }
-    ::pthread_setname_np(one.thread.native_handle(), "hccl-like crew");
+    ::pthread_setname_np(one.thread.native_handle(), "hccl-like pool");
     ++started;
   }
   one.rings.fetch_add(1, std::memory_order_release);

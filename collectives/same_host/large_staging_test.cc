@@ -1,5 +1,5 @@
-// Large calls of one host when a rank has no lane of shared memory left: they go by messages, and
-// no rank waits for a lane.
+// Large calls of one host when a rank has no staging buffer of shared memory left: they go by
+// messages, and no rank waits for a staging buffer.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -28,19 +28,20 @@ Layout own(Ints& data, int rank) {
   return Layout::single({&all, 1}, static_cast<size_t>(rank), kInt);
 }
 
-// All lanes of a rank, while it exists.
-class AllLanes {
+// All staging buffers of a rank, while it exists.
+class AllStagingBuffers {
  public:
-  explicit AllLanes(Rank me) : lanes_(me.runtime.mesh().commons()->lanes()) {
-    while (const auto lane = lanes_.take()) taken_.push_back(*lane);
+  explicit AllStagingBuffers(Rank me)
+      : staging_buffers_(me.runtime.mesh().commons()->staging_buffers()) {
+    while (const auto staging_buffer = staging_buffers_.take()) taken_.push_back(*staging_buffer);
   }
-  ~AllLanes() {
-    for (const uint32_t lane : taken_) lanes_.give_back(lane);
+  ~AllStagingBuffers() {
+    for (const uint32_t staging_buffer : taken_) staging_buffers_.give_back(staging_buffer);
   }
   size_t count() const { return taken_.size(); }
 
  private:
-  Shelf& lanes_;
+  Shelf& staging_buffers_;
   std::vector<uint32_t> taken_;
 };
 
@@ -106,7 +107,7 @@ TEST(DirectLanes, ACallForWhichARankHasNoneGoesByMessages) {
     on_ranks(ranks, Config{}, [](Rank me) {
       barrier(me);
       for (const size_t count : {size_t{1'000}, size_t{100'003}}) {
-        std::optional<AllLanes> taken;
+        std::optional<AllStagingBuffers> taken;
         if (me.rank == 1) {
           taken.emplace(me);
           ASSERT_GT(taken->count(), 0u);
@@ -121,11 +122,12 @@ TEST(DirectLanes, ACallForWhichARankHasNoneGoesByMessages) {
   }
 }
 
-// More calls than there are lanes, which the two ranks begin in opposite order of their groups.
+// More calls than there are staging buffers, which the two ranks begin in opposite order of their
+// groups.
 TEST(DirectLanes, ManyGroupsThatCallInOppositeOrderDoNotWaitForEachOthersLanes) {
   constexpr int kGroups = 32;
   constexpr size_t kCalls = 8, kCount = 2'000;
-  static_assert(kGroups * kCalls > Commons::kLanes);
+  static_assert(kGroups * kCalls > Commons::kStagingBuffers);
   on_ranks(2, Config{}, [](Rank me) {
     barrier(me);
     std::vector<std::shared_ptr<Communicator>> groups;

@@ -1,4 +1,4 @@
-#include "process_group/diagnosis/lookout.h"
+#include "process_group/diagnosis/watchdog.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -21,7 +21,7 @@ namespace hccl_like {
 namespace {
 
 constexpr std::chrono::milliseconds kEvery{500};
-constexpr std::chrono::milliseconds kEndPatience{200};
+constexpr std::chrono::milliseconds kEndBackoff{200};
 
 std::atomic<uint64_t> signals{0};  // that came
 struct sigaction before;           // what the program does with it
@@ -61,7 +61,7 @@ void listen_to(int number) {
 
 }  // namespace
 
-struct Lookout::State {
+struct Watchdog::State {
   explicit State(FlightRecorder& the_recorder) : recorder(the_recorder) {}
 
   FlightRecorder& recorder;
@@ -69,7 +69,7 @@ struct Lookout::State {
   std::condition_variable changed;
   bool started = false, stopping = false, ended = false;
   struct Watched {
-    std::weak_ptr<Aftermath> group;
+    std::weak_ptr<FailureReport> group;
     uint64_t calls = 0;  // that it had made
     std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now();
   };
@@ -79,23 +79,23 @@ struct Lookout::State {
   // Only the thread's.
   uint64_t signals_seen = signals;
 
-  std::vector<std::shared_ptr<Aftermath>> quiet();
+  std::vector<std::shared_ptr<FailureReport>> quiet();
   void answer_signal();
-  void look_into(c10d::Store& store, const std::vector<std::shared_ptr<Aftermath>>& all);
+  void look_into(c10d::Store& store, const std::vector<std::shared_ptr<FailureReport>>& all);
 };
 
-Lookout::Lookout(FlightRecorder& recorder, const std::string& signal)
+Watchdog::Watchdog(FlightRecorder& recorder, const std::string& signal)
     : state_(std::make_shared<State>(recorder)) {
   if (signal.empty()) return;
   listen_to(signal_number(signal));
   start();
 }
 
-Lookout::~Lookout() {
+Watchdog::~Watchdog() {
   std::unique_lock lock(state_->mutex);
   state_->stopping = true;
   state_->changed.notify_all();
-  const bool ended = state_->changed.wait_for(lock, kEndPatience,
+  const bool ended = state_->changed.wait_for(lock, kEndBackoff,
                                               [&] { return state_->ended || !state_->started; });
   lock.unlock();
   if (!thread_.joinable()) return;
@@ -105,7 +105,7 @@ Lookout::~Lookout() {
     thread_.detach();
 }
 
-void Lookout::start() {
+void Watchdog::start() {
   std::lock_guard lock(state_->mutex);
   if (state_->started) return;
   thread_ = own_thread("looks out for questions of other ranks", [state = state_] {
@@ -118,7 +118,7 @@ void Lookout::start() {
   state_->started = true;
 }
 
-void Lookout::add(const std::shared_ptr<Aftermath>& group) {
+void Watchdog::add(const std::shared_ptr<FailureReport>& group) {
   const auto store = group->asked_through();
   if (!store) return;
   const auto known = [&] {
@@ -128,7 +128,7 @@ void Lookout::add(const std::shared_ptr<Aftermath>& group) {
   // Now, while whoever serves the store is there.
   int64_t asked = 0;
   try {
-    if (!known()) asked = Aftermath::questions(*store);
+    if (!known()) asked = FailureReport::questions(*store);
   } catch (const std::exception&) {
     asked = -1;
   }
@@ -147,9 +147,9 @@ void Lookout::add(const std::shared_ptr<Aftermath>& group) {
 
 // The groups in which this rank has made no call for so long that others may have run into their
 // time-out. Forgets those that are gone. Under the lock.
-std::vector<std::shared_ptr<Aftermath>> Lookout::State::quiet() {
+std::vector<std::shared_ptr<FailureReport>> Watchdog::State::quiet() {
   const auto now = std::chrono::steady_clock::now();
-  std::vector<std::shared_ptr<Aftermath>> quiet;
+  std::vector<std::shared_ptr<FailureReport>> quiet;
   std::vector<c10d::Store*> stores;
   std::erase_if(groups, [&](Watched& one) {
     auto group = one.group.lock();
@@ -165,9 +165,9 @@ std::vector<std::shared_ptr<Aftermath>> Lookout::State::quiet() {
   return quiet;
 }
 
-void Lookout::look(State& state) {
+void Watchdog::look(State& state) {
   while (true) {
-    std::vector<std::shared_ptr<Aftermath>> quiet;
+    std::vector<std::shared_ptr<FailureReport>> quiet;
     {
       std::unique_lock lock(state.mutex);
       state.changed.wait_for(lock, kEvery, [&] { return state.stopping; });
@@ -188,8 +188,8 @@ void Lookout::look(State& state) {
   }
 }
 
-void Lookout::State::look_into(c10d::Store& store,
-                               const std::vector<std::shared_ptr<Aftermath>>& all) {
+void Watchdog::State::look_into(c10d::Store& store,
+                                const std::vector<std::shared_ptr<FailureReport>>& all) {
   int64_t answered = 0;
   {
     std::lock_guard lock(mutex);
@@ -198,9 +198,9 @@ void Lookout::State::look_into(c10d::Store& store,
     answered = known->second;
   }
   try {
-    const int64_t asked = Aftermath::questions(store);
+    const int64_t asked = FailureReport::questions(store);
     while (answered < asked) {
-      const auto about = Aftermath::question(store, answered + 1);
+      const auto about = FailureReport::question(store, answered + 1);
       if (!about) break;  // it is being asked
       ++answered;
       for (const auto& group : all)
@@ -213,7 +213,7 @@ void Lookout::State::look_into(c10d::Store& store,
   if (const auto known = seen.find(&store); known != seen.end()) known->second = answered;
 }
 
-void Lookout::State::answer_signal() {
+void Watchdog::State::answer_signal() {
   const uint64_t now = signals;
   if (std::exchange(signals_seen, now) == now) return;
   const auto known = recorder.groups();

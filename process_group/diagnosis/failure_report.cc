@@ -1,4 +1,4 @@
-#include "process_group/diagnosis/aftermath.h"
+#include "process_group/diagnosis/failure_report.h"
 
 #include <algorithm>
 #include <charconv>
@@ -53,8 +53,8 @@ struct Done {
 
 }  // namespace
 
-Aftermath::Aftermath(FlightRecorder& recorder, const Config& config,
-                     const c10::intrusive_ptr<c10d::Store>& store, const Group& group)
+FailureReport::FailureReport(FlightRecorder& recorder, const Config& config,
+                             const c10::intrusive_ptr<c10d::Store>& store, const Group& group)
     : recorder_(recorder),
       limit_(config.report),
       group_(group),
@@ -66,12 +66,12 @@ Aftermath::Aftermath(FlightRecorder& recorder, const Config& config,
   if (group.size > 1 && limit_.count() > 0) store_ = bottom_of(store);
 }
 
-void Aftermath::set_view(std::shared_ptr<const GroupView> view) {
+void FailureReport::set_view(std::shared_ptr<const GroupView> view) {
   std::lock_guard lock(mutex_);
   view_ = std::move(view);
 }
 
-Error Aftermath::after(Error error) {
+Error FailureReport::after(Error error) {
   error = named(std::move(error));
   const bool asked_for = error.code == ErrorCode::kAborted && error.peer < 0;
   if (asked_for || met_.exchange(true)) return error;
@@ -82,7 +82,7 @@ Error Aftermath::after(Error error) {
   }
   if (store_ && cause(error) == ErrorCode::kTimeout) {
     within(limit_ + kGrace + kGrace,
-           [text = to_string(error)](Aftermath& self) { self.meet(text); });
+           [text = to_string(error)](FailureReport& self) { self.meet(text); });
   }
   dump_after(error, recorder_, global_rank);
   if (std::getenv("TORCHELASTIC_ERROR_FILE") != nullptr)
@@ -91,11 +91,11 @@ Error Aftermath::after(Error error) {
   return error;
 }
 
-Error Aftermath::named(Error error) {
+Error FailureReport::named(Error error) {
   if (!sites_) return error;
   const auto text = std::make_shared<std::string>();
   const auto mutex = std::make_shared<std::mutex>();
-  within(kWaitForNames, [text, mutex, message = error.message](Aftermath& self) {
+  within(kWaitForNames, [text, mutex, message = error.message](FailureReport& self) {
     std::string named = self.sites_->named(message);
     std::lock_guard lock(*mutex);
     *text = std::move(named);
@@ -106,7 +106,7 @@ Error Aftermath::named(Error error) {
 }
 
 // A store that answers no more must not hold up the error.
-void Aftermath::within(milliseconds limit, std::function<void(Aftermath&)> work) {
+void FailureReport::within(milliseconds limit, std::function<void(FailureReport&)> work) {
   const auto done = std::make_shared<Done>();
   try {
     own_thread("tells other ranks where this one is", [self = shared_from_this(), done,
@@ -130,22 +130,22 @@ void Aftermath::within(milliseconds limit, std::function<void(Aftermath&)> work)
   done->changed.wait_for(lock, limit, [&] { return done->done; });
 }
 
-std::string Aftermath::key(const std::string& what) const {
+std::string FailureReport::key(const std::string& what) const {
   return "hccl-like/" + std::to_string(group_.id) + "/report/" + what;
 }
 
-void Aftermath::put(const RankReport& report) {
+void FailureReport::put(const RankReport& report) {
   store_->set(key(std::to_string(group_.rank)), encode(report));
 }
 
-std::optional<RankReport> Aftermath::get(int rank) {
+std::optional<RankReport> FailureReport::get(int rank) {
   const std::string from = key(std::to_string(rank));
   if (!store_->check({from})) return std::nullopt;
   auto report = decode(store_->get_to_str(from));
   return report && report->rank == rank ? std::move(report) : std::nullopt;
 }
 
-RankReport Aftermath::own_report(const std::string& error) {
+RankReport FailureReport::own_report(const std::string& error) {
   std::shared_ptr<const GroupView> view;
   {
     std::lock_guard lock(mutex_);
@@ -157,13 +157,13 @@ RankReport Aftermath::own_report(const std::string& error) {
   return report;
 }
 
-void Aftermath::ask() {
+void FailureReport::ask() {
   const int64_t number = store_->add(kAsked, 1);
   store_->set(kAsked + ("/" + std::to_string(number)), std::to_string(group_.id));
 }
 
 // Whoever comes first collects.
-void Aftermath::meet(const std::string& error) {
+void FailureReport::meet(const std::string& error) {
   const auto until = steady_clock::now() + limit_;
   const bool first = store_->add(key("collector"), 1) == 1;
   if (first) ask();
@@ -174,7 +174,7 @@ void Aftermath::meet(const std::string& error) {
     std::this_thread::sleep_for(kLook);
 }
 
-void Aftermath::collect(const RankReport& own, steady_clock::time_point until) {
+void FailureReport::collect(const RankReport& own, steady_clock::time_point until) {
   std::vector<std::optional<RankReport>> reports(static_cast<size_t>(group_.size));
   reports[static_cast<size_t>(group_.rank)] = own;
   const auto missing = [](const auto& report) { return !report; };
@@ -197,20 +197,20 @@ void Aftermath::collect(const RankReport& own, steady_clock::time_point until) {
   store_->set(key("table"), "1");
 }
 
-c10::intrusive_ptr<c10d::Store> Aftermath::asked_through() const {
+c10::intrusive_ptr<c10d::Store> FailureReport::asked_through() const {
   return dynamic_cast<c10d::TCPStore*>(store_.get()) != nullptr ? store_ : nullptr;
 }
 
-void Aftermath::answer() {
-  within(milliseconds(0), [](Aftermath& self) { self.put(self.own_report({})); });
+void FailureReport::answer() {
+  within(milliseconds(0), [](FailureReport& self) { self.put(self.own_report({})); });
 }
 
-int64_t Aftermath::questions(c10d::Store& store) {
+int64_t FailureReport::questions(c10d::Store& store) {
   if (server_has_gone(store)) throw_error(ErrorCode::kSystem, "the store has ended");
   return store.add(kAsked, 0);
 }
 
-std::optional<uint64_t> Aftermath::question(c10d::Store& store, int64_t number) {
+std::optional<uint64_t> FailureReport::question(c10d::Store& store, int64_t number) {
   const std::string from = kAsked + ("/" + std::to_string(number));
   if (!store.check({from})) return std::nullopt;
   const std::string text = store.get_to_str(from);

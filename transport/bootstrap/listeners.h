@@ -8,12 +8,12 @@
 
 namespace hccl_like {
 
-// While a group is made nobody knows on how many hosts its ranks are, so all doors are open. If
+// While a group is made nobody knows on how many hosts its ranks are, so all listeners are open. If
 // they turn out to be on one host, those that others can reach are shut until the next meeting.
-class Doors {
+class Listeners {
  public:
   // Throws kSystem.
-  Doors();
+  Listeners();
 
   // Open from now on. Before anything else is called.
   Listener& add(Listener listener);
@@ -25,15 +25,15 @@ class Doors {
   // they are. Any thread; there may be several at the same time.
   class Meeting {
    public:
-    explicit Meeting(Doors& doors);
+    explicit Meeting(Listeners& listeners);
     ~Meeting();
     Meeting(const Meeting&) = delete;
     Meeting& operator=(const Meeting&) = delete;
-    // Ranks of other hosts are among them: the doors stay open.
+    // Ranks of other hosts are among them: the listeners stay open.
     void others_come();
 
    private:
-    Doors& doors_;
+    Listeners& listeners_;
   };
 
  private:

@@ -14,12 +14,12 @@
 namespace hccl_like::model {
 
 // What they show is made once, and for each execution begins anew.
-class ModelledNeighbours {
+class ModelledLocalPeers {
  public:
   // In an execution, what lies in the memory that they show: room for so many words of each reason.
   static constexpr size_t kReasonBytes = 16;
 
-  explicit ModelledNeighbours(size_t ranks);
+  explicit ModelledLocalPeers(size_t ranks);
   // To be called in the scenario: nobody has met anybody.
   void begin_execution();
   // After that; null for itself.

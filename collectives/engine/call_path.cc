@@ -1,18 +1,19 @@
-#include "collectives/engine/way.h"
+#include "collectives/engine/call_path.h"
 
 #include "collectives/board/board_call.h"
 #include "collectives/same_host/large_call.h"
 
 namespace hccl_like {
 
-Way way_of(const Call& call, int ranks, Chunks chunks, const WayOptions& options) {
-  if (!options.board || options.forced) return Way::kMessages;
-  if (board_bytes(call, ranks, chunks)) return Way::kBoard;
-  return options.direct && is_large_call(call, ranks) ? Way::kLarge : Way::kMessages;
+CallPath call_path(const Call& call, int ranks, Chunks chunks, const CallPathOptions& options) {
+  if (!options.board || options.forced) return CallPath::kMessages;
+  if (board_bytes(call, ranks, chunks)) return CallPath::kBoard;
+  return options.direct && is_large_call(call, ranks) ? CallPath::kLarge : CallPath::kMessages;
 }
 
 // As rank 0 makes the call, the root if there is one. Nobody looks at the memory.
-Way way_of(Collective collective, uint64_t bytes, int ranks, const WayOptions& options) {
+CallPath call_path(Collective collective, uint64_t bytes, int ranks,
+                   const CallPathOptions& options) {
   using enum Collective;
   const auto all = static_cast<size_t>(ranks);
   const Region whole{nullptr, bytes / all * all};
@@ -37,7 +38,7 @@ Way way_of(Collective collective, uint64_t bytes, int ranks, const WayOptions& o
     default:
       call.input = call.output = Layout::even(Region{nullptr, bytes}, 1, 1);
   }
-  return way_of(call, ranks, Chunks::kEqual, options);
+  return call_path(call, ranks, Chunks::kEqual, options);
 }
 
 }  // namespace hccl_like

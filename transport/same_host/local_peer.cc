@@ -1,4 +1,4 @@
-#include "transport/same_host/neighbour.h"
+#include "transport/same_host/local_peer.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -21,7 +21,7 @@ Fd open_process(int pid) { return Fd(static_cast<int>(::syscall(SYS_pidfd_open, 
 
 }  // namespace
 
-std::unique_ptr<Neighbour> Neighbour::meet(const ProcessRecord& record, Commons& own,
+std::unique_ptr<LocalPeer> LocalPeer::meet(const ProcessRecord& record, Commons& own,
                                            const Bell& bell, Poller& poller) {
   if (!record.commons || record.pid <= 0 || record.pid > INT32_MAX) return nullptr;
   const std::string path =
@@ -31,15 +31,15 @@ std::unique_ptr<Neighbour> Neighbour::meet(const ProcessRecord& record, Commons&
   try {
     PeerCommons commons(std::move(memory));
     if (!commons.belongs_to(record.id)) return nullptr;
-    return std::unique_ptr<Neighbour>(
-        new Neighbour(std::move(commons), static_cast<int>(record.pid),
+    return std::unique_ptr<LocalPeer>(
+        new LocalPeer(std::move(commons), static_cast<int>(record.pid),
                       Bell::place(bell_name(record.unix_name)), own, bell, poller));
   } catch (const Exception&) {
     return nullptr;
   }
 }
 
-Neighbour::Neighbour(PeerCommons commons, int pid, Bell::Place place, Commons& own,
+LocalPeer::LocalPeer(PeerCommons commons, int pid, Bell::Place place, Commons& own,
                      const Bell& bell, Poller& poller)
     : commons_(std::move(commons)),
       pid_(pid),
@@ -50,15 +50,15 @@ Neighbour::Neighbour(PeerCommons commons, int pid, Bell::Place place, Commons& o
       // What it gave up a moment ago may be the group in which the two meet.
       seen_(commons_.given_up() - std::min(commons_.given_up(), CommonsNotes::kReasons)) {}
 
-Neighbour::~Neighbour() { poller_.forget(process_.get()); }
+LocalPeer::~LocalPeer() { poller_.forget(process_.get()); }
 
-void Neighbour::send_abort(uint64_t communicator, std::string_view reason) {
+void LocalPeer::send_abort(uint64_t communicator, std::string_view reason) {
   own_.give_up(communicator, reason);
   full_fence();
   nudge();
 }
 
-std::optional<AbortNotice> Neighbour::take_abort() {
+std::optional<AbortNotice> LocalPeer::take_abort() {
   const uint32_t last = commons_.given_up();
   if (last == seen_) return std::nullopt;
   // What was overwritten meanwhile is lost, and its communicator's calls run into their time-outs.
@@ -67,7 +67,7 @@ std::optional<AbortNotice> Neighbour::take_abort() {
   return AbortNotice{commons_.given_up(number), commons_.reason(number)};
 }
 
-bool Neighbour::look_for_end() {
+bool LocalPeer::look_for_end() {
   if (gone_ || said_goodbye() || commons_.owner_died()) return gone_ = true;
   const Fd process = open_process(pid_);
   if (!process.valid()) {
@@ -79,14 +79,14 @@ bool Neighbour::look_for_end() {
   return gone_;
 }
 
-bool Neighbour::guard() {
+bool LocalPeer::guard() {
   if (process_.valid() || gone_) return false;
   process_ = open_process(pid_);
   if (process_.valid()) poller_.watch(process_.get(), EPOLLIN, *this);
   return process_.valid();
 }
 
-void Neighbour::ready(unsigned) {
+void LocalPeer::ready(unsigned) {
   poller_.forget(process_.get());
   process_.reset();
   gone_ = true;

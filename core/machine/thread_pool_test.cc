@@ -1,4 +1,4 @@
-#include "core/machine/crew.h"
+#include "core/machine/thread_pool.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -16,7 +16,7 @@
 namespace hccl_like {
 namespace {
 
-constexpr size_t kLong = size_t{64} << 20;  // bytes of a pass that is worth any number of hands
+constexpr size_t kLong = size_t{64} << 20;  // bytes of a pass that is worth any number of threads
 
 // A /proc/loadavg with so many running threads. Tests run side by side: each process has its own.
 class Load {
@@ -45,39 +45,40 @@ size_t threads_named(const std::string& name) {
   }
   return count;
 }
-size_t crew_threads() { return threads_named("hccl-like crew"); }
+size_t thread_pool_threads() { return threads_named("hccl-like pool"); }
 
-TEST(Crew, EveryPartIsDoneOnceHoweverManyHandsThereAre) {
-  Crew crew;
-  for (const size_t hands : {1, 2, 3, 8, 100})
+TEST(ThreadPool, EveryPartIsDoneOnceHoweverManyHandsThereAre) {
+  ThreadPool thread_pool;
+  for (const size_t threads : {1, 2, 3, 8, 100})
     for (const uint32_t parts : {0u, 1u, 2u, 7u, 1000u}) {
       std::vector<std::atomic<int>> times(parts);
-      crew.run(hands, parts, [&](uint32_t part) { ++times[part]; });
-      for (const auto& one : times) EXPECT_EQ(one, 1) << hands << " hands, " << parts << " parts";
+      thread_pool.run(threads, parts, [&](uint32_t part) { ++times[part]; });
+      for (const auto& one : times)
+        EXPECT_EQ(one, 1) << threads << " threads, " << parts << " parts";
     }
-  EXPECT_LE(crew.helpers(), Crew::kMostHands - 1);
+  EXPECT_LE(thread_pool.helpers(), ThreadPool::kMostHands - 1);
 }
 
-TEST(Crew, HasNoThreadBeforeItNeedsOneAndNoneAfterItsEnd) {
-  const size_t before = crew_threads();
+TEST(ThreadPool, HasNoThreadBeforeItNeedsOneAndNoneAfterItsEnd) {
+  const size_t before = thread_pool_threads();
   {
-    Crew crew;
-    crew.run(1, 100, [](uint32_t) {});
-    crew.run(4, 1, [](uint32_t) {});
-    EXPECT_EQ(crew_threads(), before);
-    crew.run(3, 100, [](uint32_t) {});
-    EXPECT_EQ(crew_threads(), before + 2);
-    crew.run(3, 100, [](uint32_t) {});
-    EXPECT_EQ(crew_threads(), before + 2) << "they are used again";
+    ThreadPool thread_pool;
+    thread_pool.run(1, 100, [](uint32_t) {});
+    thread_pool.run(4, 1, [](uint32_t) {});
+    EXPECT_EQ(thread_pool_threads(), before);
+    thread_pool.run(3, 100, [](uint32_t) {});
+    EXPECT_EQ(thread_pool_threads(), before + 2);
+    thread_pool.run(3, 100, [](uint32_t) {});
+    EXPECT_EQ(thread_pool_threads(), before + 2) << "they are used again";
   }
-  EXPECT_EQ(crew_threads(), before);
+  EXPECT_EQ(thread_pool_threads(), before);
 }
 
-TEST(Crew, ThreadsTakePartsWhileTheCallerIsBusyWithOne) {
-  Crew crew;
+TEST(ThreadPool, ThreadsTakePartsWhileTheCallerIsBusyWithOne) {
+  ThreadPool thread_pool;
   std::atomic<bool> other_began{false};
   const pid_t caller = ::gettid();
-  crew.run(2, 2, [&](uint32_t) {
+  thread_pool.run(2, 2, [&](uint32_t) {
     if (::gettid() != caller) {
       other_began = true;
       other_began.notify_one();
@@ -89,85 +90,85 @@ TEST(Crew, ThreadsTakePartsWhileTheCallerIsBusyWithOne) {
   EXPECT_TRUE(other_began);
 }
 
-TEST(Crew, WhoeverFindsItAtWorkWorksAlone) {
-  Crew crew;
+TEST(ThreadPool, WhoeverFindsItAtWorkWorksAlone) {
+  ThreadPool thread_pool;
   std::set<pid_t> threads;
-  crew.run(2, 2, [&](uint32_t part) {
+  thread_pool.run(2, 2, [&](uint32_t part) {
     if (part != 0) return;
     const pid_t self = ::gettid();
-    crew.run(2, 50, [&](uint32_t) { threads.insert(::gettid()); });
+    thread_pool.run(2, 50, [&](uint32_t) { threads.insert(::gettid()); });
     EXPECT_EQ(threads, std::set<pid_t>{self});
   });
 }
 
-TEST(Crew, AChildOfForkMakesItsOwnHelpers) {
+TEST(ThreadPool, AChildOfForkMakesItsOwnHelpers) {
 #ifdef __SANITIZE_THREAD__
   GTEST_SKIP() << "ThreadSanitizer allows no threads in a child of threads";
 #endif
 #ifdef __SANITIZE_ADDRESS__
   GTEST_SKIP() << "a child of AddressSanitizer inherits locks that another thread held";
 #endif
-  Crew crew;
-  crew.run(2, 10, [](uint32_t) {});
+  ThreadPool thread_pool;
+  thread_pool.run(2, 10, [](uint32_t) {});
   const pid_t child = ::fork();
   if (child == 0) {
-    bool right = crew.helpers() == 0;
+    bool right = thread_pool.helpers() == 0;
     std::atomic<int> done{0};
-    crew.run(2, 10, [&](uint32_t) { ++done; });
-    right = right && done == 10 && crew.helpers() == 1;
-    { const Crew other; }
-    crew.~Crew();
-    ::_exit(right && crew_threads() == 0 ? 0 : 1);
+    thread_pool.run(2, 10, [&](uint32_t) { ++done; });
+    right = right && done == 10 && thread_pool.helpers() == 1;
+    { const ThreadPool other; }
+    thread_pool.~ThreadPool();
+    ::_exit(right && thread_pool_threads() == 0 ? 0 : 1);
   }
   int status = -1;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
-  EXPECT_EQ(crew.helpers(), 1u);
+  EXPECT_EQ(thread_pool.helpers(), 1u);
 }
 
-TEST(Crew, HelpsWithLongPassesOnlyAndOnlyWhereCoresAreIdle) {
+TEST(ThreadPool, HelpsWithLongPassesOnlyAndOnlyWhereCoresAreIdle) {
   const Load load = Load::running(1);
   const size_t usable = load.cores().usable();
-  Crew crew(0, load.cores(usable));
-  EXPECT_EQ(crew.hands(kLong, 1), std::min(usable, Crew::kMostHands))
+  ThreadPool thread_pool(0, load.cores(usable));
+  EXPECT_EQ(thread_pool.threads(kLong, 1), std::min(usable, ThreadPool::kMostHands))
       << "this thread is the only one";
-  EXPECT_EQ(crew.hands(2 * Crew::kBytesPerHand - 1, 1), 1u);
-  EXPECT_EQ(crew.hands(2 * Crew::kBytesPerHand, 1), std::min(usable, size_t{2}));
-  EXPECT_EQ(Crew(1, load.cores()).hands(kLong, 1), 1u) << "never";
-  EXPECT_LE(Crew(2, load.cores()).hands(kLong, 1), 2u);
-  EXPECT_EQ(crew.hands(kLong, 0), 1u);
+  EXPECT_EQ(thread_pool.threads(2 * ThreadPool::kBytesPerHand - 1, 1), 1u);
+  EXPECT_EQ(thread_pool.threads(2 * ThreadPool::kBytesPerHand, 1), std::min(usable, size_t{2}));
+  EXPECT_EQ(ThreadPool(1, load.cores()).threads(kLong, 1), 1u) << "never";
+  EXPECT_LE(ThreadPool(2, load.cores()).threads(kLong, 1), 2u);
+  EXPECT_EQ(thread_pool.threads(kLong, 0), 1u);
 }
 
-TEST(Crew, NeverHelpsWhereCoresAreBusy) {
+TEST(ThreadPool, NeverHelpsWhereCoresAreBusy) {
   const size_t usable = IdleCores().usable();
   const Load load = Load::running(usable);
-  EXPECT_EQ(Crew(0, load.cores(usable)).hands(kLong, 1), 1u);
+  EXPECT_EQ(ThreadPool(0, load.cores(usable)).threads(kLong, 1), 1u);
   const Load more = Load::running(usable * 100);
-  EXPECT_EQ(Crew(0, more.cores(usable)).hands(kLong, 1), 1u);
+  EXPECT_EQ(ThreadPool(0, more.cores(usable)).threads(kLong, 1), 1u);
 }
 
-TEST(Crew, CoresOfOtherRanksAreNotTaken) {
+TEST(ThreadPool, CoresOfOtherRanksAreNotTaken) {
   const Load load = Load::running(1);
   const size_t usable = load.cores().usable();
-  Crew shared(0, load.cores(usable));
-  EXPECT_EQ(shared.hands(kLong, usable), 1u) << "a core for each";
-  EXPECT_EQ(shared.hands(kLong, 2 * usable), 1u);
-  Crew own(0, load.cores(4 * usable));
-  EXPECT_EQ(own.hands(kLong, 4), std::min(usable, Crew::kMostHands))
+  ThreadPool shared(0, load.cores(usable));
+  EXPECT_EQ(shared.threads(kLong, usable), 1u) << "a core for each";
+  EXPECT_EQ(shared.threads(kLong, 2 * usable), 1u);
+  ThreadPool own(0, load.cores(4 * usable));
+  EXPECT_EQ(own.threads(kLong, 4), std::min(usable, ThreadPool::kMostHands))
       << "as many cores for each rank";
 }
 
-TEST(Crew, NeverHelpsWhereTheLoadCannotBeTold) {
+TEST(ThreadPool, NeverHelpsWhereTheLoadCannotBeTold) {
   for (const char* text : {"", "0.0 0.0 0.0", "0.0 0.0 0.0 0/0 0\n", "0.0 0.0 0.0 many/few 0\n"}) {
     const Load load{std::string(text)};
     EXPECT_EQ(load.cores().idle(), 0u) << text;
-    EXPECT_EQ(Crew(0, load.cores()).hands(kLong, 1), 1u) << text;
+    EXPECT_EQ(ThreadPool(0, load.cores()).threads(kLong, 1), 1u) << text;
   }
   EXPECT_EQ(IdleCores("/nowhere").idle(), 0u);
 }
 
 // Threads of another process that keep every core busy.
-TEST(Crew, SeesOthersAtWork) {
+TEST(ThreadPool, SeesOthersAtWork) {
   std::vector<pid_t> burners;
   for (size_t i = 0; i < IdleCores().host(); ++i) {
     const pid_t burner = ::fork();
@@ -177,8 +178,8 @@ TEST(Crew, SeesOthersAtWork) {
     }
     burners.push_back(burner);
   }
-  Crew crew;
-  for (int i = 0; i < 100; ++i) EXPECT_EQ(crew.hands(kLong, 1), 1u);
+  ThreadPool thread_pool;
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(thread_pool.threads(kLong, 1), 1u);
   for (const pid_t burner : burners) ::kill(burner, SIGKILL);
   for (const pid_t burner : burners) ::waitpid(burner, nullptr, 0);
 }

@@ -10,12 +10,12 @@
 namespace hccl_like {
 namespace {
 
-class Passing : public testing::Test {
+class CallerDriven : public testing::Test {
  protected:
   static constexpr Tag kTag{.communicator = 5, .sequence = 3};
   static constexpr size_t kEager = 1024;
 
-  explicit Passing(SimOptions options = {.capacity = 256, .chunk = 7})
+  explicit CallerDriven(SimOptions options = {.capacity = 256, .chunk = 7})
       : pair_(make_sim_pair(options)),
         a_(std::move(pair_.a), {.eager_bytes = kEager}),
         b_(std::move(pair_.b), {.eager_bytes = kEager}) {}
@@ -35,8 +35,8 @@ class Passing : public testing::Test {
     return message;
   }
   Send& post_send(std::vector<std::byte>& data) { return post(a_, send_, send_.from, data); }
-  Recv& post_recv(std::vector<std::byte>& data, bool passing) {
-    recv_.passing = passing;
+  Recv& post_recv(std::vector<std::byte>& data, bool caller_driven) {
+    recv_.caller_driven = caller_driven;
     return post(b_, recv_, recv_.into, data);
   }
   void settle() {
@@ -53,18 +53,18 @@ class Passing : public testing::Test {
   uint32_t pending_ = 0;
 };
 
-TEST_F(Passing, AReceiveTakesWhatIsThere) {
+TEST_F(CallerDriven, AReceiveTakesWhatIsThere) {
   auto data = stream_bytes(0, 900);
   std::vector<std::byte> got(900);
   post_send(data);
   settle();
-  post_recv(got, /*passing=*/true);
+  post_recv(got, /*caller_driven=*/true);
   b_.progress();
   EXPECT_TRUE(b_.withdraw(recv_));
   EXPECT_TRUE(got == data);
 }
 
-TEST_F(Passing, AReceiveThatWasTakenBackLeavesTheMessageToTheNext) {
+TEST_F(CallerDriven, AReceiveThatWasTakenBackLeavesTheMessageToTheNext) {
   auto data = stream_bytes(0, 900);
   std::vector<std::byte> first(900), second(900);
   // Taken back before anything came, after any number of its bytes, and when all is there.
@@ -88,7 +88,7 @@ TEST_F(Passing, AReceiveThatWasTakenBackLeavesTheMessageToTheNext) {
   }
 }
 
-TEST_F(Passing, AReceiveDoesNotAskForALongMessage) {
+TEST_F(CallerDriven, AReceiveDoesNotAskForALongMessage) {
   auto data = stream_bytes(0, 5000);
   std::vector<std::byte> got(5000);
   for (const bool announced : {false, true}) {
@@ -110,7 +110,7 @@ TEST_F(Passing, AReceiveDoesNotAskForALongMessage) {
   }
 }
 
-TEST_F(Passing, AReceiveTellsADisagreement) {
+TEST_F(CallerDriven, AReceiveTellsADisagreement) {
   auto data = stream_bytes(0, 10);
   std::vector<std::byte> got(11, std::byte{7});
   for (const bool first : {false, true}) {
@@ -127,7 +127,7 @@ TEST_F(Passing, AReceiveTellsADisagreement) {
   EXPECT_EQ(got, std::vector(11, std::byte{7}));
 }
 
-TEST_F(Passing, ASendIsTakenBackWholeOrCountsAsSent) {
+TEST_F(CallerDriven, ASendIsTakenBackWholeOrCountsAsSent) {
   for (int steps = 0; steps < 200; ++steps) {
     auto data = stream_bytes(0, 900);
     const auto copy = data;
@@ -154,7 +154,7 @@ TEST_F(Passing, ASendIsTakenBackWholeOrCountsAsSent) {
   }
 }
 
-TEST_F(Passing, AReceiveReadsNoFurtherThanItsOwnMessage) {
+TEST_F(CallerDriven, AReceiveReadsNoFurtherThanItsOwnMessage) {
   auto first = stream_bytes(0, 50), second = stream_bytes(50, 50);
   std::vector<std::byte> got(50);
   Send next;
@@ -170,7 +170,7 @@ TEST_F(Passing, AReceiveReadsNoFurtherThanItsOwnMessage) {
   EXPECT_TRUE(b_.arrived({.communicator = 5, .sequence = 4}, &bytes));
 }
 
-TEST_F(Passing, ASendReadsOnlyIfTheWireIsFull) {
+TEST_F(CallerDriven, ASendReadsOnlyIfTheWireIsFull) {
   auto data = stream_bytes(0, 50), back = stream_bytes(9, 50);
   Send other;
   post(b_, other, other.from, back);

@@ -1,4 +1,4 @@
-#include "transport/bootstrap/doors.h"
+#include "transport/bootstrap/listeners.h"
 
 #include <sys/epoll.h>
 
@@ -20,37 +20,37 @@ void control(int epoll, int operation, int fd) {
 
 }  // namespace
 
-Doors::Doors() : epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
+Listeners::Listeners() : epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
   if (!epoll_.valid()) throw_system("cannot create an epoll set");
 }
 
-Listener& Doors::add(Listener listener) {
+Listener& Listeners::add(Listener listener) {
   control(epoll_.get(), EPOLL_CTL_ADD, listener.fd());
   return listeners_.emplace_back(std::move(listener));
 }
 
-Doors::Meeting::Meeting(Doors& doors) : doors_(doors) {
-  std::lock_guard lock(doors_.mutex_);
-  doors_.open_outside();
-  ++doors_.meetings_;
+Listeners::Meeting::Meeting(Listeners& listeners) : listeners_(listeners) {
+  std::lock_guard lock(listeners_.mutex_);
+  listeners_.open_outside();
+  ++listeners_.meetings_;
 }
 
-Doors::Meeting::~Meeting() {
-  std::lock_guard lock(doors_.mutex_);
-  if (--doors_.meetings_ > 0 || doors_.needed_) return;
+Listeners::Meeting::~Meeting() {
+  std::lock_guard lock(listeners_.mutex_);
+  if (--listeners_.meetings_ > 0 || listeners_.needed_) return;
   try {
-    doors_.shut_outside();
+    listeners_.shut_outside();
   } catch (const std::exception& exception) {
     log_warn(std::string("a door that nobody needs stays open: ") + exception.what());
   }
 }
 
-void Doors::Meeting::others_come() {
-  std::lock_guard lock(doors_.mutex_);
-  doors_.needed_ = true;
+void Listeners::Meeting::others_come() {
+  std::lock_guard lock(listeners_.mutex_);
+  listeners_.needed_ = true;
 }
 
-void Doors::open_outside() {
+void Listeners::open_outside() {
   if (!std::exchange(shut_, false)) return;
   for (Listener& one : listeners_) {
     if (one.is_local()) continue;
@@ -60,7 +60,7 @@ void Doors::open_outside() {
 }
 
 // Where no address is this host's alone, its ranks need the others.
-void Doors::shut_outside() {
+void Listeners::shut_outside() {
   const bool any_local = std::ranges::any_of(
       listeners_, [](const Listener& one) { return one.port() != 0 && one.is_local(); });
   if (!any_local || std::exchange(shut_, true)) return;

@@ -18,7 +18,7 @@ namespace hccl_like {
 
 // Of one group; its calls that run and threads that are on their way keep it alive. Any thread,
 // without the interpreter's lock.
-class Aftermath : public std::enable_shared_from_this<Aftermath> {
+class FailureReport : public std::enable_shared_from_this<FailureReport> {
  public:
   struct Group {
     uint64_t id = 0;  // the same on all ranks
@@ -28,8 +28,8 @@ class Aftermath : public std::enable_shared_from_this<Aftermath> {
   };
   // `recorder` lives as long as the process. Through the store ranks tell each other where they
   // are.
-  Aftermath(FlightRecorder& recorder, const Config& config,
-            const c10::intrusive_ptr<c10d::Store>& store, const Group& group);
+  FailureReport(FlightRecorder& recorder, const Config& config,
+                const c10::intrusive_ptr<c10d::Store>& store, const Group& group);
 
   // Once the group is named.
   void set_view(std::shared_ptr<const GroupView> view);
@@ -51,7 +51,7 @@ class Aftermath : public std::enable_shared_from_this<Aftermath> {
   // those of other ranks.
   Error named(Error error);
 
-  // --- by the Lookout ---
+  // --- by the Watchdog ---
   const Group& group() const { return group_; }
   // How many calls this rank has made.
   uint64_t calls() const { return calls_.load(std::memory_order_relaxed); }
@@ -74,7 +74,7 @@ class Aftermath : public std::enable_shared_from_this<Aftermath> {
   void ask();
   void meet(const std::string& error);
   void collect(const RankReport& own, std::chrono::steady_clock::time_point until);
-  void within(std::chrono::milliseconds limit, std::function<void(Aftermath&)> work);
+  void within(std::chrono::milliseconds limit, std::function<void(FailureReport&)> work);
 
   FlightRecorder& recorder_;
   const std::chrono::milliseconds limit_;

@@ -8,7 +8,7 @@
 namespace hccl_like {
 
 // Pinned in memory while it passes.
-struct Passage {
+struct CallerMessage {
   const Call* call = nullptr;  // borrowed, with the memory that it names
   Link* link = nullptr;
   std::variant<Send, Recv> message;

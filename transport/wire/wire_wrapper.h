@@ -12,7 +12,7 @@ namespace hccl_like {
 
 // Passes everything on: whatever a Wire can be asked, a wrapper answers as the wire in it does
 // unless it says otherwise.
-class PassingWire : public Wire {
+class WireWrapper : public Wire {
  public:
   size_t write(std::span<const ConstRegion> pieces) override { return wire_->write(pieces); }
   std::span<const std::byte> peek(size_t want = 1) override { return wire_->peek(want); }
@@ -31,7 +31,7 @@ class PassingWire : public Wire {
   std::string_view transport() const override { return wire_->transport(); }
 
  protected:
-  explicit PassingWire(std::unique_ptr<Wire> wire) : wire_(std::move(wire)) {}
+  explicit WireWrapper(std::unique_ptr<Wire> wire) : wire_(std::move(wire)) {}
   Wire& wire() const { return *wire_; }
 
  private:
