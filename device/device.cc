@@ -10,7 +10,7 @@
 namespace hccl_like {
 namespace {
 
-// What `last_error` has to say, or the meaning of the status if it says nothing.
+// The plugin's last_error, or a text for the status if there is none.
 std::string reason(const hcd_api& api, int status) {
   const char* const text = api.last_error();
   if (text != nullptr && *text != '\0') return text;
@@ -30,7 +30,7 @@ std::string reason(const hcd_api& api, int status) {
   }
 }
 
-// Text in a field of fixed size, which a careless plugin fills without its final zero.
+// A fixed-size text field that may lack its terminating zero.
 template <size_t kSize>
 std::string text_of(const char (&field)[kSize]) {
   return std::string(field, strnlen(field, kSize));

@@ -1,6 +1,5 @@
 #pragma once
-// A kind of device as the layers above see it: a plugin's table with a lifetime, sentences for
-// errors, and guards.
+// A device type as the upper layers see it: a plugin table with lifetime, errors and guards.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -19,65 +18,64 @@ namespace hccl_like {
 
 struct DeviceInfo {
   uint64_t caps = 0;   // HCD_CAP_...
-  int numa_node = -1;  // -1: not known
-  std::string uuid;    // empty: not known
+  int numa_node = -1;  // -1: unknown
+  std::string uuid;    // empty: unknown
   std::string pci;     // empty: not on PCI
 
   bool has(uint64_t cap) const noexcept { return (caps & cap) != 0; }
 };
 
-// Memory that another process of this host may import: where the range lies in what it will see.
+// Memory that another process of this host may import, and the range's offset in the import.
 struct ExportedRange {
   hcd_ipc_handle handle{};
   uint64_t offset = 0;
-  // What its owner calls the allocation (transport/same_host/exports.h); 0: it has told no name.
+  // The owner's name for the allocation (transport/same_host/exports.h); 0: none.
   uint64_t name = 0;
 };
 
-// Memory that other devices may use: the file that stands for it, and where the range lies in it.
+// A file descriptor for memory that other devices may use, and the range's offset in it.
 struct ExportedFile {
   Fd file;
   uint64_t offset = 0;
 };
 
-// A piece of device memory that is allocated and freed as a whole.
+// Device memory allocated and freed as a whole.
 struct DeviceAllocation {
-  std::array<uint64_t, 2> identity{};  // no other of this process has, had or will have it
+  std::array<uint64_t, 2> identity{};  // unique in this process, for freed allocations too
   hcd_ref begin{};
   size_t bytes = 0;
-  uint64_t offset = 0;      // in it, of what was asked about
-  void* address = nullptr;  // where nothing of the host's ever lies; null: nowhere
-  uint32_t hmem = 0;        // as libfabric counts kinds of memory
+  uint64_t offset = 0;      // of the queried range
+  void* address = nullptr;  // at an address never used by host memory; null: none
+  uint32_t hmem = 0;        // libfabric's fi_hmem_iface
 };
 
-// One plugin, initialised, with all devices that it serves: every call names one by its index, as
-// torch counts them. Any thread may call anything. What may block is said in plugin.h: waiting,
-// making and giving back, and copies without HCD_CAP_ASYNC_COPY.
+// One initialised plugin with all its devices, indexed as in torch. Thread-safe. plugin.h lists the
+// calls that may block: waiting, creation and release, and copies without HCD_CAP_ASYNC_COPY.
 //
-// What the device cannot do gives kUnsupported without calling the plugin; ask can_...() where that
-// decides a path. A failure of the plugin gives kDevice with the name of the entry and the plugin's
-// own sentence. Must outlive all that it made and all queued work.
+// An unsupported operation returns kUnsupported without calling the plugin; can_...() tells in
+// advance. A plugin failure returns kDevice with the entry's name and the plugin's message. Must
+// outlive all objects it made and all queued work.
 class Device {
  public:
-  // Loads the shared library and initialises it. Throws kDevice with what to do if that fails. The
-  // library stays in memory for good: a plugin's threads may run its code until the process ends.
+  // Loads and initialises a plugin library. Throws kDevice, with a remedy, on failure; kTimeout if
+  // the plugin hangs. Never unloads: plugin threads may run its code until the process ends.
   static std::unique_ptr<Device> load(const std::string& library_path);
 
-  // Initialises the plugin behind a table, which must live as long as this object. Throws kDevice.
-  // `origin` says in messages where it came from.
+  // Initialises the plugin behind a table, which must outlive this object. Throws kDevice. `origin`
+  // is for messages.
   explicit Device(const hcd_api& api, std::string origin = {});
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
-  // The type's name in torch, "sim".
+  // The device type in torch, e.g. "sim".
   const std::string& name() const noexcept { return name_; }
   Result<DeviceInfo> info(int index) const;
 
   bool can_describe_itself() const noexcept { return api_.device_info != nullptr; }
   bool can_translate_streams() const noexcept { return api_.stream_from_torch != nullptr; }
   bool can_map() const noexcept { return api_.map != nullptr; }
-  // By host_func or, without it, by words.
+  // By host_func, or else by word waits.
   bool can_queue_functions() const noexcept { return has_host_func() || can_wait_on_words(); }
   bool has_host_func() const noexcept { return api_.host_func != nullptr; }
   bool can_wait_on_words() const noexcept { return api_.stream_wait_value != nullptr; }
@@ -94,28 +92,28 @@ class Device {
   bool can_export_files() const noexcept { return dmabuf_ != nullptr; }
   bool can_identify() const noexcept;
 
-  // The plugin's stream for a torch stream: its id, and its native handle or null.
+  // The plugin's stream for a torch stream id and its native handle (or null).
   Result<hcd_stream> stream_from_torch(int index, int64_t stream_id, void* native) const;
-  // Blocks until everything queued on the stream so far is done and visible to the host.
+  // Blocks until all work queued so far is done and visible to the host.
   [[nodiscard]] std::optional<Error> synchronize(int index, hcd_stream stream) const;
 
-  // In stream order. With HCD_CAP_ASYNC_COPY the host memory is borrowed until the stream has
-  // passed.
+  // In stream order. With HCD_CAP_ASYNC_COPY the host memory must stay valid until the stream has
+  // passed the copy.
   [[nodiscard]] std::optional<Error> copy_to_host(int index, void* host, hcd_ref from, size_t bytes,
                                                   hcd_stream stream) const;
   [[nodiscard]] std::optional<Error> copy_from_host(int index, hcd_ref to, const void* host,
                                                     size_t bytes, hcd_stream stream) const;
 
-  // The host's view of a range, until the guard ends. Order yourself after the device's work first;
-  // unless the device has HCD_CAP_COHERENT_MAP, it must leave the range alone meanwhile.
+  // Maps a range for the host for the guard's lifetime. Wait for the device's work first. Without
+  // HCD_CAP_COHERENT_MAP, the device must not use the range meanwhile.
   Result<MappedRange> map(int index, hcd_ref ref, size_t bytes) const;
 
-  // Queues fn(arg) after all earlier work of the stream; later work waits for it. `fn` may block,
-  // and must not call the device. `arg` is borrowed until then.
+  // Queues fn(arg) in stream order; later work waits for its return. `fn` may block and must not
+  // call the device. `arg` must stay valid until then.
   [[nodiscard]] std::optional<Error> host_function(int index, hcd_stream stream, void (*fn)(void*),
                                                    void* arg) const;
 
-  // Queues a wait until *word >= value, and a store to it. The word must outlive the queued work.
+  // Queues a wait until *word >= value, or a store to *word. The word must outlive the queued work.
   [[nodiscard]] std::optional<Error> wait_for_word(int index, hcd_stream stream,
                                                    const volatile uint64_t* word,
                                                    uint64_t value) const;
@@ -123,46 +121,43 @@ class Device {
                                                 volatile uint64_t* word, uint64_t value) const;
 
   Result<ExportedRange> export_range(int index, hcd_ref ref, size_t bytes) const;
-  // Whether the allocation that this process exported as `handle` still exists; true where the
-  // plugin cannot tell. Cheap; any thread.
+  // False once the allocation exported as `handle` is freed; true if the plugin cannot tell. Cheap.
   bool still_exported(int index, const hcd_ipc_handle& handle) const;
-  // What another process exported, mapped here until the guard ends.
+  // Maps another process's export for the host for the guard's lifetime.
   Result<ImportedRange> import_range(int index, const hcd_ipc_handle& handle) const;
-  // The same for the device: data() is a base for a hcd_ref and for torch's operators, and no
-  // address for the host. Wait for all work that uses it before the guard ends.
+  // The same for device work: data() is a base for a hcd_ref and for torch's operators, not a host
+  // address. Wait for all work on it before the guard ends.
   Result<ImportedRange> open_peer(int index, const hcd_ipc_handle& handle) const;
 
-  // A stream for the caller alone. `like`: any stream of the device, or 0. What is queued is done
-  // also if it ends.
+  // A private stream. `like`: any stream of the device, or 0. Queued work completes even if the
+  // stream is destroyed first.
   Result<DeviceStream> make_stream(int index, hcd_stream like, int priority = 0) const;
-  // The point that the stream has come to; the event may end before anybody has passed it.
+  // Records the current end of the stream. The event may be destroyed before the stream reaches it.
   Result<DeviceEvent> record(int index, hcd_stream stream) const;
   [[nodiscard]] std::optional<Error> wait_for_event(int index, hcd_stream stream,
                                                     const DeviceEvent& event) const;
-  // Whether it was passed, and, the second, blocking until it was.
+  // passed() polls; synchronize() blocks until the stream has passed the event.
   Result<bool> passed(int index, const DeviceEvent& event) const;
   [[nodiscard]] std::optional<Error> synchronize(int index, const DeviceEvent& event) const;
 
-  // In stream order, within the device. The ranges are apart.
+  // In stream order, within the device. Ranges must not overlap.
   [[nodiscard]] std::optional<Error> copy_within(int index, hcd_ref to, hcd_ref from, size_t bytes,
                                                  hcd_stream stream) const;
-  // inout = inout op in, in stream order; kUnsupported also for a type and op that the device
-  // cannot do.
+  // inout = inout op in, in stream order. kUnsupported if the device lacks this type and op.
   [[nodiscard]] std::optional<Error> reduce(int index, hcd_ref inout, hcd_ref in, size_t elements,
                                             DataType type, ReduceOp op, hcd_stream stream) const;
 
-  // Memory of the device: data() is a base. Nothing queued may use what ends.
+  // Device memory: data() is a base. Release only after all queued work on it.
   Result<MappedRange> allocate(int index, size_t bytes) const;
-  // Host memory that the device's copies reach best: new, or some that exists, in whole pages,
-  // until the guard ends.
+  // Host memory for fast device copies, while the guard lives: new, or existing whole pages.
   Result<MappedRange> allocate_host(int index, size_t bytes) const;
   Result<MappedRange> register_host(int index, void* host, size_t bytes) const;
 
-  // The file keeps the memory, whoever frees it.
+  // The file keeps the memory alive even if it is freed.
   Result<ExportedFile> export_file(int index, hcd_ref ref, size_t bytes) const;
-  // The device's work that begins from here on sees what other devices have written to its memory.
+  // Makes other devices' writes to this device's memory visible to work that begins later.
   [[nodiscard]] std::optional<Error> flush(int index) const;
-  // What the range lies in. Cheap; any thread.
+  // The allocation that holds the range. Cheap; thread-safe.
   Result<DeviceAllocation> identify(int index, hcd_ref ref, size_t bytes) const;
 
  private:
@@ -175,7 +170,7 @@ class Device {
   hcd_api api_;  // complete: null where the plugin has no entry
   std::string name_;
   const hcd_dmabuf* dmabuf_;                       // null: none
-  std::unique_ptr<WordFunctions> word_functions_;  // null: not needed, or no words
+  std::unique_ptr<WordFunctions> word_functions_;  // null: not needed, or unsupported
 };
 
 }  // namespace hccl_like

@@ -1,5 +1,4 @@
-// Loads a plugin's library and starts it. Whoever waits for it is told of a crash, a refusal, and
-// of a plugin that hangs.
+// Loads and starts a plugin library. Reports crashes, refusals and hangs of the plugin.
 #include <dlfcn.h>
 
 #include <chrono>
@@ -20,21 +19,20 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// What a runtime takes to start is seconds.
+// Device runtimes take seconds to start.
 constexpr std::chrono::seconds kUnusual = 10s;
-constexpr std::chrono::seconds kLoadBackoff = 60s;
+constexpr std::chrono::seconds kLoadTimeout = 60s;
 
-// What the one who loads and the one who waits both see. The first keeps it alive if the second has
-// given up.
+// Shared by the loading and the waiting thread, so that it outlives a timeout of either.
 struct Loading {
   std::mutex mutex;
   std::condition_variable changed;
-  const char* entry = "a constructor";  // that the plugin is in
+  const char* entry = "a constructor";  // current entry of the plugin
   bool over = false;
   std::unique_ptr<Device> device;
   std::exception_ptr failure;
 
-  // Says who it was, should the plugin crash in `name` before the note goes.
+  // Names the plugin in a crash note for a crash in `name`.
   CrashNote enter(const std::string& path, const char* name) {
     {
       const std::lock_guard lock(mutex);
@@ -46,9 +44,8 @@ struct Loading {
   }
 };
 
-// A plugin's crash ends the process, and the note is how a person learns whom to ask. (To try it in
-// a child process first would cost every rank a start of the device's runtime, and prove nothing
-// about this process.)
+// A plugin crash ends the process; the note names the vendor's plugin. A trial load in a child
+// process would start the device runtime on every rank and prove nothing about this process.
 std::unique_ptr<Device> load_from(const std::string& path, Loading& loading) {
   void* library = nullptr;
   {
@@ -93,7 +90,7 @@ void run(const std::string& path, const std::shared_ptr<Loading>& loading) {
 
 }  // namespace
 
-// On a thread of its own, because nothing else can wait for foreign code with a deadline.
+// Runs on its own thread: the only way to wait for foreign code with a timeout.
 std::unique_ptr<Device> Device::load(const std::string& library_path) {
   const auto loading = std::make_shared<Loading>();
   own_thread("loads a device plugin", [library_path, loading] {
@@ -103,15 +100,15 @@ std::unique_ptr<Device> Device::load(const std::string& library_path) {
   const auto over = [&] { return loading->over; };
   if (!loading->changed.wait_for(lock, kUnusual, over)) {
     log_warn("waiting for the device plugin " + library_path + ", which is in " + loading->entry);
-    if (!loading->changed.wait_for(lock, kLoadBackoff - kUnusual, over)) {
+    if (!loading->changed.wait_for(lock, kLoadTimeout - kUnusual, over)) {
       throw_error(ErrorCode::kTimeout,
                   "the device plugin " + library_path + " hangs: it has been in " + loading->entry +
-                      " for " + std::to_string(kLoadBackoff.count()) +
+                      " for " + std::to_string(kLoadTimeout.count()) +
                       " seconds; ask its vendor, or go without it: "
                       "HCCL_LIKE_DEVICE_PLUGINS=NAME=none, with the device's name");
     }
   }
-  // Taken along, so that whoever catches it is the only one who has it.
+  // Leaves no other reference to the exception than the catcher's.
   if (loading->failure) std::rethrow_exception(std::exchange(loading->failure, nullptr));
   log_info([&] {
     return "devices of type " + loading->device->name() + " are served by " + library_path;

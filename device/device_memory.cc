@@ -1,4 +1,4 @@
-// What the device does within itself, and the memory that it makes or takes in.
+// Device-local operations, and memory that the plugin allocates, registers or exports.
 #include <cstddef>
 
 #include "device/device.h"
@@ -11,7 +11,7 @@ constexpr hcd_type kTypes[kDataTypes] = {
     HCD_INT8,    HCD_INT16,   HCD_INT32,   HCD_INT64,     HCD_UINT8,         HCD_UINT16,
     HCD_UINT32,  HCD_UINT64,  HCD_BOOL,    HCD_COMPLEX64, HCD_COMPLEX128};
 
-// Averages and scaled sums are summed; the factor is somebody else's.
+// kAvg and kPreMulSum sum; the caller applies the factor.
 constexpr hcd_op kOps[kReduceOps] = {HCD_SUM,     HCD_SUM,    HCD_PRODUCT, HCD_MIN, HCD_MAX,
                                      HCD_BIT_AND, HCD_BIT_OR, HCD_BIT_XOR, HCD_SUM};
 

@@ -1,4 +1,4 @@
-// Streams of the plugin's own, and points in their order.
+// The plugin's own streams and events.
 #include "device/device.h"
 
 namespace hccl_like {

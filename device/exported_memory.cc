@@ -10,11 +10,10 @@
 namespace hccl_like {
 namespace {
 
-// What is freed is noticed when something new is exported, and once in so many uses of what is
-// known.
+// Freed allocations are detected on each new export, and once in this many lookups.
 constexpr size_t kUsesBetweenLooks = 64;
 
-// All that this process has now, by where it ends.
+// All exports of this process, by end address.
 struct Live {
   std::mutex mutex;
   std::map<const std::byte*, std::weak_ptr<const ExportedMemory>> by_end;
@@ -37,7 +36,7 @@ ExportedMemory::ExportedMemory(ExportedFile file, Mapping set_aside,
       hmem_(allocation.hmem),
       index_(index) {}
 
-// Another allocation may have come to lie at the address of one that is gone, and be known already.
+// A new allocation may be registered at the address of a freed one: do not erase its entry.
 ExportedMemory::~ExportedMemory() {
   const std::lock_guard lock(live().mutex);
   const auto own = live().by_end.find(data_ + bytes_);
@@ -56,7 +55,7 @@ std::shared_ptr<const ExportedMemory> ExportedMemory::find(const void* at, size_
     if (behind == live().by_end.end()) return nullptr;
     found = behind->second.lock();
   }
-  // Outside the lock, as this may be the last to hold it.
+  // Outside the lock: this may be the last reference.
   if (!found || begin < found->data() || begin + bytes > found->data() + found->size())
     return nullptr;
   return found;

@@ -1,6 +1,5 @@
 #pragma once
-// Device memory that network adapters reach, under addresses by which host code can speak of it
-// without touching it.
+// Device memory that network adapters access, with addresses that host code may name but not touch.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -13,9 +12,8 @@
 
 namespace hccl_like {
 
-// One allocation of a device, as a file. Its bytes are at data() for whoever registers memory or
-// names it to an adapter; to the host there is nothing to read. Where the device has no addresses
-// of its own, these are set aside for it.
+// One device allocation exported as a file. data() is the address for memory registration and for
+// the adapter; the host must not access it. Without device addresses, an address range is reserved.
 class ExportedMemory {
  public:
   ExportedMemory(ExportedFile file, Mapping set_aside, const DeviceAllocation& allocation,
@@ -24,15 +22,15 @@ class ExportedMemory {
   ExportedMemory(const ExportedMemory&) = delete;
   ExportedMemory& operator=(const ExportedMemory&) = delete;
 
-  // Which of this process holds all of [at, at + bytes); null for other memory. Any thread; next to
-  // nothing where there is none at all.
+  // The export of this process that holds all of [at, at + bytes), or null. Thread-safe; nearly
+  // free if there are no exports.
   static std::shared_ptr<const ExportedMemory> find(const void* at, size_t bytes);
 
   std::byte* data() const { return data_; }
   size_t size() const { return bytes_; }
   const std::array<uint64_t, 2>& identity() const { return identity_; }
   int file() const { return file_.file.get(); }
-  // In the file, where data() begins.
+  // The offset of data() in the file.
   uint64_t file_offset() const { return file_.offset; }
   uint32_t hmem() const { return hmem_; }
   int index() const { return index_; }
@@ -41,7 +39,7 @@ class ExportedMemory {
   friend class ExportedMemories;
 
   const ExportedFile file_;
-  const Mapping set_aside_;  // empty where the device has addresses
+  const Mapping set_aside_;  // empty if the device has addresses
   std::byte* const data_;
   const size_t bytes_;
   const std::array<uint64_t, 2> identity_;
@@ -49,17 +47,16 @@ class ExportedMemory {
   const int index_;
 };
 
-// What was exported, kept for the next operation on the same memory as long as its allocation
-// lives. Any thread.
+// Cache of exports: keeps each one for later operations until its allocation is freed. Thread-safe.
 class ExportedMemories {
  public:
-  // What stands for the range, and where in that it begins. Lives as long as it is held, and here.
+  // The export of a range, and the range's address in it. The cache also holds it.
   struct Range {
     std::shared_ptr<const ExportedMemory> memory;
     std::byte* data = nullptr;
   };
   Result<Range> range(const Device& device, int index, hcd_ref ref, size_t bytes);
-  // Lets go of all of it, but for what is held by others.
+  // Drops the cache's references.
   void clear();
   size_t size() const;
 
@@ -74,7 +71,7 @@ class ExportedMemories {
 
   mutable std::mutex mutex_;
   std::vector<Kept> kept_;
-  size_t found_ = 0;  // since it was looked for what is freed
+  size_t found_ = 0;  // lookups since the last check for freed allocations
 };
 
 }  // namespace hccl_like

@@ -1,7 +1,6 @@
 #pragma once
-// A device for tests that is as unlike the CPU as the interface allows: opaque handles instead of
-// addresses, one stream of torch's, a thread for each stream, copies that return before they are
-// done. It fills in every entry but those for peers.
+// A test device unlike the CPU: opaque handles, one torch stream, a thread for each stream,
+// asynchronous copies. Fills every table entry except those for peers.
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
@@ -23,11 +22,11 @@ namespace hccl_like::fake_device {
 
 inline constexpr hcd_stream kStream = 17;
 
-// Runs what is queued, one after the other, until it is destroyed.
+// Runs queued work in order until destroyed.
 class Worker {
  public:
   Worker() : thread_([this] { run(); }) {}
-  ~Worker() {  // what is queued is done before
+  ~Worker() {  // completes queued work
     enqueue([this] { ends_ = true; });
     thread_.join();
   }
@@ -80,13 +79,13 @@ inline int fail(int status, const char* sentence) {
   return status;
 }
 
-// Null if the range is not inside the allocation.
+// Null if the range is outside the allocation.
 inline unsigned char* find(hcd_ref ref, size_t bytes) {
   auto& all = static_cast<Allocation*>(ref.base)->bytes;
   return ref.offset + bytes <= all.size() ? all.data() + ref.offset : nullptr;
 }
 
-// The stream's thread; null if there is no such stream.
+// The stream's thread, or null.
 inline Worker* worker_of(hcd_stream stream) {
   if (stream == kStream) return worker;
   const std::lock_guard lock(mutex);
@@ -141,7 +140,7 @@ inline int reduce(int, hcd_ref inout, hcd_ref in, uint64_t count, hcd_type type,
   return in_order(stream, [=] { combine(target, target, source, count); });
 }
 
-// An event is a place that whoever waits for it shares.
+// An event is a point shared with all its waiters.
 using Point = std::atomic<bool>;
 inline std::shared_ptr<Point>& point_of(hcd_event event) {
   return *reinterpret_cast<std::shared_ptr<Point>*>(event);

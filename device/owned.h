@@ -1,5 +1,5 @@
 #pragma once
-// Something that a plugin made, and that is given back to it when its owner goes.
+// RAII owner of an object that a plugin made.
 #include <cstddef>
 #include <cstdint>
 
@@ -7,14 +7,13 @@ namespace hccl_like {
 
 class Device;
 
-// What is asked of a plugin: in words, and by which entry of its table.
+// A plugin call: description for messages, and entry name.
 struct Attempt {
   const char* what;
   const char* entry;
 };
 
-// `Handle` is void* or uint64_t. Moves; the device must outlive it. A plugin that fails to take it
-// back is logged.
+// `Handle` is void* or uint64_t. Movable; the device must outlive it. A failed release is logged.
 template <class Handle>
 class Owned {
  public:
@@ -25,21 +24,21 @@ class Owned {
   Owned& operator=(Owned&& other) noexcept;
   ~Owned();
 
-  // Gives it back now; empty afterwards.
+  // Releases now; empty afterwards.
   void reset() noexcept;
 
  protected:
   Owned(const Device& device, Close close, Attempt closing, int index, Handle handle) noexcept
       : device_(&device), close_(close), closing_(closing), index_(index), handle_(handle) {}
 
-  const Device* device_ = nullptr;  // null: nothing to give back
+  const Device* device_ = nullptr;  // null: empty
   Close close_ = nullptr;
   Attempt closing_{};
   int index_ = 0;
   Handle handle_{};
 };
 
-// Device memory that is mapped, of this process or of a peer, or host memory that the device knows.
+// Mapped device memory of this process or a peer, or host memory known to the device.
 class MappedRange : public Owned<void*> {
  public:
   MappedRange() noexcept = default;
@@ -56,15 +55,15 @@ class MappedRange : public Owned<void*> {
   size_t bytes_ = 0;
 };
 
-// The same of another process's device memory, for the host or for the device.
+// Another process's device memory, mapped for the host or for the device.
 using ImportedRange = MappedRange;
 
-// A stream of the plugin's that nobody else uses.
+// A stream for exclusive use.
 class DeviceStream : public Owned<uint64_t> {
  public:
   DeviceStream() noexcept = default;
 
-  // For the calls of the Device that made it.
+  // For calls of the Device that made the stream.
   uint64_t get() const noexcept { return handle_; }
 
  private:
@@ -72,7 +71,7 @@ class DeviceStream : public Owned<uint64_t> {
   using Owned::Owned;
 };
 
-// One point of a stream's order, passed once. Any thread.
+// One point of a stream, reached once. Thread-safe.
 class DeviceEvent : public Owned<uint64_t> {
  public:
   DeviceEvent() noexcept = default;

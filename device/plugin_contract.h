@@ -1,11 +1,10 @@
 #pragma once
-// What every device plugin must do, as tests. A plugin is put to them with
+// Contract tests for device plugins. Instantiate in a test executable that links GoogleTest:
 //
 //   INSTANTIATE_TEST_SUITE_P(Sim, PluginContract, ::testing::Values(PluginUnderTest{...}),
 //   plugin_name);
 //
-// in a test executable that links GoogleTest. Everything goes through the table; optional entries
-// that are null, or that say HCD_UNSUPPORTED, skip their test.
+// Uses only the table. Entries that are null or return HCD_UNSUPPORTED skip their test.
 #include "device/plugin_contract_fixture.h"
 #include "device/plugin_contract_memory.h"
 #include "device/plugin_contract_streams.h"
@@ -90,8 +89,8 @@ TEST_P(PluginContract, MapsTwoRangesAtOnce) {
   EXPECT_EQ(std::memcmp(first.data(), expected.data(), 100), 0);
 }
 
-// Both copies borrow the same host memory, and the function between them changes it: only this
-// order gives this result.
+// Both copies use the same host memory and the function changes it between them: only this order
+// gives this result.
 TEST_P(PluginContract, RunsHostFunctionsInStreamOrder) {
   if (!device_.can_queue_functions()) GTEST_SKIP() << "no host_func";
   for (const hcd_stream stream : streams_) {
@@ -145,7 +144,7 @@ TEST_P(PluginContract, WaitsForWordsAndWritesThem) {
     const std::atomic_ref<uint64_t> gate_word(gate), passed_word(passed);
     gate_word.store(2);
     EXPECT_EQ(passed_word.load(), 0u);
-    gate_word.store(4);  // more than asked for is enough
+    gate_word.store(4);  // a larger value also ends the wait
     throw_if(device_.synchronize(kIndex, stream));
     EXPECT_EQ(passed_word.load(), 11u);
   }

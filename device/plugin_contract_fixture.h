@@ -1,5 +1,5 @@
 #pragma once
-// What the tests of plugin_contract.h have in common.
+// Fixture of the tests in plugin_contract.h.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -15,14 +15,14 @@
 
 namespace hccl_like {
 
-// A plugin, and what its interface leaves to torch: memory and streams.
+// A plugin, and the parts that torch provides: memory and streams.
 struct PluginUnderTest {
   std::string name;
   const hcd_api* api;
-  // Memory of device 0: what storage().data_ptr() would be.
+  // Memory of device 0, as from storage().data_ptr().
   std::function<void*(size_t bytes)> allocate;
   std::function<void(void* base)> free;
-  // Streams of device 0 to test, 0 for none first; one that the plugin makes is tested besides.
+  // Streams of device 0 to test, 0 first. A plugin-made stream is added if supported.
   std::vector<hcd_stream> streams;
 };
 
@@ -64,7 +64,7 @@ class PluginContract : public ::testing::TestWithParam<PluginUnderTest> {
     return data;
   }
 
-  // Holds up a stream until it is opened, and lives until the stream has passed.
+  // Blocks a stream until opened. The destructor waits until the stream has passed.
   class Gate {
    public:
     Gate(const Device& device, hcd_stream stream) {

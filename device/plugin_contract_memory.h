@@ -1,6 +1,5 @@
 #pragma once
-// The contract of what a device does within itself, and of memory that a plugin makes, takes in or
-// exports. Part of plugin_contract.h.
+// Contract tests: device-local operations and a plugin's memory. Part of plugin_contract.h.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -26,7 +25,7 @@ TEST_P(PluginContract, CopiesWithinItself) {
   }
 }
 
-// Small integers, so that every result is exact in every type; bool has 0 and 1 only.
+// Small integers: every result is exact in every type. Bool has only 0 and 1.
 inline void fill_operand(std::byte* at, DataType type, size_t elements, unsigned seed) {
   std::memset(at, 0, elements * size_of(type));
   for (size_t i = 0; i < elements; ++i) {
@@ -143,8 +142,7 @@ TEST_P(PluginContract, CopiesToAndFromHostMemoryThatIsRegistered) {
   ::munmap(shared, 4 * page);
 }
 
-// What a file of device memory is good for is its importer's business; where it can be mapped it
-// shows the memory.
+// Only the importer defines the use of a memory file; if it can be mapped, it shows the memory.
 TEST_P(PluginContract, ExportsMemoryAsAFile) {
   if (!device_.can_export_files()) GTEST_SKIP() << "no extension for dmabuf";
   const auto expected = pattern(kBytes, 26);
@@ -184,8 +182,7 @@ TEST_P(PluginContract, SaysWhichAllocationMemoryLiesIn) {
   for (int i = 0; i < 3; ++i) {  // one after the other, perhaps at one address
     const MappedRange memory = device_.allocate(kIndex, kOwn).value();
     const DeviceAllocation mine = device_.identify(kIndex, {memory.data(), 0}, kOwn).value();
-    // A part of something larger is there again when it is freed: only what is freed itself is
-    // something else the next time.
+    // Suballocations reappear when freed: only a range freed as a whole gets a new identity.
     if (mine.offset != 0 || mine.bytes >= 2 * kOwn) continue;
     EXPECT_TRUE(seen.insert(mine.identity).second) << "the identity of one that is gone";
   }

@@ -1,5 +1,5 @@
 #pragma once
-// The contract of streams that a plugin makes, and of events. Part of plugin_contract.h.
+// Contract tests: plugin-made streams and events. Part of plugin_contract.h.
 #include "device/plugin_contract_fixture.h"
 
 namespace hccl_like {
@@ -18,7 +18,7 @@ TEST_P(PluginContract, MakesStreamsThatKeepTheirOwnOrder) {
   for (const hcd_stream held_up : {first.get(), like}) {
     if (held_up == 0) continue;
     Gate gate(device_, held_up);
-    write(0, pattern(100, 13), second.get());  // would wait for ever if it waited for the other
+    write(0, pattern(100, 13), second.get());  // would deadlock if it waited for the other
     EXPECT_EQ(read(0, 100, second.get()), pattern(100, 13));
   }
 }

@@ -10,7 +10,7 @@
 namespace hccl_like {
 namespace {
 
-// Larger than any table of this major version will ever be.
+// An upper bound for tables of this major version.
 constexpr size_t kLargest = 64 << 10;
 
 [[noreturn]] void refuse(const std::string& plugin, const std::string& why) {

@@ -16,10 +16,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::microseconds kLongestSleep{200};
-// Looks without sleeping for that long: a device that is idle gets to a function at once.
-constexpr std::chrono::microseconds kLaneBackoff{20};
+// Yields this long before sleeping: an idle device reaches a function at once.
+constexpr std::chrono::microseconds kYieldTime{20};
 
-// Each on a cache line of its own: one is the device's to write, the other ours.
+// Separate cache lines: the device writes one, the host the other.
 struct Words {
   alignas(64) volatile uint64_t reached;
   alignas(64) volatile uint64_t returned;
@@ -27,7 +27,7 @@ struct Words {
 
 using WordsPointer = std::unique_ptr<Words, std::function<void(Words*)>>;
 
-// Where the device sees them best.
+// In host memory that the device accesses fastest.
 WordsPointer make_words(const hcd_api& api, int device) {
   void* memory = nullptr;
   if (api.host_alloc == nullptr || api.host_alloc(device, sizeof(Words), &memory) != HCD_OK)
@@ -41,7 +41,7 @@ void await(const volatile uint64_t& word, uint64_t value) {
   const auto began = Clock::now();
   while (load(word) < value) {
     const auto waited = Clock::now() - began;
-    if (waited < kLaneBackoff)
+    if (waited < kYieldTime)
       std::this_thread::yield();
     else
       std::this_thread::sleep_for(std::min<Clock::duration>(kLongestSleep, waited / 16));
@@ -106,10 +106,10 @@ class WordFunctions::Lane {
   const int device_;
   const hcd_stream stream_;
   const WordsPointer words_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
   std::deque<Task> tasks_;
-  uint64_t queued_ = 0;  // ever
+  uint64_t queued_ = 0;  // total count
   bool stopping_ = false;
   std::thread thread_;
 };

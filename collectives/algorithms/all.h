@@ -1,7 +1,6 @@
 #pragma once
-// Every algorithm as a pure function of rank, size and root: one file each, named after the
-// function. Those that know of hosts make sense where hosts.nested(). Chunk numbers, and which
-// slots a rank may read and write, are those of its collective (algorithms.h).
+// Every algorithm as a pure function of rank, size and root, in the file of its name. Those with
+// Hosts need hosts.nested(). algorithms.h defines chunk numbers and access rules.
 #include "collectives/schedule/schedule.h"
 #include "collectives/topology/hosts.h"
 

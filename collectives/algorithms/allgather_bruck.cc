@@ -4,18 +4,15 @@
 
 namespace hccl_like {
 
-// Before round k a rank has the chunks of 2^k ranks, its own and those that follow; it gives them
-// to the rank 2^k before it and gets as many from the rank 2^k after it. log2(size) rounds, rounded
-// up, for any size. Chunks keep their place in the output, so where they pass its end they are two
-// messages.
-//
-// J. Bruck, C.-T. Ho, S. Kipnis, E. Upfal, D. Weathersby: Efficient Algorithms for All-to-All
-// Communications in Multiport Message-CallerDriven Systems, IEEE TPDS 8(11), 1997.
+// Before round k a rank has the chunks of 2^k ranks, starting with its own. It sends them to the
+// rank 2^k before and receives as many from the rank 2^k after. Rounds: ceil(log2(size)), for any
+// size. A run of chunks that wraps around the end of the output is two messages.
+// Paper: Bruck et al., Efficient Algorithms for All-to-All Communications, IEEE TPDS 8(11), 1997.
 //
 // Rank 1 of 3:
 //   0: send in[1]->0  recv out[2]<-2  copy in[1] to out[1]
 //   1: send out[1]->2  recv out[0]<-0
-// Rank 2 of 4, where chunks 2 and 3 are at the end, and 0 and 1 at the beginning:
+// Rank 2 of 4; chunks 2 and 3 wrap around to 0 and 1:
 //   0: send in[2]->1  recv out[3]<-3  copy in[2] to out[2]
 //   1: send out[2..3]->0  recv out[0..1]<-0
 Schedule allgather_bruck(int rank, int size) {

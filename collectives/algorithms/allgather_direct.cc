@@ -2,12 +2,8 @@
 
 namespace hccl_like {
 
-// Everybody sends its chunk to everybody, in one round. Each rank starts with its right neighbour,
-// so that not all of them send to rank 0 first.
-//
-// J. Bruck, C.-T. Ho, S. Kipnis, E. Upfal, D. Weathersby: Efficient Algorithms for All-to-All
-// Communications in Multiport Message-CallerDriven Systems, IEEE TPDS 8(11), 1997 (the case of as
-// many ports as peers).
+// Every rank sends its chunk to every peer in one round, its right neighbour first.
+// Paper: Bruck et al., Efficient Algorithms for All-to-All Communications, IEEE TPDS 8(11), 1997.
 //
 // Rank 1 of 3:
 //   0: send in[1]->2  recv out[0]<-0  send in[1]->0  recv out[2]<-2  copy in[1] to out[1]

@@ -7,8 +7,7 @@ namespace hccl_like {
 
 namespace {
 
-// Appends the round in which every rank gives the chunks that it brought to this host, and its own,
-// to the others there.
+// Appends one round: every rank sends its own and its received chunks to its local peers.
 void append_share(Schedule& s, const Hosts& hosts, int rank) {
   const int host = hosts.host(rank);
   s.begin_round();
@@ -25,18 +24,15 @@ void append_share(Schedule& s, const Hosts& hosts, int rank) {
 
 }  // namespace
 
-// The leader of each host collects what its ranks have, the leaders exchange that as in Bruck's
-// algorithm, and each gives its ranks the whole. Few messages: for small payloads.
-//
-// J. Bruck, C.-T. Ho, S. Kipnis, E. Upfal, D. Weathersby: Efficient Algorithms for All-to-All
-// Communications in Multiport Message-CallerDriven Systems, IEEE TPDS 8(11), 1997, for the middle.
+// The leader of each host gathers its ranks' chunks, the leaders run Bruck's algorithm, and each
+// leader sends the result to its ranks. Few messages: for small payloads.
+// Paper: Bruck et al., Efficient Algorithms for All-to-All Communications, IEEE TPDS 8(11), 1997.
 //
 // Ranks 0 and 1 on one host, 2 and 3 on another:
-//   rank 0                                     rank 1               rank 2 rank 3 0: recv out[1]<-1
-//   copy in[0] to out[0]    send in[1]->0        recv out[3]<-3  copy in[2] to out[2]       send
-//   in[3]->2 1: send out[0..1]->2  recv out[2..3]<-2    idle                 send out[2..3]->0 recv
-//   out[0..1]<-0       idle 2: send out[0..3]->1                       recv out[0..3]<-0    send
-//   out[0..3]->3                          recv out[0..3]<-2
+//   rank 0                                   rank 1
+//   0: recv out[1]<-1  copy in[0] to out[0]  send in[1]->0
+//   1: send out[0..1]->2  recv out[2..3]<-2  idle
+//   2: send out[0..3]->1                     recv out[0..3]<-0
 Schedule allgather_leaders_bruck(int rank, const Hosts& hosts) {
   const auto size = static_cast<uint32_t>(hosts.size());
   const int host = hosts.host(rank), count = hosts.count();
@@ -48,8 +44,7 @@ Schedule allgather_leaders_bruck(int rank, const Hosts& hosts) {
   for (size_t i = 1; i < local.size() && leads; ++i) s.add(recv(local[i], out(local[i])));
   if (leads) s.add(copy(in(rank), out(rank)));
 
-  // Messages are runs of chunks with consecutive numbers, among those of hosts first, first + 1,
-  // ...
+  // A message is a run of consecutive chunks of hosts first, first + 1, ...
   const auto each_run = [&](int first, int blocks, auto visit) {
     std::vector<int> chunks;
     for (int i = 0; i < blocks; ++i) {
@@ -76,11 +71,8 @@ Schedule allgather_leaders_bruck(int rank, const Hosts& hosts) {
   return s;
 }
 
-// Every rank sends its chunk to the rank at its place on each other host, and each host's ranks
-// share what came: nothing enters a host twice.
-//
-// M. Cho, U. Finkler, M. Serrano, D. Kung, H. Hunter: BlueConnect: Decomposing All-Reduce for Deep
-// Learning on Heterogeneous Network Hierarchy, MLSys 2019 (its second half).
+// Every rank sends its chunk to its counterpart on each other host, then local peers share.
+// Paper: Cho et al., BlueConnect: Decomposing All-Reduce for Deep Learning, MLSys 2019 (2nd half).
 //
 // Ranks 0 and 1 on one host, 2 and 3 on another, rank 0:
 //   0: send in[0]->2  copy in[0] to out[0]  recv out[2]<-2
@@ -99,8 +91,7 @@ Schedule allgather_rails_direct(int rank, const Hosts& hosts) {
   return s;
 }
 
-// The same with a ring of hosts for each chunk: only neighbours talk, and at any time a rank has
-// one message out and one in.
+// The same with a ring of hosts for each chunk: a rank has one message out and one in at any time.
 //
 // Ranks 0 and 1 on one host, 2 and 3 on another, rank 0:
 //   0: send in[0]->2  copy in[0] to out[0]  recv out[2]<-2
@@ -112,7 +103,7 @@ Schedule allgather_rails_ring(int rank, const Hosts& hosts) {
     s.begin_round();
     for (int chunk = 0; chunk < hosts.size(); ++chunk) {
       if (counterpart(hosts, host, chunk) != rank) continue;
-      const int at = (host - hosts.host(chunk) + count) % count;  // hosts that it has left behind
+      const int at = (host - hosts.host(chunk) + count) % count;  // hosts already passed
       if (at == round)
         s.add(
             send(counterpart(hosts, (host + 1) % count, chunk), at == 0 ? in(chunk) : out(chunk)));

@@ -2,11 +2,9 @@
 
 namespace hccl_like {
 
-// Every chunk travels once round the ring. Each rank passes on what arrived in the round before,
-// always to the same neighbour: the algorithm for large payloads and slow links.
-//
-// E. Chan, M. Heimlich, A. Purkayastha, R. van de Geijn: Collective Communication: Theory,
-// Practice, and Experience, CCPE 19(13), 2007 (bucket algorithm).
+// Every chunk travels once around the ring: each rank forwards the chunk of the previous round to
+// the same neighbour. For large payloads and slow links.
+// Paper: Chan et al., Collective Communication: Theory, Practice, and Experience, CCPE 2007.
 //
 // Rank 0 of 3:
 //   0: send in[0]->1  recv out[2]<-2  copy in[0] to out[0]

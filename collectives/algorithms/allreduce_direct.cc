@@ -3,15 +3,11 @@
 
 namespace hccl_like {
 
-// Reduce-scatter and allgather, each in one round: every rank sends chunk p to rank p, adds up the
-// chunk that is its own, and sends the sum to everybody. The traffic of the ring with two rounds of
-// latency, at the price of a message to every peer.
-//
-// R. Rabenseifner: Optimization of Collective Reduction Operations, ICCS 2004 (the scheme, there
-// with recursive exchanges).
-//
-// Order of summation: rank 0, 1, 2, ... with one rounding for 8- and 16-bit floats. Each chunk is
-// added up on one rank only and copied from there, so all ranks end bitwise equal.
+// Reduce-scatter and allgather, one round each: every rank sends chunk p to rank p, sums its own
+// chunk and sends the sum to all peers. Ring traffic, two rounds, a message to every peer.
+// Paper: Rabenseifner, Optimization of Collective Reduction Operations, ICCS 2004.
+// Order of summation: rank 0, 1, 2, ... with one rounding for 8- and 16-bit floats. One rank sums
+// each chunk, so results are bitwise equal on all ranks.
 //
 // Rank 1 of 3:
 //   0: send in[2]->2  send in[0]->0  recv scratch[0]<-0  recv scratch[1]<-2

@@ -7,8 +7,7 @@ namespace hccl_like {
 
 namespace {
 
-// Sums of each shard on its host, an allreduce along its rail, and the result to the others of the
-// host.
+// Sums each shard on its host, runs an allreduce along the shard's rail, and shares the results.
 Schedule over_hosts(int rank, const Hosts& hosts, int count, Schedule (*along_rail)(int, int),
                     size_t rail_rounds) {
   const int host = hosts.host(rank);
@@ -39,16 +38,12 @@ size_t exchanges(const Hosts& hosts) {
 
 }  // namespace
 
-// All that leaves a host leaves it once: its ranks add up first, each a shard of the payload, then
-// talk along the rails, that is with the ranks that have the same shard on the other hosts, and
-// then share what they have. For small payloads there is one shard, and one leader on each host has
-// it. What runs along the rails are the algorithms for single ranks.
-//
-// M. Cho, U. Finkler, M. Serrano, D. Kung, H. Hunter: BlueConnect: Decomposing All-Reduce for Deep
-// Learning on Heterogeneous Network Hierarchy, MLSys 2019.
-//
+// Data leaves a host once: the ranks of a host sum one shard each, run a flat allreduce along the
+// rail (the owners of the shard on all hosts), then share the results. With one shard, each host
+// has one leader: for small payloads.
+// Paper: Cho et al., BlueConnect: Decomposing All-Reduce for Deep Learning ..., MLSys 2019.
 // Order of summation: the ranks of a host in rank order with one rounding for 8- and 16-bit floats,
-// then the hosts as the rails' algorithm has it.
+// then the hosts in the order of the rail's algorithm.
 //
 // Ranks 0 and 1 on one host, 2 and 3 on another, `rails_direct`, rank 0:
 //   0: send in[2..3]->1  recv_reduce in[0..1]+<-1 to out[0..1]

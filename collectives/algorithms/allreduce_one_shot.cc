@@ -2,15 +2,12 @@
 
 namespace hccl_like {
 
-// Everybody sends its whole input to everybody, then adds up what it has. One round of messages, so
-// nothing is faster for a few bytes on few ranks; (size - 1) times the payload, so nothing is
-// slower for many.
-//
-// J. Bruck, C.-T. Ho: Efficient Global Combine Operations in Multi-Port Message-CallerDriven
-// Systems, PPL 3(4), 1993 (the case of as many ports as peers).
-//
-// Order of summation: rank 0, 1, 2, ... on every rank, with one rounding for 8- and 16-bit floats;
-// the same sum is computed everywhere, so all ranks end bitwise equal.
+// Every rank sends its whole input to every peer and sums all inputs. One round of messages, but
+// (size - 1) times the payload: for few bytes on few ranks.
+// Paper: Bruck, Ho, Efficient Global Combine Operations in Multi-Port Message-Passing Systems, PPL
+// 3(4), 1993 (case: as many ports as peers).
+// Order of summation: rank 0, 1, 2, ... on every rank, with one rounding for 8- and 16-bit floats,
+// so results are bitwise equal on all ranks.
 //
 // Rank 1 of 3:
 //   0: send in[0]->2  send in[0]->0  recv scratch[0]<-0  recv scratch[1]<-2

@@ -4,18 +4,14 @@
 
 namespace hccl_like {
 
-// Reduce-scatter by recursive halving, then allgather by recursive doubling: the traffic of the
-// ring in 2 log2(size) rounds. The largest halves go to the nearest ranks. If size is no power of
-// two, each of the first `extra` even ranks lends its whole input to its right neighbour and gets
-// the result back.
+// Reduce-scatter by recursive halving, allgather by recursive doubling: the traffic of the ring in
+// 2 log2(size) rounds. The largest halves go to the nearest ranks. If size is no power of two, each
+// of the first `extra` even ranks lends its input to its right neighbour and receives the result.
+// Paper: Rabenseifner, Optimization of Collective Reduction Operations, ICCS 2004.
+// Order of summation: a binary tree over neighbours. One rank sums each chunk, so results are
+// bitwise equal on all ranks. 8- and 16-bit floats are rounded in every round.
 //
-// R. Rabenseifner: Optimization of Collective Reduction Operations, ICCS 2004.
-//
-// Order of summation: of a binary tree over neighbours; each chunk is added up on one rank only
-// and copied from there, so all ranks end bitwise equal. 8- and 16-bit floats are rounded in every
-// round.
-//
-// Rank 1 of 4, which ends up with the sum of chunk 2 (its number with the bits reversed):
+// Rank 1 of 4, which owns chunk 2 (its number with the bits reversed):
 //   0: send in[0..1]->0  recv_reduce in[2..3]+<-0 to out[2..3]
 //   1: send out[3]->3  recv_reduce out[2]+<-3 to out[2]
 //   2: send out[2]->3  recv out[3]<-3
@@ -41,7 +37,7 @@ Schedule allreduce_rabenseifner(int rank, int size) {
     return other < extra ? 2 * other + 1 : other + extra;
   };
   bool fresh = !has_partner;  // nothing summed yet
-  int mine = 0;               // first of the chunks that this rank is still adding up
+  int mine = 0;               // first chunk that this rank still sums
   for (int bit = 1, half = core / 2; half > 0; bit *= 2, half /= 2) {
     const int keep = me & bit ? mine + half : mine;
     const int give = me & bit ? mine : mine + half;

@@ -4,25 +4,19 @@
 
 namespace hccl_like {
 
-// In round k partners at distance 2^k exchange all that they have summed so far, so that log2(size)
-// rounds suffice: the least that any algorithm needs if a rank talks to one peer at a time. If size
-// is no power of two, each of the first `extra` even ranks lends its input to its right neighbour
-// and gets the result back at the end.
-//
-// R. Thakur, R. Rabenseifner, W. Gropp: Optimization of Collective Communication Operations in
-// MPICH, IJHPCA 19(1), 2005.
-//
-// Order of summation: of a binary tree over neighbours. Both partners add the same two numbers, a
-// + b here and b + a there, which is the same in floating point; so by induction all ranks end
-// bitwise equal. 8- and 16-bit floats are rounded in every round.
+// In round k, partners at distance 2^k exchange their sums: log2(size) rounds, the minimum with one
+// peer at a time. If size is no power of two, each of the first `extra` even ranks lends its input
+// to its right neighbour and receives the result.
+// Paper: Thakur et al., Optimization of Collective Communication Operations in MPICH, IJHPCA 2005.
+// Order of summation: a binary tree over neighbours. Floating-point a + b equals b + a, so by
+// induction results are bitwise equal on all ranks. 8- and 16-bit floats are rounded each round.
 //
 // 3 ranks, rank 0 lends to rank 1:
-//   rank 0             rank 1                                     rank 2
-//   0: send in[0]->1   recv_reduce in[0]+<-0 to scratch[0]        idle
-//   1: idle            send scratch[0]->2                         send in[0]->1
-//                      recv_reduce scratch[0]+<-2 to out[0]       recv_reduce in[0]+<-1 to
-//                      scratch[0]
-//   2: recv out[0]<-1  send out[0]->0                             copy scratch[0] to out[0]
+//   rank 0             rank 1                                rank 2
+//   0: send in[0]->1   recv_reduce in[0]+<-0 to scratch[0]   idle
+//   1: idle            send scratch[0]->2                    send in[0]->1
+//                      recv_reduce scratch[0]+<-2 to out[0]  recv_reduce in[0]+<-1 to scratch[0]
+//   2: recv out[0]<-1  send out[0]->0                        copy scratch[0] to out[0]
 Schedule allreduce_recursive_doubling(int rank, int size) {
   Schedule s(/*chunks=*/1);
   const int core = static_cast<int>(std::bit_floor(static_cast<unsigned>(size)));
@@ -35,8 +29,8 @@ Schedule allreduce_recursive_doubling(int rank, int size) {
     return s;
   }
 
-  // A round must not write what it sends, so the sum wanders between two slots. The output may be
-  // the input's memory: it takes the place of a slot only where the sum is no longer in the input.
+  // A round must not write its send buffer, so the sum alternates between two slots. In place, the
+  // output may be one of them only once the sum has left the input.
   const Slot slots[] = {s.add_scratch(in(0)), s.add_scratch(in(0))};
   Slot sum = in(0);
   if (extra > 0) s.begin_round();

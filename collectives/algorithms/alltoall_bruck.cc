@@ -2,22 +2,18 @@
 
 namespace hccl_like {
 
-// A chunk that must go i ranks to the right goes there by the powers of two in i: in round k all
-// chunks whose i has bit k move 2^k ranks, packed into one message. log2(size) messages, rounded
-// up, instead of size - 1, but each chunk travels log2(size) / 2 times: for small chunks, all of
-// one size.
+// A chunk for the rank at distance i travels by the powers of two in i: in round k, all chunks
+// whose i has bit k move 2^k ranks in one message. ceil(log2(size)) messages instead of size - 1,
+// but each chunk travels log2(size) / 2 times: for small chunks, all of one size.
+// Paper: Bruck et al., Efficient Algorithms for All-to-All Communications, IEEE TPDS 8(11), 1997.
 //
-// J. Bruck, C.-T. Ho, S. Kipnis, E. Upfal, D. Weathersby: Efficient Algorithms for All-to-All
-// Communications in Multiport Message-CallerDriven Systems, IEEE TPDS 8(11), 1997.
-//
-// Rank 0 of 4. Its chunk 3 goes by way of rank 1, and what arrives in scratch[3] is rank 3's on the
-// way to rank 2:
+// Rank 0 of 4. Its chunk 3 goes via rank 1; scratch[3] is rank 3's chunk for rank 2:
 //   0: copy in[1] to scratch[0]  copy in[3] to scratch[1]
 //   1: send scratch[0..1]->1  recv scratch[2..3]<-3
 //   2: copy in[2] to scratch[0]  copy scratch[3] to scratch[1]
 //   3: send scratch[0..1]->2  recv scratch[4..5]<-2
-//   4: copy in[0] to out[0]  copy scratch[2] to out[3]  copy scratch[4] to out[2]  copy scratch[5]
-//   to out[1]
+//   4: copy in[0] to out[0]        copy scratch[2] to out[3]
+//      copy scratch[4] to out[2]   copy scratch[5] to out[1]
 Schedule alltoall_bruck(int rank, int size) {
   Schedule s(/*chunks=*/size);
   std::vector<Slot> chunk(

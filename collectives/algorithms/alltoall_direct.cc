@@ -2,12 +2,9 @@
 
 namespace hccl_like {
 
-// All messages in one round, each rank beginning with its right neighbour. Nobody waits for
-// anybody but the senders of its own chunks; with many ranks that is many messages on the way at
-// once.
-//
-// R. Thakur, R. Rabenseifner, W. Gropp: Optimization of Collective Communication Operations in
-// MPICH, IJHPCA 19(1), 2005 (isend-irecv algorithm).
+// All messages in one round, each rank starting with its right neighbour. A rank waits only for the
+// senders of its own chunks, at the price of many messages in flight.
+// Paper: Thakur et al., Optimization of Collective Communication Operations in MPICH, IJHPCA 2005.
 //
 // Rank 1 of 3:
 //   0: send in[2]->2  recv out[0]<-0  send in[0]->0  recv out[2]<-2  copy in[1] to out[1]

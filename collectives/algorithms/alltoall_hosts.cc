@@ -3,14 +3,10 @@
 
 namespace hccl_like {
 
-// A rank sends all that is for another host in one message, to the rank at its own place there,
-// which threads it on. Between hosts there are as few messages as can be with every rank at work,
-// at the price of moving what goes between hosts a second time on arrival: for small chunks. What
-// lies between must have a known size, so chunks have one size.
-//
-// J. Bruck, C.-T. Ho, S. Kipnis, E. Upfal, D. Weathersby: Efficient Algorithms for All-to-All
-// Communications in Multiport Message-CallerDriven Systems, IEEE TPDS 8(11), 1997, on messages that
-// carry what others hand on.
+// A rank sends all chunks for another host in one message to the rank at its own place there, which
+// forwards them. Fewest messages between hosts with every rank active, but remote data moves twice:
+// for small chunks. Forwarding needs a known size, so all chunks have one size.
+// Paper: Bruck et al., Efficient Algorithms for All-to-All Communications, IEEE TPDS 8(11), 1997.
 //
 // Ranks 0 and 1 on one host, 2 and 3 on another, rank 0:
 //   0: copy in[0] to out[0]  send in[1]->1  recv out[1]<-1  send in[2..3]->2  recv scratch[0..1]<-2
@@ -26,7 +22,7 @@ Schedule alltoall_rails(int rank, const Hosts& hosts) {
     s.add(send(peer, in(peer)));
     s.add(recv(peer, out(peer)));
   }
-  // Messages are runs of chunks for ranks with consecutive numbers.
+  // A message is a run of chunks for ranks with consecutive numbers.
   const auto each_run = [](std::span<const int> ranks, auto visit) {
     for (size_t begin = 0, end; begin < ranks.size(); begin = end) {
       for (end = begin + 1; end < ranks.size() && ranks[end] == ranks[end - 1] + 1;) ++end;
@@ -40,7 +36,7 @@ Schedule alltoall_rails(int rank, const Hosts& hosts) {
       s.add(send(relay, in(static_cast<size_t>(hosts.ranks(other)[begin])), count));
     });
   }
-  std::vector<std::pair<int, uint32_t>> arrived;  // from whom, and the first slot
+  std::vector<std::pair<int, uint32_t>> arrived;  // sender and first slot
   for (int from = 0; from < hosts.size(); ++from) {
     if (hosts.host(from) == host || counterpart(hosts, host, from) != rank) continue;
     const auto first = static_cast<uint32_t>(s.scratch_like().size());

@@ -2,12 +2,9 @@
 
 namespace hccl_like {
 
-// In round i each rank sends to the rank i after it and receives from the rank i before it, so that
-// every rank sends one message and receives one at any time. A message is one chunk, and only the
-// two ranks at its ends need to know its size: it serves chunks of any sizes.
-//
-// R. Thakur, R. Rabenseifner, W. Gropp: Optimization of Collective Communication Operations in
-// MPICH, IJHPCA 19(1), 2005 (pairwise exchange).
+// In round i each rank sends to the rank i after and receives from the rank i before: one message
+// out and one in at any time. Only the two ends of a message need its size, so sizes may differ.
+// Paper: Thakur et al., Optimization of Collective Communication Operations in MPICH, IJHPCA 2005.
 //
 // Rank 1 of 3:
 //   0: send in[2]->2  recv out[0]<-0  copy in[1] to out[1]

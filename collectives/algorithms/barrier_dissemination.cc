@@ -2,11 +2,9 @@
 
 namespace hccl_like {
 
-// In round k each rank tells the rank 2^k after it that it has come this far, and waits to be told
-// by the rank 2^k before it; after log2(size) rounds, rounded up, everybody has heard of everybody.
-// A message without bytes is still a message.
-//
-// D. Hensgen, R. Finkel, U. Manber: Two Algorithms for Barrier Synchronization, IJPP 17(1), 1988.
+// In round k each rank signals the rank 2^k after and waits for the rank 2^k before. After
+// ceil(log2(size)) rounds every rank has heard of every other. Messages carry no bytes.
+// Paper: Hensgen, Finkel, Manber, Two Algorithms for Barrier Synchronization, IJPP 17(1), 1988.
 //
 // Rank 0 of 3:
 //   0: send in[0]->1  recv out[0]<-2

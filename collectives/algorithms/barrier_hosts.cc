@@ -5,18 +5,15 @@
 
 namespace hccl_like {
 
-// The first rank of each host hears from the others there, meets the first ranks of the other
-// hosts, and lets its own go. A host has one message out and one in for each round between hosts,
-// where dissemination over all ranks has one for each of its ranks.
-//
-// D. Hensgen, R. Finkel, U. Manber: Two Algorithms for Barrier Synchronization, IJPP 17(1), 1988,
-// for the middle.
+// The leader of each host waits for its local peers, runs a dissemination barrier with the other
+// leaders, and releases its local peers. A round takes one message per host, not per rank.
+// Paper: Hensgen, Finkel, Manber, Two Algorithms for Barrier Synchronization, IJPP 17(1), 1988.
 //
 // Ranks 0 and 1 on one host, 2 and 3 on another:
-//   rank 0                              rank 1               rank 2 rank 3 0: recv scratch[0]<-1
-//   send in[0]->0        recv scratch[0]<-3                  send in[0]->2 1: send in[0]->2  recv
-//   out[0]<-2    idle                 send in[0]->0  recv out[0]<-0       idle 2: send in[0]->1
-//   recv out[0]<-0       send in[0]->3                       recv out[0]<-2
+//   rank 0                            rank 1
+//   0: recv scratch[0]<-1             send in[0]->0
+//   1: send in[0]->2  recv out[0]<-2  idle
+//   2: send in[0]->1                  recv out[0]<-0
 Schedule barrier_leaders(int rank, const Hosts& hosts) {
   Schedule s(/*chunks=*/1);
   const auto local = hosts.ranks(hosts.host(rank));

@@ -4,12 +4,9 @@
 
 namespace hccl_like {
 
-// In each round everybody who has the data sends it on, so that the number of those who have it
-// doubles. The first message goes half the ranks away, the last ones to neighbours, which are
-// likely to share a host.
-//
-// R. Thakur, R. Rabenseifner, W. Gropp: Optimization of Collective Communication Operations in
-// MPICH, IJHPCA 19(1), 2005.
+// In each round every rank with the data sends it on, so their number doubles. The first message
+// crosses half the ranks, the last ones go to neighbours, which probably share a host.
+// Paper: Thakur et al., Optimization of Collective Communication Operations in MPICH, IJHPCA 2005.
 //
 // 3 ranks, root 0:
 //   rank 0                                   rank 1            rank 2

@@ -2,12 +2,9 @@
 
 namespace hccl_like {
 
-// Each rank passes the data on to the next. On its own that is slow, but the engine cuts a payload
-// into laps that follow each other down the chain, and then every rank receives and sends at full
-// speed all the time: the time for large payloads hardly grows with the number of ranks.
-//
-// J. L. Traeff, A. Ripke: Optimal Broadcast for Fully Connected Processor-Node Networks, JPDC
-// 68(7), 2008, on pipelines and what they cost.
+// Each rank forwards the data to the next. The engine's laps pipeline down the chain, so that every
+// rank sends and receives at full rate: for large payloads.
+// Paper: Traeff, Ripke, Optimal Broadcast for Fully Connected ... Networks, JPDC 68(7), 2008.
 //
 // 3 ranks, root 0:
 //   rank 0                                  rank 1             rank 2

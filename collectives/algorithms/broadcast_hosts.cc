@@ -5,8 +5,7 @@ namespace hccl_like {
 
 namespace {
 
-// The root gives its neighbours a shard each, every shard goes along its rail, and each host's
-// ranks share what came.
+// The root sends a shard to each local peer, shards travel along rails, then local peers share.
 Schedule over_rails(int rank, const Hosts& hosts, int root, Schedule (*along_rail)(int, int, int),
                     size_t rail_rounds) {
   const int host = hosts.host(rank), home = hosts.host(root);
@@ -46,11 +45,8 @@ Schedule over_rails(int rank, const Hosts& hosts, int root, Schedule (*along_rai
 
 }  // namespace
 
-// A tree of hosts, then a tree on each host: the payload enters every host once. For small
-// payloads.
-//
-// N. Karonis, B. de Supinski, I. Foster, W. Gropp, E. Lusk, J. Bresnahan: Exploiting Hierarchy in
-// Parallel Computer Networks to Optimize Collective Operation Performance, IPDPS 2000.
+// A tree of hosts, then a tree on each host: enters every host once. For small payloads.
+// Paper: Karonis et al., Exploiting Hierarchy in Parallel Computer Networks ..., IPDPS 2000.
 //
 // Ranks 0 and 1 on one host, 2 and 3 on another, root 1:
 //   rank 0              rank 1                                rank 2              rank 3
@@ -81,13 +77,12 @@ Schedule broadcast_leaders_binomial(int rank, const Hosts& hosts, int root) {
   return s;
 }
 
-// The engine's laps follow each other along the rails, so that all hosts send and receive all the
-// time: for many laps.
+// Laps pipeline along the rails, so that all hosts send and receive at once: for many laps.
 Schedule broadcast_rails_chain(int rank, const Hosts& hosts, int root) {
   return over_rails(rank, hosts, root, broadcast_chain, static_cast<size_t>(hosts.count()));
 }
 
-// Along the rails every shard is scattered and gathered again: for payloads of one or a few laps.
+// Scatters and gathers every shard along its rail: for payloads of few laps.
 Schedule broadcast_rails_scatter_allgather(int rank, const Hosts& hosts, int root) {
   return over_rails(rank, hosts, root, broadcast_scatter_allgather,
                     tree_rounds(hosts.count()) + static_cast<size_t>(hosts.count()));

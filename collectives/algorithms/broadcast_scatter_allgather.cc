@@ -5,12 +5,9 @@
 
 namespace hccl_like {
 
-// The root scatters the chunks down a binomial tree, then they travel round a ring until everybody
-// has all of them. The root sends its payload little more than once, whereas in the tree it sends
-// it log2(size) times.
-//
-// M. Barnett, S. Gupta, D. Payne, L. Shuler, R. van de Geijn, J. Watts: Interprocessor Collective
-// Communication Library (InterCom), SHPCC 1994.
+// The root scatters the chunks down a binomial tree, then the chunks travel around a ring. The root
+// sends little more than its payload, instead of log2(size) times as in the tree.
+// Paper: Barnett et al., Interprocessor Collective Communication Library (InterCom), SHPCC 1994.
 //
 // 3 ranks, root 0:
 //   rank 0                                        rank 1                            rank 2
@@ -23,7 +20,7 @@ Schedule broadcast_scatter_allgather(int rank, int size, int root) {
   const int me = (rank - root + size) % size;  // number counted from the root
   auto peer = [&](int number) { return (number + root) % size; };
   auto data = [&](int chunk) { return me == 0 ? in(chunk) : out(chunk); };
-  // What a rank has after the scatter: the chunks of its subtree, from its own number on.
+  // After the scatter a rank has the chunks of its subtree, which starts with its own.
   auto subtree_end = [&](int number) { return number == 0 ? size : number + (number & -number); };
   auto has = [&](int number, int chunk) { return number <= chunk && chunk < subtree_end(number); };
 
@@ -32,12 +29,12 @@ Schedule broadcast_scatter_allgather(int rank, int size, int root) {
        distance > 0; distance /= 2) {
     s.begin_round();
     const int place = me % (2 * distance);
-    const int first = place == 0 ? me + distance : me;  // of the chunks that move
+    const int first = place == 0 ? me + distance : me;  // first chunk that moves
     const int count = std::min(distance, size - first);
     if (place == distance) s.add(recv(peer(me - distance), out(first), count));
     if (place == 0 && first < size) s.add(send(peer(first), data(first), count));
   }
-  // A chunk is not sent to who has it; so nobody sends to the root.
+  // No chunk goes to a rank that has it, hence none to the root.
   for (int i = 0; i < size - 1; ++i) {
     const int next = (me + 1) % size, prev = (me + size - 1) % size;
     const int sent = (me - i + size) % size, received = (me - i - 1 + size) % size;

@@ -81,7 +81,7 @@ void append_sums_on_host(Schedule& s, const Hosts& hosts, const Shards& shards, 
     s.add(send(peer, in(shards.begin(peer) * chunks),
                (shards.end(peer) - shards.begin(peer)) * chunks));
   }
-  // Two numbers have the same sum in either order: it is added up as it arrives.
+  // Addition of two numbers commutes: add on arrival.
   if (ranks == 2) s.add(recv_reduce(local[static_cast<size_t>(1 - place)], in(first), sums, count));
   std::vector<Slot> inputs;  // of the first chunk, by place
   for (int other = 0; other < ranks && ranks > 2; ++other) {
@@ -126,11 +126,10 @@ int counterpart(const Hosts& hosts, int host, int rank) {
 
 void append_direct_reduction(Schedule& s, int rank, int size, Slot sum) {
   s.begin_round();
-  // Each rank starts with its right neighbour, so that not all of them send to rank 0 first.
+  // Start with the right neighbour to spread the load.
   for (int i = 1; i < size; ++i) s.add(send((rank + i) % size, in((rank + i) % size)));
   if (size == 2) {
-    // Two numbers have the same sum in either order: it is added up as it arrives, without a slot
-    // to keep it.
+    // Addition of two numbers commutes: add on arrival, without a scratch slot.
     s.add(recv_reduce(1 - rank, in(rank), sum));
     return;
   }
@@ -143,14 +142,14 @@ void append_direct_reduction(Schedule& s, int rank, int size, Slot sum) {
   s.add_reduce(sum, inputs);
 }
 
-// One message, the whole payload: 0: send in[0]->3
+// 0: send in[0]->3
 Schedule send_to(int peer) {
   Schedule s(/*chunks=*/1);
   s.round(send(peer, in(0)));
   return s;
 }
 
-// Its other end: 0: recv out[0]<-2
+// 0: recv out[0]<-2
 Schedule recv_from(int peer) {
   Schedule s(/*chunks=*/1);
   s.round(recv(peer, out(0)));

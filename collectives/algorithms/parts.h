@@ -1,5 +1,5 @@
 #pragma once
-// What the algorithms for several hosts are put together from.
+// Building blocks of the algorithms for several hosts.
 #include <cstddef>
 #include <span>
 #include <vector>
@@ -9,24 +9,24 @@
 
 namespace hccl_like {
 
-// A schedule of some of the ranks on some of the chunks, to be part of a larger one.
+// A schedule for some ranks and some chunks, embedded in a larger one.
 struct SubSchedule {
   Schedule schedule;
-  std::vector<int> members;  // the rank behind each number in it
-  int first_chunk = 0;       // its chunk i is this one + i
-  Slot in{}, out{};          // where its chunk 0 comes from and goes to; the others follow
-  bool copies = true;        // whether its copies from input to output are wanted
+  std::vector<int> members;  // the outer rank of each inner rank
+  int first_chunk = 0;       // outer number of inner chunk 0
+  Slot in{}, out{};          // source and destination of inner chunk 0; others follow
+  bool copies = true;        // keep the copies from input to output
 };
 
-// The rounds of a binomial tree.
+// Rounds of a binomial tree.
 size_t tree_rounds(int ranks);
 
-// Appends `rounds` rounds, in which the parts run side by side; none of them has more.
+// Appends `rounds` rounds with all parts in parallel. No part may have more rounds.
 void append_parts(Schedule& s, std::span<const SubSchedule> parts, size_t rounds);
 
-// A payload in shards, each of which has an owner on every host: the owners of a shard are a rail.
-// Shards of one owner follow each other. With as many shards as the fullest host has ranks all
-// ranks own some; with one shard, the first rank of each host is its leader.
+// A payload in shards. Each shard has one owner on every host; these owners form a rail. The shards
+// of an owner are consecutive. With Hosts::most() shards, every rank owns some. With one shard, the
+// first rank of each host is its leader.
 class Shards {
  public:
   Shards(const Hosts& hosts, int count) : hosts_(hosts), count_(count) {}
@@ -36,9 +36,9 @@ class Shards {
     return hosts_.ranks(
         host)[static_cast<size_t>(shard) * hosts_.ranks(host).size() / static_cast<size_t>(count_)];
   }
-  // By host.
+  // Owners by host.
   std::vector<int> rail(int shard) const;
-  // Those of a rank: [begin, end).
+  // Shards of a rank: [begin, end).
   int begin(int rank) const { return first_of(hosts_.place(rank), hosts_.on(hosts_.host(rank))); }
   int end(int rank) const { return first_of(hosts_.place(rank) + 1, hosts_.on(hosts_.host(rank))); }
 
@@ -49,24 +49,21 @@ class Shards {
   int count_;
 };
 
-// Appends a round or two after which `sums` (a slot for the first of the rank's shards, the others
-// follow) hold the sums of the host's inputs, in rank order and with one rounding. A shard is
-// `chunks` chunks. On a host of one rank, whose sums are its input, it only appends the rounds.
+// Appends one or two rounds that leave the host's sums in `sums` (slot of the rank's first shard;
+// others follow), in rank order and with one rounding. A shard is `chunks` chunks. On a host with
+// one rank the sums are its input: the rounds are empty.
 void append_sums_on_host(Schedule& s, const Hosts& hosts, const Shards& shards, int chunks,
                          int rank, Slot sums);
 
-// Appends the round in which the owners on each host send their shards of the output to the other
-// ranks there. No one sends to `root` (a rank, or -1).
+// Appends one round: owners send their output shards to local peers except `root` (a rank, or -1).
 void append_gather_on_host(Schedule& s, const Hosts& hosts, const Shards& shards, int chunks,
                            int rank, int root = -1);
 
-// Which rank of `host` does for chunk `rank` what that rank does on its own host: the one at the
-// same place, if there are as many ranks.
+// The rank of `host` that stands for `rank` there: at the same place if the host has as many ranks.
 int counterpart(const Hosts& hosts, int host, int rank);
 
-// Appends what the direct algorithms begin with: every rank sends chunk p to rank p, and adds up
-// the chunk that is its own into `sum`, in rank order and with one rounding for 8- and 16-bit
-// floats. `sum` is out(rank) or a scratch slot.
+// Appends the first phase of the direct algorithms: every rank sends chunk p to rank p and sums its
+// own chunk into `sum` (out(rank) or a scratch slot), in rank order, with one rounding.
 void append_direct_reduction(Schedule& s, int rank, int size, Slot sum);
 
 }  // namespace hccl_like

@@ -2,14 +2,11 @@
 
 namespace hccl_like {
 
-// The broadcast tree with its edges turned round: in each round half of those who still hold a sum
-// send it to the other half. log2(size) rounds, rounded up, for small payloads.
-//
-// R. Thakur, R. Rabenseifner, W. Gropp: Optimization of Collective Communication Operations in
-// MPICH, IJHPCA 19(1), 2005.
-//
-// Order of summation: of a binary tree over neighbours, counted from the root. 8- and 16-bit
-// floats are rounded in every round.
+// The broadcast tree reversed: in each round half of the ranks that hold a sum send it to the other
+// half. ceil(log2(size)) rounds, for small payloads.
+// Paper: Thakur et al., Optimization of Collective Communication Operations in MPICH, IJHPCA 2005.
+// Order of summation: a binary tree over neighbours, counted from the root. 8- and 16-bit floats
+// are rounded in every round.
 //
 // 3 ranks, root 0:
 //   rank 0                                 rank 1             rank 2

@@ -2,15 +2,10 @@
 
 namespace hccl_like {
 
-// Sums travel from the last rank towards the root, each rank adding its own. The engine's laps
-// follow each other up the chain, so that for large payloads every rank receives, adds and sends
-// all the time.
-//
-// J. L. Traeff, A. Ripke: Optimal Broadcast for Fully Connected Processor-Node Networks, JPDC
-// 68(7), 2008, on pipelines and what they cost.
-//
-// Order of summation: from the rank before the root down to the root. 8- and 16-bit floats are
-// rounded in every round.
+// Sums travel from the last rank towards the root; each rank adds its input. The engine's laps
+// pipeline, so that every rank receives, adds and sends at once: for large payloads.
+// Paper: Traeff, Ripke, Optimal Broadcast for Fully Connected ... Networks, JPDC 68(7), 2008.
+// Order of summation: down the chain to the root. 8- and 16-bit floats are rounded each round.
 //
 // 3 ranks, root 0:
 //   rank 0                                 rank 1                                   rank 2

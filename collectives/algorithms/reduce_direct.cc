@@ -3,15 +3,10 @@
 
 namespace hccl_like {
 
-// Every rank sends chunk p to rank p, adds up the chunk that is its own, and sends the sum to the
-// root. The work of adding is shared by all ranks and the payload moves less than twice, where a
-// tree moves it log2(size) times.
-//
-// R. Rabenseifner: Optimization of Collective Reduction Operations, ICCS 2004 (reduce-scatter and
-// gather, there with recursive exchanges).
-//
-// Order of summation: rank 0, 1, 2, ... whatever the root, with one rounding for 8- and 16-bit
-// floats.
+// Every rank sends chunk p to rank p, sums its own chunk and sends the sum to the root. All ranks
+// share the additions; the payload moves less than twice, instead of log2(size) times as in a tree.
+// Paper: Rabenseifner, Optimization of Collective Reduction Operations, ICCS 2004.
+// Order of summation: rank 0, 1, 2, ... for any root, with one rounding for 8- and 16-bit floats.
 //
 // Rank 1 of 3, root 0:
 //   0: send in[2]->2  send in[0]->0  recv scratch[1]<-0  recv scratch[2]<-2

@@ -3,20 +3,15 @@
 
 namespace hccl_like {
 
-// The broadcast over leaders with its edges turned round: one sum leaves every host. For small
-// payloads.
+// The broadcast over leaders reversed: one sum leaves every host. For small payloads.
+// Paper: Karonis et al., Exploiting Hierarchy in Parallel Computer Networks ..., IPDPS 2000.
+// Order of summation: a binary tree on each host, then one over the hosts. 8- and 16-bit floats are
+// rounded in every round.
 //
-// N. Karonis, B. de Supinski, I. Foster, W. Gropp, E. Lusk, J. Bresnahan: Exploiting Hierarchy in
-// Parallel Computer Networks to Optimize Collective Operation Performance, IPDPS 2000.
-//
-// Order of summation: of a binary tree on each host, then of one over the hosts. 8- and 16-bit
-// floats are rounded in every round.
-//
-// Ranks 0 and 1 on one host, 2 and 3 on another, root 1:
-//   rank 0               rank 1                                        rank 2 rank 3 0: send
-//   in[0]->1     recv_reduce in[0]+<-0 to scratch[0]           recv_reduce in[0]+<-3 to scratch[0]
-//   send in[0]->2 1: idle              recv_reduce scratch[0]+<-2 to out[0]          send
-//   scratch[0]->1                      idle
+// Ranks 0 and 1 on one host, 2 and 3 on another, root 1; rank 3 only sends in[0] to rank 2:
+//   rank 0            rank 1                                rank 2
+//   0: send in[0]->1  recv_reduce in[0]+<-0 to scratch[0]   recv_reduce in[0]+<-3 to scratch[0]
+//   1: idle           recv_reduce scratch[0]+<-2 to out[0]  send scratch[0]->1
 Schedule reduce_leaders_binomial(int rank, const Hosts& hosts, int root) {
   Schedule s(/*chunks=*/1);
   const int host = hosts.host(rank), home = hosts.host(root);
@@ -45,11 +40,10 @@ Schedule reduce_leaders_binomial(int rank, const Hosts& hosts, int root) {
   return s;
 }
 
-// Sums of each shard on its host, up a chain of hosts along its rail, and to the root from its
-// neighbours. The engine's laps follow each other along the rails.
-//
-// Order of summation: the ranks of a host in rank order with one rounding for 8- and 16-bit floats,
-// then from the host before the root's down to the root's, with one rounding each.
+// Sums each shard on its host, then up a chain of hosts along its rail; the root gathers the shards
+// from its local peers. Laps pipeline along the rails.
+// Order of summation: the ranks of a host in rank order, then the hosts from the one before the
+// root's down to the root's, with one rounding each for 8- and 16-bit floats.
 //
 // Ranks 0 and 1 on one host, 2 and 3 on another, root 1, rank 0:
 //   0: send in[1]->1  recv_reduce in[0]+<-1 to scratch[0]

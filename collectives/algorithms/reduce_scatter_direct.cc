@@ -3,14 +3,9 @@
 
 namespace hccl_like {
 
-// Every rank sends chunk p to rank p and adds up the chunk that is its own. One round of messages
-// and no byte travels twice, at the price of a message to every peer.
-//
-// R. Thakur, R. Rabenseifner, W. Gropp: Optimization of Collective Communication Operations in
-// MPICH, IJHPCA 19(1), 2005 (there pairwise, a peer a round).
-//
-// Order of summation: rank 0, 1, 2, ... with one rounding for 8- and 16-bit floats, so the result
-// does not depend on the number of the chunk.
+// Every rank sends chunk p to rank p and sums its own chunk. One round, a message to every peer.
+// Paper: Thakur et al., Optimization of Collective Communication Operations in MPICH, IJHPCA 2005.
+// Order of summation: rank 0, 1, 2, ... with one rounding for 8- and 16-bit floats.
 //
 // Rank 1 of 3:
 //   0: send in[2]->2  send in[0]->0  recv scratch[0]<-0  recv scratch[1]<-2

@@ -7,18 +7,17 @@ namespace hccl_like {
 
 namespace {
 
-// Where a rank keeps the sums over its host of the chunks that it looks after.
+// The slots of a rank's host sums, by chunk.
 using Sums = std::map<int, Slot>;
 
-// Appends two rounds after which `accept thread(chunk)`, a rank of this host, holds the host's sum
-// of each chunk.
-Sums append_chunk_sums(Schedule& s, const Hosts& hosts, int rank, auto accept_thread) {
+// Appends two rounds that leave the host's sum of each chunk on local rank `owner(chunk)`.
+Sums append_chunk_sums(Schedule& s, const Hosts& hosts, int rank, auto owner) {
   const auto local = hosts.ranks(hosts.host(rank));
   std::map<int, std::vector<Slot>> inputs;
   Sums sums;
   s.begin_round();
   for (int chunk = 0; chunk < hosts.size(); ++chunk) {
-    const int keeps = accept_thread(chunk);
+    const int keeps = owner(chunk);
     if (keeps != rank) {
       s.add(send(keeps, in(chunk)));
       continue;
@@ -38,11 +37,10 @@ Sums append_chunk_sums(Schedule& s, const Hosts& hosts, int rank, auto accept_th
 
 }  // namespace
 
-// The leader of each host adds up all that its ranks have, sends every other leader what is for
-// that host, and gives each of its ranks the sum of what came. Few messages: for small payloads.
-//
-// Order of summation: the ranks of a host in rank order, then the hosts in theirs, with one
-// rounding each for 8- and 16-bit floats.
+// The leader of each host sums its ranks' inputs, sends every other leader the sums for that host,
+// and sends each of its ranks the final sum. Few messages: for small payloads.
+// Order of summation: the ranks of a host in rank order, then the hosts in order, with one rounding
+// each for 8- and 16-bit floats.
 //
 // Ranks 0 and 1 on one host, 2 and 3 on another, rank 0:
 //   0: recv scratch[0..3]<-1
@@ -63,15 +61,15 @@ Schedule reduce_scatter_leaders_direct(int rank, const Hosts& hosts) {
   }
 
   s.begin_round();
-  std::vector<uint32_t> inputs;  // first scratch slot of each other rank's
+  std::vector<uint32_t> inputs;  // first scratch slot of each local peer
   for (const int peer : local.subspan(1)) {
     inputs.push_back(static_cast<uint32_t>(s.scratch_like().size()));
     for (uint32_t chunk = 0; chunk < size; ++chunk) s.add_scratch(in(chunk));
     s.add(recv(peer, scratch(inputs.back()), size));
   }
-  // The sums of what is for one host lie together, and so does what comes from one.
+  // Sums for one host are contiguous, and so are sums from one host.
   s.begin_round();
-  std::vector<Slot> sums;  // the first of each host's
+  std::vector<Slot> sums;  // first slot for each host
   for (int other = 0; other < hosts.count(); ++other) {
     sums.push_back(scratch(s.scratch_like().size()));
     for (const int chunk : hosts.ranks(other)) {
@@ -107,14 +105,10 @@ Schedule reduce_scatter_leaders_direct(int rank, const Hosts& hosts) {
   return s;
 }
 
-// Every host adds up what it has of each chunk, at the place that the chunk's rank has on its own
-// host, and sends the sum to that rank, which adds up those of all hosts.
-//
-// M. Cho, U. Finkler, M. Serrano, D. Kung, H. Hunter: BlueConnect: Decomposing All-Reduce for Deep
-// Learning on Heterogeneous Network Hierarchy, MLSys 2019 (its first half).
-//
-// Order of summation: the ranks of a host in rank order, then the hosts in theirs, with one
-// rounding each for 8- and 16-bit floats.
+// On every host, the counterpart of a chunk's rank sends the host's sum to that rank.
+// Paper: Cho et al., BlueConnect: Decomposing All-Reduce for Deep Learning, MLSys 2019 (1st half).
+// Order of summation: the ranks of a host in rank order, then the hosts in order, with one rounding
+// each for 8- and 16-bit floats.
 //
 // Ranks 0 and 1 on one host, 2 and 3 on another, rank 0:
 //   0: recv scratch[0]<-1  send in[1]->1  recv scratch[1]<-1  send in[3]->1
@@ -139,9 +133,7 @@ Schedule reduce_scatter_rails_direct(int rank, const Hosts& hosts) {
   return s;
 }
 
-// The same with a ring of hosts for each chunk, which is added up on the way: only neighbours
-// talk, and at any time a rank has one message out and one in.
-//
+// The same with a ring of hosts for each chunk: one message out and one in at any time.
 // Order of summation: the ranks of a host in rank order, then along the ring from the host after
 // the chunk's to the chunk's.
 //
@@ -154,8 +146,7 @@ Schedule reduce_scatter_rails_ring(int rank, const Hosts& hosts) {
   Schedule s(static_cast<uint32_t>(hosts.size()));
   const Sums sums =
       append_chunk_sums(s, hosts, rank, [&](int chunk) { return counterpart(hosts, host, chunk); });
-  // Where the sums on their way arrive: a rank alone on its host has its own in the input, which
-  // must stay as it is.
+  // Slots for arriving sums. A rank alone on its host has its own sum in the constant input.
   std::map<int, Slot> moving;
   for (const auto& [chunk, sum] : sums)
     moving[chunk] = chunk == rank                  ? out(rank)
@@ -164,8 +155,7 @@ Schedule reduce_scatter_rails_ring(int rank, const Hosts& hosts) {
   for (int round = 0; round < count - 1; ++round) {
     s.begin_round();
     for (const auto& [chunk, sum] : sums) {
-      // How far the chunk has come when it is here: 0 on the host after its own, count - 1 on its
-      // own.
+      // Position in the chunk's ring: 0 on the host after its own, count - 1 on its own.
       const int home = hosts.host(chunk), at = (host - home - 1 + count) % count;
       if (at == round)
         s.add(send(counterpart(hosts, (host + 1) % count, chunk), at == 0 ? sum : moving[chunk]));

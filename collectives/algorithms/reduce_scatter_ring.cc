@@ -2,14 +2,10 @@
 
 namespace hccl_like {
 
-// Chunk c starts at rank c + 1, travels round the ring, is summed on the way and ends at rank c. No
-// byte travels twice and a rank only talks to its neighbours.
-//
-// P. Patarasuk, X. Yuan: Bandwidth Optimal All-reduce Algorithms for Clusters of Workstations,
-// JPDC 69(2), 2009 (its first half).
-//
-// Order of summation: chunk c along the ring from rank c + 1 to rank c. 8- and 16-bit floats are
-// rounded in every round.
+// Chunk c travels around the ring from rank c + 1 to rank c and is summed on the way. No byte
+// travels twice, and a rank uses only its two neighbours.
+// Paper: Patarasuk, Yuan, Bandwidth Optimal All-reduce Algorithms for Clusters, JPDC 69(2), 2009.
+// Order of summation: chunk c from rank c + 1 to c. 8- and 16-bit floats are rounded each round.
 //
 // Rank 0 of 3:
 //   0: send in[2]->1  recv_reduce in[1]+<-2 to scratch[0]
@@ -21,7 +17,7 @@ Schedule reduce_scatter_ring(int rank, int size) {
   auto chunk = [&](int i) { return (rank - 1 - i + 2 * size) % size; };
   Slot sum = in(chunk(0));
   for (int i = 1; i < size; ++i) {
-    // A slot for each chunk, as their sizes may differ.
+    // One slot for each chunk: chunk sizes may differ.
     const Slot into = i == size - 1 ? out(rank) : s.add_scratch(in(chunk(i)));
     s.round(send(next, sum), recv_reduce(prev, in(chunk(i)), into));
     sum = into;

@@ -2,11 +2,8 @@
 
 namespace hccl_like {
 
-// The root sends everybody its chunk. No rank but the root needs to know the sizes of the others'
-// chunks, which a tree would ask for.
-//
-// E. Chan, M. Heimlich, A. Purkayastha, R. van de Geijn: Collective Communication: Theory,
-// Practice, and Experience, CCPE 19(13), 2007, has the tree.
+// The root sends every rank its chunk. Unlike in a tree, only the root needs all chunk sizes.
+// Paper: Chan et al., Collective Communication: Theory, Practice, and Experience, CCPE 2007.
 //
 // 3 ranks, root 1:
 //   rank 0              rank 1                                                   rank 2

@@ -1,10 +1,8 @@
 #pragma once
-// What lies in one rank's area of shared memory: the rank that owns it writes, all ranks of the
-// group read.
+// Layout of one rank's shared-memory area: the owner writes, all ranks of the group read.
 //
-// The calls of a group are numbered alike on all ranks; call k uses line k modulo kCallSlots. A
-// line may be written again once every rank has done with what it held, which each tells by its own
-// count.
+// Call k of the group uses slot k modulo kCallSlots. A slot is reusable once the `done` counter of
+// every rank has passed the slot's previous call.
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -14,7 +12,7 @@
 
 namespace hccl_like {
 
-// Two cache lines: processors fetch them in pairs.
+// Two cache lines: processors prefetch them in pairs.
 inline constexpr size_t kBoardLine = 128;
 
 struct BoardArea {
@@ -25,29 +23,27 @@ struct BoardArea {
 
   struct CallSlot {
     alignas(kBoardLine) std::atomic<uint64_t> stamp{0};  // of the call; written last
-    uint64_t fingerprint = 0;                            // what the rank calls
-    uint64_t bytes = 0;  // of its payload, which is in the line if it fits
-    uint64_t done = 0;   // the rank's count when it showed this: nobody has to ask for it then
+    uint64_t fingerprint = 0;
+    uint64_t bytes = 0;  // payload size; the payload is inline if it fits
+    uint64_t done = 0;   // copy of BoardArea::done, which spares peers a read of that line
     std::array<std::byte, kInlineBytes> payload{};
   };
 
-  // All calls up to this stamp are done with, on this rank: it needs nobody's lines of them. Before
-  // the board of this lease is made: the name of the lease.
+  // Stamp up to which this rank has finished all calls, so needs no slot of them. Before the board
+  // of this lease is made: the lease name.
   alignas(kBoardLine) std::atomic<uint64_t> done{0};
-  static constexpr uint64_t kOver = 1;  // its board is gone; whose it was does not matter
-  // Whether this rank sees all others (board.cc), of a board that is not a part of another.
+  static constexpr uint64_t kOver = 1;  // the owner's board is gone
+  // Whether this rank maps all others (board.cc). Not used for subgroups.
   std::atomic<uint64_t> verdict{0};
-  uint32_t leases = 0;  // how often the area was taken; for its owner only
+  uint32_t leases = 0;  // number of times taken; owner only
   std::array<CallSlot, kCallSlots> lines{};
-  // By number of the split: this rank's area of the child. 0: not there yet; 1: there is none; else
-  // the name of the lease.
+  // By split number: this rank's area of the subgroup. 0: not known; 1: none; else its lease name.
   std::array<std::atomic<uint64_t>, kChildren> children{};
   alignas(4096) std::array<std::array<std::byte, kPayloadBytes>, kCallSlots> payloads;
 };
 
-// What other ranks are told of an area: which one it is, and which of its leases. An area that has
-// been taken again has another name. At least kAreas, so neither 0 nor one of the small values in
-// BoardArea.
+// Name of one lease of an area; a reused area gets another name. Names are at least kAreas, so
+// distinct from 0 and the small constants in BoardArea.
 struct LeasedArea {
   static constexpr uint32_t kLeases = UINT32_MAX / Commons::kAreas;
   static constexpr uint32_t name(uint32_t area, uint32_t leases) {

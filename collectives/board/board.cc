@@ -11,11 +11,11 @@
 namespace hccl_like {
 namespace {
 
-// How a rank tells in BoardArea::verdict whether it sees all others.
+// Values of BoardArea::verdict: whether a rank maps all others.
 constexpr uint64_t kSeesAll = 1;
 constexpr uint64_t kMissesSome = 2;
 
-// In BoardArea::children: the rank has no area of the part, or does not see all members.
+// In BoardArea::children: no area for the subgroup, or some member is not mapped.
 constexpr uint64_t kNone = 1;
 
 // Never 0, so that no stamp equals cleared memory.
@@ -32,8 +32,8 @@ std::optional<uint32_t> Board::take_area(Commons& commons) {
   if (!taken) return std::nullopt;
   BoardArea& area = mapped(commons, *taken);
   const uint32_t name = LeasedArea::name(*taken, area.leases++);
-  // Ranks of the last board may look at the area still: each word is stored as a whole. The
-  // payloads behind the head are never read before they are written.
+  // Readers of the last board may still read the area, so each word is stored atomically. Payloads
+  // are never read before they are written.
   area.done.store(name, std::memory_order_relaxed);
   area.verdict.store(0, std::memory_order_relaxed);
   for (CallSlot& line : area.lines) line.stamp.store(0, std::memory_order_relaxed);
@@ -63,8 +63,7 @@ Board::Board(std::shared_ptr<Commons> commons, std::optional<uint32_t> area, uin
     return;
   }
   peers_[static_cast<size_t>(rank)].area = own_;
-  // Of this board from the first moment: whoever was a reader of the area's last one can tell that
-  // it is over.
+  // From now on, readers of the area's last board see that it is over.
   own_->done.store(stamp(UINT32_MAX), std::memory_order_release);
 }
 
@@ -104,8 +103,8 @@ std::shared_ptr<Board> Board::split(const std::shared_ptr<Board>& parent, uint64
   const bool sees_all = std::ranges::all_of(ranks, [&](int rank) {
     return link_to(rank) == nullptr || link_to(rank)->commons() != nullptr;
   });
-  // A rank without an area of the parent cannot tell the members its area of the part. They find
-  // that out from the parent's own parent.
+  // Without an area of the parent, this rank cannot publish its area of the subgroup. Members learn
+  // that from the parent's own parent.
   const bool tells = parent->own_ != nullptr;
   const auto area = tells && sees_all ? take_area(*parent->commons_) : std::nullopt;
   std::shared_ptr<Board> board(new Board(parent->commons_, area, communicator,
@@ -115,16 +114,15 @@ std::shared_ptr<Board> Board::split(const std::shared_ptr<Board>& parent, uint64
   board->parent_ranks_.assign(ranks.begin(), ranks.end());
   board->number_ = number;
   if (tells) {
-    // The other members count on an answer.
+    // The other members wait for an answer.
     parent->own().children[number].store(area ? *area : kNone, std::memory_order_release);
     board->ring();
   }
   return board;
 }
 
-// All calls that this rank has shown are over. The area goes back when no rank can want to read its
-// lines any more, at once if there were none. Ranks that look for its verdict or its parts only
-// then find that the board is over.
+// All published calls are over. The area is returned once no rank can read its slots, at once if
+// there were none. Ranks that read `verdict` or `children` later see that the board is over.
 Board::~Board() {
   if (own_ == nullptr) return;
   const uint32_t last = done_ + static_cast<uint32_t>(std::bit_width(done_after_));
@@ -168,8 +166,7 @@ Board::State Board::look_at_peers() {
     const uint64_t verdict = area.verdict.load(std::memory_order_acquire);
     if (verdict == (seal_ | kSeesAll)) continue;
     if (verdict == (seal_ | kMissesSome)) return State::kClosed;
-    // Not told yet, unless that rank has ended the board: then it made no call on it, and makes
-    // none.
+    // Not published yet, or the rank ended the board without any call on it.
     return is_over(peer) ? State::kClosed : State::kOpening;
   }
   return State::kOpen;
@@ -181,8 +178,8 @@ Board::State Board::find_peers() {
   return State::kOpen;
 }
 
-// Looks for one rank's area, whether the board opens or not. kOpen: `area` is known. kClosed: there
-// is none, or this rank does not see it.
+// Finds one rank's area, even if the board does not open. kOpen: `area` is known. kClosed: there is
+// none, or this rank does not map it.
 Board::State Board::find(size_t rank) {
   Peer& peer = peers_[rank];
   if (peer.area.load(std::memory_order_relaxed) != nullptr) return State::kOpen;
@@ -192,9 +189,8 @@ Board::State Board::find(size_t rank) {
     const Peer& teller = parent_->peers_[in_parent];
     const BoardArea& area = *teller.area.load(std::memory_order_relaxed);
     const uint64_t told = area.children[number_].load(std::memory_order_acquire);
-    // That rank has ended both boards, and another board may use its area by now. A reader of what
-    // that one tells sees the end of the parent; a reader of a cleared word may see the end only
-    // when it looks again.
+    // The rank may have ended both boards, and another board may use its area. A reader of a word
+    // of that board sees here that the parent is over; a reader of a cleared word may see so later.
     if (parent_->is_over(teller)) return State::kClosed;
     if (told == 0) return State::kOpening;
     if (told == kNone) return State::kClosed;
@@ -226,13 +222,12 @@ bool Board::writable(uint32_t call) {
   return true;
 }
 
-// Whether a rank is done with what the lines of the block held: all calls up to the block before
-// the last.
+// Whether a rank has finished all calls before the previous block of slots.
 bool Board::done_before(const Peer& peer, uint32_t block) const {
   const uint32_t needed = (block - 1) * kBlock - 1;
   const uint32_t told = peer.told_done.load(std::memory_order_acquire);
-  // A line is here, as a call has just used it. The count itself comes from another core, and
-  // leaves it waiting for it when it counts on.
+  // `told` came with a slot that a call just used. Reading the counter itself takes a cache-line
+  // transfer and delays its owner's next store.
   return static_cast<int32_t>(told - needed) >= 0 ||
          is_done(*peer.area.load(std::memory_order_relaxed), seal_, needed);
 }
@@ -294,11 +289,10 @@ const std::byte* Board::staging_buffer(int rank, uint32_t piece) const {
 void Board::done(uint32_t call) {
   bool block_done = false;
   {
-    // For a moment, in which nobody waits for anything. To unlock a mutex would be to wait until
-    // other cores have given up the line.
+    // Held for a moment only. Unlocking a mutex would wait until other cores release the line.
     while (counting_.exchange(true, std::memory_order_acquire)) std::this_thread::yield();
-    // A call further ahead was not shown: it has failed, and its communicator with it. This rank
-    // shows no call behind it, so no rank waits to hear that this one is done with such a call.
+    // A call further ahead has failed unpublished, and its communicator with it. This rank
+    // publishes no later call, so no rank waits for this completion.
     if (const uint32_t ahead = call - done_ - 1; ahead < kDoneAhead) done_after_ |= 1u << ahead;
     while ((done_after_ & 1) != 0) {
       done_after_ >>= 1;
@@ -308,7 +302,7 @@ void Board::done(uint32_t call) {
     own().done.store(stamp(done_), std::memory_order_release);
     counting_.store(false, std::memory_order_release);
   }
-  // Only then may somebody wait for it.
+  // Other ranks wait only for whole blocks.
   if (block_done) ring();
 }
 

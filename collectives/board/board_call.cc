@@ -8,7 +8,7 @@
 namespace hccl_like {
 namespace {
 
-// Every rank reads every other's line: with more ranks than this, fewer messages cost less.
+// Every rank reads every other's slot; beyond this size, messages cost less.
 constexpr int kMostRanks = 64;
 
 void copy_in(std::byte* to, const Layout& from, size_t chunks) {
@@ -25,7 +25,7 @@ void copy_in(std::byte* to, const Layout& from, size_t chunks) {
 std::optional<size_t> board_bytes(const Call& call, int ranks, Chunks chunks) {
   if (chunks != Chunks::kEqual || ranks > kMostRanks || is_point_to_point(call.collective))
     return std::nullopt;
-  // Only at the root is the input of a scatter known, and the output of a gather.
+  // Only the root knows the input of a scatter and the output of a gather.
   const Semantics meaning = semantics(call.collective);
   const size_t out = call.output.total_bytes(), in = call.input.total_bytes();
   size_t bytes = std::max(in, out);
@@ -40,13 +40,13 @@ void BoardCall::show() const {
   const size_t given = input->total_bytes();
   const Semantics meaning = semantics(call->collective);
   std::byte* to = board->payload(number, given);
-  // The chunks of a single() layout are all empty but one, and visited alike.
+  // All but one chunk of a single() layout are empty, so a loop over all chunks is correct.
   const size_t chunks = meaning.input == Chunking::kWhole ? 1 : static_cast<size_t>(board->size());
   if ((!meaning.from_root || board->rank() == call->root) && given > 0) copy_in(to, *input, chunks);
   board->show(number, fingerprint(), given);
 }
 
-// What `rank` shows of its chunk for this rank. All chunks have the same size.
+// Data of `rank` for this rank. All chunks have the same size.
 const std::byte* BoardCall::shown_by(int rank, size_t chunk_bytes) const {
   const bool per_rank = semantics(call->collective).input == Chunking::kPerRank;
   const auto ranks = static_cast<size_t>(board->size()), own = static_cast<size_t>(board->rank());
@@ -96,7 +96,7 @@ bool others_are_there(const BoardCall& call, Backoff& backoff, bool may_wait) {
   const auto find = [&](int rank) {
     const Board::CallSlot* line;
     while ((line = board.call_slot(rank, call.number)) == nullptr && may_wait) {
-      // From here on they could wait for long.
+      // Peers could wait for long from here on.
       if (backoff.spun()) tell();
       if (!backoff.wait()) break;
     }

@@ -1,6 +1,5 @@
 #pragma once
-// How a small call runs on a board: each rank shows what others need of its input, then takes from
-// theirs what it needs.
+// Small calls on a board: each rank publishes the input that others need, then reads theirs.
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -16,39 +15,39 @@ class ThreadPool;
 class KnownMemory;
 class PeerMemory;
 
-// The bytes that a rank would show of a call, at most; nothing if the call is not one for a board:
-// too large, or not equally large on all ranks. All ranks of a call get the same answer.
+// Most bytes that a rank shows for the call; nullopt if the call is too large for a board or its
+// chunks are not equal. Same result on all ranks.
 std::optional<size_t> board_bytes(const Call& call, int ranks, Chunks chunks);
 
-// What large calls of a communicator share. Borrowed.
+// Resources that all large calls of a communicator share. Borrowed.
 struct SameHostResources {
-  int cores = 0;  // of the host; 0: enough
+  int cores = 0;  // of the host; 0: assume enough
   PeerMemory* peer_memory = nullptr;
   KnownMemory* known_memory = nullptr;
   ThreadPool* thread_pool = nullptr;
 };
 
-// One rank's side of one call. All of it is borrowed.
+// One rank's side of one call. All members are borrowed.
 struct BoardCall {
   Board* board = nullptr;
   const Call* call = nullptr;
   const Plan* plan = nullptr;
-  // Those of `call`, or what they have been moved to.
+  // The layouts of `call`, or their replacements.
   const Layout* input = nullptr;
   const Layout* output = nullptr;
   const SameHostResources* resources = nullptr;
   uint32_t number = 0;
-  size_t bytes = 0;  // the payload, for error messages
+  size_t bytes = 0;  // payload, for error messages
 
   uint64_t fingerprint() const { return plan->fingerprint; }
-  // Shows the call and this rank's input, as Board::show() does. The line must be writable. The
-  // input is free afterwards.
+  // Publishes the call with this rank's input, as Board::show() does. The slot must be writable.
+  // The input may be reused afterwards.
   void show() const;
-  // Only that the call is made: its data goes another way.
+  // Publishes only the call; its data takes another path.
   void show_fingerprint() const { board->show(number, fingerprint(), bytes); }
 
-  // Writes the output. The lines of all ranks must be there and agree: also a root that needs
-  // nothing from them has to know that they took the same root.
+  // Writes the output. The slots of all ranks must be published and agree, even for a root that
+  // needs no data: all ranks must have named the same root.
   void finish() const;
 
  private:
@@ -56,23 +55,22 @@ struct BoardCall {
   void combine(int chunk) const;
 };
 
-// What a rank shows that does not fit to this rank's call.
+// A peer's slot that does not match this rank's call.
 struct BoardMismatch {
   int rank = 0;
   uint64_t fingerprint = 0;
   size_t bytes = 0;
-  std::optional<size_t> expected;  // what this rank expects of it, if it is not the whole call
+  std::optional<size_t> expected;  // what this rank expects, if not the whole call
 };
 
-// Looks for the lines of all ranks, with backoff a little longer, and wakes those who sleep. False
-// if one is missing still or of another call.
+// Polls the slots of all ranks, with backoff if `may_wait`, and wakes sleeping ranks. False if a
+// slot is missing or of another call.
 bool others_are_there(const BoardCall& call, Backoff& backoff, bool may_wait);
 
-// Follows the lines of one call until all were seen.
 class BoardWatch {
  public:
   void begin(const BoardCall& call);
-  // True if a line was seen that was not there before.
+  // True if a new slot or a mismatch was seen.
   bool look(const BoardCall& call);
   bool complete() const { return missing_.empty(); }
   const std::vector<int>& missing() const { return missing_; }

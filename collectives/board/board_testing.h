@@ -1,5 +1,5 @@
 #pragma once
-// For tests of the board: calls on vectors of whole numbers.
+// Test support for the board: calls on vectors of integers.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -36,7 +36,7 @@ inline Call broadcast(Ints& data, int root) {
           .output = whole(data)};
 }
 
-// The board opens with the first call.
+// The first call opens the board.
 inline void open(Rank me) {
   me.communicator.run({.collective = Collective::kBarrier});
   ASSERT_TRUE(me.communicator.board()->is_open());

@@ -1,6 +1,5 @@
 #pragma once
-// The last calls of a communicator, so that what another rank says of one can be held against it
-// when it is over here.
+// The last calls of a communicator, kept for comparison with a peer's report about one of them.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -9,26 +8,25 @@
 
 namespace hccl_like {
 
-// Guarded by its owner. Writing costs a nanosecond or two, and allocates while the first kCalls are
-// made: a group with few calls, of which a job may have hundreds, is small.
+// Guarded by its owner. Grows with use, since a job may have hundreds of groups with few calls.
 class CallLog {
  public:
   struct Entry {
-    uint64_t number = 0;  // the call's and one, so that 0 is none
+    uint64_t number = 0;  // the call's number + 1; 0: none
     uint64_t fingerprint = 0;
-    size_t bytes = 0;    // the payload, for people
-    uint64_t shown = 0;  // the number by which people know the call
+    size_t bytes = 0;    // payload, for error messages
+    uint64_t shown = 0;  // the number shown to users
   };
 
-  // By so much may a rank that expects nothing of another be ahead of it.
+  // Largest supported lead of a rank that waits for no message of a peer.
   static constexpr uint32_t kCalls = 128;
 
-  // Sequences begin at 0 and go up by one, but for a few that are left out.
+  // Sequences begin at 0 and increase by one; a few may be skipped.
   void add(uint32_t sequence, uint64_t fingerprint, size_t bytes, uint64_t shown) {
     if (entries_.size() < kCalls && sequence >= entries_.size()) grow(sequence);
     entries_[sequence % entries_.size()] = {uint64_t{sequence} + 1, fingerprint, bytes, shown};
   }
-  // Nothing if it was not made yet, or too long ago.
+  // nullopt if the call was not made yet or was overwritten.
   std::optional<Entry> find(uint32_t sequence) const {
     if (entries_.empty()) return std::nullopt;
     const Entry& entry = entries_[sequence % entries_.size()];
@@ -36,7 +34,7 @@ class CallLog {
   }
 
  private:
-  // Until it is full no entry is above another one's place, so all stay where they are.
+  // Until the log is full, each entry is at index `sequence`, so growth moves none.
   void grow(uint32_t sequence) {
     size_t size = std::max<size_t>(entries_.size(), 8);
     while (size < kCalls && size <= sequence) size *= 2;

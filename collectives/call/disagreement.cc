@@ -7,7 +7,7 @@
 namespace hccl_like {
 namespace {
 
-// "4 elements"; bytes where the type is not known, or does not divide them.
+// "4 elements"; bytes if the type is unknown or does not divide them.
 std::string quantity(uint64_t fingerprint, size_t bytes) {
   const auto type = fingerprint >> Fingerprint::kTypeAt & 31;
   const size_t element = type < kDataTypes ? size_of(static_cast<DataType>(type)) : 1;

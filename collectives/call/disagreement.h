@@ -1,6 +1,5 @@
 #pragma once
-// The sentence about two ranks that make different calls: the same on all ranks, whichever of the
-// two writes it.
+// The error text about two ranks that make different calls; equal on all ranks.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -8,18 +7,17 @@
 
 namespace hccl_like {
 
-// What one of the two does.
+// One rank's side.
 struct Claim {
-  // "rank 1 passed 4 elements to all_reduce of float32 (sum)": the words before and after the
-  // number of elements.
+  // Words around the number: "rank 1 passed 4 elements to all_reduce of float32 (sum)".
   struct Verb {
     std::string_view before, after;
   };
-  static constexpr Verb kPassed{
-      "passed", "to"};  // to the call, as the other kinds are about one of its messages
+  // Concerns the call; the other verbs concern one of its messages.
+  static constexpr Verb kPassed{"passed", "to"};
   static constexpr Verb kSent{"sent a message of", "in"};
   static constexpr Verb kExpects{"expects a message of", "in"};
-  static constexpr Verb kExchanges{"wants to exchange", "in"};  // with the other rank
+  static constexpr Verb kExchanges{"wants to exchange", "in"};
 
   int rank = 0;
   Verb verb = kPassed;
@@ -27,11 +25,10 @@ struct Claim {
   size_t bytes = 0;
 };
 
-// Whether the two claims differ in what people are told of them. `sites`: fingerprints hold the
-// lines of the program.
+// Whether the text shows a difference. `sites`: fingerprints contain call sites.
 bool differ(const Claim& one, const Claim& other, bool sites);
 
-// `number` is the call's, and `unseen` says in what the two differ if their claims do not.
+// `number`: of the call. `unseen`: the difference to report if the claims show none.
 std::string disagreement(std::string_view group, uint64_t number, Claim one, Claim other,
                          bool sites, std::string_view unseen);
 

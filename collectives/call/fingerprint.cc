@@ -9,7 +9,7 @@ std::string describe_fingerprint(uint64_t encoded, bool with_site) {
   const auto type = static_cast<uint32_t>(encoded >> Fingerprint::kTypeAt & 31);
   const auto op = static_cast<uint32_t>(encoded >> Fingerprint::kOpAt & 15);
   const int root = static_cast<int>(encoded >> Fingerprint::kRootAt & 0xffff) - 1;
-  // It came over a wire: any bits are possible.
+  // Received over a wire: any bits are possible.
   if (collective >= kCollectives || type >= kDataTypes || op >= kReduceOps)
     return "an unknown call";
   std::string text(name(static_cast<Collective>(collective)));

@@ -1,5 +1,5 @@
 #pragma once
-// How many messages went to, or came from, each peer on each channel.
+// Counts the messages to, or from, each peer on each channel.
 #include <cstddef>
 #include <cstdint>
 #include <unordered_map>
@@ -9,7 +9,7 @@ namespace hccl_like {
 
 class MessageCounters {
  public:
-  // From 0. Most programs use one channel, which costs no look-up.
+  // From 0. The peer's last used channel needs no hash look-up.
   uint32_t& operator()(int peer, uint32_t channel) {
     const auto index = static_cast<size_t>(peer);
     if (index >= last_.size()) last_.resize(index + 1);

@@ -1,6 +1,5 @@
 #pragma once
-// The input of a call that lies in several places, as peers on this host find it: a list of
-// tensors, most often.
+// An input in several regions, such as a list of tensors, that local peers map.
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -13,17 +12,17 @@ namespace hccl_like {
 
 class SharedRegions {
  public:
-  // Of different allocations, at most: what a rank can tell beside its line on the board.
+  // Most distinct allocations; they must fit beside the call slot (Handles).
   static constexpr size_t kMostHandles = 11;
 
   struct Shared {
-    Region region;        // as this process sees it
-    uint32_t handle = 0;  // among handles()
-    uint64_t offset = 0;  // in what that names
+    Region region;        // address in this process
+    uint32_t handle = 0;  // index in handles()
+    uint64_t offset = 0;  // in the memory of that handle
   };
 
-  // `region` is not empty and begins where `range` does. False if that would be one allocation too
-  // many; nothing is added then.
+  // `region` is not empty and begins where `range` does. Returns false and adds nothing beyond
+  // kMostHandles allocations.
   bool add(Region region, const ExportedRange& range);
 
   std::span<const Shared> regions() const { return regions_; }

@@ -11,7 +11,7 @@ CallPath call_path(const Call& call, int ranks, Chunks chunks, const CallPathOpt
   return options.direct && is_large_call(call, ranks) ? CallPath::kLarge : CallPath::kMessages;
 }
 
-// As rank 0 makes the call, the root if there is one. Nobody looks at the memory.
+// Assumes rank 0, and rank 0 as the root if there is one. Does not access memory.
 CallPath call_path(Collective collective, uint64_t bytes, int ranks,
                    const CallPathOptions& options) {
   using enum Collective;

@@ -1,5 +1,5 @@
 #pragma once
-// A message between two ranks of a host that needs no operation: its caller's thread moves it.
+// A caller-driven message between local peers: it needs no operation.
 #include <variant>
 
 #include "collectives/engine/operation.h"
@@ -7,9 +7,9 @@
 
 namespace hccl_like {
 
-// Pinned in memory while it passes.
+// Pinned in memory while in flight.
 struct CallerMessage {
-  const Call* call = nullptr;  // borrowed, with the memory that it names
+  const Call* call = nullptr;  // borrowed, with its memory
   Link* link = nullptr;
   std::variant<Send, Recv> message;
 
@@ -20,7 +20,7 @@ struct CallerMessage {
   void post() {
     std::visit([&](auto& one) { link->post(one); }, message);
   }
-  // What the message needs, and no more.
+  // Progresses only this message.
   bool progress() {
     return std::visit([&](auto& one) { return link->progress(one); }, message);
   }

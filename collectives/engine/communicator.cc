@@ -12,7 +12,7 @@
 namespace hccl_like {
 namespace {
 
-// How large the payload is, as far as all ranks know it: the basis of every common decision.
+// Payload as far as all ranks know it; the basis of every common decision.
 size_t common_bytes(const Call& call, int size) {
   if (call.uneven) return 0;
   switch (call.collective) {
@@ -27,8 +27,7 @@ size_t common_bytes(const Call& call, int size) {
   }
 }
 
-// What must be equal about the sizes of a call, and the path that it takes for them, as a detail of
-// its fingerprint.
+// Sizes that must be equal and the path that they select, as a fingerprint detail.
 uint64_t sizes_and_path(const Call& call, Chunks chunks, CallPath path, int size) {
   uint64_t sizes = mix(common_bytes(call, size),
                        static_cast<uint64_t>(chunks) << 8 | static_cast<uint64_t>(path));
@@ -70,8 +69,8 @@ void Communicator::check(const Call& call) const {
                                              "; convert the tensor to another type first");
 }
 
-// The one pair of sizes for which no message comes that could be compared. The others wait for this
-// rank by now, so the group ends.
+// Checks the only pair of sizes that no message compares. On an error the group fails, since the
+// other ranks already wait.
 void Communicator::check_own_part(const Call& call) {
   if (call.collective != Collective::kAllToAll) return;
   const auto own = static_cast<size_t>(rank());
@@ -93,7 +92,7 @@ void Communicator::force(ForcedAlgorithms algorithms) {
     named_[i] = !forced_.find(hccl_like::name(static_cast<Collective>(i))).empty();
 }
 
-// `detail`: what else must be equal on all ranks.
+// `detail`: further values that must be equal on all ranks.
 uint64_t Communicator::fingerprint(const Call& call, uint64_t detail) const {
   const bool p2p = is_point_to_point(call.collective);
   if (call.lap.alike) detail = mix(detail, uint64_t{call.lap.count} << 32 | call.lap.number);
@@ -108,7 +107,7 @@ uint64_t Communicator::fingerprint(const Call& call, uint64_t detail) const {
       .encode();
 }
 
-// Of a call that meets on the board.
+// For calls that use the board.
 uint64_t Communicator::meeting_fingerprint(const Call& call, const Plan& plan) const {
   return fingerprint(call, sizes_and_path(call, plan.chunks, plan.path, size()));
 }
@@ -158,8 +157,7 @@ std::shared_ptr<Operation> Communicator::prepare(Call call) {
   if (plan.path == CallPath::kMessages) {
     const uint64_t how = mix(mix(common_bytes(call, size()), plan.laps), algorithm);
     plan.fingerprint = fingerprint(call, mix(how, roots_));
-    // All of the call: a gather and a scatter with one root may expect nothing of each other
-    // either.
+    // The whole fingerprint: a gather and a scatter with one root may exchange no message either.
     if (has_root(call.collective)) roots_ = mix(roots_, plan.fingerprint);
   } else {
     plan.fingerprint = meeting_fingerprint(call, plan);
@@ -170,7 +168,7 @@ std::shared_ptr<Operation> Communicator::prepare(Call call) {
   return std::make_shared<Operation>(shared_from_this(), std::move(call), plan, number);
 }
 
-// Puts the messages that make a call into its plan.
+// Adds the messages that make a call to its plan.
 const Choice& Communicator::choose_messages(const Call& call, Plan& plan) {
   const Choice& choice = this->choice(call.collective, common_bytes(call, size()),
                                       size_of(call.type), plan.chunks != Chunks::kEqual);
@@ -312,7 +310,7 @@ int Communicator::rank_of(const Link& link) const {
 
 int Communicator::answered(uint32_t channel, uint32_t* sequence) {
   std::lock_guard lock(mutex_);
-  if (*sequence != answered_(0, channel)) return -1;  // one before it has the next message
+  if (*sequence != answered_(0, channel)) return -1;  // an earlier receive gets the next message
   for (int peer = 0; peer < size(); ++peer) {
     const Link* link = identity_.links[static_cast<size_t>(peer)];
     uint32_t& next = received_(peer, channel);
@@ -351,8 +349,7 @@ const Choice& Communicator::choice(Collective collective, size_t bytes, size_t e
   return choices_.emplace(index, made).first->second;
 }
 
-// Running schedules on a clock takes milliseconds, so it is done for an eighth of an octave of
-// sizes at once.
+// Simulating schedules takes milliseconds, so one result covers an eighth of an octave of sizes.
 std::string_view Communicator::decision(Collective collective, uint64_t bytes, size_t element,
                                         const ChooseOptions& options) {
   const int dropped = std::max(0, static_cast<int>(std::bit_width(bytes)) - 4);

@@ -1,6 +1,5 @@
 #pragma once
-// A group of ranks and the calls it has made: gives every call its number, its algorithm and its
-// links.
+// A group of ranks. Assigns a number, an algorithm and links to every call.
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -26,20 +25,19 @@
 
 namespace hccl_like {
 
-// Calls may come from any thread; all ranks must make the same collective calls in the same order,
-// where "order" is the order of prepare(). Held by shared_ptr because running operations keep it
-// alive.
+// Thread-safe. All ranks must make the same collective calls in the same order, which is the order
+// of prepare(). Running operations keep the communicator alive.
 class Communicator : public std::enable_shared_from_this<Communicator> {
  public:
   struct Identity {
-    uint64_t id = 0;  // the same on all ranks, different from every other communicator's
+    uint64_t id = 0;  // equal on all ranks, unique among communicators
     int rank = 0;
-    std::string name = "world";  // for people
+    std::string name = "world";  // for messages to users
     std::chrono::milliseconds timeout{std::chrono::minutes(30)};
     std::vector<ProcessRecord> members;      // by rank
     std::vector<Link*> links;                // by rank, null for this process
     std::shared_ptr<Board> board;            // null if the ranks share no memory
-    std::shared_ptr<const Profile> profile;  // what was measured; null if nothing was
+    std::shared_ptr<const Profile> profile;  // measured times; null if none
   };
   static std::shared_ptr<Communicator> create(Engine& engine, Identity identity);
   ~Communicator();
@@ -49,7 +47,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   uint64_t id() const { return identity_.id; }
   const std::string& name() const { return identity_.name; }
   const std::vector<ProcessRecord>& members() const { return identity_.members; }
-  // By rank: how each is reached and why, or will be; own: empty.
+  // By rank: the current or future route and the reason for it; empty for this rank.
   std::vector<std::string> routes() const;
   const Topology& topology() const { return topology_; }
   Engine& engine() const { return engine_; }
@@ -57,90 +55,77 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::chrono::milliseconds timeout() const { return timeout_.load(); }
   void set_timeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
 
-  // Algorithms for the calls prepared from now on, in place of those that the settings force. The
-  // same on all ranks.
+  // Overrides the configured algorithms for later prepare() calls. Must be equal on all ranks.
   void force(ForcedAlgorithms algorithms);
 
-  // Takes a call in: checks it, gives it its number and plans it. Touches no buffer and no link, so
-  // it may run long before launch() (in stream order, say). Throws an Exception on misuse, and if
-  // the communicator has failed.
+  // Checks, numbers and plans a call. Accesses no buffer and no link, so it may run long before
+  // launch() (in stream order, for example). Throws on misuse and if the communicator has failed.
   std::shared_ptr<Operation> prepare(Call call);
-  // A later lap of what two ranks exchange in a call of which `begun_by` made the first: a send to
-  // or a receive from call.root, any source if that one is. `lap` is 1 or more, `whole` the bytes
-  // of all laps between the two, which both must expect. To be launched after `begun_by`, or
-  // together with it.
+  // Prepares lap `lap`, 1 or more, of an exchange between two ranks; `begun_by` is the first lap.
+  // `call` sends to or receives from call.root, any source if the first lap did. `whole`: bytes of
+  // all laps, equal on both ranks. Launch it with or after `begun_by`.
   std::shared_ptr<Operation> prepare_lap(std::shared_ptr<const Operation> begun_by, Call call,
                                          uint32_t lap, size_t whole);
-  // Makes a call at once, in the caller's thread and without the engine, if it is one between ranks
-  // of one host: over the board, direct, or a short message. `may_wait` waits a moment for ranks
-  // that are not there yet. Throws as prepare() does.
+  // Makes a call between ranks of one host in the caller's thread, without the engine: over the
+  // board, directly, or as a short message. `may_wait`: wait briefly for late ranks. Throws as
+  // prepare() does.
   struct Tried {
     bool over = false;
     uint32_t sequence = 0;
-    // The call has its number, but other ranks are missing: to be launched like what prepare()
-    // gives, which is not to be called any more. Null if the call is not over and is left to
-    // prepare().
+    // The call has its number but other ranks are missing: launch this and do not call prepare().
+    // Null and not `over`: the call is left to prepare().
     std::shared_ptr<Operation> rest;
   };
   Tried try_run(const Call& call, bool may_wait);
-  // Starts a prepared operation. With `waited_for`, the caller is about to wait() and nobody else
-  // need be woken.
+  // Starts prepared operations. `waited_for`: the caller will wait(), so no other thread is woken.
   void launch(std::span<const std::shared_ptr<Operation>> operations, bool waited_for);
-  // prepare + launch + wait; throws the operation's error. A call of one host is over, in the
-  // common case, without the engine, and a small one without an allocation.
+  // prepare + launch + wait; throws the operation's error. A call of one host usually bypasses the
+  // engine, and a small one does not allocate.
   void run(const Call& call);
 
-  // The same for calls that may wait for each other, such as a send and a receive: all are launched
-  // before one is waited for.
+  // The same for calls that may wait for each other, such as a send and a receive: launches all
+  // first.
   void run(std::span<const Call> calls);
-  // Makes a send or a receive of a short message between processes of one host at once, in the
-  // caller's thread, without the engine's lists and without an allocation; `may_wait` waits a
-  // moment for the peer. Null when it is over, else the operation that the call has become, to be
-  // launched. For other calls it is prepare().
+  // Makes a short send or receive between local peers in the caller's thread, without the engine's
+  // queues or an allocation. `may_wait`: wait briefly for the peer. Null when complete, else the
+  // operation to launch. Other calls go to prepare().
   std::shared_ptr<Operation> pass(const Call& call, bool may_wait);
 
-  // Gives the communicator up: every running operation ends with an error of code kAborted, so does
-  // every later one, and the other ranks are told. Any thread, does not block. The first reason
-  // wins.
+  // Any thread, does not block. Ends all running and later operations with kAborted and sends a
+  // failure report to the other ranks. The first reason wins.
   void abort(std::string reason);
-  // From now on what ends one of the two ends both. Of two communicators of the same ranks, tied by
-  // all of them, before calls.
+  // A failure of one of the two then ends both. All ranks must tie them, before any call; both must
+  // have the same ranks.
   static void tie(const std::shared_ptr<Communicator>& one,
                   const std::shared_ptr<Communicator>& other);
-  // The first failure, if any.
   std::optional<Error> failure() const;
   bool has_failed() const { return failed_.load(std::memory_order_acquire); }
 
-  // The sub-communicator of `ranks` (in the new order), over the links that exist: no message is
-  // exchanged. Every rank of this communicator calls split() with its own list the same number of
-  // times; null if this rank is in none
-  // (`ranks` empty).
+  // The sub-communicator of `ranks`, in the new order, over the existing links; sends no message.
+  // Every rank must call split() equally often, with its own list. Null if `ranks` is empty.
   std::shared_ptr<Communicator> split(std::span<const int> ranks, std::string name);
 
-  // Where the ranks of one host meet, if they do. The call's layouts are left to the caller.
+  // Null if the ranks share no memory. The caller adds the layouts to board_call().
   const std::shared_ptr<Board>& board() const { return identity_.board; }
   BoardCall board_call(const Call& call, const Plan& plan, uint32_t number) const;
 
-  // Whether peers on this host read and write the call's memory where it lies, if it is shared. No
-  // lock, some nanoseconds.
+  // Whether local peers access the call's memory in place, if it is shared. No lock.
   bool uses_shared_memory(const Call& call) const;
 
-  // Whether any other rank can be sent messages that lie in memory of a device
-  // (Link::reaches_devices). No lock.
+  // Whether any peer can receive messages in device memory (Link::reaches_devices). No lock.
   bool reaches_devices() const;
-  // Makes such memory ready for messages with every rank that can be reached so; false if it cannot
-  // be. Takes the engine.
+  // Registers device memory for messages with all such peers; false if that fails. Takes the
+  // engine.
   bool prepare_memory(const std::byte* data, size_t bytes);
-  // Before launch(): whether an operation may use such memory in place of what it was prepared
-  // with, in the same chunks: if all it does is to move bytes in messages that can lie there. Then
-  // the chunks are given that it copies within this rank; if it does use it, these copies are the
-  // caller's.
+  // Before launch(): whether an operation may use these layouts of device memory, with the same
+  // chunks: it must only move bytes in messages that can be there. Returns the chunks to copy
+  // within this rank, which the caller copies if it calls use_device_memory().
   std::optional<std::vector<uint32_t>> may_use_device_memory(const Operation& operation,
                                                              const Layout& input,
                                                              const Layout& output) const;
   static void use_device_memory(Operation& operation, Layout input, Layout output);
 
-  // How many collective calls were prepared so far.
+  // Number of collective calls prepared so far.
   uint32_t sequence() const;
 
  private:
@@ -168,14 +153,13 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Plan message_plan(const Call& call);
   uint32_t message_number(const Call& call, uint32_t channel);
 
-  // For the engine. remember() keeps the first error only and tells whether this was it; answered()
-  // gives a rank whose next message on a channel has arrived unasked, or -1. `sequence` is the
-  // place of whoever asks in the row of receives from any source, which are answered in order, and
-  // becomes that message's number.
+  // For the engine. remember() keeps only the first error and returns whether this is it.
+  // answered() returns a rank whose next message on the channel arrived without a receive, or -1.
+  // `sequence`: in, the position among receives from any source, which are answered in order; out,
+  // the number of that message.
   bool remember(const Error& error);
-  // Null if it is tied to none.
   std::shared_ptr<Communicator> tied() const;
-  // What was called under a number, if it went through prepare() and was not long ago.
+  // A recent call that went through prepare(), by its number.
   std::optional<CallLog::Entry> called(uint32_t sequence) const;
   int rank_of(const Link& link) const;
   int answered(uint32_t channel, uint32_t* sequence);
@@ -190,13 +174,13 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   KnownMemory known_memory_;
   SameHostResources same_host_;
 
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards all members below
   std::optional<Error> failure_;
   std::weak_ptr<Communicator> tied_;
   ForcedAlgorithms forced_;
   uint32_t splits_ = 0;
-  // Mixed from the roots of all calls that went by messages. Two ranks that both take themselves
-  // for the root expect no message of each other, so it is the next call that tells.
+  // Mix of the roots of all calls by messages. Two ranks that both act as root exchange no message,
+  // so only the next call's fingerprint reveals the mismatch.
   uint64_t roots_ = 0;
   CallLog log_;
   MessageCounters sent_, received_;

@@ -1,4 +1,4 @@
-// Messages between the memory of devices, by network cards that reach it.
+// Messages in device memory, by network cards that can access it.
 #include <algorithm>
 
 #include "collectives/engine/communicator.h"
@@ -7,8 +7,7 @@
 namespace hccl_like {
 namespace {
 
-// The bytes of the consecutive chunks of a step, in one lap, and whether they are one piece of
-// memory.
+// Bytes of a step's consecutive chunks in one lap, and whether they are contiguous.
 struct Reach {
   size_t bytes = 0;
   bool one_piece = true;
@@ -76,7 +75,7 @@ std::optional<std::vector<uint32_t>> Communicator::may_use_device_memory(
         return std::nullopt;
       for (uint32_t chunk = step.a.index; chunk < step.a.index + step.count; ++chunk) {
         if (is_in_place(in, out, chunk)) continue;
-        if (cuts) return std::nullopt;  // nobody but this knows these chunks
+        if (cuts) return std::nullopt;  // only this rank knows these chunks
         copied.push_back(chunk);
       }
       continue;
@@ -87,7 +86,7 @@ std::optional<std::vector<uint32_t>> Communicator::may_use_device_memory(
       return std::nullopt;
     const Link* const link = identity_.links[static_cast<size_t>(step.peer)];
     if (!link->reaches_devices()) return std::nullopt;
-    // The sender may stage what this rank does not, and must have it in one piece all the same.
+    // The sender may stage data that this rank does not, and must have it contiguous all the same.
     if (step.count > 1 && !(cuts && plan.laps == 1)) return std::nullopt;
     for (uint32_t lap = 0; lap < plan.laps; ++lap) {
       const Reach reach = reach_of(layout_of(slot), slot, step.count, lap, plan.laps);

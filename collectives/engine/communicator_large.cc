@@ -1,4 +1,4 @@
-// Large calls in the thread that makes them, as far as the other ranks come soon.
+// Large calls in the caller's thread, if the other ranks arrive soon.
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -10,7 +10,7 @@
 namespace hccl_like {
 namespace {
 
-// Makes the steps of a call that is shown; false if other ranks keep it waiting.
+// Advances a published call; false if other ranks delay it.
 bool drive(LargeCall& run, const BoardCall& call, const Config& config, bool may_wait) {
   Backoff backoff(config);
   if (!others_are_there(call, backoff, may_wait)) return false;
@@ -35,7 +35,7 @@ bool drive(LargeCall& run, const BoardCall& call, const Config& config, bool may
 
 Communicator::Tried Communicator::try_large(const Call& call, BoardCall& on_board, const Plan& plan,
                                             bool may_wait) {
-  // Kept for its vectors.
+  // Keeps the capacity of its vectors.
   thread_local std::unique_ptr<LargeCall> run;
   if (!run) run = std::make_unique<LargeCall>();
   const uint32_t number = on_board.number;
@@ -49,7 +49,7 @@ Communicator::Tried Communicator::try_large(const Call& call, BoardCall& on_boar
       return {.over = true, .sequence = number, .rest = nullptr};
     }
   }
-  // For when a rank has no staging buffer.
+  // For the case that a rank has no staging buffer.
   Plan whole = plan;
   {
     std::lock_guard lock(mutex_);

@@ -1,4 +1,4 @@
-// Messages between two ranks: their plans and numbers, and the short way of short ones.
+// Messages between two ranks: plans, numbers, and the fast path of short messages.
 #include "collectives/call/fingerprint.h"
 #include "collectives/engine/communicator.h"
 
@@ -15,21 +15,20 @@ const Layout& payload(const Call& call) {
 
 }  // namespace
 
-// The link of a message between processes of one host, else null.
+// The link of a message between local peers, else null.
 Link* Communicator::shared_memory_link(const Call& call) const {
   if (call.root < 0 || call.root >= size()) return nullptr;
   Link* link = identity_.links[static_cast<size_t>(call.root)];
   return link != nullptr && link->transport() == "shm" ? link : nullptr;
 }
 
-// The link of a message that may pass without an operation, else null.
+// The link of a message that needs no operation, else null.
 Link* Communicator::short_message_link(const Call& call) const {
   Link* link = is_message(call) ? shared_memory_link(call) : nullptr;
   return link != nullptr && payload(call).total_bytes() <= link->eager_bytes() ? link : nullptr;
 }
 
-// Of messages the long ones, which their links move between the memory of both ends
-// (transport/rendezvous/rendezvous.h).
+// Of messages, only long ones, which links move directly (transport/rendezvous/rendezvous.h).
 bool Communicator::uses_shared_memory(const Call& call) const {
   if (!is_message(call))
     return board() && !board_bytes(call, size(), call.uneven ? Chunks::kPairs : Chunks::kEqual);
@@ -46,8 +45,7 @@ Plan Communicator::message_plan(const Call& call) {
   return plan;
 }
 
-// Known by the number of what began, so that no number is taken: ranks that have no part in a lap
-// know nothing of it.
+// Uses the first lap's number, since ranks without a part in this lap do not count it.
 std::shared_ptr<Operation> Communicator::prepare_lap(std::shared_ptr<const Operation> begun_by,
                                                      Call call, uint32_t lap, size_t whole) {
   if (auto error = failure()) throw Exception(std::move(*error));
@@ -62,8 +60,7 @@ std::shared_ptr<Operation> Communicator::prepare_lap(std::shared_ptr<const Opera
   return operation;
 }
 
-// A receive from any source gets its number when it is answered; until then it has its place in the
-// row of those.
+// A receive from any source gets its number when it is answered; until then, its position.
 uint32_t Communicator::message_number(const Call& call, uint32_t channel) {
   if (call.root == kAnySource) return asked_(0, channel)++;
   return (call.collective == Collective::kSend ? sent_ : received_)(call.root, channel)++;
@@ -96,7 +93,7 @@ void Communicator::begin(Engine::CallerDriven& caller_driven, const Call& call, 
   }
 }
 
-// What did not pass; null if it did.
+// The unfinished rest as an operation; null if complete.
 std::shared_ptr<Operation> Communicator::rest_of(CallerMessage& posted) {
   const Message& message = posted.common();
   if (message.done) return nullptr;
@@ -117,8 +114,7 @@ std::shared_ptr<Operation> Communicator::pass(const Call& call, bool may_wait) {
   return prepare(call);
 }
 
-// Sends first: a rank that waited for its receive before it sent would wait for a rank that does
-// the same.
+// Sends first: two ranks that both wait for a receive before they send would deadlock.
 void Communicator::run(std::span<const Call> calls) {
   engine_.count_call();
   for (const Call& call : calls) check(call);

@@ -14,13 +14,12 @@
 namespace hccl_like {
 namespace {
 
-// How often a driver that finds nothing to do looks at what changes rarely: deadlines, new
-// connections, liveness.
+// Idle polls between checks of rare events: deadlines, new connections, liveness.
 constexpr uint32_t kIdleTicks = 64;
 constexpr auto kLookAround = std::chrono::milliseconds(50);
-// The same for one that is always busy.
+// Busy steps between such checks.
 constexpr uint32_t kBusyTicks = 1024;
-// How long the accept thread of the door leaves a knock to whoever drives.
+// How long the accept thread leaves a new connection to the driver.
 constexpr std::chrono::milliseconds kKeepersNap{2};
 
 }  // namespace
@@ -39,7 +38,7 @@ Engine::~Engine() {
   end_accept_thread();
 }
 
-// -------------------------------------------------------------------------------------- any thread
+// Any thread.
 
 void Engine::launch(std::span<const std::shared_ptr<Operation>> operations, bool waited_for) {
   running_ += operations.size();
@@ -49,13 +48,13 @@ void Engine::launch(std::span<const std::shared_ptr<Operation>> operations, bool
     for (const auto& operation : operations) inbox_.push_back({operation, nullptr, std::nullopt});
     inbox_full_ = true;
   }
-  // The caller's first steps cost less here than anywhere else: the data is in this core's cache.
+  // The first steps are cheapest here, since the data is in this core's cache.
   std::unique_lock driver(driver_, std::try_to_lock);
   if (!driver) {
     if (sleeping_) poller_.ring();
     return;
   }
-  // What is large goes out from the background thread, beside what the caller does meanwhile.
+  // The background thread starts large operations, in parallel with the caller.
   if (waited_for || std::ranges::none_of(operations, is_large))
     step();
   else
@@ -79,8 +78,7 @@ bool Engine::wait(const Operation& operation, Deadline deadline) {
   return wait_until([&] { return operation.done(); }, deadline);
 }
 
-// All at once: a caller that waited for one after the other would hand the rest over to the
-// background thread between.
+// All at once: between separate waits, the rest would move to the background thread.
 bool Engine::wait(std::span<const std::shared_ptr<Operation>> operations, Deadline deadline) {
   const auto all_done = [&] {
     while (!operations.empty() && operations.back()->done())
@@ -119,15 +117,15 @@ bool Engine::wait_until(Done done, Deadline deadline) {
       leave(std::move(driver), false);
       return done();
     }
-    // Somebody else drives. The background thread steps aside when it sees that it is wanted;
-    // another waiter goes on and finishes these operations along with its own.
+    // Another thread drives. The background thread steps aside for a waiting caller; another waiter
+    // also finishes these operations.
     if (sleeping_ && background_drives_) poller_.ring();
     std::unique_lock lock(turn_mutex_);
     turn_.wait_until(
         lock, earliest(deadline, Deadline::after(std::chrono::milliseconds(100))).time_point(),
         [&] { return done() || turn_epoch_ != epoch; });
   }
-  // The driver that left may have counted on this thread to go on.
+  // The driver that left may have relied on this thread to continue.
   if (wanted_.fetch_sub(1) == 1)
     if (std::unique_lock driver(driver_, std::try_to_lock); driver) leave(std::move(driver), false);
   return done();
@@ -154,24 +152,23 @@ void Engine::with_mesh(const std::function<void(Mesh&, const std::function<void(
   leave(std::move(driver), false);
 }
 
-// Gives the engine up: to a thread that waits for it, else to the background thread if anything is
-// left to do, and to the accept thread if somebody is at the door, who may have to be shown out.
+// Releases the engine: to a waiting thread, else to the background thread if work is left. Wakes
+// the accept thread if connections are pending, which may have to be rejected.
 void Engine::leave(std::unique_lock<std::mutex> driver, bool waited_for) {
-  // What a rank has sent reaches its peers also while its program does other things. A caller who
-  // is about to wait looks after it; said to be owed it would outlast the call, and wake the
-  // background thread beside the next one.
+  // Sent data must reach peers while the program does other work. A caller that will wait drives
+  // it; setting owing_ for that caller would wake the background thread after the call.
   if (!waited_for && !owing_ && mesh_.owes()) owing_ = true;
   hand_over(std::move(driver), waited_for);
 }
 
-// The same where it is known what is owed.
+// The same if owing_ is up to date.
 void Engine::hand_over(std::unique_lock<std::mutex> driver, bool waited_for) {
   if (pass_on(std::move(driver))) return;
   if (!waited_for && unfinished()) wake_background();
 }
 
-// True if a thread waits for the engine, which sees to all that is left to do, also if it finds
-// that it need not drive any more.
+// True if a thread waits for the engine. That thread takes over all remaining work, even if it no
+// longer needs to drive.
 bool Engine::pass_on(std::unique_lock<std::mutex> driver) {
   const bool restless = mesh_.is_restless();
   driver.unlock();
@@ -188,8 +185,8 @@ bool Engine::pass_on(std::unique_lock<std::mutex> driver) {
   return false;
 }
 
-// In a thread of our own, which nothing that is thrown may leave: the system refuses a descriptor
-// to somebody who comes in, and he comes again.
+// For the engine's own threads, which no exception may leave: the system may refuse a descriptor
+// for a connection, and the peer then connects again.
 template <class Stop>
 void Engine::drive_alone(Stop stop) {
   try {
@@ -207,7 +204,7 @@ void Engine::background() {
   while (await_need()) {
     while (!stop()) {
       std::unique_lock driver(driver_, std::try_to_lock);
-      if (!driver) break;  // whoever drives wakes this thread again when it leaves
+      if (!driver) break;  // the driver wakes this thread when it leaves
       background_drives_ = true;
       drive_alone(stop);
       background_drives_ = false;
@@ -233,7 +230,7 @@ void Engine::accept_thread() {
     drive_alone(stop);
     background_drives_ = false;
     leave(std::move(driver), /*waited_for=*/false);
-    // Left meanwhile by somebody who relied on whoever drives.
+    // A thread may have submitted work meanwhile and relied on the driver.
     if (!inbox_full_) continue;
     if (std::unique_lock again(driver_, std::try_to_lock); again) {
       step();
@@ -242,8 +239,7 @@ void Engine::accept_thread() {
   }
 }
 
-// -------------------------------------------------------------------------------------- the thread
-// that drives
+// Driver only.
 
 template <class Stop>
 void Engine::drive(Stop stop, Deadline deadline, bool background) {
@@ -258,7 +254,7 @@ void Engine::drive(Stop stop, Deadline deadline, bool background) {
     if (background && wanted_ > 0) return;
     ++idle;
     if (idle % kIdleTicks == 0) {
-      poller_.poll();  // sockets whose only news is that the peer is gone
+      poller_.poll();  // finds closed connections without another event
       mesh_.poll();
       look_at_deadlines();
       look_at_local_peers();
@@ -268,7 +264,7 @@ void Engine::drive(Stop stop, Deadline deadline, bool background) {
     if (crowded_ && poller_.sockets() > 0) backoff.skip_spins();
     if (backoff.wait()) continue;
     sleep(deadline, background);
-    if (deadline.expired()) return;  // not some turns later, each of which may last
+    if (deadline.expired()) return;  // now, since each further step may last
   }
 }
 
@@ -324,7 +320,7 @@ bool Engine::take_submissions() {
   }
   const bool any = !taken_.empty();
   taken_.clear();
-  // What they post goes out when the links have their turn next, not a turn later.
+  // Their messages go out in this step, not in the next one.
   if (any) advance_executions();
   return any;
 }
@@ -348,7 +344,6 @@ void Engine::start(std::shared_ptr<Operation> operation) {
   }
 }
 
-// Takes an execution off the list and tells whoever waits.
 void Engine::finish(size_t index, std::optional<Error> error) {
   std::unique_ptr<Execution> execution = std::move(active_[index]);
   active_[index] = std::move(active_.back());
@@ -370,7 +365,7 @@ void Engine::sleep(Deadline deadline, bool background) {
   look_at_calls();
   sleeping_ = true;
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  // From here on whoever submits, or wants the engine from the background thread, rings.
+  // After the fence, submitters and threads that want the engine see sleeping_ and ring.
   mesh_.set_asleep(true);
   bool quiet = !inbox_full_ && !(background && wanted_ > 0);
   size_t prepared = 0;
@@ -381,7 +376,7 @@ void Engine::sleep(Deadline deadline, bool background) {
       quiet && std::ranges::none_of(active_, [](const auto& one) { return one->could_advance(); });
   if (quiet) {
     for (const auto& execution : active_) deadline = earliest(deadline, execution->deadline());
-    // The links look for dead peers before each sleep.
+    // The links check for dead peers before each sleep.
     if (!active_.empty()) deadline = earliest(deadline, Deadline::after(kLookAround));
     poller_.sleep(earliest(deadline, mesh_.next_timer()));
   }

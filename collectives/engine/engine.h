@@ -1,7 +1,6 @@
 #pragma once
-// Runs the operations of every communicator of this process. One thread at a time holds ("drives")
-// it: whoever waits, or a background thread when operations run and nobody waits. See
-// docs/threads.md.
+// Runs the operations of all communicators of this process. One thread at a time is the driver: a
+// waiting caller, or the background thread if no caller waits. See docs/threads.md.
 #include <atomic>
 #include <condition_variable>
 #include <functional>
@@ -37,48 +36,44 @@ class Engine {
   // Any thread.
   PeerMemory& peer_memory() { return peer_memory_; }
   ThreadPool& thread_pool() { return thread_pool_; }
-  // Where a call's memory lies for peers, if it is shared. `range` is one of the call's, which is
-  // borrowed.
+  // Where peers find memory of a call, if it is shared. `range`: one of the call's, borrowed.
   SharedPlace place(const Call& call, const std::optional<ExportedRange>& range);
-  // Any thread. Once for each call: every so many calls it takes note of memory that was freed.
+  // Any thread. Call once for each call: runs look_at_memory() every kCallsBetweenLooks calls.
   void count_call() {
     const uint32_t calls = calls_.load(std::memory_order_relaxed) + 1;
-    calls_.store(calls, std::memory_order_relaxed);  // one that is lost does not matter
+    calls_.store(calls, std::memory_order_relaxed);  // a lost increment is harmless
     if (calls % kCallsBetweenLooks == 0) look_at_memory();
   }
-  // Any thread. Tells peers what this process has freed, and closes what they have.
+  // Any thread. Tells peers which memory was freed here, and unmaps memory that peers have freed.
   void look_at_memory();
-  // Of writes into the process's staging buffers.
 
-  // Any thread. Takes operations to run; makes their first steps at once if nobody else drives.
-  // Without `waited_for`, the background thread is told to see to them.
+  // Any thread. Submits operations, and makes their first steps if no thread drives. Without
+  // `waited_for`, the background thread finishes them.
   void launch(std::span<const std::shared_ptr<Operation>> operations, bool waited_for);
 
-  // Any thread. Drives (or lets the present driver work) until the operation is done; false if
-  // `deadline` passed first. The operation's own time-out is not this deadline: it ends the
-  // operation with an error.
+  // Any thread. Drives, or waits for the present driver, until the operation is done. False if
+  // `deadline` passes first, which does not end the operation; its own timeout does.
   bool wait(const Operation& operation, Deadline deadline);
-  // The same for several operations, which may be done in any order.
+  // The same for several operations, in any order.
   bool wait(std::span<const std::shared_ptr<Operation>> operations, Deadline deadline);
-  // The same until `done` says so, which is asked in every step. Whoever makes it so by other means
-  // than the end of an operation calls nudge().
+  // The same until `done`, evaluated in every step. If anything but the end of an operation changes
+  // its result, call nudge().
   bool wait(const std::function<bool()>& done, Deadline deadline);
-  // Any thread. Has whoever waits look again whether he may go.
+  // Any thread. Makes waiting threads evaluate their condition again.
   void nudge();
 
-  // Any thread. Holds the engine, unless somebody else drives, while its maker moves messages
-  // himself: of at most their links' eager_bytes, over links in shared memory.
+  // Any thread. Makes the caller the driver, unless another thread is, for caller-driven messages:
+  // of at most their links' eager_bytes, over links in shared memory.
   class CallerDriven {
    public:
-    // For `most` messages of the communicator at most.
+    // `most`: upper bound on the number of messages.
     CallerDriven(Engine& engine, const Communicator& communicator, size_t most);
     ~CallerDriven();
     CallerDriven(const CallerDriven&) = delete;
     CallerDriven& operator=(const CallerDriven&) = delete;
 
     bool holds() const { return driver_.owns_lock(); }
-    // Room for the next message, a Send or a Recv; and, once it is filled, has it posted and its
-    // first step made.
+    // Adds a Send or a Recv to fill in; then post() posts it and makes its first step.
     template <class OneEnd>
     CallerMessage& next(const Call& call, Link* link) {
       CallerMessage& message = engine_.caller_messages_.emplace_back(&call, link);
@@ -86,8 +81,8 @@ class Engine {
       return message;
     }
     void post(CallerMessage& message);
-    // Makes the other steps, with a moment's backoff if asked for, and takes back what is not done
-    // then. That is to be launched as an operation: its memory may be lent to the peer already.
+    // Makes the other steps, with backoff if `may_wait`, and withdraws unfinished messages. Launch
+    // those as operations: the peer may already access their memory.
     void finish(bool may_wait);
     std::span<CallerMessage> messages() const { return engine_.caller_messages_; }
 
@@ -104,17 +99,17 @@ class Engine {
   // Any thread. Ends every operation of the communicator with an error.
   void abort(Communicator& communicator, Error error);
 
-  // Any thread. Takes the engine for set-up work that touches the mesh; `work` gets a function that
-  // drives the other communicators one step, to be called while it waits.
+  // Any thread. Runs `work` as the driver, for set-up that uses the mesh. While `work` waits, it
+  // must call its second argument, which drives the other communicators one step.
   void with_mesh(const std::function<void(Mesh&, const std::function<void()>&)>& work);
-  // Any thread. Has whoever drives run `work`, which may touch links and throws nothing, between
-  // two steps; returns when it is over, also while operations run that are waited for.
+  // Any thread. The driver runs `work` between two steps; `work` may use links and must not throw.
+  // Blocks until `work` is done.
   void run(std::function<void()> work);
-  // Any thread. From now on peers that connect are let in also while nobody drives.
+  // Any thread. From now on, connections are accepted also while no thread drives.
   void start_accept_thread();
 
-  // Drives by hand, as whoever runs many engines from one thread does: while it lives, no thread is
-  // begun for what is left to do, or to keep the door.
+  // Caller-driven mode, for a thread that runs many engines: while this exists, the engine starts
+  // no background or accept thread.
   class Turns {
    public:
     explicit Turns(Engine& engine) : engine_(engine) {
@@ -128,10 +123,9 @@ class Engine {
     Turns(const Turns&) = delete;
     Turns& operator=(const Turns&) = delete;
 
-    // Makes each step that can be made now; where there was none, goes to sleep once as a driver
-    // does. True after a step.
+    // Makes all possible steps; without one, sleeps once as a driver does. True after a step.
     bool take();
-    // Whether a thread would be begun without it.
+    // Whether the engine would start a thread without this.
     bool due() const { return engine_.unfinished(); }
 
    private:
@@ -147,17 +141,17 @@ class Engine {
     std::atomic<bool> done{false};
   };
   struct Submission {
-    std::shared_ptr<Operation> operation;  // to run; or, if null:
+    std::shared_ptr<Operation> operation;  // null: abort
     std::shared_ptr<Communicator> aborted;
     std::optional<Error> error;
-    std::shared_ptr<Errand> errand = nullptr;  // or, if both are
+    std::shared_ptr<Errand> errand = nullptr;  // set: neither of the two
   };
 
   // Any thread.
   template <class Done>
   bool wait_until(Done done, Deadline deadline);
 
-  // Only the thread that holds driver_ calls these.
+  // Driver only.
   template <class Stop>
   void drive(Stop stop, Deadline deadline, bool background);
   template <class Stop>
@@ -169,7 +163,7 @@ class Engine {
   void start(std::shared_ptr<Operation> operation);
   void finish(size_t index, std::optional<Error> error);
   void fail(Communicator& communicator, const Error& error, bool tell_peers);
-  // One of its executions, null if there is none.
+  // Null if there is none.
   const Execution* under_way(const Communicator& communicator) const;
   void lost(Communicator& communicator, int peer, const Error& why);
   void on_failure(const Execution& execution);
@@ -178,11 +172,11 @@ class Engine {
   // engine_calls.cc
   void on_mismatch(int peer, Communicator& communicator, const Link::Mismatch& mismatch);
   void on_mismatch(const Execution& execution);
-  // A message in a device's memory has no way to or from that rank any more.
+  // A message in device memory lost its path to or from that rank.
   void on_unreachable(int peer, Communicator& communicator);
   struct Disagreement {
     uint32_t sequence;
-    uint64_t number;  // by which people know the call
+    uint64_t number;  // shown to users
     Claim mine, theirs;
     std::string_view unseen = kUnseen;
   };
@@ -195,14 +189,14 @@ class Engine {
   void raise_doubts();
   bool raise_doubt(Communicator& communicator);
   void on_call(Link& link, const CallNotice& call);
-  // Where calls have waited for a while: whether other ranks made others.
+  // For long waits: finds ranks that make other calls.
   void look_at_calls();
   void tell_calls();
   void compare_calls();
   std::optional<Disagreement> find_stray(const Communicator& communicator) const;
   void on_failure(Link& link);
   void look_at_deadlines();
-  // Peers that are waited for without a connection: whether they are still there.
+  // Checks that awaited local peers without a connection are alive.
   void look_at_local_peers();
   void tell(Communicator& communicator, std::string_view reason, const Link* but);
   void sleep(Deadline deadline, bool background);
@@ -220,7 +214,7 @@ class Engine {
   // engine_accept.cc
   void accept_thread();
   void end_accept_thread();
-  // If a peer has told of its end already, it ends.
+  // Fails the communicator if a peer has already reported its end.
   void add(const std::shared_ptr<Communicator>& communicator);
   std::shared_ptr<Communicator> find_or_keep(const Link& link, const AbortNotice& notice);
   void remove(uint64_t id);
@@ -233,14 +227,13 @@ class Engine {
   std::atomic<uint32_t> calls_{0};
   ThreadPool thread_pool_;
 
-  std::mutex driver_;  // held by the thread that drives; guards what follows up to spare_
+  std::mutex driver_;  // held by the driver; guards the members up to spare_
   std::vector<CallerMessage> caller_messages_;
   std::vector<std::unique_ptr<Execution>> active_;
   uint32_t steps_ = 0;
-  bool gave_up_ = false;  // some communicator: peers that come in may have to be told
-  Deadline::Clock::time_point next_look_{};  // at local peers
-  // By communicator and rank: what it said last of the call that it is in, until this rank has made
-  // it, too.
+  bool gave_up_ = false;  // a communicator failed: later connections may need its failure report
+  Deadline::Clock::time_point next_look_{};  // of look_at_local_peers()
+  // The last call that a peer reported to be in, kept until this rank has made that call.
   struct Heard {
     uint64_t communicator;
     int rank;
@@ -255,38 +248,37 @@ class Engine {
   std::mutex inbox_mutex_;
   std::vector<Submission> inbox_;
   std::vector<Submission> taken_;        // the driver's half of a double buffer
-  std::atomic<bool> inbox_full_{false};  // something is in inbox_
-  std::atomic<bool> sleeping_{false};    // the driver is about to sleep: ring after submitting
+  std::atomic<bool> inbox_full_{false};  // inbox_ is not empty
+  std::atomic<bool> sleeping_{false};    // submitters must ring
   std::atomic<bool> background_drives_{false};
   std::atomic<size_t> running_{0};  // submitted or active
-  // Peers may wait for what was said to them and has not left this process.
+  // Data that peers may wait for has not left this process.
   std::atomic<bool> owing_{false};
-  std::atomic<size_t> large_{0};      // of these
-  std::atomic<bool> crowded_{false};  // the ranks of some group outnumber this machine's cores
+  std::atomic<size_t> large_{0};      // large operations among running_
+  std::atomic<bool> crowded_{false};  // some group has more ranks than this machine has cores
 
   std::atomic<int> wanted_{0};   // threads in wait() or with_mesh()
-  std::atomic<int> by_hand_{0};  // Turns
+  std::atomic<int> by_hand_{0};  // Turns objects
   std::mutex turn_mutex_;
   std::condition_variable turn_;  // an operation is done, or the driver left
-  uint64_t turn_epoch_ = 0;       // how often the driver left
+  uint64_t turn_epoch_ = 0;       // number of times the driver left
 
   std::mutex background_mutex_;
   std::condition_variable background_wake_;
   bool background_needed_ = false;
-  bool background_dozes_ = false;     // and looks for itself, within a moment, whether it is needed
-  bool background_soon_ = false;      // what it finds then
-  bool background_may_doze_ = false;  // next time: something small needed it
+  bool background_dozes_ = false;     // polls for work instead of sleeping
+  bool background_soon_ = false;      // work for the dozing thread
+  bool background_may_doze_ = false;  // next time: the last work was small
   std::atomic<bool> stopping_{false};
   std::thread background_;
-  // The accept thread of the door, if its bell is valid: a thread lent by the process's life, where
-  // there is one, or its own.
+  // Accept thread, if the bell is valid: borrowed from the process's Life if any, else own.
   Life* accept_threads_life_ = nullptr;
   std::thread accept_thread_;
   Fd accept_bell_;
 
   mutable std::mutex registry_mutex_;
   std::unordered_map<uint64_t, std::weak_ptr<Communicator>> registry_;
-  // The ends of groups that this process has not made yet, or is not in: the last few.
+  // The last failures of groups that this process has not made yet, or is not in.
   struct EarlyAbort {
     uint64_t communicator;
     const Link* link;
@@ -294,8 +286,8 @@ class Engine {
   };
   std::vector<EarlyAbort> early_aborts_;
 
-  // Disagreements about which the other rank has been asked; reported as they are after `until`. At
-  // most one a communicator. The driver's, as the first few.
+  // Mismatches caused by a call that is not identified yet; reported as is after `until`. Driver
+  // only. At most one per communicator.
   struct Doubt {
     uint64_t communicator;
     Disagreement disagreement;

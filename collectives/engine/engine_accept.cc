@@ -1,5 +1,4 @@
-// Peers connect when they first need it, which need not be when this process is in a call: a thread
-// waits for them.
+// Accept thread: peers connect on first use, which may be outside this process's calls.
 #include <sys/eventfd.h>
 
 #include <algorithm>
@@ -14,8 +13,7 @@
 namespace hccl_like {
 namespace {
 
-// Of a wait without a connection: local peers are looked at so often. The system tells of the end
-// of those that are guarded.
+// Liveness check interval of unconnected local peers; the system reports the end of guarded ones.
 constexpr std::chrono::milliseconds kLookEvery{10};
 
 }  // namespace
@@ -47,7 +45,7 @@ void Engine::end_accept_thread() {
     accept_thread_.join();
 }
 
-// A peer that left in order is known by what it shows; whether it died, the system is asked.
+// The peer's shared memory shows an orderly exit; the system knows whether the peer died.
 void Engine::look_at_local_peers() {
   if (active_.empty() || !mesh_.has_absent()) return;
   const auto now = Deadline::Clock::now();

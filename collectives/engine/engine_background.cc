@@ -1,4 +1,4 @@
-// When the thread that sees to operations for which nobody waits is needed.
+// Decides when the background thread is needed.
 #include <utility>
 
 #include "collectives/engine/engine.h"
@@ -9,10 +9,9 @@
 namespace hccl_like {
 namespace {
 
-// Waking a thread costs more than a small operation, which is over with its first step or is waited
-// for within microseconds. So a thread that something small needed a while ago dozes: it looks by
-// itself, once in a moment, whether anything small was left to it again. What is large is worth
-// waking it for.
+// Waking a thread costs more than a small operation, which usually ends in its first step or in a
+// wait within microseconds. So after small work the thread dozes: it polls for more once per
+// kMoment. Large work wakes it at once.
 constexpr size_t kLargeBytes = 64 << 10;
 constexpr std::chrono::milliseconds kMoment{1};
 constexpr int kMoments = 20;
@@ -36,8 +35,8 @@ void Engine::wake_background() {
     }
     background_needed_ = true;
     if (!background_.joinable()) {
-      // Nothing may be thrown here: the operations that need the thread are on their way already.
-      // Needed it stays, so that this is neither tried nor told again.
+      // Must not throw, since the operations are already launched. The flag stays set, so that
+      // neither the attempt nor the warning repeats.
       try {
         background_ =
             own_thread("goes on with calls that nobody waits for", [this] { background(); });
@@ -50,7 +49,7 @@ void Engine::wake_background() {
   background_wake_.notify_one();
 }
 
-// Dozes, then sleeps; false if it is time to end.
+// Dozes, then sleeps; false when stopping.
 bool Engine::await_need() {
   std::unique_lock lock(background_mutex_);
   const auto woken = [this] { return background_needed_ || stopping_; };

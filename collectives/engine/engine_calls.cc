@@ -1,10 +1,10 @@
-// Ranks that make different calls: how they are found, and what is said.
+// Detects and reports ranks that make different calls.
 //
-// Most are found by a message of the one call where this rank expects that of another, or on the
-// board. But ranks that make different calls may each wait for one that has nothing for them: two
-// that both take themselves for the root of a reduce. So whoever has waited for a while tells those
-// for which it waits which call it is in, and each holds that against what it called under that
-// number; and it looks at messages that nobody here asked for.
+// Most mismatches show on the board, or in a message of another call than expected. But such ranks
+// may each wait without any message, for example two that both act as the root of a reduce. So a
+// rank that has waited for a while reports its call to the ranks that it waits for, and each of
+// them compares that with its own call of that number. The waiting rank also checks messages that
+// no receive expects.
 #include <algorithm>
 #include <chrono>
 #include <string>
@@ -15,10 +15,10 @@
 namespace hccl_like {
 namespace {
 
-// A wait that is worth a word: late ranks are common, and the word costs a frame for each.
+// Late ranks are common, and each report costs a frame.
 constexpr std::chrono::milliseconds kWaited{200};
 constexpr std::chrono::milliseconds kBetweenLooks{100};
-// For another rank to say about which earlier call it was.
+// Time for another rank to identify the earlier call.
 constexpr std::chrono::milliseconds kDoubt{500};
 
 }  // namespace
@@ -68,10 +68,9 @@ void Engine::on_mismatch(const Execution& execution) {
                           .theirs = {mismatch.rank, verb, mismatch.fingerprint, mismatch.bytes}});
 }
 
-// A message tells of its part of a call only, and the two ranks may have differed in an earlier
-// call. So the other rank is told of this rank's calls, and compares them with its own; it does the
-// same if it notices by itself. Both then say the same sentence. If nothing is heard in time,
-// `disagreement` is reported as it is, or a message that nobody asked for.
+// A message identifies only its own call, but the ranks may have differed in an earlier one. Both
+// ranks send each other their calls, compare them and report the same error. After kDoubt,
+// `disagreement`, or a message that no receive expects, is reported as is.
 void Engine::ask_about(Communicator& communicator, Disagreement disagreement) {
   if (communicator.failure() || is_in_doubt(communicator)) return;
   if (auto stray = find_stray(communicator)) disagreement = *stray;
@@ -86,7 +85,7 @@ void Engine::ask_about(Communicator& communicator, Disagreement disagreement) {
   }
   if (link == nullptr || link->failure() != nullptr) return disagree(communicator, disagreement);
   link->progress();
-  inbox_full_ = true;  // what that moved is looked at before anybody sleeps
+  inbox_full_ = true;  // the driver must handle its results before it sleeps
   doubts_.push_back({communicator.id(), disagreement, Deadline::after(kDoubt)});
 }
 
@@ -108,7 +107,7 @@ void Engine::raise_doubts() {
   }
 }
 
-// True, and the communicator has failed, if something else is about to end it meanwhile.
+// Reports a pending mismatch in place of another failure; true if there was one.
 bool Engine::raise_doubt(Communicator& communicator) {
   const auto found = std::ranges::find(doubts_, communicator.id(), &Doubt::communicator);
   if (found == doubts_.end() || communicator.failure()) return false;
@@ -171,12 +170,12 @@ void Engine::tell_calls() {
       if (link == nullptr || !link->send_call(execution->notice())) continue;
       told.push_back(peer);
       link->progress();
-      inbox_full_ = true;  // what that moved is looked at before anybody sleeps
+      inbox_full_ = true;  // the driver must handle its results before it sleeps
     }
   }
 }
 
-// What was heard of calls that this rank has made meanwhile.
+// Compares reports with calls that this rank has made since.
 void Engine::compare_calls() {
   for (size_t i = 0; i < heard_.size();) {
     const auto communicator = find(heard_[i].communicator);
@@ -205,7 +204,7 @@ void Engine::compare_calls() {
   }
 }
 
-// A message of another call than the one that this rank made under its number.
+// A message of another call than this rank's call of that number.
 std::optional<Engine::Disagreement> Engine::find_stray(const Communicator& communicator) const {
   const auto made = [&](uint32_t sequence) -> std::optional<uint64_t> {
     const auto call = communicator.called(sequence);

@@ -1,4 +1,4 @@
-// How operations end badly: whom a failure concerns, what is said, and who is told.
+// Failures: affected operations, error texts, and failure reports to peers.
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kEarlyAborts = 64;
 
-// What `peer` says of its own error, "peer lost (rank 3): ...", in its words: these name the ranks.
+// The error that `peer` reported, in its words ("peer lost (rank 3): ..."), which name the ranks.
 Error told_by(int peer, const std::string& group, std::string_view reason) {
   Error error{.code = ErrorCode::kAborted, .peer = peer, .told = code_in(reason)};
   if (!error.told) {
@@ -59,7 +59,7 @@ void Engine::fail(Communicator& communicator, const Error& error, bool tell_peer
   self_.cancel(communicator.id());
   for (Link* link : communicator.identity_.links)
     if (link != nullptr) link->cancel(communicator.id());
-  gave_up_ = owing_ = true;  // also what was half sent
+  gave_up_ = owing_ = true;  // also for messages sent in part
   if (first && tell_peers) tell(communicator, to_string(error), nullptr);
   for (size_t i = 0; i < active_.size();) {
     if (&active_[i]->operation().communicator() == &communicator)
@@ -67,18 +67,18 @@ void Engine::fail(Communicator& communicator, const Error& error, bool tell_peer
     else
       ++i;
   }
-  // Each rank that hears of the one ends the other by itself.
+  // Each rank that gets the failure report ends the tied communicator itself.
   if (const auto tied = communicator.tied(); tied && !tied->failure())
     fail(*tied, error, /*tell_peers=*/false);
 }
 
-// At once: with the last operation gone nobody may drive for a while, and the peers would wait on.
+// Sends at once: after the last operation, no thread may drive for a while.
 void Engine::tell(Communicator& communicator, std::string_view reason, const Link* but) {
   for (Link* link : communicator.identity_.links) {
     if (link == nullptr || link == but || link->failure() != nullptr) continue;
     link->send_abort(communicator.id(), reason);
     link->progress();
-    inbox_full_ = true;  // what that moved is looked at before anybody sleeps
+    inbox_full_ = true;  // the driver must handle its results before it sleeps
   }
 }
 
@@ -108,8 +108,7 @@ void Engine::on_failure(const Execution& execution) {
   fail(communicator, error, /*tell_peers=*/true);
 }
 
-// The communicators of running operations are all that a failure can concern now; the others notice
-// when they start their next operation.
+// Affects communicators with running operations; others see it with their next operation.
 void Engine::look_at_links(bool idle) {
   for (const auto& owned : mesh_.links()) {
     Link& link = *owned;
@@ -119,8 +118,7 @@ void Engine::look_at_links(bool idle) {
       if (const auto communicator = find(mismatch->tag.communicator))
         on_mismatch(communicator->rank_of(link), *communicator, *mismatch);
     }
-    // What a peer sent before it left in order may still be on its way through this process: only
-    // when nothing moves any more is it certain that something is missing.
+    // Messages sent before an orderly exit may still be in this process, until nothing moves.
     if (link.failure() != nullptr && (idle || !link.peer_said_goodbye())) on_failure(link);
   }
   while (auto mismatch = self_.take_mismatch()) {
@@ -129,8 +127,7 @@ void Engine::look_at_links(bool idle) {
   }
 }
 
-// A peer may make a group, call and fail before this process, which is still busy with the ranks'
-// records, has made it.
+// A peer may make a group, call and fail before this process has made the group.
 std::shared_ptr<Communicator> Engine::find_or_keep(const Link& link, const AbortNotice& notice) {
   std::lock_guard lock(registry_mutex_);
   if (const auto found = registry_.find(notice.communicator); found != registry_.end())
@@ -145,11 +142,11 @@ void Engine::on_abort(Link& link, const AbortNotice& notice) {
   if (!communicator) return;
   const int peer = communicator->rank_of(link);
   if (code_in(notice.reason) != ErrorCode::kMismatch && raise_doubt(*communicator)) return;
-  // Whoever is not connected to the rank that gave up may be to this one; and whoever is may see
-  // this one leave before it hears why. Ranks that see each other's memory all know.
+  // A rank without a connection to the failed rank may have one to this rank. A rank with one may
+  // see this rank leave before it gets the reason. Ranks that share a board all know.
   const bool pass_on = !communicator->failure() && !communicator->board();
   Error error = told_by(peer, communicator->name(), notice.reason);
-  const bool alike = error.told == ErrorCode::kMismatch;  // the same sentence on all ranks
+  const bool alike = error.told == ErrorCode::kMismatch;  // the same text on all ranks
   if (const Execution* execution = under_way(*communicator); execution != nullptr && !alike)
     error.message += " (told to rank " + std::to_string(communicator->rank()) + ", which was in " +
                      execution->operation().describe() + ", " + execution->whereabouts() + ")";
@@ -162,8 +159,7 @@ void Engine::on_failure(Link& link) {
     Communicator& communicator = active_[i]->operation().communicator();
     const int peer = communicator.rank_of(link);
     if (peer < 0) continue;
-    // A peer that left in order is missed only by those who still want something from it, or from
-    // anybody when it was the last to leave.
+    // An orderly exit fails only operations that wait for the peer, or for any if it was the last.
     const bool missed =
         active_[i]->waits_for_anybody()
             ? std::ranges::all_of(

@@ -1,4 +1,4 @@
-// Messages that need no operation: the caller's thread moves them itself.
+// Caller-driven messages, without an operation.
 #include <algorithm>
 
 #include "collectives/engine/communicator.h"
@@ -10,7 +10,7 @@ namespace hccl_like {
 Engine::CallerDriven::CallerDriven(Engine& engine, const Communicator& communicator, size_t most)
     : engine_(engine), driver_(engine.driver_, std::try_to_lock) {
   if (!driver_) return;
-  // Once a group has failed nobody would take back what is lent in its name.
+  // After a failure of the group, no thread would withdraw exposed memory.
   if (engine.inbox_full_.load(std::memory_order_relaxed) || communicator.has_failed()) {
     driver_.unlock();
     return;
@@ -21,7 +21,7 @@ Engine::CallerDriven::CallerDriven(Engine& engine, const Communicator& communica
 
 Engine::CallerDriven::~CallerDriven() {
   if (!driver_) return;
-  // What threw between two posts leaves nothing behind that would tell this of its end.
+  // After an exception between two posts: the messages refer to pending_, which ends here.
   if (pending_ > 0) take_back();
   engine_.hand_over(std::move(driver_), /*waited_for=*/false);
 }
@@ -34,10 +34,9 @@ void Engine::CallerDriven::post(CallerMessage& message) {
   if (message.done()) settle(message);
 }
 
-// Where the time of a message is short what is left to do after it is done while another is under
-// way.
+// Completion work overlaps with messages in flight.
 void Engine::CallerDriven::settle(CallerMessage& message) {
-  // A full wire may have taken a part of it only.
+  // A full wire may have taken only a part.
   if (message.link->owes()) engine_.owing_ = true;
   news_ = news_ || message.link->has_news();
 }
@@ -57,7 +56,7 @@ void Engine::CallerDriven::finish(bool may_wait) {
     for (CallerMessage& one : messages()) {
       if (one.done()) continue;
       moved |= one.progress();
-      // What else goes over the link has its turn now and then.
+      // Other traffic of the link needs progress, too.
       if (polls % kPollsBetweenSteps == 0) one.link->progress();
       if (one.done())
         settle(one);
@@ -70,7 +69,7 @@ void Engine::CallerDriven::finish(bool may_wait) {
       break;
   }
   take_back();
-  // Those that concern a message which did not pass wait for the operation that it becomes.
+  // Events of an unfinished message wait for the operation that continues it.
   if (news_) engine_.look_at_links(/*idle=*/false);
 }
 

@@ -13,8 +13,7 @@ constexpr std::chrono::hours kCountable{24 * 365 * 100};
 
 constexpr size_t round_up(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-// Where chunk data for `slot` is described: a scratch slot is as large as the chunk it was made
-// for.
+// The chunk that describes `slot`: a scratch slot has the size of the chunk it was made for.
 Slot like(const Schedule& schedule, Slot slot) {
   return slot.buffer == Buffer::kScratch ? schedule.scratch_like()[slot.index] : slot;
 }
@@ -33,7 +32,7 @@ void Execution::begin(std::shared_ptr<Operation> operation, ScratchPool& pool, S
   operation_->started_ = Deadline::Clock::now();
   const auto timeout =
       call.timeout.count() > 0 ? call.timeout : operation_->communicator().timeout();
-  // One look at the clock for both, wherever their sum can be counted.
+  // One clock read for both, unless the sum overflows.
   deadline_ = timeout < kCountable ? Deadline::at(operation_->started_ + timeout)
                                    : Deadline::after(timeout);
   laps_started_ = laps_done_ = 0;
@@ -61,8 +60,7 @@ void Execution::begin_schedule() {
     input_ = std::move(input_).recut(schedule.chunks());
     output_ = std::move(output_).recut(schedule.chunks());
   }
-  // Where a rank has all inputs in one step, that step scales. Else each rank scales its input and
-  // its result.
+  // A step that has all inputs of a rank scales. Else each rank scales its input and its result.
   at_once_ = on_the_way_ = {};
   (program.sums_at_once ? at_once_ : on_the_way_) = plan_->scaling;
 
@@ -81,7 +79,7 @@ void Execution::begin_schedule() {
   if (laps_.size() < plan_->window) laps_.resize(plan_->window);
   for (Lap& lap : laps_) {
     lap.active = false;
-    // Messages are pinned while they are posted, so the room for a whole round is made beforehand.
+    // Posted messages are pinned, so all of a round are allocated first.
     if (lap.sends.size() < program.most_sends) lap.sends.resize(program.most_sends);
     if (lap.recvs.size() < program.most_recvs) lap.recvs.resize(program.most_recvs);
   }
@@ -92,7 +90,7 @@ bool Execution::advance() {
   bool moved = stage_.advance();
   if (stage_.finished()) laps_done_ = plan_->laps;
   if (stage_.holds()) return moved;
-  // There is no board after all.
+  // The call falls back to messages.
   if (!scheduled_) begin_schedule();
   for (uint32_t i = 0; i < plan_->window; ++i) {
     Lap& lap = laps_[i];
@@ -128,7 +126,7 @@ void Execution::start_lap(Lap& lap) {
 void Execution::start_round(Lap& lap) {
   lap.sends_used = lap.recvs_used = 0;
   const auto steps = plan_->program->schedule.steps(lap.round);
-  // Receives first: the sooner a peer knows that this rank is ready, the sooner its data comes.
+  // Receives first: the sooner a peer knows that this rank is ready, the sooner it sends.
   for (const Step& step : steps)
     if (step.kind == Step::Kind::kRecv || step.kind == Step::Kind::kRecvReduce) post(lap, step);
   for (const Step& step : steps)
@@ -150,8 +148,7 @@ void Execution::finish_lap(Lap& lap) {
   }
 }
 
-// The user's input is read only: the scaled copy lies in scratch memory, from where all steps of
-// the lap take it.
+// The input is read-only: all steps of the lap read the scaled copy in scratch memory.
 void Execution::scale_input(const Lap& lap) {
   for (size_t chunk = 0; chunk < plan_->program->schedule.chunks(); ++chunk) {
     const Part range = part(in(chunk), lap.number);
@@ -164,7 +161,7 @@ void Execution::scale_input(const Lap& lap) {
   }
 }
 
-// Where a scratch slot or a scaled chunk of the input lies; the latter follow the former.
+// Address of a scratch slot, or of a scaled input chunk; the latter follow the former.
 std::byte* Execution::scratch_place(Slot slot, const Lap& lap) const {
   const size_t first =
       slot.buffer == Buffer::kInput ? plan_->program->schedule.scratch_like().size() : 0;
@@ -216,7 +213,7 @@ void Execution::post(Lap& lap, const Step& step) {
 }
 
 void Execution::compute(const Lap& lap, const Step& step) {
-  if (operation_->call_.in_device) return;  // they have been made
+  if (operation_->call_.in_device) return;  // done by the caller
   Pieces into;
   add_pieces(into, step.dst, step.count, lap);
   const size_t bytes = into.bytes();
@@ -231,7 +228,7 @@ void Execution::compute(const Lap& lap, const Step& step) {
     }
     return;
   }
-  // The sources may be cut differently: go as far as all of them are contiguous.
+  // The sources may be divided differently: use the length that is contiguous in all.
   const auto slots = plan_->program->schedule.sources(step);
   if (operands_.size() < slots.size()) operands_.resize(slots.size());
   for (size_t i = 0; i < slots.size(); ++i) {
@@ -252,7 +249,6 @@ void Execution::compute(const Lap& lap, const Step& step) {
   }
 }
 
-// The bytes of a chunk that a lap carries.
 Part Execution::part(Slot slot, uint32_t lap) const {
   const Slot chunk = like(plan_->program->schedule, slot);
   const Layout& layout = chunk.buffer == Buffer::kInput ? input_ : output_;
@@ -273,8 +269,8 @@ void Execution::add_pieces(Pieces& pieces, Slot slot, uint32_t count, const Lap&
   }
 }
 
-// A receive from whoever comes first is bound to the first rank from which the next message on its
-// tag has arrived. A later lap of one comes from where the first did.
+// Binds a receive from any source to the first rank whose next message on its tag has arrived. A
+// later lap uses the source of the first lap.
 bool Execution::bind_any_source() {
   if (const auto& first = operation_->begun_by_) operation_->sequence_ = first->sequence_;
   const int source = operation_->begun_by_ ? operation_->begun_by_->source_
@@ -290,8 +286,7 @@ int Execution::unbound_source(int peer) const {
   return peer == kAnySource ? operation_->source_ : peer;
 }
 
-// A message of a send or a receive is all of its call's memory; those of collectives are parts, and
-// not described.
+// A send's or receive's message is all of the call's memory; those of collectives have no place.
 SharedPlace Execution::place(const std::optional<ExportedRange>& range) const {
   if (plan_->channel == 0) return {};
   return operation_->communicator().engine().place(operation_->call_, range);

@@ -1,6 +1,5 @@
 #pragma once
-// One operation under way: a schedule walked round by round, in laps of which several are under
-// way.
+// One running operation: walks a schedule round by round, with several laps in flight.
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -15,22 +14,21 @@
 
 namespace hccl_like {
 
-// Used by the driver only. Pinned in memory while it runs, and reused for the next operation
-// afterwards, so that a warm engine allocates nothing.
+// Driver only. Pinned in memory while it runs. Reused, so that a warm engine allocates nothing.
 class Execution {
  public:
   void begin(std::shared_ptr<Operation> operation, ScratchPool& scratch, SelfMessages& self);
-  // Makes every step that can be made now; true if any was.
+  // Makes all possible steps; true if any was made.
   bool advance();
-  // Whether advance() could make a step on the board: asked before a sleep.
+  // Whether advance() could make a step on the board; checked before sleeping.
   bool could_advance() const { return stage_.could_advance(); }
-  // What another rank's line says, if it makes another call.
+  // Another rank's slot that shows another call.
   const std::optional<BoardMismatch>& mismatch() const { return stage_.mismatch(); }
-  // Why it cannot be finished, if its links do not tell.
+  // The reason why it cannot finish, unless a link reports it.
   const Error* failure() const { return stage_.failure(); }
   bool finished() const { return laps_done_ == plan_->laps; }
-  // Ends it, finished or not: forgets the operation and gives the scratch memory back. The messages
-  // must have been cancelled if it was not finished.
+  // Ends it, finished or not, and returns the scratch memory. The messages of an unfinished
+  // execution must have been cancelled.
   std::shared_ptr<Operation> end();
 
   Operation& operation() const { return *operation_; }
@@ -40,25 +38,25 @@ class Execution {
   }
   uint32_t channel() const { return plan_->channel; }
   uint32_t first_lap() const { return plan_->first_lap; }
-  // Whether its messages are what it waits for.
+  // Whether it waits for messages of a collective.
   bool exchanges() const { return plan_->channel == 0 && !stage_.holds(); }
-  // Peers to which this rank has said that it waits for them in this call.
+  // Peers that this rank has told that it waits for them in this call.
   std::vector<int>& told() { return told_; }
   CallNotice notice() const;
-  // "in round 2 of 6, waiting for ranks 3, 5", or the second half of it
+  // "in round 2 of 6, waiting for ranks 3, 5", or its second half
   std::string whereabouts() const;
-  // True if an unfinished message of this execution goes to or comes from `peer`.
+  // Whether an unfinished message goes to or comes from `peer`.
   bool waits_for(int peer) const;
-  // A receive from whoever comes first, and nobody has come.
+  // A receive from any source that has no sender yet.
   bool waits_for_anybody() const { return unbound_; }
-  // All such peers; none if it may be anybody.
+  // All such peers; empty if any rank may be one.
   std::vector<int> waiting_for() const;
 
  private:
   struct Lap {
     uint32_t number = 0;
-    uint32_t round = 0;    // the round under way
-    uint32_t pending = 0;  // its messages that are not done
+    uint32_t round = 0;
+    uint32_t pending = 0;  // its unfinished messages
     bool active = false;
     std::vector<Send> sends;
     std::vector<Recv> recvs;
@@ -67,7 +65,6 @@ class Execution {
   };
 
   void begin_schedule();
-  // Whether the schedule works on scaled copies of the input.
   bool scales_input() const { return on_the_way_.input != 1; }
   void scale_input(const Lap& lap);
   std::byte* scratch_place(Slot slot, const Lap& lap) const;
@@ -97,14 +94,14 @@ class Execution {
   std::vector<int> told_;
   uint32_t laps_started_ = 0;
   uint32_t laps_done_ = 0;
-  bool scheduled_ = false;        // the schedule is laid out over the buffers
-  bool unbound_ = false;          // a receive from any source that nobody has answered yet
+  bool scheduled_ = false;        // the schedule is mapped to the buffers
+  bool unbound_ = false;          // a receive from any source has no sender yet
   std::byte* scratch_ = nullptr;  // `window` times the schedule's slots
-  Scaling at_once_;               // of a kReduce step
-  Scaling on_the_way_;  // of the input before a lap's first step, the output after its last
+  Scaling at_once_;               // for kReduce steps
+  Scaling on_the_way_;  // for the input before a lap's first step and the output after its last
   std::vector<size_t> scratch_offsets_;
   size_t scratch_stride_ = 0;     // bytes of one lap's slots
-  std::vector<Pieces> operands_;  // of a kReduce step; kept to be reused
+  std::vector<Pieces> operands_;  // of a kReduce step; reused
   std::vector<const std::byte*> sources_;
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// A call under way: the handle by which its caller learns how it went.
+// A running call: its caller's handle for completion and errors.
 #include <atomic>
 #include <chrono>
 #include <memory>
@@ -21,24 +21,24 @@ class Operation {
   Operation(std::shared_ptr<Communicator> communicator, Call call, Plan plan, uint32_t sequence);
   ~Operation();
 
-  // Any thread. Everything that the operation wrote is visible once this is true.
+  // Any thread. After true, all that the operation wrote is visible.
   bool done() const noexcept { return done_.load(std::memory_order_acquire); }
   // Null while running and after success. Any thread, once done().
   const Error* error() const noexcept { return done() && error_ ? &*error_ : nullptr; }
-  // The rank that a recv heard from, once done().
+  // The sender of a recv, once done().
   int source() const noexcept { return source_; }
   uint32_t sequence() const noexcept { return sequence_; }
-  // Once done(). An operation that failed before its first step began when it ended.
+  // Once done(). Equals finished() if the operation failed before its first step.
   std::chrono::steady_clock::time_point started() const noexcept {
     return started_ == std::chrono::steady_clock::time_point() ? finished_ : started_;
   }
   std::chrono::steady_clock::time_point finished() const noexcept { return finished_; }
 
   Communicator& communicator() const { return *communicator_; }
-  // "all_reduce #12 (float32, sum, 4194304 bytes)", for errors and logs; of a lap "..., lap 2 of 4
-  // through the host".
+  // For errors and logs: "all_reduce #12 (float32, sum, 4194304 bytes)"; of a lap also "..., lap 2
+  // of 4 through the host".
   std::string describe() const;
-  // By which people know it.
+  // The number shown to users.
   uint64_t number() const noexcept { return call_.number != 0 ? call_.number : sequence_ + 1; }
 
  private:
@@ -52,11 +52,11 @@ class Operation {
   Call call_;
   Plan plan_;
   uint32_t sequence_;
-  std::shared_ptr<const Operation>
-      begun_by_;                      // what this is a later lap of; see Communicator::prepare_lap
-  bool shown_ = false;                // on the board, by the thread that called
-  std::unique_ptr<LargeCall> large_;  // begun by it
-  size_t bytes_;                      // the payload, for describe(): the layouts are gone by then
+  // The first lap, if this is a later one; see Communicator::prepare_lap.
+  std::shared_ptr<const Operation> begun_by_;
+  bool shown_ = false;                // on the board, by the calling thread
+  std::unique_ptr<LargeCall> large_;  // begun by the calling thread
+  size_t bytes_;                      // payload, for describe() after the layouts are gone
   int source_ = kAnySource;
   std::optional<Error> error_;
   std::chrono::steady_clock::time_point started_{};

@@ -25,7 +25,7 @@ std::shared_ptr<const Profile> load_profile(const std::string& path,
                  " cannot be read; write it with hccl-like tune, where all ranks find it");
   auto profile =
       std::make_shared<const Profile>(Profile::parse(text.str(), "HCCL_LIKE_PROFILE: " + path));
-  // The same file may have another path elsewhere.
+  // The same file may have another path on other ranks.
   uint64_t content = 0;
   for (const char byte : text.str()) content = mix(content, static_cast<unsigned char>(byte));
   common["HCCL_LIKE_PROFILE"] = "a file with checksum " + std::to_string(content);
@@ -45,7 +45,7 @@ Runtime::~Runtime() = default;
 
 namespace {
 
-// An area of the Commons, until it has found its use.
+// Holds an area of the Commons until a board takes it.
 class Lease {
  public:
   explicit Lease(std::shared_ptr<Commons> commons) : commons_(std::move(commons)) {
@@ -74,7 +74,7 @@ bool on_one_host(const std::vector<ProcessRecord>& members) {
 std::shared_ptr<Communicator> Runtime::create(Store& store, int rank, int size, std::string name,
                                               std::chrono::milliseconds timeout, Deadline deadline,
                                               std::string_view scope) {
-  // Told to the others along with everything else, before it is known who they are.
+  // Sent along with the exchange, before the other ranks are known.
   Lease lease(size > 1 ? mesh_.commons() : nullptr);
   Roster roster =
       mesh_.exchange(store, rank, size, deadline, lease.area(), common_settings_, scope);
@@ -83,7 +83,7 @@ std::shared_ptr<Communicator> Runtime::create(Store& store, int rank, int size, 
   identity.rank = rank;
   identity.name = std::move(name);
   identity.timeout = timeout;
-  // Everybody is there: what keeps them apart now is the network.
+  // All ranks are present, so only the network can delay connections.
   bool start_accept_thread = false;
   const Deadline reach = earliest(deadline, Deadline::after(engine_.config().connect_timeout));
   try {
@@ -94,7 +94,7 @@ std::shared_ptr<Communicator> Runtime::create(Store& store, int rank, int size, 
       if (mesh.has_absent()) start_accept_thread = true;
     });
   } catch (const Exception& exception) {
-    // Those that this rank has reached would wait for it, or see it leave and not know why.
+    // Connected ranks would wait for this rank, or see it leave without a reason.
     engine_.with_mesh(
         [&](Mesh& mesh, const auto&) { identity.links = mesh.links_to(roster.members); });
     identity.members = std::move(roster.members);

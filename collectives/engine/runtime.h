@@ -1,5 +1,5 @@
 #pragma once
-// Everything a process needs for collectives, put together once: settings, poller, mesh, engine.
+// The process-wide objects of collectives: settings, poller, mesh, engine.
 #include <chrono>
 #include <map>
 #include <memory>
@@ -15,17 +15,15 @@
 
 namespace hccl_like {
 
-// Opens its listeners when made and closes everything when destroyed; starts a thread only when an
-// operation runs that nobody waits for. All communicators must be gone before it. One per process
-// is what makes hundreds of groups cheap.
+// One per process serves all groups and must outlive all communicators. Opens its listeners when
+// made. Starts the background thread only for operations that no caller waits for.
 class Runtime {
  public:
   explicit Runtime(Config config, const ModulePaths& modules = {});
   ~Runtime();
 
-  // Meets the other ranks through the store and connects to those that are not connected yet.
-  // Blocks; any thread. Throws an Exception that names the ranks which did not come before the
-  // deadline. `scope`: see Mesh::exchange().
+  // Any thread; blocks. Meets the other ranks through the store and connects to them. Throws an
+  // Exception that names the ranks missing at the deadline. `scope`: see Mesh::exchange().
   std::shared_ptr<Communicator> create(Store& store, int rank, int size, std::string name,
                                        std::chrono::milliseconds timeout, Deadline deadline,
                                        std::string_view scope = {});
@@ -36,7 +34,7 @@ class Runtime {
 
  private:
   Config config_;
-  std::map<std::string, std::string> common_settings_;  // that all ranks must have alike
+  std::map<std::string, std::string> common_settings_;  // must be equal on all ranks
   const std::shared_ptr<const Profile> profile_;
   Poller poller_;
   Mesh mesh_;

@@ -1,12 +1,11 @@
 #pragma once
-// Scratch memory for operations under way.
+// Scratch memory of running operations.
 #include <cstddef>
 #include <vector>
 
 namespace hccl_like {
 
-// Recycled blocks of scratch memory, 64-byte aligned, so that no operation touches fresh pages.
-// Used by the driver only. At most kKeep bytes stay between operations.
+// Driver only. Recycles 64-byte-aligned blocks to avoid page faults; keeps at most kKeep bytes.
 class ScratchPool {
  public:
   ~ScratchPool();

@@ -1,5 +1,5 @@
 #pragma once
-// Messages from a rank to itself: matched by tag as those between two ranks are, and copied once.
+// Messages from a rank to itself: matched by tag, copied once.
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -10,9 +10,8 @@
 
 namespace hccl_like {
 
-// Stands where two ranks have a Link, with its contract for post(), arrived(), cancel() and
-// take_mismatch(), except that nothing is buffered and nothing waits for progress(): the message is
-// copied, and both ends are counted down, inside the second post(). Used by the driver only.
+// Driver only. Has Link's contract for post(), arrived(), cancel() and take_mismatch(), but neither
+// buffers nor progress(): the second post() copies the message and counts down both ends.
 class SelfMessages {
  public:
   void post(Send& send);
@@ -22,7 +21,7 @@ class SelfMessages {
   std::optional<Link::Mismatch> take_mismatch();
 
  private:
-  // The end that came first; one of the two is set.
+  // The end that was posted first; exactly one is set.
   struct Posted {
     Send* send = nullptr;
     Recv* recv = nullptr;

@@ -1,6 +1,5 @@
 #pragma once
-// Ranks as threads of one process, each with a Runtime of its own: what the tests of this layer run
-// on.
+// Test support: ranks as threads of one process, each with its own Runtime.
 #include <gtest/gtest.h>
 
 #include <exception>
@@ -20,11 +19,10 @@ struct Rank {
   int size;
   Runtime& runtime;
   Communicator& communicator;
-  LocalStore* store;  // of all ranks
+  LocalStore* store;  // shared by all ranks
 };
 
-// Calls body(rank) on `size` ranks that share a group; a test failure or exception on any rank
-// fails the test.
+// Calls body(rank) on `size` ranks of one group; a failure or exception on any rank fails the test.
 inline void on_ranks(int size, const Config& config, const std::function<void(Rank)>& body,
                      std::chrono::milliseconds timeout = std::chrono::seconds(20)) {
   LocalStore store;
@@ -43,14 +41,12 @@ inline void on_ranks(int size, const Config& config, const std::function<void(Ra
   for (std::thread& thread : threads) thread.join();
 }
 
-// The whole of a vector as memory.
 template <class T>
 Region region(std::vector<T>& values) {
   return {reinterpret_cast<std::byte*>(values.data()), values.size() * sizeof(T)};
 }
 
-// Element `i` of what rank `rank` gives: small whole numbers, so that every order of summation is
-// exact.
+// Element `i` of rank `rank`'s input: small integers, so that every order of summation is exact.
 inline float float_of(int rank, size_t i) {
   return static_cast<float>((i * 7 + static_cast<size_t>(rank) * 3) % 61);
 }
@@ -61,7 +57,6 @@ inline std::vector<float> input(int rank, size_t count, size_t first = 0) {
   return values;
 }
 
-// The sum of the inputs of `ranks` ranks.
 inline std::vector<float> sum(int ranks, size_t count, size_t first = 0) {
   std::vector<float> values(count, 0.0f);
   for (int r = 0; r < ranks; ++r)
@@ -69,7 +64,7 @@ inline std::vector<float> sum(int ranks, size_t count, size_t first = 0) {
   return values;
 }
 
-// A group of the same ranks, which are told that they are on several hosts.
+// A group of the same ranks that claim to be on several hosts.
 inline std::shared_ptr<Communicator> on_hosts(Rank me, const std::vector<int>& hosts) {
   Communicator::Identity identity;
   identity.id = me.communicator.id() + 1;

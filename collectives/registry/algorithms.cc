@@ -26,7 +26,7 @@ Schedule send_schedule(int, const Hosts&, int peer) { return send_to(peer); }
 Schedule recv_schedule(int, const Hosts&, int peer) { return recv_from(peer); }
 
 bool any(const Hosts&) { return true; }
-// With more peers a rank would have more messages on the way at once than links have buffers.
+// More peers mean more messages in flight than links have buffers.
 bool few(const Hosts& hosts) { return hosts.size() <= 64; }
 bool power_of_two(const Hosts& hosts) {
   return std::has_single_bit(static_cast<unsigned>(hosts.size()));
@@ -35,7 +35,6 @@ bool nested(const Hosts& hosts) { return hosts.nested(); }
 
 using enum Collective;
 
-// One block per collective, in the order of the enumeration.
 constexpr Algorithm kAlgorithms[] = {
     {kAllReduce, "one_shot", rootless<allreduce_one_shot>, any, cost_allreduce_one_shot,
      /*equal_chunks=*/false, /*sums_at_once=*/true},

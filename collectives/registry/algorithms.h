@@ -1,7 +1,7 @@
 #pragma once
-// The one list of all algorithms.
+// The list of all algorithms.
 //
-// What a rank may read and write, in chunk numbers that mean the same everywhere:
+// The chunks that a rank may read and write (chunk numbers are equal on all ranks):
 //
 //   collective      reads                       writes
 //   allreduce       in(*)                       out(*)
@@ -15,10 +15,9 @@
 //   barrier         in(0), without bytes        out(0), without bytes
 //   send, recv      in(0)                       out(0)
 //
-// Any number of scratch slots besides. All but alltoall, send and recv may run in place, where
-// in(c) and out(c) are the same memory for every chunk c that a rank both reads and writes.
-// Allreduce, broadcast and reduce choose the number of chunks themselves; the others have one for
-// each rank.
+// Plus any number of scratch slots. All but alltoall, send and recv may run in place: in(c) and
+// out(c) are the same memory for every chunk c that a rank both reads and writes. Allreduce,
+// broadcast and reduce choose their number of chunks; the others have one for each rank.
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -33,23 +32,22 @@ namespace hccl_like {
 struct Algorithm {
   Collective collective;
   std::string_view name;
-  // Collectives without a root ignore it; for send and recv it is the peer. Pure.
+  // Pure. `root`: ignored by collectives without a root; the peer for send and recv.
   Schedule (*make)(int rank, const Hosts& hosts, int root);
-  // Whether it works for this many ranks, laid out like this.
+  // True if the algorithm supports this layout of ranks.
   bool (*fits)(const Hosts& hosts);
-  // One lap of `bytes` in all chunks together, on two ranks or more (cost.h).
+  // The cost of one lap with `bytes` in all chunks together, on at least two ranks (cost.h).
   Cost (*cost)(const Crossings& crossings, uint64_t bytes);
   // All chunks must have the same size, on all ranks.
   bool equal_chunks = false;
-  // With more than two ranks every sum is one kReduce step of all ranks' inputs.
+  // With more than two ranks every sum is one kReduce step over all ranks' inputs.
   bool sums_at_once = false;
 };
 
-// The cost of one lap. Alone, a rank copies its input, whatever the algorithm.
+// The cost of one lap. A single rank copies its input.
 Cost cost_of(const Algorithm& algorithm, const Crossings& crossings, uint64_t bytes);
 
-// All algorithms of a collective, in the order in which `choose` prefers them where they cost the
-// same.
+// All algorithms of a collective. On equal cost, `choose` prefers the earlier one.
 std::span<const Algorithm> algorithms(Collective collective);
 
 // nullptr if the collective has no algorithm of that name.

@@ -15,14 +15,12 @@ void add(Load& load, uint64_t messages, uint64_t bytes, uint64_t reduced = 0) {
   load.messages += messages, load.bytes += bytes, load.reduced += reduced;
 }
 
-// Puts the cost of an algorithm together from what ranks do, where one rank does everything that is
-// on the path.
+// Builds the cost of an algorithm in which one rank does all the work on the critical path.
 class Sum {
  public:
   explicit Sum(const Crossings& x) : x_(x) {}
 
-  // Every rank sends `messages` of `bytes` in all to a partner; `leaving` ranks of a host to one
-  // elsewhere.
+  // Every rank sends `messages` of `bytes` in all; `leaving` ranks of a host send to another host.
   Sum& exchange(uint64_t leaving, uint64_t messages, uint64_t bytes) {
     if (leaving == 0) {
       add(cost_.path, messages, bytes);
@@ -32,12 +30,12 @@ class Sum {
     }
     return *this;
   }
-  // A round of waiting for such partners.
+  // A round that waits for such partners.
   Sum& wait(uint64_t leaving, uint64_t rounds = 1) {
     (leaving == 0 ? cost_.rounds : cost_.far_rounds) += rounds;
     return *this;
   }
-  // Every rank sends `bytes` to every other, without waiting.
+  // Every rank sends `bytes` to every peer, without waiting.
   Sum& everybody(uint64_t bytes) {
     const uint64_t near = x_.most - 1, far = x_.ranks - x_.least;
     add(cost_.path, near, near * bytes);
@@ -47,8 +45,8 @@ class Sum {
     }
     return wait(x_.hosts - 1);
   }
-  // `rounds` rounds in which every rank sends `bytes` to the next. A chunk that goes round waits
-  // for near and far neighbours in turn.
+  // `rounds` rounds: every rank sends `bytes` to the next rank. A chunk meets near and far hops in
+  // turn.
   Sum& neighbours(uint64_t rounds, uint64_t bytes) {
     const uint64_t far = (rounds * x_.hops + x_.ranks - 1) / x_.ranks, near = rounds - far;
     add(cost_.path, near, near * bytes);
@@ -77,21 +75,21 @@ class Sum {
  private:
   const Crossings& x_;
   Cost cost_;
-  Load wire_busiest_;  // what more leaves the busiest host than is on the path
+  Load wire_busiest_;  // traffic of the busiest host beyond that on the path
 };
 
-// The exchanges between a power of two of ranks, and lending the inputs of the others before and
-// returning the result after. Unless most ranks have a lender, no chain of waiting goes through
-// both: a rank that was late for its first exchange finds the messages of the others there already.
+// Exchanges among a power of two of ranks; the other ranks lend their input before and receive the
+// result after. Unless most ranks have a lender, no dependency chain includes both: a late rank
+// finds the others' messages already there.
 struct Fold {
   explicit Fold(const Crossings& x)
       : core(std::bit_floor(x.ranks)), extra(x.ranks - core), any(extra > 0), x_(x) {}
 
-  // A lent rank stands for two, so that its partners are twice as far.
+  // A lent rank stands for two, so partners are twice as far apart.
   uint64_t leaving(uint64_t k) const {
     return x_.exchange[std::min<uint64_t>(k + (2 * extra > core), log2_floor(x_.ranks))];
   }
-  // A rank with a lender receives one message more and sends one more, but never both at a time.
+  // A rank with a lender receives and sends one more message, never both at once.
   Cost done(const Sum& sum, uint64_t bytes) const {
     Cost cost = sum.done();
     if (!any) return cost;
@@ -107,13 +105,13 @@ struct Fold {
   const Crossings& x_;
 };
 
-// A tree whose edges span powers of two. The root sends to all its children one after the other,
-// without waiting; no path has more hops than a number below n has bits set.
+// A tree whose edges span powers of two. The root sends to all its children without waiting. No
+// path has more hops than the bit count of any number below n.
 Sum binomial(const Crossings& x, uint64_t bytes) {
   Sum sum(x);
   const uint64_t levels = log2_ceil(x.ranks), hops = log2_floor(x.ranks);
   for (uint64_t k = levels; k-- > 0;) {
-    // One rank in 2^(k+1) sends at this level.
+    // At this level one rank in 2^(k+1) sends.
     const uint64_t far = x.exchange[k];
     sum.exchange(far == 0 ? 0 : std::max<uint64_t>(1, far >> (k + 1)), 1, bytes);
     if (levels - k <= hops) sum.wait(far);
@@ -148,19 +146,18 @@ uint64_t estimate_ps(const Cost& lap, uint64_t laps, uint64_t window, const Topo
   };
   const uint64_t waiting = lap.rounds * near.latency_ps + lap.far_rounds * far.latency_ps;
   const uint64_t moving = port(lap.path, near) + port(lap.wire, far) + core(lap.path);
-  // The busiest rank, or the busiest way out of a host, whichever is slower.
+  // The slower of the busiest rank and the busiest host's uplink.
   const uint64_t on_rank = port(lap.busiest, near) + port(lap.far_busiest, far) + core(lap.busiest);
   const uint64_t work = std::max(on_rank, port(lap.wire_busiest, far));
   const uint64_t one = std::max(waiting + moving, work);
   if (laps == 1) return one;
 
-  // A rank has `window` laps under way; each of them stays for a part of the whole path.
+  // A rank runs `window` laps at once; each stays for part of the path.
   const uint64_t rounds = lap.rounds + lap.far_rounds;
   const uint64_t stay = rounds == 0 ? one : one / rounds * lap.resident;
   const uint64_t waves = one + (laps > window ? (laps - window) * stay / window : 0);
-  // Or the busiest is the limit: it works without a pause from when the first lap reaches it to
-  // when the last leaves it. A rank's own waiting for messages is hidden behind the work for other
-  // laps.
+  // Or the busiest port limits: it works without a pause from the arrival of the first lap to the
+  // departure of the last. Work for other laps hides a rank's own waiting.
   const uint64_t latency = lap.far_rounds > 0 ? far.latency_ps : near.latency_ps;
   const uint64_t hidden = rounds == 0 ? 0 : waiting / rounds * lap.resident;
   const uint64_t elsewhere = waiting - hidden + (moving > work ? moving - work : 0);
@@ -186,7 +183,7 @@ Cost cost_allreduce_recursive_doubling(const Crossings& x, uint64_t bytes) {
     sum.exchange(x.exchange[0], 2, 2 * bytes);
     sum.wait(x.exchange[0], 1 + (2 * fold.extra > fold.core));
   }
-  // After a single exchange the sum must still be copied to the output.
+  // After a single exchange the sum must still move to the output.
   sum.reduce((exchanges + fold.any + (exchanges == 1)) * bytes);
   return fold.done(sum, bytes);
 }
@@ -237,7 +234,7 @@ Cost cost_allgather_bruck(const Crossings& x, uint64_t bytes) {
   const uint64_t chunk = chunk_of(bytes, x.ranks);
   Sum sum(x);
   for (uint64_t k = 0, have = 1; have < x.ranks; ++k, have *= 2) {
-    // In every round but the first, the chunks of some ranks pass the end and are two messages.
+    // After the first round, some ranks' chunks wrap around the end: two messages.
     sum.exchange(x.shift[k], 1 + (k > 0), std::min(have, x.ranks - have) * chunk).wait(x.shift[k]);
   }
   return sum.reduce(chunk).done();
@@ -261,8 +258,7 @@ Cost cost_broadcast_scatter_allgather(const Crossings& x, uint64_t bytes) {
     left -= given;
   }
   Cost cost = sum.neighbours(x.ranks - 1, chunk).done();
-  // Nobody waits for a rank that comes later in the ring: like a chain, laps follow each other
-  // closely.
+  // No rank waits for a later rank of the ring: laps pipeline closely, as in a chain.
   cost.resident = 1;
   return cost;
 }

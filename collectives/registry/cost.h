@@ -1,7 +1,6 @@
 #pragma once
-// What an algorithm costs, in closed form: a handful of numbers that grow with ranks and bytes,
-// times what a topology says each of them takes. simulate.h finds the same times by running the
-// schedules.
+// Closed-form costs of algorithms: counts that depend on ranks and bytes, times a topology's unit
+// costs. simulate.h derives the same times from the schedules.
 #include <cstdint>
 
 #include "collectives/topology/crossings.h"
@@ -9,8 +8,7 @@
 
 namespace hccl_like {
 
-// Messages and bytes through a port (in or out, whichever is more), and bytes that a rank adds up
-// or copies.
+// Messages and bytes through a port (the larger of in and out), and bytes summed or copied.
 struct Load {
   uint64_t messages = 0;
   uint64_t bytes = 0;
@@ -19,15 +17,13 @@ struct Load {
   friend bool operator==(const Load&, const Load&) = default;
 };
 
-// One lap of an algorithm. "Near" is within a host, "far" between hosts.
+// The cost of one lap. "Near": within a host; "far": between hosts.
 struct Cost {
-  // Messages that wait for each other: each costs a latency.
+  // Messages that wait for each other; each costs one latency.
   uint64_t rounds = 0, far_rounds = 0;
-  // What adds up on the way from the first to the last of them: in ranks' ports, and in hosts' ways
-  // out.
+  // The load on the critical path: on ranks' ports, and on hosts' uplinks.
   Load path, wire;
-  // All that the busiest rank does, near and far, and all that leaves the busiest host: laps can
-  // follow each other no faster.
+  // The load of the busiest rank (near, far) and of the busiest uplink: limits the rate of laps.
   Load busiest, far_busiest, wire_busiest;
   // Rounds from a rank's first to its last.
   uint64_t resident = 0;
@@ -35,11 +31,10 @@ struct Cost {
   friend bool operator==(const Cost&, const Cost&) = default;
 };
 
-// The time of `laps` laps of cost `lap`, `window` of them under way at once. `topology` comes from
-// with_sharing().
+// Picoseconds for `laps` laps, `window` at once. `topology` comes from with_sharing().
 uint64_t estimate_ps(const Cost& lap, uint64_t laps, uint64_t window, const Topology& topology);
 
-// One function for each algorithm: two ranks or more, `bytes` in all chunks together.
+// One function for each algorithm: at least two ranks, `bytes` in all chunks together.
 Cost cost_allreduce_one_shot(const Crossings& x, uint64_t bytes);
 Cost cost_allreduce_direct(const Crossings& x, uint64_t bytes);
 Cost cost_allreduce_recursive_doubling(const Crossings& x, uint64_t bytes);
@@ -65,7 +60,7 @@ Cost cost_alltoall_bruck(const Crossings& x, uint64_t bytes);
 Cost cost_barrier_dissemination(const Crossings& x, uint64_t bytes);
 Cost cost_message(const Crossings& x, uint64_t bytes);  // send, recv
 
-// Those for several hosts (cost_hosts.cc).
+// Algorithms for several hosts (cost_hosts.cc).
 Cost cost_allreduce_leaders_one_shot(const Crossings& x, uint64_t bytes);
 Cost cost_allreduce_leaders_doubling(const Crossings& x, uint64_t bytes);
 Cost cost_allreduce_rails_direct(const Crossings& x, uint64_t bytes);

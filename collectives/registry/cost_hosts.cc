@@ -1,5 +1,4 @@
-// What the algorithms for several hosts cost: a part on each host, a part between hosts, and
-// perhaps another on each.
+// Costs of the algorithms for several hosts: phases on each host and between hosts.
 #include <algorithm>
 #include <bit>
 
@@ -18,13 +17,12 @@ void add(Load& to, const Load& load, uint64_t times = 1) {
   to.reduced += times * load.reduced;
 }
 
-// A round on each host in which the busiest rank has this load.
+// A phase on each host; `load` is that of the busiest rank.
 Cost on_host(const Load& load, uint64_t rounds = 1) {
   return {.rounds = rounds, .path = load, .busiest = load, .resident = rounds};
 }
 
-// What an algorithm for single ranks costs between hosts, of each of which `rails` ranks take part
-// at once.
+// The cost of a flat algorithm between hosts, if `rails` ranks of each host run it at once.
 Cost between(Cost cost, uint64_t rails) {
   Cost result = cost;
   result.wire = result.wire_busiest = {};
@@ -33,16 +31,14 @@ Cost between(Cost cost, uint64_t rails) {
   return result;
 }
 
-// Where a message is a run of chunks of neighbours, it is several if the ranks of a host are no
-// neighbours.
+// A message is a run of consecutive chunks: it splits if the ranks of a host are not consecutive.
 Cost in_runs(Cost cost, const Crossings& x) {
   const uint64_t runs = hosts_chunk_of(x.hops, x.hosts);
   for (Load* load : {&cost.wire, &cost.far_busiest, &cost.wire_busiest}) load->messages *= runs;
   return cost;
 }
 
-// The same for a chain: shards follow each other along it, so that only the first hop waits for all
-// of them.
+// The same for a chain: shards pipeline, so only the first hop waits for all of them.
 Cost along_chain(Cost cost, uint64_t hops, uint64_t rails) {
   Cost result = between(cost, rails);
   result.wire = cost.wire;
@@ -51,7 +47,7 @@ Cost along_chain(Cost cost, uint64_t hops, uint64_t rails) {
   return result;
 }
 
-// One after the other.
+// Sequential composition.
 Cost then(const Cost& a, const Cost& b) {
   Cost result = a;
   result.rounds += b.rounds, result.far_rounds += b.far_rounds;
@@ -62,8 +58,7 @@ Cost then(const Cost& a, const Cost& b) {
   return result;
 }
 
-// The ranks of a host each add up a shard, or its leader everything; and the same way back, without
-// sums.
+// Each rank of a host sums one shard, or the leader sums all. The way back has no sums.
 Load sums(const Crossings& x, uint64_t shards, uint64_t bytes) {
   const uint64_t others = x.most - 1, moved = others * hosts_chunk_of(bytes, shards);
   return {others, moved, moved};
@@ -83,8 +78,7 @@ Cost allreduce(const Crossings& x, uint64_t bytes, uint64_t shards, CostFunction
               on_host(given_back(x, shards, bytes)));
 }
 
-// Every rank has all chunks, or gets them, in messages of one chunk between it and the ranks of its
-// host.
+// Every rank has or receives all chunks in one-chunk messages within its host.
 Load chunks_on_host(const Crossings& x, uint64_t bytes) {
   const uint64_t messages = x.ranks * (x.most - 1) / x.most;
   return {messages, messages * hosts_chunk_of(bytes, x.ranks), 0};

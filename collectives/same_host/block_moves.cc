@@ -25,7 +25,6 @@ Pieces own_output(const BlockPlan& plan, int from, Span range) {
   return pieces;
 }
 
-// Of what another rank gives to this one, in its own memory.
 Pieces mapped_input(const BlockPlan& plan, int from, Span range) {
   Pieces pieces;
   while (range.begin < range.end) {
@@ -43,8 +42,6 @@ Pieces staged_input(const BlockPlan& plan, int from, Span range, Span block, uin
   return {at, range.bytes()};
 }
 
-// ----------------------------------------------------------------------------------------- copying
-
 template <class Copy>
 void copy_pieces(const Pieces& to, const Pieces& from, const Copy& copy) {
   const size_t bytes = to.bytes();
@@ -56,7 +53,7 @@ void copy_pieces(const Pieces& to, const Pieces& from, const Copy& copy) {
   }
 }
 
-// Divides what is long among idle cores, as reduce_block() does.
+// Divides long copies among idle cores, as reduce_block() does.
 template <class Copy>
 void move(const BlockPlan& plan, const Pieces& to, const Pieces& from, const Copy& copy) {
   copy_pieces(to, from, [&](std::byte* target, const std::byte* source, size_t bytes) {
@@ -71,14 +68,14 @@ void move(const BlockPlan& plan, const Pieces& to, const Pieces& from, const Cop
   });
 }
 
-// Of a path that both ends share: all ranks move equally much if the root, which has to do with
-// every other rank, moves one part in `ranks` of each pair's bytes.
+// Split of a shared path. All ranks move equally much if the root, which is part of every pair,
+// moves 1 / `ranks` of each pair's bytes.
 size_t root_begins(Span block, int ranks) {
   const auto parts = static_cast<size_t>(ranks);
   return block.begin + block.bytes() / parts * (parts - 1) / 64 * 64;
 }
 
-// What of a block between two ranks this rank, which is one of the two, moves.
+// Part of a block between two ranks that this rank, one of them, moves.
 Span own_part(const BlockPlan& plan, Span block, int from, int to) {
   const Path path = plan.roles.path(from, to);
   if (path == Path::kShared) {
@@ -89,24 +86,21 @@ Span own_part(const BlockPlan& plan, Span block, int from, int to) {
   return plan.rank == (path == Path::kPushed ? from : to) ? block : Span{};
 }
 
-// ---------------------------------------------------------------------------------------- reducing
-
-// A result that goes to several places is copied while it is in the first-level cache.
+// Results with several destinations are copied while in the L1 cache.
 constexpr size_t kHotBytes = 16 << 10;
-// What goes past the caches is made there, too.
+// Results that bypass the caches are also computed in L1.
 constexpr size_t kPastBytes = 8 << 10;
-// Of a pass that several threads make: some are slower than others.
+// For a pass by several threads, since some threads are slower.
 constexpr size_t kPartsPerThread = 4;
 constexpr size_t kGrain = 64;
 
-// What of a block this rank reduces.
 Span share_of(const BlockPlan& plan, Span block) {
   if (plan.shape.kind != Shape::Kind::kCut) return plan.given(plan.rank, block);
   return plan.roles.sums_all() ? block : plan.shape.share(block, plan.rank);
 }
 
-// What all ranks give to this one's share, from `offset` on. Returns how many of `bytes` lie side
-// by side at each.
+// Finds all ranks' inputs for this rank's share from `offset` on. Returns the number of bytes, at
+// most `bytes`, that are contiguous at each rank.
 size_t find_sources(const BlockPlan& plan, std::span<const std::byte*> sources,
                     const std::byte* own, size_t offset, size_t bytes, Span block,
                     uint32_t number) {
@@ -125,7 +119,6 @@ size_t find_sources(const BlockPlan& plan, std::span<const std::byte*> sources,
   return bytes;
 }
 
-// To all others that want a result in their own memory.
 void spread(const BlockPlan& plan, const std::byte* result, size_t offset, size_t bytes,
             bool goes_past) {
   for (int rank = 0; rank < plan.ranks; ++rank) {
@@ -149,7 +142,7 @@ void reduce_part(const BlockPlan& plan, Span range, Span block, uint32_t number)
       roles.keeps_results()
           ? plan.slot(number) + plan.shape.place(block, plan.rank, plan.rank, range.begin)
           : nullptr;
-  // Without a place of its own the result is made in the first place that wants it.
+  // Without a place here, compute the result directly in the root's output.
   std::byte* elsewhere = kept;
   if (!collects && kept == nullptr)
     elsewhere = plan.peer(plan.call->call->root).output + range.begin;
@@ -157,10 +150,9 @@ void reduce_part(const BlockPlan& plan, Span range, Span block, uint32_t number)
       collects ? own_output(plan, plan.rank, range) : Pieces(elsewhere, range.bytes());
   const Pieces own = own_input(plan, plan.rank, range);
   const bool several = collects && (roles.pushes() || kept != nullptr);
-  // Two ranks get a result at once: of what is reduced in place, each line of either was just read.
+  // Two ranks get a result at once; for an in-place reduction both destinations were just read.
   const bool pairs = several && plan.ranks == 2 && kept == nullptr;
-  // What was read a moment ago is in a cache. Any other place of the result would be read only to
-  // be overwritten.
+  // Memory just read is cached. Any other destination would be loaded only to be overwritten.
   const bool goes_past = plan.past_caches && (collects || kept == nullptr);
   alignas(64) std::array<std::byte, kPastBytes> hot;
   for (size_t at = 0; at < range.bytes();) {
@@ -222,7 +214,7 @@ void copy_block(const BlockPlan& plan, uint32_t number) {
   const auto between_cores = [&](std::byte* to, const std::byte* from, size_t bytes) {
     copy_between_cores(to, from, bytes, plan.shape.payload);
   };
-  // Every rank begins with another one, so that no memory is read by all at once.
+  // Each rank begins with another peer, so that not all ranks read the same memory.
   for (int i = 1; i < plan.ranks; ++i) {
     const int peer = (plan.rank + i) % plan.ranks;
     if (const Span range = own_part(plan, plan.given(peer, block), peer, plan.rank);

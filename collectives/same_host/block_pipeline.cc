@@ -15,7 +15,7 @@ void BlockPipeline::begin(const BlockPlan& plan, uint64_t base) {
 }
 
 void BlockPipeline::stage_first_blocks() {
-  // A reader need not wait for more than it can begin with.
+  // Only as many blocks as readers can begin with.
   const uint32_t first = plan_->roles.reducing() ? StagingBuffer::kSlots : 1;
   while (staged_ < std::min(plan_->shape.blocks, first)) stage_block(*plan_, staged_++);
   plan_->staging->put.store(base_ + staged_, std::memory_order_relaxed);
@@ -28,9 +28,9 @@ void BlockPipeline::copy_own_first() {
 BlockPipeline::Step BlockPipeline::next() const {
   const Roles& roles = plan_->roles;
   if (lost_) return Step::kNone;
-  // To copy a part while another rank reads it takes a quarter longer than one after the other.
+  // First: copying while another rank reads the same part takes a quarter longer.
   if (!roles.staged() && !roles.reducing() && copied_ < plan_->shape.payload) return Step::kCopyOwn;
-  // What frees a slot comes first, what fills one last.
+  // Steps that free a slot come first, steps that fill one last.
   if (finished_ < worked_ && all_told(&StagingBuffer::worked, finished_ + 1)) return Step::kFetch;
   if (worked_ < plan_->shape.blocks && (worked_ < staged_ || !roles.puts()) &&
       inputs_are_there(worked_) && (!roles.keeps_results() || slot_is_free(worked_)))
@@ -40,7 +40,6 @@ BlockPipeline::Step BlockPipeline::next() const {
 }
 
 bool BlockPipeline::advance() {
-  // What a rank copies to itself in one step.
   constexpr size_t kOwnStep = 256 << 10;
   switch (next()) {
     case Step::kNone:
@@ -84,8 +83,8 @@ void BlockPipeline::finish_block() {
   untold_ |= finish_is_awaited();
 }
 
-// A rank that gives up takes its line back, then looks whether another writes; this is the other
-// half.
+// Pairs with LargeCall::end(): a failed rank withdraws its slot, then checks for writers. Both
+// sides store, fence, then load, so at least one sees the other's store.
 bool BlockPipeline::begin_writing() {
   const Board& board = *plan_->call->board;
   plan_->staging->writing.store(base_ + 1, std::memory_order_relaxed);
@@ -113,7 +112,7 @@ void BlockPipeline::tell() {
   if (std::exchange(untold_, false)) plan_->call->board->ring();
 }
 
-// Whether another rank may sleep until this one has finished as many blocks as it has now.
+// Whether a peer may sleep until this rank has finished its present number of blocks.
 bool BlockPipeline::finish_is_awaited() const {
   return finished() ? plan_->roles.lends()
                     : finished_ + StagingBuffer::kSlots <= plan_->shape.blocks;

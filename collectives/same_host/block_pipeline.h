@@ -1,38 +1,35 @@
 #pragma once
-// Runs a plan block by block: counters in the staging buffers say how far each rank is, and every
-// step is made as soon as the others have made those that it needs.
+// Runs a block plan. Counters in the staging buffers publish each rank's progress; a rank makes a
+// step as soon as its peers' counters allow it.
 #include <cstdint>
 
 #include "collectives/same_host/block_plan.h"
 
 namespace hccl_like {
 
-// Of one call, and reused. Used by one thread at a time.
+// One call at a time, reusable. One thread at a time.
 class BlockPipeline {
  public:
   using Counter = StagingBuffer::Counter;
 
-  // `plan` is borrowed. The call's counters are larger than `base` (StagingBuffer).
+  // `plan` is borrowed. All counter values of the call are larger than `base` (StagingBuffer).
   void begin(const BlockPlan& plan, uint64_t base);
-  // Before the plan is settled: stages the blocks that the others can begin with, whatever they
-  // offer.
+  // Before the plan is settled: stages the first blocks, which are needed whatever peers offer.
   void stage_first_blocks();
-  // Of collectives that only copy: what needs nobody, of the first block.
+  // Collectives that only copy: copies this rank's own data of the first block.
   void copy_own_first();
 
-  // Makes the step that can be made now, one of some hundred KiB at most; false if there is none.
+  // Makes the next possible step, of at most some hundred KiB; false if there is none.
   bool advance();
   bool could_advance() const { return next() != Step::kNone; }
-  // All of this rank's part is done.
   bool finished() const { return finished_ == plan_->shape.blocks; }
-  // A rank took back memory that this one was to write into.
+  // A rank withdrew memory that this rank was to write.
   bool lost() const { return lost_; }
-  // Wakes ranks that sleep until this one has come as far as it has now. Not part of every step, as
-  // it takes as long as one of some KiB: to be called when this rank is to wait for longer than
-  // some polls.
+  // Wakes ranks that sleep until this rank's present progress. Costs as much as a step of some KiB,
+  // so call it only before a wait of more than some polls.
   void tell();
 
-  // How many blocks another rank has told.
+  // Number of blocks that another rank has published.
   uint64_t told(int rank, Counter StagingBuffer::*counter) const;
   bool all_told(Counter StagingBuffer::*counter, uint64_t blocks) const;
 
@@ -52,8 +49,8 @@ class BlockPipeline {
   const BlockPlan* plan_ = nullptr;
   uint64_t base_ = 0;
   uint32_t staged_ = 0, worked_ = 0, finished_ = 0;  // blocks
-  size_t copied_ = 0;    // bytes of the payload of which this rank's own part is in place
-  bool untold_ = false;  // another rank may sleep for what was done
+  size_t copied_ = 0;    // payload bytes of which this rank's own part is in place
+  bool untold_ = false;  // another rank may sleep until it learns of the progress
   bool lost_ = false;
 };
 

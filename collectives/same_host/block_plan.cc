@@ -9,7 +9,7 @@
 namespace hccl_like {
 namespace {
 
-// The bytes that Shape calls the payload, as far as this rank knows them.
+// The payload as defined by Shape, as far as this rank knows it.
 size_t payload_of(const BoardCall& call) {
   const size_t in = call.input->total_bytes(), out = call.output->total_bytes();
   if (call.plan->chunks != Chunks::kEqual)
@@ -21,16 +21,15 @@ size_t payload_of(const BoardCall& call) {
   return meaning.to_root ? in : std::max(in, out);
 }
 
-// Whether two ranks give each other as much as they take.
+// Whether two ranks exchange equal amounts.
 bool exchange(const BoardCall& call) {
   const Semantics meaning = semantics(call.call->collective);
   return call.board->size() == 2 && !meaning.from_root && !meaning.to_root;
 }
 
-// What a block takes of each staging buffer. More ranks than cores take turns: the more one of them
-// finds, the fewer turns they need. One writer and one reader work side by side and stay ahead of
-// nobody: their slots should leave room in one core's cache. Blocks of two ranks that exchange are
-// still in the second-level cache when they are read.
+// Bytes of a block in each staging buffer. With more ranks than cores, larger blocks need fewer
+// turns. For one writer and one reader, the slots should leave room in one core's cache. Exchanged
+// blocks are still in the L2 cache when they are read.
 size_t room_of(const BoardCall& call) {
   constexpr size_t kExchanged = 128 << 10;
   if (exchange(call)) return kExchanged;
@@ -46,18 +45,16 @@ size_t room_of(const BoardCall& call) {
   }
 }
 
-// A peer's caches still hold the bytes that it has read, and writing those again takes two to four
-// times as long as writing bytes that have left the caches. So calls go round the whole staging
-// buffer, but for the smallest, which the first cache holds.
+// Writing bytes that a peer's cache still holds takes two to four times as long as writing uncached
+// bytes. So calls cycle through the whole staging buffer, except the smallest, which fit into L1.
 constexpr size_t kMostSlots = 128;
-// Whether nobody reads the last staging buffer any more the other ranks tell in lines of theirs,
-// and waiting for those takes as long as copying some KiB. Calls that put no more than this do not
-// ask and use two buffers in turns, of which the other one is found to be free when this one is
-// retired; for larger ones the way back to the same buffer, which is in a cache, is worth more.
+// Before reusing a staging buffer, a rank reads every peer's counter, which costs as much as
+// copying some KiB. Calls up to this size alternate between two buffers instead: the other one is
+// free when this one is retired. Larger calls gain more from reusing a cached buffer.
 constexpr size_t kMostAlternating = 16 << 10;
 
-// Whether all that the ranks touch is more than the last cache holds. A broadcast has one buffer a
-// rank, most often; what passes through staging buffers takes room for them, too.
+// Whether all ranks together touch more than the last-level cache holds, staging buffers included.
+// A broadcast usually has one buffer per rank.
 bool goes_past_caches(const BoardCall& call) {
   const size_t in = call.input->total_bytes(), out = call.output->total_bytes();
   const bool one_buffer =
@@ -67,14 +64,13 @@ bool goes_past_caches(const BoardCall& call) {
   return call.call->shared_output ? touched > last_cache_bytes() : touched >= last_cache_bytes();
 }
 
-// What a rank moves in one step where no slot limits it. Of much memory more, if there are cores
-// for helpers.
+// Step size where no slot limits it; larger for much memory if cores are free for helpers.
 size_t step_bytes(size_t share, size_t ranks) {
   static const auto kCores = static_cast<size_t>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
   return share >= 32 << 20 && kCores >= 2 * ranks ? 16 << 20 : 256 << 10;
 }
 
-// Where chunk `chunk` begins, if the chunks of a layout lie side by side.
+// Offset of a chunk in a layout of adjacent chunks.
 uint64_t begin_of(const Layout& layout, int chunk) {
   uint64_t begin = 0;
   for (int i = 0; i < chunk; ++i) begin += layout.bytes(static_cast<size_t>(i));
@@ -90,7 +86,7 @@ void BlockPlan::measure(const BoardCall& of) {
   ranks = of.board->size();
   const size_t payload = payload_of(of);
   slots.bytes = room_of(of);
-  // Of pairs nobody knows how little it is.
+  // With kPairs, no rank knows how small the call is.
   if (of.plan->chunks != Chunks::kPairs)
     slots.bytes = std::min(slots.bytes, Shape::room(collective, ranks, payload));
   shape = Shape::of(collective, ranks, payload, slots.bytes);
@@ -150,7 +146,6 @@ void BlockPlan::tell_sizes(StagingBuffer& own) const {
     sizes.gives = peer(other).takes;
     sizes.takes = peer(other).gives;
     own.sizes[static_cast<size_t>(other)] = sizes;
-    // What follows belongs to the next rank.
     const auto chunk = static_cast<size_t>(other);
     if (meaning.input == Chunking::kPerRank) sizes.input_at += call->input->bytes(chunk);
     if (meaning.output == Chunking::kPerRank) sizes.output_at += call->output->bytes(chunk);
@@ -168,11 +163,11 @@ std::byte* BlockPlan::slot_of(int other, uint32_t block) const {
 }
 
 bool prefers_to_sum_all(const BlockPlan& plan, bool shares) {
-  // What a rank of several reads in the time that a meeting takes: on a core of its own, and, for
-  // each other in each turn, where they take turns at one.
+  // Bytes that a rank reads in the time of one synchronization: on its own core, or, for each peer
+  // in each turn, on a shared core.
   constexpr size_t kReadsInMeeting = 8 << 10, kReadsInTurn = 5632;
   if (plan.collective != Collective::kAllReduce) return false;
-  // Two read no more of each other for it, if their memory is not mapped; several do.
+  // With unmapped memory, two ranks read no more of each other this way; several ranks do.
   if (plan.ranks == 2) return !shares;
   const auto ranks = static_cast<size_t>(plan.ranks);
   const auto cores = static_cast<size_t>(plan.call->resources->cores);

@@ -6,7 +6,7 @@
 namespace hccl_like {
 namespace {
 
-// Where to look; offers are compared as a whole.
+// Hash key only; find() compares the whole offers.
 uint64_t index_of(std::span<const MemoryOffer> offers) {
   constexpr uint64_t kOdd = 0x9e3779b97f4a7c15;
   uint64_t index = 0;

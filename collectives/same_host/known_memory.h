@@ -1,6 +1,5 @@
 #pragma once
-// Which memory of its ranks a group has found that all of them can map: what was agreed once need
-// not be asked again.
+// Cache of agreements about memory that all ranks of a group can map.
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -12,41 +11,39 @@
 
 namespace hccl_like {
 
-// What one rank offers in one call, by the names that its process has given (Exports).
+// The memory that a rank offers in one call, by its process's export names (Exports).
 struct MemoryOffer {
-  uint64_t input = 0, output = 0;  // 0: nothing
+  uint64_t input = 0, output = 0;  // 0: none
   bool has_input() const { return input != 0; }
   bool has_output() const { return output != 0; }
   bool operator==(const MemoryOffer&) const = default;
 };
 
-// Any thread. Ranks may forget at different times: one that remembers tells the others what was
-// agreed all the same.
+// Any thread. Ranks may forget at different times; a rank that remembers tells the others.
 class KnownMemory {
  public:
   using Mapping = std::weak_ptr<const PeerMapping>;
   struct Agreement {
     std::vector<MemoryOffer> offers;  // by rank
-    uint64_t accepted = 0;            // what all ranks could map: Lane::kInputs, Lane::kOutputs
-    // By rank, of what was accepted. PeerMemory may close a mapping; whoever needs it again opens
-    // it again.
+    uint64_t accepted = 0;            // what all ranks can map: StagingBuffer::kInputs, kOutputs
+    // By rank, of accepted memory. PeerMemory may close a mapping; its next user opens it again.
     std::vector<std::vector<Mapping>> inputs;
-    std::vector<std::vector<Mapping>> outputs;  // one at most
+    std::vector<std::vector<Mapping>> outputs;  // at most one each
   };
 
-  // Of so many the oldest are forgotten: an allocator has some tens of pieces, and a loop names
-  // pairs of them.
+  // Above this many, the oldest are forgotten. A loop uses pairs of some tens of segments.
   static constexpr size_t kMost = 64;
 
-  // Null if the group has not agreed about these offers, or has forgotten.
+  // Null if the group has no agreement about these offers, or has forgotten it.
   std::shared_ptr<const Agreement> find(std::span<const MemoryOffer> offers) const;
-  // In place of an earlier one about the same offers.
+  // Replaces an earlier agreement about the same offers.
   void remember(std::shared_ptr<const Agreement> agreement);
 
  private:
   mutable std::mutex mutex_;
-  std::unordered_map<uint64_t, std::shared_ptr<const Agreement>> agreements_;  // by what is offered
-  std::vector<uint64_t> order_;  // oldest first; a deque would hold half a KiB while empty
+  std::unordered_map<uint64_t, std::shared_ptr<const Agreement>>
+      agreements_;               // by hash of the offers
+  std::vector<uint64_t> order_;  // oldest first; an empty deque would take half a KiB
 };
 
 }  // namespace hccl_like

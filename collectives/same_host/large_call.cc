@@ -17,23 +17,21 @@
 namespace hccl_like {
 namespace {
 
-// How long a rank that gave up waits for one that writes into its memory: far longer than a step
-// takes, unless that rank was stopped. Then the memory is kept.
+// How long a failed rank waits for a writer into its memory; much longer than any step.
 constexpr auto kWriterTimeout = std::chrono::seconds(1);
 
-// Copied before it is looked at: its owner could change it meanwhile.
+// Copied before any check, since its owner could change it meanwhile.
 Offer offer_of(const BoardCall& call, int rank) {
   Offer offer;
   std::memcpy(&offer, call.board->payload(rank, call.number, sizeof offer), sizeof offer);
   return offer;
 }
 
-// Null for one that does not exist.
+// Null if the buffer does not exist.
 const StagingBuffer* staging_of(const BoardCall& call, int rank, const Offer& offer) {
   return reinterpret_cast<const StagingBuffer*>(call.board->staging_buffer(rank, offer.staging));
 }
 
-// Whether a rank has told what it could map.
 bool has_accepted(const BlockPlan::Peer& peer) {
   const uint64_t word = peer.staging->accepted.load(std::memory_order_acquire);
   return (word & ~(StagingBuffer::kInputs | StagingBuffer::kOutputs)) ==
@@ -51,8 +49,6 @@ bool is_large_call(const Call& call, int ranks) {
   return !is_point_to_point(call.collective) && call.collective != Collective::kBarrier &&
          ranks <= kMostLargeCallRanks;
 }
-
-// ------------------------------------------------------------------------------------------- begin
 
 bool LargeCall::begin(const BoardCall& call) {
   lost_ = lacks_staging_ = false;
@@ -73,8 +69,6 @@ bool LargeCall::begin(const BoardCall& call) {
   return true;
 }
 
-// -------------------------------------------------------------------------------------------- show
-
 void LargeCall::show() {
   Offer offer{.staging = staging_number_,
               .first_slot = plan_.first_slot,
@@ -85,10 +79,10 @@ void LargeCall::show() {
     offer.largest = plan_.shape.payload;
     plan_.tell_sizes(*plan_.staging);
   }
-  // What will go through the staging buffer for sure is there when the others see this line.
+  // Stages the blocks that are certain to be staged before the slot is published.
   if (plan_.roles.puts() && (!memory_.shares_input() || sums_all_)) pipeline_.stage_first_blocks();
   show_offer(*plan_.call, offer);
-  // What needs nobody is done while the others come.
+  // Copies own data while the other ranks arrive.
   pipeline_.copy_own_first();
 }
 
@@ -100,13 +94,11 @@ void LargeCall::show_no_staging(const BoardCall& call) {
   show_offer(call, {.staging = Offer::kNone});
 }
 
-// -------------------------------------------------------------------------------------------- meet
-
 void LargeCall::meet() {
   lacks_staging_ = !all_have_staging();
   if (lacks_staging_) {
-    // All ranks know it before they look into any staging buffer, so nobody reads this one. A call
-    // that another thread goes on with comes here again.
+    // All ranks learn this before they read any staging buffer, so no rank reads this one. A call
+    // that another thread continues comes here twice.
     if (stage_ == Stage::kOff) return;
     give_staging_up();
     plan_.call->board->staging_buffers().give_back(staging_number_);
@@ -116,14 +108,13 @@ void LargeCall::meet() {
   read_offers();
   const bool sane = std::ranges::all_of(
       plan_.peers, [](const BlockPlan::Peer& one) { return one.staging != nullptr; });
-  // A rank that names a buffer that does not exist is waited for until the call runs into its
-  // timeout.
+  // An invalid buffer name delays the call until its timeout.
   if (!sane || mismatch_) return;
   if (!memory_.any()) {
     if (!sums_all_ && plan_.roles.sums_all()) plan_.settle(0, 0);
     stage_ = Stage::kMoving;
   } else if (const auto accepted = memory_.known()) {
-    // Told also if it is known: others may have forgotten.
+    // Published although known, since other ranks may have forgotten.
     accept(*accepted);
     memory_.settle(*accepted);
     stage_ = Stage::kMoving;
@@ -179,7 +170,7 @@ void LargeCall::accept(uint64_t accepted) {
 
 bool LargeCall::all_accepted() const { return std::ranges::all_of(plan_.peers, has_accepted); }
 
-// All ranks have told whose memory they can map: what one of them cannot is used by none.
+// After all ranks have reported the memory that they can map.
 void LargeCall::agree() {
   uint64_t accepted = StagingBuffer::kInputs | StagingBuffer::kOutputs;
   for (const BlockPlan::Peer& peer : plan_.peers)
@@ -188,8 +179,6 @@ void LargeCall::agree() {
   memory_.settle(accepted);
   stage_ = Stage::kMoving;
 }
-
-// ----------------------------------------------------------------------------------------- advance
 
 bool LargeCall::could_advance() const {
   if (lost_ || failure()) return false;
@@ -221,7 +210,7 @@ bool LargeCall::advance() {
       return true;
     case Stage::kDraining:
       if (!may_finish()) return false;
-      // A rank that gave up may have used its memory for something else already.
+      // A failed rank may have reused its memory already.
       for (int rank = 0; rank < plan_.ranks; ++rank)
         lost_ = lost_ || !plan_.call->board->still_shows(rank, plan_.call->number);
       if (lost_) return false;
@@ -232,12 +221,12 @@ bool LargeCall::advance() {
   }
 }
 
-// Nobody uses this rank's memory any more.
+// No peer accesses this rank's memory any more.
 bool LargeCall::may_finish() const {
   return !plan_.shares_own() || pipeline_.all_told(&StagingBuffer::finished, plan_.shape.blocks);
 }
 
-// Those that are furthest behind: the others wait for them, too.
+// The ranks furthest behind; all others wait for them, too.
 std::vector<int> LargeCall::waiting_for() const {
   std::vector<int> ranks;
   uint64_t least = UINT64_MAX;
@@ -256,21 +245,17 @@ std::vector<int> LargeCall::waiting_for() const {
   return ranks;
 }
 
-// --------------------------------------------------------------------------------------------- end
-
 void LargeCall::end() {
   if (stage_ == Stage::kOff) return;
   Shelf& staging_buffers = plan_.call->board->staging_buffers();
   give_staging_up();
   if (stage_ == Stage::kFinished && plan_.shares_own()) {
-    // All ranks have finished with it; of its counters they want to know no more than that they
-    // have grown.
+    // All ranks have finished. Readers of its counters only need to see that they have grown.
     staging_buffers.give_back(staging_number_);
   } else if (stage_ == Stage::kFinished) {
     staging_buffers.retire(staging_number_, plan_.call->board->readers(), plan_.call->number);
   } else {
-    // The line has been taken back. What others read from now on they drop when they see that
-    // (Board::still_shows).
+    // The slot is withdrawn. Readers drop what they read from now on (Board::still_shows).
     full_fence();
     if (plan_.call->call->shared_output) wait_for_writers();
     staging_buffers.give_back(staging_number_);
@@ -280,15 +265,14 @@ void LargeCall::end() {
   memory_.end();
 }
 
-// The next call in it begins behind this one.
+// The next call in this buffer begins beyond this call's counters and slots.
 void LargeCall::give_staging_up() {
   plan_.staging->next_base = base_ + plan_.most_blocks + 1;
   plan_.staging->next_slot = plan_.first_slot + static_cast<uint32_t>(plan_.most_blocks);
 }
 
-// Also a rank that this one has not met may write: it moves as soon as it sees all lines, if the
-// memory is known. One whose line is not there after this rank has taken its own back and made a
-// full fence will miss that one.
+// A rank that this one has not met may write, too: with known memory it starts once it sees all
+// slots. A rank whose slot is missing after withdraw() and the fence will see the withdrawal.
 LargeCall::Writer LargeCall::writer(int rank) const {
   const BlockPlan::Peer& peer = plan_.peer(rank);
   if (peer.staging != nullptr) return {&peer.staging->writing, peer.base + 1};
@@ -306,7 +290,7 @@ void LargeCall::wait_for_writers() const {
     if (rank == plan_.rank) continue;
     const Writer writer = this->writer(rank);
     const Link* link = plan_.call->board->link(rank);
-    // A link learns of a death only from the thread that drives it, which may be this one.
+    // A link detects a death only in the thread that drives it, which may be this one.
     const PeerCommons& commons = *link->commons();
     while (writer.writes() && !commons.owner_died() && link->failure() == nullptr &&
            !deadline.expired())

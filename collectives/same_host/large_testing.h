@@ -1,5 +1,5 @@
 #pragma once
-// For tests of large calls of one host: memory that peers can map, and who lets them.
+// Test support for large calls of one host: memory that peers can map.
 #include <algorithm>
 #include <ostream>
 
@@ -16,7 +16,6 @@ inline const Device& host() {
   return device;
 }
 
-// Numbers in memory that peers can map.
 class Numbers {
  public:
   Numbers(size_t count, int32_t value)
@@ -41,7 +40,6 @@ class Numbers {
   size_t count_;
 };
 
-// Which ranks let peers map their inputs and outputs.
 enum class Sharing { kNobody, kInputs, kOutputs, kEverybody, kEvenRanks };
 
 inline ExportedRange exported(Region region) {
@@ -58,7 +56,6 @@ inline void share(Call& call, Sharing sharing, int rank, Region input, Region ou
     call.shared_output = exported(output);
 }
 
-// A call with all that it borrows, for tests that make its steps themselves.
 struct SteppedCall {
   BoardCall on(Board& board, uint32_t number) const {
     return {.board = &board,
@@ -78,15 +75,14 @@ inline int32_t value(int from, int to, size_t i) {
   return from * 100'000 + to * 10'000 + static_cast<int32_t>(i % 9'973);
 }
 
-// What ranks give to rank `to`, in the order of ranks.
+// Sum over all ranks of the data for rank `to`.
 inline int32_t sum_to(int to, int ranks, size_t i) {
   int32_t total = 0;
   for (int from = 0; from < ranks; ++from) total += value(from, to, i);
   return total;
 }
 
-// How many numbers `from` gives `to` where counts differ: none at all, less than a board would
-// take, one block or several.
+// Elements that `from` gives `to` if counts differ: none, less than a board takes, or some blocks.
 inline size_t uneven_count(int from, int to, size_t unit) {
   static constexpr size_t kTimes[] = {0, 1, 3, 7, 2};
   return kTimes[static_cast<size_t>(from * 2 + to * 3) % 5] * unit;
@@ -104,7 +100,6 @@ inline void PrintTo(const DirectCase& setting, std::ostream* out) {
 
 inline constexpr size_t kInt = sizeof(int32_t);
 
-// Every way to share among a few ranks.
 inline auto all_settings() {
   return ::testing::Values(DirectCase{2, Sharing::kNobody}, DirectCase{2, Sharing::kInputs},
                            DirectCase{2, Sharing::kOutputs}, DirectCase{2, Sharing::kEverybody},

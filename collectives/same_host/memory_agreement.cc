@@ -13,20 +13,19 @@ namespace {
 
 constexpr uint64_t kInputs = StagingBuffer::kInputs, kOutputs = StagingBuffer::kOutputs;
 
-// Where bytes [offset, offset + bytes) of a mapping are; null if it does not have them: what a peer
-// says is not trusted.
+// Address of bytes [offset, offset + bytes); null outside the mapping, as peers are not trusted.
 std::byte* inside(const PeerMapping& mapping, uint64_t offset, uint64_t bytes) {
   const uint64_t size = mapping.size();
   return offset > size || bytes > size - offset ? nullptr : mapping.data() + offset;
 }
 
-// Offsets that another rank has told: what is too large stays too large.
+// Saturating sum, for offsets from peers.
 uint64_t add(uint64_t a, uint64_t b) {
   return a > std::numeric_limits<uint64_t>::max() - b ? std::numeric_limits<uint64_t>::max()
                                                       : a + b;
 }
 
-// Adds the place of `region`, a part of what is shared. False if there is no room left.
+// Adds the place of `region`, a part of `shared`. False if there is no room.
 bool add_place(InputPlaces& told, InputPlaces::Range& range, const SharedRegions::Shared& shared,
                Region region) {
   const uint64_t offset = shared.offset + static_cast<size_t>(region.data - shared.region.data);
@@ -44,8 +43,6 @@ bool add_place(InputPlaces& told, InputPlaces::Range& range, const SharedRegions
 }
 
 }  // namespace
-
-// --------------------------------------------------------------------------- what this rank offers
 
 void MemoryAgreement::begin(BlockPlan& plan) {
   plan_ = &plan;
@@ -67,18 +64,18 @@ std::span<const hcd_ipc_handle> MemoryAgreement::own_handles() const {
   return {&call().shared_input->handle, 1};
 }
 
-// Of an input of several pieces, as lists of tensors are: the handles that it takes. 0 if there is
-// none, or if it has too many pieces to be told; then it goes through the staging buffer.
+// Publishes the places of an input in several regions, such as a tensor list. Returns the number of
+// its handles; 0 if there are no regions or too many, which are then staged.
 uint32_t MemoryAgreement::tell_places() {
   if (!call().shared_regions || call().shared_regions->regions().empty()) return 0;
   const auto regions = call().shared_regions->regions();
   const Layout& input = *plan_->call->input;
   InputPlaces& told = plan_->staging->input_places;
   InputPlaces::Range range;
-  size_t at = 0;  // where the last piece was found: they come in order
+  size_t at = 0;  // index of the last region found, as regions come in order
   bool complete = true;
   for (int to = 0; to < plan_->ranks; ++to) {
-    // All ranks get the same, or each its own.
+    // All ranks get the same data, or each its own chunk.
     if (plan_->shape.kind == Shape::Kind::kChunks || to == 0) {
       range.begin = range.end;
       const size_t chunk = plan_->input_chunk(to);
@@ -117,8 +114,7 @@ void MemoryAgreement::offer(Offer& offer) {
   }
 }
 
-// The name of the allocations of this rank's input, together. Of several, each rank finds their own
-// names in the staging buffer.
+// One name for all allocations of the input; peers find single names in the staging buffer.
 uint64_t MemoryAgreement::name_input(std::span<const hcd_ipc_handle> handles) {
   Exports& exports = plan_->call->board->exports();
   if (input_handles_ == 0)
@@ -129,9 +125,7 @@ uint64_t MemoryAgreement::name_input(std::span<const hcd_ipc_handle> handles) {
   return exports.name(std::span(names).first(handles.size()));
 }
 
-// --------------------------------------------------------------------------- what the others offer
-
-// Copied before it is looked at, as all that others write.
+// Copied before any check, like all data from peers.
 void MemoryAgreement::read(int rank, const Offer& offer, const ChunkSizes& sizes) {
   Told& told = told_[static_cast<size_t>(rank)];
   offers_[static_cast<size_t>(rank)] = offer.memory;
@@ -155,7 +149,7 @@ std::optional<uint64_t> MemoryAgreement::known() {
   if (!agreement_) return std::nullopt;
   const uint64_t accepted = agreement_->accepted;
   if (holds_known(*agreement_)) return accepted;
-  // The other ranks do not ask a second time.
+  // The other ranks do not map a second time.
   if ((map_all() & accepted) == accepted) {
     conclude(accepted);
     return accepted;
@@ -168,7 +162,7 @@ std::optional<uint64_t> MemoryAgreement::known() {
   return accepted;
 }
 
-// Whether all that the group has agreed to use is still mapped here. It stays so until end().
+// Whether all agreed memory is still mapped here; held_ keeps it mapped until end().
 bool MemoryAgreement::holds_known(const KnownMemory::Agreement& agreement) {
   held_.clear();
   const auto hold = [this](const KnownMemory::Mapping& known) {
@@ -242,7 +236,7 @@ MemoryAgreement::Mapping MemoryAgreement::open(int rank, const hcd_ipc_handle& h
   return nullptr;
 }
 
-// False if it does not lie in what is mapped. There is nothing to place where nothing is.
+// False if the input is outside the mappings. True if nothing is mapped.
 bool MemoryAgreement::place_input(int rank, std::span<const Mapping> mappings) {
   const Told& told = told_[static_cast<size_t>(rank)];
   BlockPlan::Peer& peer = plan_->peers[static_cast<size_t>(rank)];
@@ -268,8 +262,6 @@ bool MemoryAgreement::place_output(int rank, const Mapping& mapping) {
   peer.output = inside(*mapping, told_[static_cast<size_t>(rank)].output_offset, peer.takes);
   return peer.output != nullptr;
 }
-
-// ----------------------------------------------------------------------------------- the agreement
 
 void MemoryAgreement::conclude(uint64_t accepted) {
   auto agreement = std::make_shared<KnownMemory::Agreement>();

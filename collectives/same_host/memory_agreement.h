@@ -1,6 +1,6 @@
 #pragma once
-// How the ranks of a large call agree whose memory they use where it is: each offers what peers can
-// map, each maps what the others offer, and what one of them cannot map is used by none.
+// Agreement of the ranks of a large call about memory to access in place: each rank offers memory
+// and maps its peers' offers; memory that some rank cannot map is used by none.
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -12,33 +12,32 @@
 
 namespace hccl_like {
 
-// Of one call, and reused. Used by one thread at a time.
+// One call at a time, reusable. One thread at a time.
 class MemoryAgreement {
  public:
-  // `plan` has its staging buffer, and is borrowed until end().
+  // `plan` must have its staging buffer and is borrowed until end().
   void begin(BlockPlan& plan);
-  // The mappings stay for as long as their peers' memory is known (PeerMemory).
+  // Keeps the mappings while the peers' memory is known (PeerMemory).
   void end();
 
   bool shares_input() const { return call().shared_input || input_handles_ > 0; }
   bool shares() const { return shares_input() || call().shared_output; }
-  // Adds what peers need to find this rank's memory to what it shows.
+  // Adds the location of this rank's memory to its offer.
   void offer(Offer& offer);
-  // What another rank has shown, and the sizes between it and this one.
+  // Reads another rank's offer and the sizes between it and this rank.
   void read(int rank, const Offer& offer, const ChunkSizes& sizes);
 
-  // After all was read: whether a rank offers anything.
+  // After all read() calls: whether any rank offers memory.
   bool any() const;
-  // What the group has agreed about the same offers before; it is mapped again if need be. Nothing
-  // if there is no such agreement.
+  // The group's earlier agreement about the same offers, mapped again if needed; or nullopt.
   std::optional<uint64_t> known();
-  // Maps what is offered, and tells what of it this rank can use: StagingBuffer::kInputs, kOutputs.
+  // Maps all offers. Returns what this rank can use: StagingBuffer::kInputs, kOutputs.
   uint64_t map_all();
-  // What every rank can use: from here on the plan says so, and the group knows it.
+  // Stores the memory that every rank can use in the plan and in the group's known memory.
   void conclude(uint64_t accepted);
   void settle(uint64_t accepted);
 
-  // Another rank's memory could not be mapped again. The call will not be finished.
+  // Another rank's memory could not be mapped again; the call cannot be finished.
   const std::optional<Error>& failure() const { return failure_; }
 
  private:
@@ -47,11 +46,10 @@ class MemoryAgreement {
     size_t handle = 0;
     InputPlaces::Place at;
   };
-  // What another rank has told.
   struct Told {
     uint64_t input_offset = 0, output_offset = 0;  // in its mappings
-    uint32_t input_handles = 0;                    // of an input that is several pieces, else 0
-    std::vector<Place> places;                     // of that, in what the handles name
+    uint32_t input_handles = 0;                    // of an input in several regions, else 0
+    std::vector<Place> places;                     // of that input, in the handles' memory
   };
   struct Mappings {
     std::vector<Mapping> input;
@@ -72,10 +70,10 @@ class MemoryAgreement {
   std::vector<Told> told_;           // by rank
   std::vector<MemoryOffer> offers_;  // by rank
   std::vector<Mappings> mappings_;   // by rank, from map_all() to conclude()
-  std::vector<Mapping> held_;        // of others' memory, of an agreement that was known
+  std::vector<Mapping> held_;        // peers' memory of a known agreement
   std::shared_ptr<const KnownMemory::Agreement> agreement_;
-  uint32_t input_handles_ =
-      0;  // of this rank's input, if that is several pieces and all of it is told
+  // Of this rank's input, if it has several regions that all fit; else 0.
+  uint32_t input_handles_ = 0;
   Exports::Last last_input_, last_output_;
   std::optional<Error> failure_;
 };

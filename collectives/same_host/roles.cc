@@ -33,7 +33,7 @@ Roles::Roles(Collective collective, int rank, int ranks, int root, RankSet input
 Path Roles::path(int from, int to) const {
   if (from == to || !gives(collective_, root_, from, to)) return Path::kNone;
   const bool rooted = has_root(collective_);
-  // Where all ranks give and take alike there is nothing to share out.
+  // Only rooted collectives are unbalanced, so only they split a pair's work.
   if (input_mapped(from)) return rooted && output_mapped(to) ? Path::kShared : Path::kPulled;
   return output_mapped(to) ? Path::kPushed : Path::kStaged;
 }

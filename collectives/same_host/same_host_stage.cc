@@ -22,7 +22,7 @@ void SameHostStage::end() {
     case Phase::kReading:
     case Phase::kMeeting:
     case Phase::kMoving:
-      // It has failed. Also then this rank reads nobody's lines of it any more.
+      // The call has failed; from here on this rank reads no slot of it.
       call_->board->withdraw(call_->number);
       if (large_) large_->end();
       call_->board->done(call_->number);
@@ -34,7 +34,7 @@ void SameHostStage::end() {
       break;
     case Phase::kOpening:
     case Phase::kWindow:
-      // It was not shown and will not be.
+      // The call was not and will not be published.
       if (call_->board->is_open()) call_->board->done(call_->number);
       break;
     case Phase::kOff:

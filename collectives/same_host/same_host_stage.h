@@ -1,6 +1,6 @@
 #pragma once
-// What an operation does on its communicator's board: small ones run there, large ones meet there,
-// all are compared there.
+// The board part of an operation: small calls run here, large calls synchronize here, and all calls
+// are compared here.
 #include <memory>
 #include <vector>
 
@@ -10,47 +10,45 @@
 
 namespace hccl_like {
 
-// Used by the driver only, and reused.
+// Driver only; reusable.
 class SameHostStage {
  public:
-  // Nothing is done here.
   void off() { phase_ = Phase::kOff; }
-  // `path`: how the data goes; of a call whose messages carry it, the line is only shown and
-  // compared with the others'. `shown`: that is done. `begun`: a large call that another thread has
-  // shown, null if there is none. `call` is borrowed until end().
+  // `path`: of the data; a call by messages is only published and compared. `shown`: already
+  // published. `begun`: large call that another thread published, or null. Borrows `call` until
+  // end().
   void begin(const BoardCall& call, CallPath path, bool shown, std::unique_ptr<LargeCall> begun);
-  // The call is over, or has failed.
   void end();
 
-  // Makes the steps that can be made now; true if any was.
+  // Makes all possible steps; true if any was made.
   bool advance();
-  // Whether the messages have to wait: the call is not shown yet, or is not theirs to make. A large
-  // call becomes theirs when a rank has no staging buffer for it.
+  // Whether messages must wait: the call is not published yet, or takes another path. A large call
+  // falls back to messages if a rank has no staging buffer.
   bool holds() const { return phase_ != Phase::kOff && phase_ != Phase::kWatching; }
   bool finished() const { return phase_ == Phase::kFinished; }
-  // Whether advance() could make a step: asked before a sleep.
+  // Whether advance() could make a step; checked before sleeping.
   bool could_advance() const;
 
   const std::optional<BoardMismatch>& mismatch() const {
     return watch_.mismatch() || !large_ ? watch_.mismatch() : large_->mismatch();
   }
-  // Why the call cannot be finished, if it cannot.
+  // Null unless the call cannot be finished.
   const Error* failure() const {
     return large_ && large_->failure() ? &*large_->failure() : nullptr;
   }
-  // While it holds.
+  // Valid while holds().
   std::vector<int> waiting_for() const;
 
  private:
   enum class Phase {
     kOff,
-    kOpening,   // not known yet whether there is a board
-    kWindow,    // the line still holds an earlier call that some rank has not done with
-    kReading,   // waits for the lines that are needed
-    kMeeting,   // of a large call: waits for all lines
-    kMoving,    // of a large call: the data is on its path
+    kOpening,   // not known yet whether the board opens
+    kWindow,    // some rank has not finished with the slot's previous call
+    kReading,   // waits for the slots that are needed
+    kMeeting,   // large call: waits for all slots
+    kMoving,    // large call: moves data
     kFinished,  // the output is there
-    kWatching,  // the messages go on; the lines are compared when they come
+    kWatching,  // messages run; slots are compared when they are published
   };
 
   void show();

@@ -7,8 +7,7 @@
 namespace hccl_like {
 namespace {
 
-// Cuts are made here, where a cache line begins if the payload does: no line is written by two
-// ranks.
+// Division granularity: if the payload is aligned, no two ranks write one cache line.
 constexpr size_t kShapeGrain = 64;
 
 Shape::Kind kind_of(Collective collective) {

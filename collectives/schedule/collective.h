@@ -1,6 +1,6 @@
 #pragma once
-// The collectives, and what each of them means: which chunk of whose input becomes part of which
-// chunk of whose output. The board, large calls of one host and schedules all take it from here.
+// The collectives and their semantics: which input chunk of which rank contributes to which output
+// chunk. The board, large calls of one host and schedules all use these definitions.
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -22,26 +22,23 @@ enum class Collective : uint8_t {
 };
 inline constexpr int kCollectives = 11;
 
-// As PyTorch spells it: "all_reduce", "reduce_scatter", ...
+// PyTorch's spelling: "all_reduce", "reduce_scatter", ...
 std::string_view name(Collective collective);
-// The collective with that name; also by its other names in PyTorch ("all_gather_into_tensor"), and
-// in MPI's and NCCL's spelling
-// ("allreduce").
+// Accepts also PyTorch's other names ("all_gather_into_tensor") and MPI's and NCCL's ("allreduce").
 std::optional<Collective> collective_named(std::string_view wanted);
 
-// How a rank's input or output is divided.
 enum class Chunking : uint8_t {
-  kWhole,    // one chunk, which concerns every rank; its number is 0
-  kOwn,      // one chunk, which has the number of the rank
+  kWhole,    // one chunk for all ranks, number 0
+  kOwn,      // one chunk, with the rank's number
   kPerRank,  // one chunk for each rank
 };
 
 struct Semantics {
   Chunking input = Chunking::kWhole;
   Chunking output = Chunking::kWhole;
-  bool reduces = false;    // combines what the ranks give
-  bool from_root = false;  // the root alone gives
-  bool to_root = false;    // the root alone receives
+  bool reduces = false;    // combines all ranks' inputs
+  bool from_root = false;  // only the root gives
+  bool to_root = false;    // only the root receives
 };
 
 constexpr Semantics semantics(Collective collective) {
@@ -83,21 +80,20 @@ constexpr bool is_point_to_point(Collective collective) {
   return collective == Collective::kSend || collective == Collective::kRecv;
 }
 
-// Whether the payload is one chunk, which an algorithm cuts as it likes.
+// Whether the payload is one chunk that an algorithm may cut freely.
 constexpr bool cuts_payload(Collective collective) {
   const Semantics meaning = semantics(collective);
   return collective != Collective::kBarrier && meaning.input == Chunking::kWhole &&
          meaning.output == Chunking::kWhole;
 }
 
-// Whether rank `from` gives anything to rank `to`, which may be itself.
+// Whether rank `from` gives data to rank `to`, which may be itself.
 constexpr bool gives(Collective collective, int root, int from, int to) {
   const Semantics meaning = semantics(collective);
   return (!meaning.from_root || from == root) && (!meaning.to_root || to == root);
 }
 
-// The chunk of `rank`'s input that goes to `to`, and the chunk of its output that comes from
-// `from`.
+// The chunk of `rank`'s input for `to`, and the chunk of its output from `from`.
 constexpr int input_chunk(Collective collective, int rank, int to) {
   const Chunking input = semantics(collective).input;
   return input == Chunking::kWhole ? 0 : input == Chunking::kOwn ? rank : to;

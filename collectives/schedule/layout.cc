@@ -63,7 +63,7 @@ Region Layout::contiguous(size_t chunk, size_t begin, size_t end) const {
   Region whole;
   size_t pieces = 0;
   visit(chunk, begin, end, [&](Region piece) {
-    // Local peers in memory are one region, even if the caller gave them as two.
+    // Merges regions that are adjacent in memory.
     if (pieces > 0 && whole.data + whole.bytes == piece.data) {
       whole.bytes += piece.bytes;
       return;

@@ -1,6 +1,6 @@
 #pragma once
-// Where the chunks of one call lie in memory. List, tensor, coalesced and uneven variants are
-// layouts, not algorithms.
+// Where the chunks of one call are in memory. List, tensor, coalesced and uneven variants differ in
+// layout, not in algorithm.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -15,53 +15,50 @@ struct Region {
   size_t bytes = 0;
 };
 
-// Where part `i` of `parts` equal parts of n elements begins: n * i / parts, exact for any n.
+// Start of part `i` of `parts` equal parts of n elements: n * i / parts, exact for any n.
 constexpr size_t even_begin(size_t n, size_t i, size_t parts) {
   return n / parts * i + n % parts * i / parts;
 }
 
-// A layout refers to the memory, it does not own it: whoever made the regions keeps them alive as
-// long as the layout is used. Building one from a single region allocates nothing.
+// Does not own the memory; the caller keeps the regions alive while the layout is used. A layout of
+// one region allocates nothing.
 class Layout {
  public:
-  // No memory at all; every chunk is empty.
+  // No memory; every chunk is empty.
   Layout() = default;
-  // Chunk i holds elements [n*i/chunks, n*(i+1)/chunks) of the concatenated regions, n elements in
-  // all.
+  // Chunk i: elements [n*i/chunks, n*(i+1)/chunks) of the n elements in the concatenated regions.
   static Layout even(std::span<const Region> regions, size_t chunks, size_t element_bytes);
   static Layout even(Region region, size_t chunks, size_t element_bytes);
-  // Chunk i is region i. Every region's size is a multiple of element_bytes.
+  // Chunk i is region i. Every region's size must be a multiple of element_bytes.
   static Layout list(std::vector<Region> regions, size_t element_bytes = 1);
-  // Chunk i is the i-th of `chunks` equal parts of every region, one after the other (coalesced
-  // all-gather and reduce-scatter). Every region's size is a multiple of chunks * element_bytes.
+  // Chunk i: part i of `chunks` equal parts of every region, concatenated (coalesced all-gather and
+  // reduce-scatter). Every region's size must be a multiple of chunks * element_bytes.
   static Layout interleaved(std::span<const Region> regions, size_t chunks, size_t element_bytes);
-  // Only chunk `chunk` exists; it is the concatenation of `regions` (the input of an all-gather).
+  // Only `chunk` exists: the concatenation of `regions` (the input of an all-gather).
   static Layout single(std::span<const Region> regions, size_t chunk, size_t element_bytes);
 
-  // An even layout of the same memory with another number of chunks; a layout of no memory stays
-  // one. Only for even().
+  // The same memory in another number of chunks. Only for even() and layouts of no memory.
   Layout recut(size_t chunks) && {
     chunks_ = chunks;
     return std::move(*this);
   }
 
   size_t element_bytes() const { return element_bytes_; }
-  // A chunk that this layout does not have is empty.
+  // 0 for a chunk that does not exist.
   size_t bytes(size_t chunk) const { return extent(chunk).bytes; }
   size_t total_bytes() const { return total_; }
   size_t largest_chunk() const;  // bytes
 
-  // Calls visit(Region) for the memory of bytes [begin, end) of a chunk, in order; never with an
-  // empty region. end <= bytes(chunk).
+  // Calls visit(Region), in order, for bytes [begin, end) of a chunk; never with an empty region.
+  // end <= bytes(chunk).
   template <class Visitor>
   void visit(size_t chunk, size_t begin, size_t end, Visitor&& visit) const;
-  // The same as a contiguous region if it is one; data == nullptr if it is not. An empty range is
-  // {nullptr, 0}: there is nothing to visit either.
+  // The same range as one region; data == nullptr if it is not contiguous or is empty.
   Region contiguous(size_t chunk, size_t begin, size_t end) const;
 
  private:
   enum class Kind : uint8_t { kNone, kEven, kList, kInterleaved, kSingle };
-  // A chunk as bytes [begin, begin + bytes) of what the regions hold of it, one after the other.
+  // A chunk: bytes [begin, begin + bytes) of the concatenated shares of the regions.
   struct Extent {
     size_t begin = 0;
     size_t bytes = 0;
@@ -72,9 +69,7 @@ class Layout {
   std::span<const Region> regions() const {
     return regions_.empty() ? std::span<const Region>(&one_, 1) : std::span<const Region>(regions_);
   }
-  // Bytes of all regions before region i.
   size_t start(size_t i) const { return regions_.empty() ? 0 : starts_[i]; }
-  // The region that holds byte `at` of the concatenation.
   size_t region_of(size_t at) const;
 
   Kind kind_ = Kind::kNone;
@@ -82,8 +77,8 @@ class Layout {
   size_t chunks_ = 0;
   size_t only_chunk_ = 0;  // kSingle
   size_t total_ = 0;
-  Region one_;                   // the common case, without an allocation
-  std::vector<Region> regions_;  // two or more, empty ones left out except in a list
+  Region one_;                   // avoids an allocation for one region
+  std::vector<Region> regions_;  // two or more; without empty ones, except in a list
   std::vector<size_t> starts_;   // of each region in the concatenation
 };
 
@@ -121,8 +116,7 @@ void Layout::visit(size_t chunk, size_t begin, size_t end, Visitor&& visit) cons
     visit(Region{parts[chunk].data + begin, end - begin});
     return;
   }
-  // In an interleaved layout every region gives one of `chunks_` equal parts; else it gives all it
-  // has.
+  // A region of an interleaved layout contributes one of `chunks_` parts; else all of it.
   const size_t shares = kind_ == Kind::kInterleaved ? chunks_ : 1;
   const size_t share = kind_ == Kind::kInterleaved ? chunk : 0;
   const size_t first = extent(chunk).begin;
@@ -137,7 +131,7 @@ void Layout::visit(size_t chunk, size_t begin, size_t end, Visitor&& visit) cons
   }
 }
 
-// The part of `bytes` that lap `lap` of `laps` carries, cut at element boundaries: [begin, end).
+// The bytes [begin, end) that lap `lap` of `laps` carries, cut at element boundaries.
 struct Part {
   size_t begin = 0;
   size_t end = 0;

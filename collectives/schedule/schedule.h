@@ -1,12 +1,10 @@
 #pragma once
-// A collective algorithm as a value: what one rank sends, receives and computes, round by round, in
-// chunks.
+// A collective algorithm as data: one rank's sends, receives and reductions in rounds of chunks.
 //
-// A chunk is a numbered part of the payload; a Layout (layout.h) says where each lies in a given
-// call. Steps of a round run at the same time, in any order; a round begins when the one before is
-// finished. So a round must not write what it reads, also when input and output are the same memory
-// (check.h proves it). A message belongs to the same round on both sides: the k-th send to a peer
-// in a round meets the peer's k-th receive from here in its round of that number.
+// A chunk is a numbered part of the payload; a Layout (layout.h) maps it to memory. Steps of a
+// round run in any order; a round begins when the previous one is finished. A round must not write
+// memory that it reads, even if input and output are the same memory (check.h proves it). The k-th
+// send to a peer in a round matches the peer's k-th receive from this rank in the same round.
 #include <cstdint>
 #include <span>
 #include <string>
@@ -16,7 +14,7 @@ namespace hccl_like {
 
 enum class Buffer : uint8_t { kInput, kOutput, kScratch };
 
-// One chunk of one buffer. Chunk numbers mean the same on every rank.
+// Chunk numbers mean the same on every rank.
 struct Slot {
   Buffer buffer = Buffer::kInput;
   uint32_t index = 0;
@@ -37,11 +35,11 @@ struct Step {
   };
   Kind kind;
   int32_t peer = -1;  // group rank; -1 for local steps
-  // Consecutive chunks, from a and dst upwards: one message, whatever the layout.
+  // Consecutive chunks, from a and dst upwards: one message in any layout.
   uint32_t count = 1;
   Slot a{};
   Slot dst{};
-  // kReduce only: where its sources begin in the schedule's list, and how many.
+  // kReduce only: range in the schedule's list of sources.
   uint32_t first_source = 0;
   uint32_t sources = 0;
   friend bool operator==(const Step&, const Step&) = default;
@@ -49,30 +47,27 @@ struct Step {
 
 Step send(int peer, Slot what, uint32_t count = 1);
 Step recv(int peer, Slot into, uint32_t count = 1);
-// dst = mine op (what arrives)
 Step recv_reduce(int peer, Slot mine, Slot dst, uint32_t count = 1);
 Step copy(Slot from, Slot to, uint32_t count = 1);
 
 class Schedule {
  public:
-  // `chunks`: how many chunks the payload is cut into (input and output alike).
+  // `chunks`: number of chunks of the input and of the output.
   explicit Schedule(uint32_t chunks) : chunks_(chunks) {}
 
-  // Appends a round. Steps with count 0 are left out. A round without steps is kept: a message is
-  // matched by the number of its round, so a rank that idles in a round still has that round. Only
-  // trailing idle rounds may be missing.
+  // Appends a round. Drops steps with count 0. A round without steps stays, since messages match by
+  // round number; only trailing idle rounds may be omitted.
   template <class... Steps>
   void round(const Steps&... steps) {
     begin_round();
     (add(steps), ...);
   }
-  // The same piece by piece: begin_round() starts a new round, add() appends to the current one
-  // (the first add() starts round 0 if nothing has).
+  // The same step by step. The first add() starts round 0 if no round has begun.
   void begin_round() { round_begin_.push_back(static_cast<uint32_t>(steps_.size())); }
   void add(const Step& step);
   // dst = sources[0] op sources[1] op ...; a single source is a copy.
   void add_reduce(Slot dst, std::span<const Slot> sources);
-  // Reserves a scratch slot as large as chunk `like` (of the input or the output) and returns it.
+  // Reserves a scratch slot as large as chunk `like` of the input or the output.
   Slot add_scratch(Slot like);
 
   uint32_t chunks() const { return chunks_; }
@@ -82,8 +77,8 @@ class Schedule {
   std::span<const Slot> sources(const Step& step) const;
   std::span<const Slot> scratch_like() const { return scratch_; }
 
-  // One line per round: "2: send in[3]->1  recv_reduce in[0]+<-2 to out[0]"; what golden tests and
-  // errors show. Consecutive chunks are "in[3..5]"; a round without steps is "2: idle".
+  // One line per round: "2: send in[3]->1  recv_reduce in[0]+<-2 to out[0]". Consecutive chunks are
+  // "in[3..5]"; a round without steps is "2: idle".
   std::string to_string() const;
   std::string to_string(const Step& step) const;
 

@@ -13,7 +13,7 @@ namespace hccl_like {
 
 namespace {
 
-// Laps must be the same on all ranks, so where only some ranks know the sizes there is one.
+// Laps must be equal on all ranks. If only some ranks know the sizes, there is one lap.
 bool may_have_laps(Collective collective, const ChooseOptions& options) {
   using enum Collective;
   return !options.uneven && collective != kGather && collective != kScatter &&
@@ -24,8 +24,8 @@ bool fits(const Algorithm& algorithm, const Hosts& hosts, const ChooseOptions& o
   return algorithm.fits(hosts) && !(algorithm.equal_chunks && options.uneven);
 }
 
-// Laps of at most lap_bytes stay in cache and need little scratch memory. Where they would be so
-// small that latency costs more than a quarter, they are made larger, by halving their number.
+// Laps of at most lap_bytes fit the cache and need little scratch memory. If latency exceeds a
+// quarter of the time, halves the number of laps.
 Choice plan(const Algorithm& algorithm, uint64_t bytes, size_t element_bytes,
             const Topology& topology, const ChooseOptions& options) {
   uint64_t most = 1;
@@ -47,15 +47,15 @@ Choice plan(const Algorithm& algorithm, uint64_t bytes, size_t element_bytes,
   return {&algorithm, static_cast<uint32_t>(laps), topology.size(), bytes, time(laps)};
 }
 
-// What the job would take on the clock, or nothing if finding out takes too long. After the first
-// laps each one more takes as long as the one before.
+// The simulated time, or nothing if the simulation is too long. After the first laps, each further
+// lap takes as long as the previous one.
 std::optional<uint64_t> simulated_ps(const Choice& choice, int root, const Topology& topology,
                                      size_t element_bytes, uint32_t window) {
   constexpr int kMostRanks = 64;
   constexpr uint64_t kMostSteps = 30'000;
   if (choice.size > kMostRanks) return std::nullopt;
   const Job job = make_job(*choice.algorithm, topology.hosts, root);
-  uint64_t steps = 0;  // of all ranks, in one lap
+  uint64_t steps = 0;  // all ranks, one lap
   for (const Schedule& schedule : job.ranks) steps += schedule.steps().size();
   if (steps > kMostSteps) return std::nullopt;
   SimulateOptions options{.bytes = choice.bytes,
@@ -73,8 +73,7 @@ std::optional<uint64_t> simulated_ps(const Choice& choice, int root, const Topol
   return more + (more - std::min(first, more)) * (choice.laps - 2 * some) / some;
 }
 
-// Trees that are made without a thought for hosts are good for some roots only, and one choice has
-// to do for all.
+// Flat trees suit some roots only, but one choice must serve all roots.
 std::optional<uint64_t> slowest_root_ps(const Choice& choice, const Topology& topology,
                                         size_t element_bytes, uint32_t window) {
   const auto first = simulated_ps(choice, 0, topology, element_bytes, window);
@@ -85,7 +84,7 @@ std::optional<uint64_t> slowest_root_ps(const Choice& choice, const Topology& to
   return std::max(*first, *simulated_ps(choice, other, topology, element_bytes, window));
 }
 
-// Replaces the estimates of those that may be the best.
+// Replaces the estimates of the best candidates by simulated times.
 void put_on_the_clock(std::vector<Choice>& choices, const Topology& topology, size_t element_bytes,
                       uint32_t window) {
   const uint64_t best = std::ranges::min(choices, {}, &Choice::estimate_ps).estimate_ps;
@@ -131,7 +130,7 @@ std::vector<Choice> candidates(Collective collective, uint64_t bytes, size_t ele
   }
   if (options.simulate && topology.hosts.count() > 1)
     put_on_the_clock(result, topology, element_bytes, options.lap_window);
-  // Differences below three per cent are not real: then the order of the list decides.
+  // Differences below 3 % are noise: the order of the list decides.
   const uint64_t best = std::ranges::min(result, {}, &Choice::estimate_ps).estimate_ps;
   const auto chosen = std::ranges::find_if(
       result, [&](const Choice& choice) { return choice.estimate_ps <= best + best / 32; });
@@ -143,7 +142,7 @@ std::vector<Choice> candidates(Collective collective, uint64_t bytes, size_t ele
 
 Choice choose(Collective collective, uint64_t bytes, size_t element_bytes, const Topology& topology,
               const ChooseOptions& options) {
-  // What a rank does not know about the others must not decide: then all ranks pretend this size.
+  // Sizes that only some ranks know must not influence the choice: all ranks assume 0.
   if (options.uneven) bytes = 0;
   if (!options.forced.empty()) {
     return plan(forced(collective, topology.hosts, options), bytes, element_bytes,

@@ -1,5 +1,5 @@
 #pragma once
-// Which algorithm a call uses, and in how many laps: the one that the cost model says is fastest.
+// Chooses the algorithm and number of laps of a call: the fastest by the cost model.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -12,14 +12,12 @@
 namespace hccl_like {
 
 struct ChooseOptions {
-  std::string_view forced;       // the name of an algorithm; empty: the cost model decides
-  uint64_t lap_bytes = 1 << 20;  // a payload larger than this is cut into laps
-  uint32_t lap_window = 4;       // laps under way at once
-  // Chunks differ in size and only each pair of ranks knows its own: neither algorithm nor laps may
-  // depend on `bytes`.
+  std::string_view forced;       // name of an algorithm; empty: the cost model decides
+  uint64_t lap_bytes = 1 << 20;  // larger payloads run in several laps
+  uint32_t lap_window = 4;       // laps in flight at once
+  // Chunk sizes differ and only the two ranks of a pair know theirs: the choice ignores `bytes`.
   bool uneven = false;
-  // With several hosts, closed forms are a first look only: the best of them are then run on the
-  // clock of simulate.h, if they are not too long for that. Takes milliseconds.
+  // With several hosts: simulates the best candidates (simulate.h). Takes milliseconds.
   bool simulate = false;
 };
 
@@ -33,20 +31,19 @@ struct Choice {
   friend bool operator==(const Choice&, const Choice&) = default;
 };
 
-// `bytes`: of all chunks together, which is the larger of input and output. Takes only what all
-// ranks know, computes in whole numbers and breaks ties by the order of the list: so all ranks
-// choose the same. Throws misuse, naming the algorithms that there are, if the forced one is
-// unknown or does not fit.
+// `bytes`: all chunks together, the larger of input and output. Deterministic across ranks: uses
+// only data equal on all ranks, integer arithmetic, and the order of the list on ties. Throws
+// kMisuse, with the available names, if the forced algorithm is unknown or does not fit.
 Choice choose(Collective collective, uint64_t bytes, size_t element_bytes, const Topology& topology,
               const ChooseOptions& options = {});
 
-// All that could be chosen: the choice, then the others, fastest first.
+// The choice, then all other candidates, fastest first.
 std::vector<Choice> candidates(Collective collective, uint64_t bytes, size_t element_bytes,
                                const Topology& topology, const ChooseOptions& options = {});
 
 // "all_reduce of 16777216 bytes on 4 ranks: ring in 16 laps, about 4.21 ms".
 std::string explain(const Choice& choice);
-// The same for every candidate, one a line, as given.
+// One line for each candidate, in the given order.
 std::string explain(const std::vector<Choice>& candidates);
 
 }  // namespace hccl_like

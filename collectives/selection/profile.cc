@@ -15,10 +15,10 @@ Collective known_collective(std::string_view wanted, const std::string& where) {
   throw_misuse(where + " names a collective that there is not: " + std::string(wanted));
 }
 
-// Wide enough for a product of sizes; not in the standard, but in every compiler that builds this.
+// Holds a product of two sizes. An extension that all supported compilers have.
 __extension__ using Wide = unsigned __int128;
 
-// The geometric mean decides, without overflow and the same on every rank.
+// Compares with the geometric mean: no overflow, and equal on every rank.
 bool nearer_to_second(uint64_t bytes, uint64_t first, uint64_t second) {
   const auto wide = [](uint64_t x) { return static_cast<Wide>(std::max<uint64_t>(x, 1)); };
   return wide(bytes) * wide(bytes) > wide(first) * wide(second);

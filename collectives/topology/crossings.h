@@ -1,6 +1,5 @@
 #pragma once
-// How the patterns in which algorithms talk lie across hosts: what the cost model wants to know of
-// a layout of ranks.
+// Counts how communication patterns cross hosts, for the cost model.
 #include <array>
 #include <cstdint>
 
@@ -8,20 +7,20 @@ namespace hccl_like {
 
 class Hosts;
 
-// Numbers of ranks are those of the host that has most of them: its way out is the narrowest.
+// Counts of ranks refer to the fullest host, whose uplink is the bottleneck.
 struct Crossings {
   uint64_t ranks = 1;
   uint64_t hosts = 1;
-  uint64_t most = 1;   // ranks of the fullest host
-  uint64_t least = 1;  // and of the emptiest
-  uint64_t pairs = 0;  // of a rank of one host and a rank elsewhere
-  uint64_t hops = 0;   // of all ranks to the next, those that leave a host
-  // By k: ranks of a host whose partner at distance 2^k, up the ranks or in the k-th bit of its
-  // number, is elsewhere.
+  uint64_t most = 1;   // ranks on the fullest host
+  uint64_t least = 1;  // ranks on the emptiest host
+  uint64_t pairs = 0;  // of a rank on one host and a rank elsewhere
+  uint64_t hops = 0;   // hops from each rank to the next that leave a host
+  // By k: ranks of a host whose partner, at distance 2^k upwards (shift) or with bit k of the rank
+  // flipped (exchange), is on another host.
   std::array<uint32_t, 32> shift{}, exchange{};
 
   static Crossings of(const Hosts& hosts);
-  // Each rank on a host of its own.
+  // One rank on each host.
   static Crossings apart(uint64_t ranks);
   // All ranks on one host.
   static Crossings together(uint64_t ranks);

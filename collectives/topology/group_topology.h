@@ -1,5 +1,5 @@
 #pragma once
-// What the cost model knows of a group, from what its processes say of themselves.
+// Derives a group's Topology from the records of its processes.
 #include <vector>
 
 #include "collectives/topology/topology.h"
@@ -7,8 +7,7 @@
 
 namespace hccl_like {
 
-// Only what all ranks see alike: who shares a host or a machine with whom, and, where there is one
-// machine, its cores.
+// Uses only data equal on all ranks: shared hosts, machines, and a single machine's cores.
 Topology topology_of(const std::vector<ProcessRecord>& members);
 
 }  // namespace hccl_like

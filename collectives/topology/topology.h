@@ -1,15 +1,14 @@
 #pragma once
-// What the cost model knows of the machines: how the ranks lie on hosts and what messages and sums
-// cost. All in whole picoseconds, so that every rank computes the same numbers whatever its
-// processor and compiler.
+// Input of the cost model: layout of ranks on hosts and unit costs. All in integer picoseconds, so
+// that every rank computes the same numbers on any processor and compiler.
 #include <cstdint>
 
 #include "collectives/topology/hosts.h"
 
 namespace hccl_like {
 
-// One message of b bytes: `latency` on the way, and `gap` + b * `ps_per_kib` / 1024 during which it
-// occupies the sender's and the receiver's port (LogGP, Alexandrov et al. 1995).
+// LogGP (Alexandrov et al. 1995): a message of b bytes takes `latency`, and occupies the sender's
+// and the receiver's port for `gap` + b * `ps_per_kib` / 1024.
 struct LinkCost {
   uint64_t latency_ps = 0;
   uint64_t gap_ps = 0;
@@ -18,39 +17,35 @@ struct LinkCost {
   friend bool operator==(const LinkCost&, const LinkCost&) = default;
 };
 
-// Picoseconds a KiB at a rate in GB/s.
+// Picoseconds per KiB at a rate in GB/s.
 constexpr uint64_t ps_per_kib(double gigabytes_per_second) {
   return static_cast<uint64_t>(1'024'000.0 / gigabytes_per_second);
 }
 
-// Time for bytes at a rate, without overflow for any payload.
+// Does not overflow for any payload.
 constexpr uint64_t byte_time_ps(uint64_t bytes, uint64_t ps_per_kib) {
   return bytes / 1024 * ps_per_kib + bytes % 1024 * ps_per_kib / 1024;
 }
 
-// Measured on two cores: shared memory with the data staged through a ring buffer, and TCP over the
-// loopback device.
+// Measured on two cores: shared memory through a ring buffer, and TCP over loopback.
 inline constexpr LinkCost kSharedMemory{300'000, 100'000, ps_per_kib(8)};
 inline constexpr LinkCost kTcpLoopback{8'000'000, 2'000'000, ps_per_kib(2.5)};
-// TCP between hosts that are containers, or network namespaces, of one machine: nothing is ever on
-// the way. Whoever sends carries the message through both ends' stacks, so it costs a processor and
-// no waiting.
+// TCP between containers or network namespaces of one machine: nothing is in flight. The sender's
+// thread runs both stacks, so a message costs processor time and no waiting.
 inline constexpr LinkCost kTcpOneMachine{1'500'000, 5'500'000, ps_per_kib(3.3)};
 
 struct Topology {
   Hosts hosts = 1;
   int cores_per_host = 0;  // 0: as many as ranks
-  int cores_of_all = 0;    // of the one machine on which all hosts are; 0: each has its own
+  int cores_of_all = 0;    // of the machine that runs all hosts; 0: one machine per host
   LinkCost local = kSharedMemory;
   LinkCost remote = kTcpLoopback;
-  uint64_t reduce_ps_per_kib = ps_per_kib(20);  // one operand of a sum; a copy costs the same
-  // What is added up from memory to which it was received first is touched so many times as often
-  // as what is added as it comes.
+  uint64_t reduce_ps_per_kib = ps_per_kib(20);  // for one operand of a sum; copies cost the same
+  // Memory touches of a sum over received data, relative to a sum on arrival.
   uint64_t gathered_passes = 1;
-  uint64_t switch_ps = 1'300'000;  // handing a core to the next rank that wants it
+  uint64_t switch_ps = 1'300'000;  // to switch a core to the next waiting rank
 
-  // Hosts of one rank each that are containers of one machine. Measured on two cores:
-  // docs/decisions/0011-tcp.md.
+  // One rank per host, all hosts on one machine. Measured: docs/decisions/0011-tcp.md.
   static Topology one_machine(int ranks, int cores) {
     Topology all = one_rank_a_host(ranks);
     all.cores_of_all = cores;
@@ -63,18 +58,16 @@ struct Topology {
   }
   static Topology one_rank_a_host(int ranks) { return {.hosts = Hosts::one_rank_each(ranks)}; }
 
-  // Laps under way at once hide what is on its way behind what is being added up. Between hosts of
-  // one machine nothing is ever on its way, and more than one lap is only more memory than the
-  // caches hold.
+  // Several laps overlap transfers with sums. Between hosts of one machine nothing is in flight:
+  // more laps would only overflow the caches.
   uint32_t laps_at_once(uint32_t most) const { return cores_of_all > 0 || most == 0 ? 1 : most; }
 
   int size() const { return hosts.size(); }
   int host(int rank) const { return hosts.host(rank); }
   const LinkCost& link(int from, int to) const { return host(from) == host(to) ? local : remote; }
 
-  // The same with the price of sharing put into the links: where ranks outnumber cores, every
-  // message waits for its receiver's turn, and copies and sums share the cores; between hosts of
-  // one machine messages do, too.
+  // Adds the cost of shared cores to the links. If ranks outnumber cores, every message waits for
+  // its receiver's turn, and copies and sums share the cores. On one machine, so do messages.
   Topology with_sharing() const {
     const bool one_machine = cores_of_all > 0;
     const int sharers = one_machine ? size() : hosts.most();

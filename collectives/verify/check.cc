@@ -15,11 +15,11 @@ constexpr bool reads_a(const Step& step) {
   return step.kind != Step::Kind::kRecv && step.kind != Step::Kind::kReduce;
 }
 
-// One chunk that a step touches.
+// One access of a step to a chunk.
 struct Access {
-  uint32_t cell;    // number of the memory
-  uint32_t step;    // in the round
-  uint32_t offset;  // which of the step's `count` chunks
+  uint32_t cell;    // index of the memory cell
+  uint32_t step;    // index in the round
+  uint32_t offset;  // index among the step's `count` chunks
   bool write;
 };
 
@@ -58,7 +58,7 @@ class RankCheck {
     return size_t{slot.index} + count <= slots;
   }
 
-  // Visits every chunk that the step reads or writes, as (slot, offset, write).
+  // Visits every chunk access of the step as (slot, offset, write).
   template <class Visitor>
   void each_slot(const Step& step, Visitor visit) const {
     for (uint32_t i = 0; i < step.count; ++i) {
@@ -109,7 +109,7 @@ class RankCheck {
     accesses_.clear();
     for (uint32_t number = 0; number < steps.size(); ++number) {
       const Step& step = steps[number];
-      // The engine leaves out a copy of memory onto itself.
+      // The engine skips a copy of memory onto itself.
       if (step.kind == Step::Kind::kCopy && cell(step.a, in_place) == cell(step.dst, in_place)) {
         continue;
       }
@@ -117,7 +117,7 @@ class RankCheck {
         accesses_.push_back({cell(slot, in_place), number, offset, write});
       });
     }
-    // Writes first within a cell: then a clash is one between the first access and any other.
+    // Writes first within a cell, so that any conflict involves the first access.
     std::ranges::sort(accesses_, {},
                       [](const Access& access) { return std::pair(access.cell, !access.write); });
     for (size_t i = 0, begin = 0; i < accesses_.size(); ++i) {
@@ -125,7 +125,7 @@ class RankCheck {
       if (one.cell != accesses_[begin].cell) begin = i;
       const Access& first = accesses_[begin];
       if (i == begin || !first.write) continue;
-      // Within a step, dst = dst + incoming is fine, and so is a source of a reduction.
+      // One step may read and write the same chunk, as in dst = dst + incoming.
       if (one.step == first.step && one.offset == first.offset) continue;
       return sentence(
           steps[first.step],
@@ -143,8 +143,7 @@ class RankCheck {
   std::vector<Access> accesses_;
 };
 
-// Chunks of the same number have the same size. In an all-to-all only the pair of a chunk's ranks
-// knows its size.
+// Chunks of equal number have equal size. In alltoall only the two ranks of a chunk know its size.
 std::pair<uint32_t, uint32_t> size_of_chunk(const Job& job, int rank, Slot slot) {
   const Schedule& schedule = job.ranks[static_cast<size_t>(rank)];
   if (job.equal_chunks) return {0, 0};

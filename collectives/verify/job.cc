@@ -69,7 +69,7 @@ namespace {
 
 struct End {
   uint64_t pair;  // receiver, sender
-  uint32_t step;  // numbered through
+  uint32_t step;  // global step number
   uint32_t rank;
 };
 
@@ -77,7 +77,7 @@ uint64_t pair(int sender, int receiver) {
   return uint64_t{static_cast<uint32_t>(receiver)} << 32 | static_cast<uint32_t>(sender);
 }
 
-// The messages of one round, in the order of their pair of ranks, and within a pair of their steps.
+// The messages of one round, sorted by pair of ranks, then by step.
 void collect(const Job& job, size_t round, const std::vector<uint32_t>& first,
              std::vector<End>& sends, std::vector<End>& receives) {
   sends.clear(), receives.clear();

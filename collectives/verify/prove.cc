@@ -7,8 +7,8 @@ namespace hccl_like {
 
 namespace {
 
-// The memory of all ranks. Rounds are run in step: a message of round k depends on its sender's
-// earlier rounds only, so this finds the same values as any other order.
+// The memory of all ranks. A message of round k depends only on its sender's earlier rounds, so
+// lock-step rounds give the same values as any other order.
 template <class Value>
 class ProofMachine {
  public:
@@ -63,7 +63,7 @@ class ProofMachine {
     }
   }
 
-  // All steps read what was there before the round.
+  // All steps read the values from before the round.
   void finish(size_t rank, size_t round) {
     writes_.clear();
     for (const Step& step : job_.ranks[rank].steps(round)) {
@@ -102,11 +102,11 @@ class ProofMachine {
   const Matching matching_;
   const bool in_place_;
   std::vector<std::vector<Value>> cells_;     // by rank: inputs, outputs, scratch slots
-  std::vector<std::vector<Value>> messages_;  // by number of the sending step
+  std::vector<std::vector<Value>> messages_;  // by global number of the sending step
   std::vector<Write> writes_;
 };
 
-// splitmix64: a different number for every pair, with nothing in common.
+// splitmix64: unrelated numbers for all pairs.
 uint64_t number_of(uint64_t rank, uint64_t chunk) {
   uint64_t x = (rank << 32 | chunk) + 0x9e3779b97f4a7c15;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
@@ -119,7 +119,7 @@ constexpr uint64_t kGarbage = uint64_t{1}
 
 uint64_t garbage(size_t rank, size_t cell) { return number_of(rank, kGarbage + cell); }
 
-// The promise of each collective. For sums, `sums` holds that of each chunk over all ranks.
+// The value that the collective promises. `sums`: the sum of each chunk over all ranks.
 uint64_t expected(const Job& job, size_t rank, uint32_t chunk, const std::vector<uint64_t>& sums) {
   const auto root = static_cast<size_t>(job.root);
   switch (job.collective) {
@@ -137,7 +137,7 @@ uint64_t expected(const Job& job, size_t rank, uint32_t chunk, const std::vector
   }
 }
 
-// A barrier promises no values: everybody must have heard of everybody, directly or through others.
+// A barrier promises no values: every rank must hear of every other, directly or indirectly.
 std::string prove_barrier(const Job& job) {
   const Matching matching = match(job);
   if (!matching.fault.empty()) return matching.fault;
@@ -184,7 +184,7 @@ std::string prove(const Job& job, Memory memory) {
     for (uint32_t c = 0; c < chunks; ++c) {
       machine.at(rank, out(c)) = garbage(rank, chunks + c);
       const bool reads = may_read_input(job, static_cast<int>(rank), c);
-      // In place, memory without input is output.
+      // In place, memory that is no input is output.
       if (reads || memory == Memory::kSeparate) {
         machine.at(rank, in(c)) = reads ? number_of(rank, c) : garbage(rank, c);
       }
@@ -198,7 +198,7 @@ std::string prove(const Job& job, Memory memory) {
   machine.run();
 
   for (size_t rank = 0; rank < job.ranks.size(); ++rank) {
-    // A rank that has no part in a message gets nothing.
+    // Ranks outside a message receive nothing.
     const bool bystander = job.ranks[rank].steps().empty() && job.collective == Collective::kSend;
     for (uint32_t c = 0; c < chunks; ++c) {
       const bool writes = !bystander && may_write_output(job, static_cast<int>(rank), c);

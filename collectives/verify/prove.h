@@ -1,6 +1,5 @@
 #pragma once
-// The proof that a job does what its collective promises: all ranks run, round by round, on values
-// that cannot come out right by accident.
+// Proves that a job fulfils its collective: runs all ranks, round by round, on random values.
 #include <functional>
 #include <string>
 #include <vector>
@@ -11,15 +10,13 @@ namespace hccl_like {
 
 enum class Memory { kSeparate, kInPlace };  // of in(c) and out(c)
 
-// Each rank's chunk is a random 64-bit number and reductions add modulo 2^64: an output is right
-// only if it holds each contribution exactly once, and memory that nobody has written holds numbers
-// that spoil every sum. Says what is wrong,
-// "" if nothing is. The job must have passed check(), so that the order of steps within a round
-// cannot matter.
+// Inputs are random 64-bit numbers and reductions add modulo 2^64: an output is right only if it
+// has each contribution exactly once. Unwritten memory holds numbers that corrupt any sum. Returns
+// the fault, or "".The job must have passed check().
 std::string prove(const Job& job, Memory memory);
 
-// The outputs, by rank and chunk, of a job that adds float32 numbers; what a rank does not write
-// stays 0. Shows in which order an algorithm adds, and that its ranks agree to the last bit.
+// The outputs, by rank and chunk, on float32 inputs; unwritten outputs are 0. Shows the order of
+// summation and bitwise equality across ranks.
 std::vector<std::vector<float>> run_on_floats(
     const Job& job, const std::function<float(int rank, int chunk)>& input);
 

@@ -11,12 +11,12 @@ namespace hccl_like {
 
 namespace {
 
-// What only one can use at a time.
+// An exclusive resource.
 struct Resource {
   uint64_t free_ps = 0;
 };
 
-// Both at the same time.
+// Occupies both at the same time.
 uint64_t occupy(uint64_t from, uint64_t duration, Resource& a, Resource& b) {
   const uint64_t start = std::max({from, a.free_ps, b.free_ps});
   a.free_ps = b.free_ps = start + duration;
@@ -30,7 +30,7 @@ struct Event {
     kDone,     // a step is done
   };
   uint64_t at_ps;
-  uint64_t sequence;  // events of the same time happen in the order in which they were found
+  uint64_t sequence;  // breaks ties in order of creation
   uint32_t rank;
   uint32_t lap;
   uint32_t step;  // of the rank
@@ -93,7 +93,7 @@ class Simulator {
   struct Receive {
     bool posted = false;
     bool landed = false;
-    bool added = false;  // as it came in
+    bool added = false;  // on arrival
   };
 
   const Schedule& schedule(uint32_t rank) const { return job_.ranks[rank]; }
@@ -124,7 +124,7 @@ class Simulator {
     return bytes;
   }
 
-  // Starts the lap's current round, caller-driven over idle ones.
+  // Starts the lap's current round; skips empty rounds.
   void start_rounds(uint32_t rank, uint32_t lap) {
     Lap& state = lap_of(rank, lap);
     while (state.round < schedule(rank).rounds() && schedule(rank).steps(state.round).empty()) {
@@ -179,8 +179,8 @@ class Simulator {
          receive - matching_.first[peer]);
   }
 
-  // The message passes the port as it comes: if the port is free, its last byte lands a latency
-  // after it was sent. If the rank is ready for it by now, it is added up as it comes.
+  // Cut-through: if the port is free, the last byte lands one latency after it was sent. A ready
+  // rank adds the message on arrival.
   void arrive(const Event& event) {
     const Step& step = schedule(event.rank).steps()[event.step];
     const LinkCost& link = topology_.link(step.peer, static_cast<int>(event.rank));
@@ -213,7 +213,7 @@ class Simulator {
     }
   }
 
-  // One thread drives a rank: while it computes, it takes in no messages.
+  // One thread drives a rank: it receives no messages while it computes.
   void compute(uint32_t rank, uint32_t lap, uint32_t number, uint64_t bytes) {
     const uint64_t duration = byte_time_ps(bytes, topology_.reduce_ps_per_kib);
     const uint64_t start = occupy(now_ps_, duration, ranks_[rank].in, ranks_[rank].in);

@@ -1,10 +1,10 @@
 #pragma once
-// How long a job takes: all ranks run on a virtual clock, message by message.
+// Simulates a job on a virtual clock, message by message.
 //
-// The model is LogGP (Alexandrov, Ionescu, Schauser, Scheiman, SPAA 1995) with a port out and a
-// port in for each rank, and for each host a way out and a way in that its ranks share. A message
-// occupies its sender's port, travels, and occupies its receiver's port, and so do sums and copies,
-// as the thread that takes messages in also adds them up. Laps overlap as in the engine.
+// Model: LogGP (Alexandrov, Ionescu, Schauser, Scheiman, SPAA 1995). Each rank has a port out and a
+// port in; the ranks of a host share its uplink and downlink. A message occupies its sender's port,
+// travels, and occupies its receiver's port. Sums and copies occupy the port in, because the
+// receiving thread also adds. Laps overlap as in the engine.
 #include <cstdint>
 #include <vector>
 
@@ -14,21 +14,20 @@
 namespace hccl_like {
 
 struct SimulateOptions {
-  uint64_t bytes = 0;          // of all chunks together
-  uint64_t element_bytes = 4;  // chunks and laps are cut at elements
+  uint64_t bytes = 0;          // all chunks together
+  uint64_t element_bytes = 4;  // granularity of chunks and laps
   uint32_t laps = 1;
-  uint32_t window = 4;  // laps that a rank has under way at once
+  uint32_t window = 4;  // laps that a rank runs at once
 };
 
 struct Simulation {
-  uint64_t makespan_ps = 0;           // when the last rank is done
+  uint64_t makespan_ps = 0;           // end of the last rank
   std::vector<uint64_t> finished_ps;  // by rank
   uint64_t messages = 0;
-  uint64_t bytes = 0;  // sent by all ranks together
+  uint64_t bytes = 0;  // sent by all ranks
 };
 
-// The job must have passed check(). Deterministic; takes about a microsecond of real time a
-// message.
+// The job must have passed check(). Deterministic. Takes about 1 us of real time for each message.
 Simulation simulate(const Job& job, const Topology& topology, const SimulateOptions& options);
 
 }  // namespace hccl_like

@@ -10,11 +10,10 @@ namespace {
 
 constexpr std::array kSignals{SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT};
 
-// What comes after our handler. Kept for ever: a handler that was put on top of ours may call it
-// after the note has gone.
+// The previous handler. Never freed: a handler installed over ours may call it later.
 struct Below {
   struct sigaction action {};
-  bool stays = false;  // our handler is below one of somebody else
+  bool stays = false;  // a foreign handler was installed over ours
 };
 std::array<Below, kSignals.size()> below;
 
@@ -48,9 +47,8 @@ CrashNote::~CrashNote() {
   current_ = nullptr;
 }
 
-// Only what is allowed in a signal handler. Returning repeats the access that failed, with the
-// handler that was there before, which so learns the address; an abort() and a signal that was sent
-// don't repeat themselves.
+// Async-signal-safe. A return repeats a faulting access under the restored handler, which then sees
+// the address. abort() and sent signals do not repeat.
 void CrashNote::on_signal(int number, siginfo_t* info, void*) {
   for (size_t i = 0; i < kSignals.size(); ++i) {
     if (kSignals[i] == number || current_action(kSignals[i]).sa_sigaction == on_signal)

@@ -1,5 +1,5 @@
 #pragma once
-// Says whose fault it is if this thread crashes the process while foreign code runs.
+// Names the foreign code to blame if this thread crashes inside it.
 #include <sys/types.h>
 
 #include <atomic>
@@ -8,10 +8,9 @@
 
 namespace hccl_like {
 
-// While it lives, a signal that ends the process (a bad address, an abort) first writes `line` to
-// standard error, if it hit the thread that made this; then it takes its course, with the handler
-// that was there before. A handler that the foreign code puts in our place stays. Beside another
-// note in the process it does nothing. Not for the data path.
+// While the object lives, a fatal signal on the creating thread first writes `line` to standard
+// error. The previous handler then runs. A handler that the foreign code installs stays in place. A
+// second note in the process has no effect. Not for the data path.
 class CrashNote {
  public:
   explicit CrashNote(std::string line);

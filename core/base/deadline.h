@@ -1,5 +1,5 @@
 #pragma once
-// A point on the steady clock after which waiting is pointless.
+// A point on the steady clock at which a wait ends.
 #include <algorithm>
 #include <chrono>
 #include <compare>
@@ -7,15 +7,14 @@
 
 namespace hccl_like {
 
-// A value; copying is free. never() is later than every other deadline.
+// A value type. never() is later than every other deadline.
 class Deadline {
  public:
   using Clock = std::chrono::steady_clock;
 
   static Deadline never() noexcept { return Deadline(Clock::time_point::max()); }
   static Deadline at(Clock::time_point time) noexcept { return Deadline(time); }
-  // Saturates: a wait longer than the clock can count is never(). A negative one has already
-  // passed.
+  // Saturates to never(). A negative `wait` has already expired.
   static Deadline after(std::chrono::milliseconds wait) noexcept {
     const auto now = Clock::now();
     const auto left =
@@ -26,8 +25,8 @@ class Deadline {
   bool is_never() const noexcept { return time_ == Clock::time_point::max(); }
   bool expired() const noexcept { return !is_never() && Clock::now() >= time_; }
 
-  // Milliseconds from now as poll and epoll_wait want them: -1 for never, else rounded up, so that
-  // a loop does not spin through the last millisecond; 0 once expired.
+  // Milliseconds for poll and epoll_wait: -1 for never, 0 once expired, else rounded up to avoid a
+  // spin through the last millisecond.
   int remaining() const noexcept {
     if (is_never()) return -1;
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(time_ - Clock::now()).count();

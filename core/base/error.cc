@@ -9,12 +9,11 @@
 namespace hccl_like {
 namespace {
 
-// Indexed by ErrorCode.
 constexpr std::array<std::string_view, 9> kNames{"misuse",  "timeout",     "peer lost",
                                                  "aborted", "mismatch",    "system",
                                                  "device",  "unsupported", "NaN"};
 
-// Likewise. A page and people's notes depend on them: they never change.
+// Indexed by ErrorCode. docs/errors.md lists these numbers: they never change.
 constexpr std::array<int, 9> kHundreds{101, 200, 300, 400, 500, 600, 700, 102, 800};
 
 }  // namespace
@@ -40,8 +39,8 @@ int number(const Error& error) noexcept {
   return kHundreds[static_cast<size_t>(why)] + (error.told ? 2 : of_one_rank ? 0 : 1);
 }
 
-// What another rank told of is named by what befell that one. Sentences about a time-out, an abort
-// and a mismatch name their ranks.
+// An error that another rank reported takes the name of its cause. Messages of timeouts, aborts and
+// mismatches already name their ranks.
 std::string to_string(const Error& error) {
   const ErrorCode why = cause(error);
   std::string text(name(why));

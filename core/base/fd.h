@@ -17,13 +17,13 @@ class Fd {
   }
   ~Fd() { reset(); }
 
-  // -1 when empty. Stays owned by this object.
+  // -1 when empty. The object keeps ownership.
   int get() const noexcept { return fd_; }
   bool valid() const noexcept { return fd_ >= 0; }
-  // Gives the descriptor to the caller and is empty afterwards.
+  // Transfers ownership to the caller.
   [[nodiscard]] int release() noexcept { return std::exchange(fd_, -1); }
-  // Closes what it holds and takes `fd`. close() is not repeated on EINTR: Linux has closed the
-  // descriptor by then, and another thread may own the number.
+  // Closes the old descriptor and takes `fd`. Does not retry close() on EINTR: Linux has already
+  // closed the descriptor, and another thread may own the number.
   void reset(int fd = -1) noexcept {
     if (const int old = std::exchange(fd_, fd); old >= 0) ::close(old);
   }

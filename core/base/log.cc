@@ -1,5 +1,4 @@
-// spdlog and fmt are compiled into this file alone, header-only, so that no other file waits for
-// them and the library needs neither at run time.
+// spdlog and fmt are compiled header-only into this file alone:no run-time dependency.
 #ifndef SPDLOG_HEADER_ONLY
 #define SPDLOG_HEADER_ONLY
 #endif
@@ -45,8 +44,7 @@ std::string expand(std::string_view pattern) {
   return path;
 }
 
-// The process id is asked for at each line, so that a forked child does not log in its parent's
-// name.
+// Reads the process id for each line, so that a forked child logs its own id.
 class Log {
  public:
   Log() { set_sink(std::make_shared<spdlog::sinks::stderr_sink_mt>()); }
@@ -78,11 +76,11 @@ class Log {
 
   const std::string host_ = host_name();
   std::atomic<int> rank_{-1};
-  std::mutex mutex_;  // guards logger_, which is replaced while others write
+  std::mutex mutex_;  // guards logger_, which may be replaced during writes
   std::shared_ptr<spdlog::logger> logger_;
 };
 
-// Made at the first line or setting, and never destroyed: threads may log while the process ends.
+// Created on first use, never destroyed: threads may log during process exit.
 Log& the_log() {
   static Log* const log = new Log;
   return *log;
@@ -121,7 +119,7 @@ void log(LogLevel level, std::string_view message) noexcept {
   try {
     the_log().write(level, message);
   } catch (...) {
-    // Out of memory while writing a log line: the line is lost, the job goes on.
+    // Out of memory: drop the line.
   }
 }
 

@@ -1,9 +1,8 @@
 #pragma once
-// Log lines for people: choices and failures, once, where they are made. Never on the data path.
+// Log lines for choices and failures, once each, never on the data path.
 //
-// A line is "host:pid [rank] LEVEL message", as NCCL's, on standard error or in the configured
-// file. A call below the active level costs one relaxed load; pass a function where building the
-// message costs something:
+// A line is "host:pid [rank] LEVEL message", as in NCCL. A call below the active level costs one
+// relaxed load. Pass a function if the message is costly to build:
 //
 //   log_info([&] { return "rank " + std::to_string(peer) + ": " + transport; });
 #include <atomic>
@@ -20,13 +19,12 @@ enum class LogLevel : uint8_t { kWarn, kInfo, kTrace };
 // "WARN", "INFO", "TRACE".
 std::string_view name(LogLevel level) noexcept;
 
-// Sets the level and where lines go: standard error if `file` is empty, else that file (created or
-// appended to; %h stands for the host's name, %p for the process id). Throws kSystem if the file
-// cannot be opened. Until it is called: kWarn to standard error. May be called again, from one
-// thread at a time, while others log.
+// Sets level and destination: standard error if `file` is empty, else that file, opened for append
+// (%h: host name, %p: process id). Default: kWarn to standard error. Throws kSystem if the file
+// cannot be opened. Callable again from one thread at a time, concurrently with log calls.
 void configure_log(LogLevel level, std::string_view file = {});
 
-// From now on lines carry this rank. Negative: no rank.
+// Sets the rank shown in later lines; negative: none.
 void set_log_rank(int rank) noexcept;
 
 namespace detail {
@@ -37,8 +35,7 @@ inline bool log_enabled(LogLevel level) noexcept {
   return level <= detail::active_log_level.load(std::memory_order_relaxed);
 }
 
-// Writes one line if the level is active. Thread-safe. Never throws: a log that cannot be written
-// is lost.
+// Writes one line if the level is active. Thread-safe. Never throws: drops lines on failure.
 void log(LogLevel level, std::string_view message) noexcept;
 
 template <typename Make>

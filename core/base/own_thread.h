@@ -1,6 +1,5 @@
 #pragma once
-// Threads of the library's own in somebody else's program: they take no signals, and nothing that
-// is thrown in them ends the process.
+// Threads of the library: signals blocked, exceptions logged instead of terminating the process.
 #include <pthread.h>
 
 #include <exception>
@@ -15,8 +14,8 @@
 
 namespace hccl_like {
 
-// `purpose` completes "the thread that ...". `work` is to handle what it can; what it lets go ends
-// the thread, and is logged. Throws kSystem, with what to do, if the system gives no thread.
+// `purpose` completes "the thread that ...". An exception from `work` ends the thread with a log
+// line. Throws kSystem, with a remedy, if the system cannot create a thread.
 template <class Work>
 std::thread own_thread(const char* purpose, Work work) {
   const SignalsBlocked blocked;

@@ -1,5 +1,5 @@
 #pragma once
-// A piece of work in parts that several threads take one after another, until none is left.
+// Parts of one task that several threads claim until none is left.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -7,9 +7,9 @@
 
 namespace hccl_like {
 
-// One thread offers, and waits until all is done before it offers again; any number take. Whoever
-// comes late finds nothing, or parts of the next offer: what a part is may be looked up only once
-// it is taken, and is there until it is done.
+// One thread calls offer(), and waits for all_done() before the next offer(). Any thread may call
+// take(). A late take() returns nothing or a part of the next offer: look up a part's data only
+// after take(). The data stays valid until done().
 class Parts {
  public:
   void offer(uint32_t count) {
@@ -25,7 +25,7 @@ class Parts {
     return std::nullopt;
   }
   void done() { undone_.fetch_sub(1, std::memory_order_release); }
-  // To the one that offered: what was done in the parts can be seen now.
+  // For the offering thread. If true, the effects of all parts are visible.
   bool all_done() const { return undone_.load(std::memory_order_acquire) == 0; }
 
  private:

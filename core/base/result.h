@@ -1,5 +1,5 @@
 #pragma once
-// What an attempt gave: a value, or the Error that says why not.
+// A value, or the Error that explains its absence.
 #include <optional>
 #include <utility>
 #include <variant>
@@ -24,7 +24,7 @@ class [[nodiscard]] Result {
     throw_unless_ok();
     return std::get<0>(std::move(content_));
   }
-  // Only if not ok().
+  // Requires !ok().
   const Error& error() const { return std::get<1>(content_); }
 
  private:
@@ -35,7 +35,7 @@ class [[nodiscard]] Result {
   std::variant<T, Error> content_;
 };
 
-// For attempts without a value, which give std::optional<Error>.
+// For operations that return std::optional<Error>.
 inline void throw_if(const std::optional<Error>& error) {
   if (error) throw Exception(*error);
 }

@@ -65,12 +65,12 @@ Secret Secret::parse(std::string_view text) {
 }
 
 Secret Secret::read_file(const std::string& path) {
-  // A pipe that nobody writes to must not hold this process.
+  // O_NONBLOCK: a pipe without a writer must not block this process.
   const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
   if (!file.valid()) refuse(path, errno_text(errno));
   check_owner(path, file.get());
   Secret raw;
-  raw.text_.resize(kMostBytes + 2);  // and a line's end
+  raw.text_.resize(kMostBytes + 2);  // room for a line end
   size_t bytes = 0;
   while (bytes < raw.text_.size()) {
     const ssize_t got = ::read(file.get(), raw.text_.data() + bytes, raw.text_.size() - bytes);

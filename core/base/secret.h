@@ -1,5 +1,5 @@
 #pragma once
-// A text that nobody but this process may see: it is wiped when it goes, and prints as "(set)".
+// A secret text: wiped on destruction, printed as "(set)".
 #include <string>
 #include <string_view>
 
@@ -17,17 +17,15 @@ class Secret {
   Secret& operator=(Secret&&) noexcept;
   ~Secret();
 
-  // Throws kMisuse, without quoting the text, if it is shorter than kLeastBytes. Empty text: no
-  // secret.
+  // Empty text: no secret. Throws kMisuse, without the text, if shorter than kLeastBytes.
   static Secret parse(std::string_view text);
-  // The content of a regular file without the white space at its end. Throws kMisuse, with a
-  // sentence, if the file cannot be read, belongs to somebody else than this user or root, may be
-  // read or written by others, or holds no secret.
+  // Reads a regular file without trailing white space. Throws kMisuse if the file is unreadable,
+  // not owned by this user or root, accessible to others, or holds no secret.
   static Secret read_file(const std::string& path);
 
   bool empty() const noexcept { return text_.empty(); }
   std::string_view text() const noexcept { return text_; }
-  // For people: "(set)", or empty.
+  // "(set)" or empty.
   std::string to_string() const { return empty() ? "" : "(set)"; }
   friend bool operator==(const Secret&, const Secret&) = default;
 

@@ -1,5 +1,5 @@
 #pragma once
-// Signals are for the program's own threads.
+// Keeps signals on the program's own threads.
 #include <pthread.h>
 #include <signal.h>
 
@@ -7,8 +7,8 @@
 
 namespace hccl_like {
 
-// Threads made while it lives take no signals but those that their own faults raise: what handles a
-// crash is to hear of them.
+// Threads created during its lifetime block all signals except synchronous faults and SIGABRT, so
+// that crash handlers still run.
 class SignalsBlocked {
  public:
   SignalsBlocked() {

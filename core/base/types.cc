@@ -10,7 +10,6 @@ struct TypeInfo {
   std::string_view name;
 };
 
-// Indexed by DataType.
 constexpr std::array<TypeInfo, kDataTypes> kTypes{{
     {4, "float32"},
     {8, "float64"},
@@ -31,7 +30,6 @@ constexpr std::array<TypeInfo, kDataTypes> kTypes{{
     {16, "complex128"},
 }};
 
-// Indexed by ReduceOp.
 constexpr std::array<std::string_view, kReduceOps> kOps{
     "sum", "avg", "product", "min", "max", "band", "bor", "bxor", "premul_sum"};
 

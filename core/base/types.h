@@ -1,5 +1,5 @@
 #pragma once
-// The element types and reductions that every layer speaks of. The sets are torch's.
+// Element types and reductions, the same sets as in torch.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -29,10 +29,9 @@ inline constexpr int kDataTypes = 17;
 
 enum class ReduceOp : uint8_t {
   kSum,      // bool: logical or
-  kAvg,      // overflows only if the average does (integers: the sum, divided and truncated towards
-             // zero)
+  kAvg,      // overflows only if the average does; integers: sum, divided, truncated towards zero
   kProduct,  // bool: logical and
-  kMin,      // NaN spreads, as in torch
+  kMin,      // propagates NaN, as in torch
   kMax,
   kBitAnd,
   kBitOr,
@@ -41,11 +40,10 @@ enum class ReduceOp : uint8_t {
 };
 inline constexpr int kReduceOps = 9;
 
-// Bytes of one element.
 size_t size_of(DataType type) noexcept;
-// True for the eight integer types; bool is none.
+// The eight integer types, without bool.
 bool is_integer(DataType type) noexcept;
-// "float32", as torch prints it without the prefix.
+// torch's name without the prefix, e.g. "float32".
 std::string_view name(DataType type) noexcept;
 // "sum", "premul_sum", ...
 std::string_view name(ReduceOp op) noexcept;

@@ -1,7 +1,5 @@
 #pragma once
-// How long a thread that waits for another process stays awake: a few polls, then yields, each of
-// which gives the core to whoever has the data. Measured best with fewer and with more ranks than
-// cores.
+// Backoff for a thread that waits for another process: polls, then yields, then sleep.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -17,7 +15,7 @@ class Backoff {
   explicit Backoff(const Config& config)
       : spins_(config.spins), most_(config.spins + config.yields) {}
 
-  // Waits a moment; false if it is time to sleep.
+  // Waits briefly. Returns false if the caller should sleep.
   bool wait() {
     if (++waits_ <= spins_) {
       cpu_pause();
@@ -27,17 +25,16 @@ class Backoff {
     std::this_thread::yield();
     return true;
   }
-  // Whether the polls are over: what comes next is a yield or a sleep.
+  // True if polling is over and the next wait is a yield or a sleep.
   bool spun() const { return waits_ >= spins_; }
-  // Where a poll is a system call a yield costs no more, and the core is wanted by whoever has the
-  // data.
+  // For polls that are system calls: a yield costs no more and gives the core to the sender.
   void skip_spins() { waits_ = std::max(waits_, spins_); }
   void reset() { waits_ = 0; }
 
  private:
   using Clock = std::chrono::steady_clock;
-  // Where others want the core a yield may last for milliseconds, and all of them for a second, in
-  // which a caller without the engine would hear of no failure.
+  // Limits total yield time: on a busy core one yield may last milliseconds. A caller without the
+  // engine must hear of failures.
   static constexpr std::chrono::milliseconds kLongest{10};
   static constexpr uint32_t kBetweenLooks = 8;
 

@@ -9,8 +9,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What one group allows, from "<quota or max> <period>" (version 2) or from a file for each
-// (version 1).
+// The quota of one group: "<quota or max> <period>" in one file (v2), or in two files (v1).
 std::optional<size_t> quota_of(const fs::path& group) {
   long long quota = 0, period = 0;
   if (std::ifstream both(group / "cpu.max"); both) {
@@ -23,7 +22,7 @@ std::optional<size_t> quota_of(const fs::path& group) {
   return static_cast<size_t>(std::max(quota / period, 1LL));
 }
 
-// Groups lie in each other, and each limits those in it.
+// Groups nest; every ancestor's limit applies.
 std::optional<size_t> least_quota(const fs::path& root, fs::path group) {
   std::optional<size_t> least;
   while (true) {
@@ -36,7 +35,7 @@ std::optional<size_t> least_quota(const fs::path& root, fs::path group) {
 
 }  // namespace
 
-// Lines of /proc/self/cgroup: "0::/path" (version 2) or "4:cpu,cpuacct:/path" (version 1).
+// Lines of /proc/self/cgroup: "0::/path" (v2) or "4:cpu,cpuacct:/path" (v1).
 std::optional<size_t> cpu_quota(const fs::path& proc, const fs::path& cgroups) {
   std::ifstream groups(proc / "cgroup");
   std::optional<size_t> least;

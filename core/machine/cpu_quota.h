@@ -1,14 +1,12 @@
 #pragma once
-// How much processor time the control groups of this process allow: a container may see 64 cores
-// and have the time of two.
+// CPU quota of this process's control groups: a container may see 64 cores but own the time of two.
 #include <cstddef>
 #include <filesystem>
 #include <optional>
 
 namespace hccl_like {
 
-// Whole cores, at least 1; nothing if there is no limit. `proc` and `cgroups`: /proc/self and
-// /sys/fs/cgroup.
+// Whole cores, at least 1; nothing if unlimited.
 std::optional<size_t> cpu_quota(const std::filesystem::path& proc = "/proc/self",
                                 const std::filesystem::path& cgroups = "/sys/fs/cgroup");
 

@@ -1,22 +1,20 @@
 #pragma once
-// Memory fences. The first is for the two sides of a sleep (Dekker), the second for whoever reads
-// first and then asks whether it may believe what it has read (a sequence lock's reader).
+// Memory fences for sleep/wake (Dekker) and for sequence-lock readers.
 #include <atomic>
 
 namespace hccl_like {
 
-// GCC warns that ThreadSanitizer does not model fences. Data that it watches is ordered by the
-// acquiring and releasing accesses to the indices and stamps.
+// GCC warns that ThreadSanitizer does not model fences. The shared data is ordered by acquire and
+// release accesses to indices and stamps.
 #if defined(__SANITIZE_THREAD__) && !defined(__clang__)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wtsan"
 #endif
 
-// Each side stores, then loads what the other stored.
+// For Dekker: each side stores, then loads the other side's store.
 inline void full_fence() noexcept { std::atomic_thread_fence(std::memory_order_seq_cst); }
 
-// Loads before it stay before loads and stores behind it. An acquiring load does not do that: it
-// orders only what follows it.
+// Orders earlier loads before later loads and stores. An acquire load orders only later accesses.
 inline void acquire_fence() noexcept { std::atomic_thread_fence(std::memory_order_acquire); }
 
 #if defined(__SANITIZE_THREAD__) && !defined(__clang__)

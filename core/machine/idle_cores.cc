@@ -21,8 +21,7 @@ IdleCores::IdleCores(const char* load, size_t host)
 size_t IdleCores::usable() const {
   cpu_set_t mask;
   CPU_ZERO(&mask);
-  // Fails on hosts with more cores than the set has places: then nothing is known, and one core is
-  // safe.
+  // Fails if the host has more cores than cpu_set_t: 1 is the safe answer.
   if (::sched_getaffinity(0, sizeof mask, &mask) != 0) return 1;
   const auto cores = static_cast<size_t>(CPU_COUNT(&mask));
   return quota_ ? std::min(cores, *quota_) : cores;
@@ -31,12 +30,11 @@ size_t IdleCores::usable() const {
 size_t IdleCores::idle(size_t own) const {
   const std::optional<size_t> busy = running();
   const size_t cores = usable();
-  // This thread runs, whatever else does.
+  // The calling thread itself is running.
   return busy ? cores - std::min(cores, std::max(*busy - std::min(*busy, own), size_t{1})) : 0;
 }
 
-// The fourth word of /proc/loadavg is "running/all": threads that run or could run at this moment.
-// At least this one does; what says otherwise is not the kernel's own.
+// The fourth field of /proc/loadavg is "runnable/all" threads. This thread counts: never 0.
 std::optional<size_t> IdleCores::running() const {
   std::array<char, 128> text;
   const ssize_t bytes = ::pread(load_.get(), text.data(), text.size(), 0);

@@ -1,5 +1,5 @@
 #pragma once
-// Whether cores are idle, so that more threads gain time instead of taking it from others.
+// Counts idle cores, so that helper threads do not take time from other threads.
 #include <cstddef>
 #include <optional>
 
@@ -7,19 +7,17 @@
 
 namespace hccl_like {
 
-// Any thread.
+// Thread-safe.
 class IdleCores {
  public:
-  // Tests name another file, and how many cores the host has.
+  // Parameters are for tests.
   explicit IdleCores(const char* load = "/proc/loadavg", size_t host = 0);
 
   size_t host() const { return host_; }
-  // Cores that the calling thread may run on: its affinity mask, no more of them than its control
-  // groups give time for.
+  // Cores in the calling thread's affinity mask, capped by the control groups' quota.
   size_t usable() const;
-  // How many of the usable ones are idle at this moment, taking every running thread of the host
-  // for one on them, but for `own` that are about to sleep: 0 if in doubt. Costs about 2 us, for
-  // the kernel to count.
+  // Idle cores among usable(), 0 if in doubt. Assumes that every runnable thread of the host,
+  // except `own` that are about to sleep, runs on them. Takes about 2 us of kernel time.
   size_t idle(size_t own = 0) const;
 
  private:

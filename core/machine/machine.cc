@@ -16,8 +16,7 @@
 namespace hccl_like {
 namespace {
 
-// The functions used, under the names they have. Inline helpers of hwloc.h would ask the linker for
-// others.
+// The hwloc functions in use. Inline helpers of hwloc.h would need others at link time.
 struct Hwloc {
   decltype(&::hwloc_topology_init) topology_init;
   decltype(&::hwloc_topology_destroy) topology_destroy;
@@ -61,7 +60,7 @@ Hwloc load_hwloc() {
   return all;
 }
 
-// Stays loaded: libraries that start threads or register handlers don't like to go.
+// Never unloaded: the library may own threads or handlers.
 const Hwloc& hwloc() {
   static const Hwloc loaded = load_hwloc();
   return loaded;
@@ -85,7 +84,7 @@ int megabits_of(const std::string& interface_name) {
   return file >> speed && speed > 0 ? speed : 0;
 }
 
-// Interfaces that are up, without the loopback.
+// Interfaces that are up, except loopback.
 std::vector<std::string> interfaces() {
   std::vector<std::string> names;
   ifaddrs* list = nullptr;
@@ -99,8 +98,7 @@ std::vector<std::string> interfaces() {
   return names;
 }
 
-// The PCI function behind an interface: its device, or for one of a virtual machine the device's
-// own.
+// The PCI function of an interface. For a virtio interface: the PCI function of its parent device.
 std::string pci_of(const std::string& interface_name) {
   std::error_code missing;
   const auto path =
@@ -120,9 +118,8 @@ class Map {
   explicit Map(const Hwloc& library) : library_(library) {
     if (!library_.missing.empty() || library_.topology_init(&topology_) != 0) return;
     library_.set_io_types_filter(topology_, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
-    // The names of interfaces come from the system below: to find those of all devices, hwloc would
-    // ask the drivers of accelerators, which may start their runtimes. A file has been looked at
-    // already.
+    // Interface names come from the system. Discovery of all OS devices would make hwloc start
+    // accelerator runtimes. An XML file is already parsed.
     if (!from_file())
       library_.set_type_filter(topology_, HWLOC_OBJ_OS_DEVICE, HWLOC_TYPE_FILTER_KEEP_NONE);
     loaded_ = library_.topology_load(topology_) == 0;
@@ -166,7 +163,7 @@ class Map {
     hwloc_obj_t common = b;
     while (std::ranges::find(above, common) == above.end()) common = common->parent;
     const bool io = common->type == HWLOC_OBJ_PCI_DEVICE || common->type == HWLOC_OBJ_OS_DEVICE;
-    // Bridges directly below a processor are its own, and no shorter way than through it.
+    // A host bridge belongs to its processor and gives no shorter path.
     const bool switched = common->type == HWLOC_OBJ_BRIDGE &&
                           common->attr->bridge.upstream_type == HWLOC_OBJ_BRIDGE_PCI;
     if (io || switched) return "bridge";

@@ -1,6 +1,5 @@
 #pragma once
-// What a host is made of, as far as it matters for communication: processors, memory nodes, network
-// interfaces.
+// Hardware of the host: processors, NUMA nodes, network interfaces.
 #include <span>
 #include <string>
 #include <vector>
@@ -10,9 +9,9 @@ namespace hccl_like {
 struct Machine {
   struct Nic {
     std::string name;  // "eth0"
-    std::string pci;   // "0000:3b:00.0", empty if it is no PCI function
-    int node = -1;     // the NUMA node that it hangs on, -1 if unknown
-    int megabits = 0;  // a second, 0 if unknown
+    std::string pci;   // "0000:3b:00.0"; empty: not a PCI function
+    int node = -1;     // NUMA node, -1: unknown
+    int megabits = 0;  // megabits/s, 0: unknown
     friend bool operator==(const Nic&, const Nic&) = default;
   };
   int sockets = 0, nodes = 0, cores = 0, threads = 0;  // 0: unknown
@@ -20,21 +19,19 @@ struct Machine {
   friend bool operator==(const Machine&, const Machine&) = default;
 };
 
-// Looks at this host with libhwloc (hwloc.org), which is loaded for the purpose and need not be
-// there: without it a Machine knows its threads and the names of its interfaces. `missing` says so
-// then. Takes tens of milliseconds; blocks; any thread. HWLOC_XMLFILE stands for another machine,
-// as in all programs that use hwloc.
+// Inspects this host with libhwloc (hwloc.org), loaded at run time. Without it, a Machine has only
+// threads and interface names, and `missing` tells so. Takes tens of milliseconds; blocks;
+// thread-safe. As in all hwloc programs, HWLOC_XMLFILE substitutes another machine.
 struct Look {
   Machine machine;
-  std::string missing;  // a sentence, empty if all is known
-  // By device and NIC, both in the order given: what is the smallest thing that holds both:
-  // "bridge" (of PCI Express), "node", "socket", "host"; "?" if either is unknown.
+  std::string missing;  // a sentence; empty: complete
+  // [device][NIC] in the given order: common ancestor: "bridge" (PCI), "node", "socket", "host";
+  // "?": unknown.
   std::vector<std::vector<std::string>> distances;
 };
 Look look_at_machine(std::span<const std::string> device_pci = {});
 
-// Whether the launcher says that this is the first of its processes on this host: where nothing
-// says so, none is.
+// True if the launcher's environment marks this process as the first on its host.
 bool first_process_here();
 
 }  // namespace hccl_like

@@ -3,8 +3,8 @@
 
 namespace hccl_like {
 
-// Some tens of cycles in which the other thread of the core has it to itself. Arm's `yield` does
-// nothing on most processors; `isb` empties the pipeline, as x86's `pause` does. Elsewhere nothing.
+// Tens of cycles that leave the core to its other hardware thread. Arm's `yield` is a no-op on most
+// processors; `isb` flushes the pipeline, as x86's `pause` does. No-op elsewhere.
 inline void cpu_pause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();

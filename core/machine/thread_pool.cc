@@ -13,8 +13,7 @@
 namespace hccl_like {
 namespace {
 
-// One who waits longer than this for the last part of a helper has met a core that was not idle
-// after all.
+// A longer wait for a helper's last part shows that its core was not idle.
 constexpr auto kLongWait = std::chrono::microseconds(500);
 constexpr auto kFallingAsleep = std::chrono::microseconds(50);
 constexpr auto kRest = std::chrono::milliseconds(100);
@@ -41,16 +40,15 @@ size_t ThreadPool::helpers() const {
   return team != nullptr && team->process == ::getpid() ? team->started.load() : 0;
 }
 
-// A helper that is not needed costs more than one that is missing, so whatever is in doubt counts
-// as busy: all running threads of the host as running on our cores, and all ranks that share them
-// as about to run.
+// An unneeded helper costs more than a missing one. In doubt, cores count as busy: every runnable
+// thread of the host runs on our cores, and every rank that shares them is about to run.
 size_t ThreadPool::threads(size_t bytes, size_t ranks) {
   const size_t wanted = std::min(most_, bytes / kBytesPerHand);
   if (wanted < 2 || ranks == 0) return 1;
   const auto now = Clock::now();
   if (now < rests_until_.load(std::memory_order_relaxed)) return 1;
   const size_t usable = idle_.usable();
-  // Ranks have cores of their own if the host has so many for each of them.
+  // Ranks do not share cores if the host has usable() cores for each of them.
   const size_t sharers = usable * ranks <= idle_.host() ? 1 : ranks;
   if (usable / sharers < 2) return 1;
   const size_t spare =
@@ -58,13 +56,13 @@ size_t ThreadPool::threads(size_t bytes, size_t ranks) {
   return std::min(wanted, spare + 1);
 }
 
-// Helpers that are still awake after a pass are no strangers.
+// Helpers still awake after a pass are not foreign load.
 size_t ThreadPool::just_at_work(Clock::time_point now) const {
   const bool just = now - ended_.load(std::memory_order_relaxed) < kFallingAsleep;
   return just ? had_.load(std::memory_order_relaxed) : 0;
 }
 
-// What it finds of a parent's stays as it is: no thread serves it here.
+// After fork(), the parent's team stays untouched: its threads do not exist here.
 ThreadPool::Team& ThreadPool::team() {
   const pid_t process = ::getpid();
   Team* now = team_.load(std::memory_order_acquire);
@@ -121,7 +119,7 @@ void ThreadPool::Team::help(Helper& self) {
   }
 }
 
-// Starts it if it is not there yet; false if the system gives no thread.
+// Creates the thread on first use. Returns false if the system cannot create one.
 bool ThreadPool::Team::wake(size_t helper) {
   Helper& one = helpers[helper];
   if (helper == started) {

@@ -1,5 +1,5 @@
 #pragma once
-// Helpers of the thread that works: for large passes over memory, and only while cores are idle.
+// Thread pool for large passes over memory; uses only idle cores.
 #include <sys/types.h>
 
 #include <array>
@@ -15,31 +15,28 @@
 
 namespace hccl_like {
 
-// Its threads begin with the first work that needs them, sleep between, and end with it. They take
-// no signals. Any thread; one that finds the thread pool at work for another works alone. In a
-// child of fork() it begins anew without helpers.
+// Starts threads on demand, blocks signals in them, joins them in the destructor. Thread-safe. If
+// the pool is busy with another caller's work, the caller works alone. A forked child starts
+// without helpers.
 class ThreadPool {
  public:
-  // More threads move no more bytes: a few cores take all the bandwidth that a socket's memory has.
+  // A few cores saturate a socket's memory bandwidth.
   static constexpr size_t kMostHands = 8;
-  // Waking a helper takes some 20 us, and what it works on may lie in the caller's cache: measured,
-  // two threads gain from 8 MiB on.
+  // Two threads gain from 8 MiB on: a wake-up takes about 20 us, and the data may be cached.
   static constexpr size_t kBytesPerHand = 4 << 20;
 
-  // `most`: threads at most, the caller's own among them; 0: as it sees fit; 1: never anybody
-  // else's.
+  // `most`: maximum threads including the caller; 0: automatic; 1: caller only.
   explicit ThreadPool(size_t most = 0, IdleCores idle = IdleCores());
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
-  // How many threads a pass over `bytes` should have at this moment, the caller's own among them: 1
-  // unless the pass is long and cores are idle that none of the `ranks` of this host will want for
-  // itself.
+  // Threads to use now for a pass over `bytes`, including the caller. 1 unless the pass is long and
+  // cores are idle that none of the `ranks` of this host needs.
   size_t threads(size_t bytes, size_t ranks);
 
-  // Calls work(part) for each part from 0 to parts - 1, on so many threads at most; returns when
-  // all are done. `work` throws nothing.
+  // Calls work(part) for each part in [0, parts) on at most `threads` threads. Blocks until all are
+  // done. `work` must not throw.
   template <class Work>
   void run(size_t threads, uint32_t parts, const Work& work) {
     run(
@@ -47,7 +44,6 @@ class ThreadPool {
         [](const void* it, uint32_t part) { (*static_cast<const Work*>(it))(part); }, &work);
   }
 
-  // How many threads it has.
   size_t helpers() const;
 
  private:
@@ -58,15 +54,15 @@ class ThreadPool {
     alignas(128) std::atomic<uint32_t> rings{0};
     std::thread thread;
   };
-  // What a child of fork() leaves behind as it is.
+  // One per process: a forked child abandons the parent's team.
   struct Team {
-    std::mutex mutex;  // of whoever offers work
+    std::mutex mutex;  // held by the offering thread
     Parts parts;
-    Call call = nullptr;  // of the work offered; stable while a part of it is not done
+    Call call = nullptr;  // of the offered work; stable until all parts are done
     const void* work = nullptr;
     std::atomic<bool> ending{false};
     std::array<Helper, kMostHands - 1> helpers;
-    std::atomic<size_t> started{0};  // only ever more; in order
+    std::atomic<size_t> started{0};  // only grows; helpers start in index order
     const pid_t process;
 
     explicit Team(pid_t of) : process(of) {}
@@ -84,10 +80,10 @@ class ThreadPool {
   const size_t most_;
   const IdleCores idle_;
   std::atomic<Team*> team_{nullptr};
-  // When the last pass ended, and how many helpers it had.
+  // End and helper count of the last pass.
   std::atomic<Clock::time_point> ended_{Clock::time_point{}};
   std::atomic<size_t> had_{0};
-  // A helper that lost its core kept everybody waiting: no help until then.
+  // No helpers until then: a helper lost its core and delayed a pass.
   std::atomic<Clock::time_point> rests_until_{Clock::time_point{}};
 };
 

@@ -34,8 +34,7 @@ void copy_line(std::byte* to, const std::byte* from) {
 void copy_line(std::byte* to, const std::byte* from) { std::memcpy(to, from, kLine); }
 #endif
 
-// As many groups of four pages, side by side, as there are. Returns how many bytes, as the next one
-// does.
+// Copies in groups of four pages, interleaved. Returns the number of bytes copied.
 size_t copy_four_pages(std::byte* to, const std::byte* from, size_t bytes) {
   constexpr size_t kPages = 4;
   size_t done = 0;
@@ -49,7 +48,7 @@ size_t copy_four_pages(std::byte* to, const std::byte* from, size_t bytes) {
 #if defined(__x86_64__)
 bool has_wide_registers() { return __builtin_cpu_supports("avx2"); }
 
-// With registers of half the size it takes no less time than memcpy.
+// Needs 256-bit registers: with 128 bits it is no faster than memcpy. Returns the bytes copied.
 [[gnu::target("avx2")]] size_t copy_two_pages(std::byte* to, const std::byte* from, size_t bytes) {
   size_t done = 0;
   for (; bytes - done >= 2 * kPage; done += 2 * kPage)
@@ -79,8 +78,8 @@ void copy_in_pairs(std::byte* to, const std::byte* from, size_t bytes, size_t al
 
 void copy_between_cores(std::byte* to, const std::byte* from, size_t bytes, size_t all) {
   constexpr size_t kLong = 128 << 10, kWays = 8;
-  // Lines a page apart fall into one set of the first cache. Where it has no more ways than there
-  // are pages read and written, they push each other out, and memcpy takes less time.
+  // Lines one page apart share a set of the L1 cache. With no more ways than pages read and
+  // written, they evict each other and memcpy is faster.
   static const bool has_ways = ::sysconf(_SC_LEVEL1_DCACHE_ASSOC) > static_cast<long>(kWays);
   if (!has_ways || bytes < kLong) return copy_in_pairs(to, from, bytes, all);
   const size_t done = copy_four_pages(to, from, bytes);
@@ -89,8 +88,7 @@ void copy_between_cores(std::byte* to, const std::byte* from, size_t bytes, size
 
 void copy_past_caches(std::byte* to, const std::byte* from, size_t bytes) {
 #if defined(__SSE2__)
-  // Whole lines at a time, so that the processor's write buffers go out full; wider stores measured
-  // the same.
+  // Whole lines let the write-combining buffers flush full.
   const size_t head = std::min(bytes, (kLine - reinterpret_cast<uintptr_t>(to) % kLine) % kLine);
   std::memcpy(to, from, head);
   to += head, from += head, bytes -= head;
@@ -104,14 +102,14 @@ void copy_past_caches(std::byte* to, const std::byte* from, size_t bytes) {
     _mm_stream_si128(target + 2, c);
     _mm_stream_si128(target + 3, d);
   }
-  _mm_sfence();  // before anybody is told that the copy is made
+  _mm_sfence();  // order streaming stores before the completion signal
 #endif
   std::memcpy(to, from, bytes);
 }
 
 size_t last_cache_bytes() {
   static const size_t bytes = [] {
-    // What sysconf() tells is that of all such caches of a processor together, on some.
+    // sysconf() on some processors returns the sum of all L3 caches.
     constexpr size_t kGuess = 32 << 10;
     size_t kilobytes = 0;
     std::ifstream("/sys/devices/system/cpu/cpu0/cache/index3/size") >> kilobytes;

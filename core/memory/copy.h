@@ -1,27 +1,23 @@
 #pragma once
-// Copies of much memory.
+// Copies of large buffers.
 #include <cstddef>
 
 namespace hccl_like {
 
-// As memcpy, through two pages side by side from 16 KiB on, so that more lines are on their way at
-// once: for memory that another core reads and this one writes again. Where cores share a cache, 64
-// KiB to 256 KiB from rank to rank, written and read like this, took 8 to 17 % less time. `all`:
-// what is copied in parts, one after the other, altogether; of more than 256 KiB most comes from
-// the last cache, and memcpy is as fast or faster.
+// memcpy that interleaves two pages from 16 KiB on, for more cache lines in flight. For memory that
+// another core reads and this core rewrites, if both share a cache. `all`: total bytes of a copy
+// done in consecutive parts; above 256 KiB falls back to memcpy, which is as fast.
 void copy_in_pairs(std::byte* to, const std::byte* from, size_t bytes, size_t all);
 
-// The same for what another core has written through its caches. From 128 KiB on through four
-// pages, where the first cache is made for that: 256 KiB took a quarter less time than memcpy, 1
-// MiB an eighth, 8 MiB the same. What was written past the caches memcpy reads faster.
+// The same for data that another core wrote through its caches. From 128 KiB on interleaves four
+// pages if the L1 cache has enough ways. For data written past the caches, memcpy is faster.
 void copy_between_cores(std::byte* to, const std::byte* from, size_t bytes, size_t all);
 
-// As memcpy, but writes past the caches, and so does not read what it overwrites. Slower by a
-// factor where the data would have stayed in a cache: for what both ends of a message touch being
-// larger than the last one.
+// memcpy with non-temporal stores: does not read the destination. Slower by a factor if the data
+// would fit the cache. Use if both ends' buffers together exceed the last-level cache.
 void copy_past_caches(std::byte* to, const std::byte* from, size_t bytes);
 
-// Bytes of the last cache; a guess where the system does not tell.
+// Size of the last-level cache; a guess if unknown.
 size_t last_cache_bytes();
 
 }  // namespace hccl_like

@@ -8,10 +8,10 @@ namespace hccl_like {
 class Mapping {
  public:
   Mapping() noexcept = default;
-  // Takes over a mapping made elsewhere.
+  // Takes ownership of an existing mapping.
   Mapping(void* address, size_t bytes) noexcept
       : data_(static_cast<std::byte*>(address)), bytes_(bytes) {}
-  // mmap(nullptr, ...) with these arguments. Throws kSystem. bytes must not be 0.
+  // mmap(nullptr, ...) with these arguments. `bytes` must not be 0. Throws kSystem.
   static Mapping map(int fd, size_t bytes, int protection, int flags, size_t offset = 0);
 
   Mapping(Mapping&& other) noexcept;

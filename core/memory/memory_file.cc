@@ -26,7 +26,7 @@ constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 Fd make_shared_memory(const char* name) {
   int fd = ::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
-  // Kernels before 6.3 don't know MFD_NOEXEC_SEAL, some later ones insist on it.
+  // Kernels before 6.3 reject MFD_NOEXEC_SEAL; some later ones require it.
   if (fd < 0 && errno == EINVAL) fd = ::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0) throw_system("cannot create shared memory (memfd)");
   return Fd(fd);

@@ -1,5 +1,5 @@
 #pragma once
-// Nameless shared memory: nothing is left behind whoever dies when.
+// Anonymous shared memory (memfd): nothing is left behind after a crash.
 #include <cstddef>
 #include <span>
 
@@ -7,20 +7,18 @@
 
 namespace hccl_like {
 
-// An empty memfd, closed on exec and not executable; what /proc shows of it has the name. Throws
-// kSystem.
+// Creates an empty memfd, close-on-exec and not executable. /proc shows `name`. Throws kSystem.
 Fd make_shared_memory(const char* name = "hccl-like");
-// Makes the size final, so that touching what was reserved cannot fail, whatever a peer does.
-// Throws kSystem.
+// Seals the size, so that no peer can truncate reserved pages. Throws kSystem.
 void seal_size(int memory);
 bool has_sealed_size(int memory);
-// The same, and nobody can write or map it for writing any more; mappings that exist stay writable,
-// so the owner maps it before. A kernel before 5.1 makes the size final only. Throws kSystem.
+// Also seals against new writers and writable mappings. Existing mappings stay writable: map first.
+// Kernels before 5.1 seal only the size. Throws kSystem.
 void seal_size_and_writers(int memory);
-// Allocates the pages of a range; false, with errno, if they cannot be had.
+// Allocates the pages of a range. Returns false with errno on failure.
 bool reserve(int memory, size_t offset, size_t bytes);
-// The same of mapped pages, which are then mapped, too: the first touch costs nothing. A kernel
-// before 5.14 leaves them as they are; errno is EINVAL then.
+// Also maps the pages, so that the first touch is free. Kernels before 5.14 do nothing, but
+// return true with errno EINVAL.
 bool populate(std::span<std::byte> pages);
 
 }  // namespace hccl_like

@@ -22,7 +22,7 @@ namespace {
 constexpr int kPreferred = 1;  // MPOL_PREFERRED
 constexpr const char* kNodes = "/sys/devices/system/node/online";
 
-// The list is "0" on most machines, "0-1" or "0,2" on others.
+// The list is "0" for one node, else e.g. "0-1" or "0,2".
 bool has_several_nodes(const char* nodes) {
   const Fd list(::open(nodes, O_RDONLY | O_CLOEXEC));
   std::array<char, 64> text;
@@ -36,7 +36,7 @@ bool prefer(std::span<std::byte> memory, unsigned node) {
   std::array<unsigned long, 1024 / kBits> mask{};
   if (node >= mask.size() * kBits) return false;
   mask[node / kBits] = 1UL << node % kBits;
-  // The kernel takes one bit fewer than it is told.
+  // The kernel uses one bit fewer than the argument.
   return ::syscall(SYS_mbind, memory.data(), memory.size(), kPreferred, mask.data(),
                    mask.size() * kBits + 1, 0) == 0;
 }
@@ -56,7 +56,7 @@ std::optional<unsigned> place_near_me(std::span<std::byte> memory, const char* n
 
 std::optional<unsigned> place_near_me(int memory, size_t bytes) {
   if (!has_several_nodes(kNodes)) return std::nullopt;
-  // What is asked for a part of a shared file stays with the file.
+  // The policy of a range of a shared file stays with the file.
   void* const view =
       ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, memory, 0);
   if (view == MAP_FAILED) return std::nullopt;
@@ -70,7 +70,7 @@ bool use_huge_pages(std::span<std::byte> memory) {
   if (memory.size() < front + kHugePage) return false;
   const size_t bytes = (memory.size() - front) / kHugePage * kHugePage;
   std::byte* const first = memory.data() + front;
-  // Where huge pages are given to whoever asks, the first touch makes them.
+  // In "madvise" mode, the first touch makes huge pages.
   (void)::madvise(first, bytes, MADV_HUGEPAGE);
   return ::madvise(first, bytes, MADV_COLLAPSE) == 0;
 }

@@ -1,27 +1,26 @@
 #pragma once
-// Where memory lies: near the cores that use it, in pages as large as they come.
+// Placement of memory: NUMA node and huge pages.
 #include <cstddef>
 #include <optional>
 #include <span>
 
 namespace hccl_like {
 
-// Asks that the pages of `memory`, which nobody has touched, come from the NUMA node that the
-// calling thread runs on, whoever touches them first; from another one only if that is full. Of a
-// shared file this holds for all that map it. Returns the node; nothing where there is but one, or
-// the system does not let us choose: then whoever touches a page first decides.
+// Prefers the calling thread's NUMA node for the untouched pages of `memory`, whichever thread
+// touches them first. A full node falls back to others. For a shared file the policy applies to all
+// mappings. Returns the node, or nothing if there is only one or the system refuses: first touch
+// decides then.
 std::optional<unsigned> place_near_me(std::span<std::byte> memory);
-// The same with another list of the system's nodes, for tests.
+// For tests: `nodes` is the path of the node list.
 std::optional<unsigned> place_near_me(std::span<std::byte> memory, const char* nodes);
-// The same for the first `bytes` of a memory file, which need not be mapped.
+// For the first `bytes` of a memory file, mapped or not.
 std::optional<unsigned> place_near_me(int memory, size_t bytes);
 
-// A huge page, on the processors that we know.
+// On the supported processors.
 inline constexpr size_t kHugePage = size_t{2} << 20;
 
-// Asks for huge pages wherever `memory`, all of which will be used, has room for whole ones: makes
-// them now if the system can, else lets it decide with each page. True if they were made. Costs
-// some 50 us where the system gives none.
+// Requests huge pages for the aligned part of `memory`, which must all be in use later. Makes them
+// now if possible and returns true, else the kernel decides at each fault. 50 us if refused.
 bool use_huge_pages(std::span<std::byte> memory);
 
 }  // namespace hccl_like

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::string_view kPrefix = "HCCL_LIKE_";
 
-// How a member is read from text and printed. One pair per type of member.
+// One read/print pair for each member type.
 void read(LogLevel& member, std::string_view text) {
   for (const LogLevel level : {LogLevel::kWarn, LogLevel::kInfo, LogLevel::kTrace}) {
     if (text == name(level)) {
@@ -244,7 +244,7 @@ constexpr auto kSettings = [] {
   return settings;
 }();
 
-// Levenshtein's distance: insertions, deletions and replacements that make one text of the other.
+// Levenshtein distance.
 size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
@@ -271,7 +271,7 @@ void read_row(const Row& row, Config& config, std::string_view value) {
   }
 }
 
-// True the first time it sees a text in this process.
+// True on the first call with this text in this process.
 bool first_time(const std::string& warning) {
   static std::mutex mutex;
   static std::set<std::string> seen;

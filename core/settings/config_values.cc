@@ -103,7 +103,7 @@ ForcedAlgorithms ForcedAlgorithms::parse(std::string_view text) {
 
 namespace {
 
-// "allreduce", as MPI and NCCL spell it, is "all_reduce".
+// "allreduce" (MPI, NCCL) equals "all_reduce".
 bool same_but_for_underscores(std::string_view a, std::string_view b) noexcept {
   size_t i = 0, j = 0;
   while (true) {

@@ -1,5 +1,5 @@
 #pragma once
-// The settings that have a syntax of their own, each a value with a parser that says what it wants.
+// Setting types with their own syntax and parser.
 #include <cstdint>
 #include <map>
 #include <string>
@@ -8,9 +8,8 @@
 
 namespace hccl_like {
 
-// Network interfaces to use, in NCCL's syntax: "eth,ib" names beginning with either; "=eth0"
-// exactly that one;
-// "^docker,lo" all but those beginning with either; "^=lo" all but exactly that one. Empty: all.
+// Network interfaces in NCCL's syntax: "eth,ib" prefixes; "=eth0" exact names; "^docker,lo" all but
+// these prefixes; "^=lo" all but these names. Empty: all.
 struct InterfaceFilter {
   std::vector<std::string> names;
   bool exclude = false;
@@ -22,11 +21,10 @@ struct InterfaceFilter {
   friend bool operator==(const InterfaceFilter&, const InterfaceFilter&) = default;
 };
 
-// When the ranks of a group are connected: each pair when a call first needs it, or all when the
-// group is made.
+// Connect each pair at its first call, or all pairs at group creation.
 enum class Connecting { kLazy, kEager };
 
-// TCP ports lo..hi, both included. 0-0: any port that the system gives.
+// TCP ports low..high, inclusive. 0-0: any port.
 struct PortRange {
   uint16_t low = 0;
   uint16_t high = 0;
@@ -37,7 +35,7 @@ struct PortRange {
   friend bool operator==(const PortRange&, const PortRange&) = default;
 };
 
-// How many connections two ranks have, from 1 on.
+// Connections between two ranks, at least 1.
 struct RailCount {
   static constexpr uint64_t kMost = 16;
   uint64_t count = 1;
@@ -47,8 +45,7 @@ struct RailCount {
   friend bool operator==(const RailCount&, const RailCount&) = default;
 };
 
-// Algorithms that the user wants instead of the cost model's choice:
-// "allreduce:ring;allgather:bruck".
+// Forced algorithms: "allreduce:ring;allgather:bruck".
 struct ForcedAlgorithms {
   struct Choice {
     std::string collective;
@@ -58,13 +55,13 @@ struct ForcedAlgorithms {
   std::vector<Choice> choices;
 
   static ForcedAlgorithms parse(std::string_view text);
-  // The algorithm for `collective`, empty if none is forced.
+  // Empty if none is forced for `collective`.
   std::string_view find(std::string_view collective) const noexcept;
   std::string to_string() const;
   friend bool operator==(const ForcedAlgorithms&, const ForcedAlgorithms&) = default;
 };
 
-// Files that go by a name: "toy=/opt/libtoy.so,other=/opt/libother.so".
+// Named files: "toy=/opt/libtoy.so,other=/opt/libother.so".
 struct NamedPaths {
   std::map<std::string, std::string> paths;
 
@@ -78,7 +75,7 @@ struct NamedPaths {
 uint64_t parse_bytes(std::string_view text);
 // Digits only, at most `max`.
 uint64_t parse_number(std::string_view text, uint64_t max);
-// "a,b" -> {"a", "b"}; empty text -> {}. Empty parts are errors.
+// "a,b" -> {"a", "b"}; empty text -> {}. Throws on empty parts.
 std::vector<std::string> parse_list(std::string_view text, char separator = ',');
 std::string join(const std::vector<std::string>& parts, char separator = ',');
 

@@ -11,7 +11,7 @@
 namespace hccl_like::cuda {
 namespace {
 
-// The name after cuda.h's renaming.
+// The function's name after cuda.h's renaming.
 #define HCCL_LIKE_CUDA_TEXT(name) #name
 #define HCCL_LIKE_CUDA_NAME(name) HCCL_LIKE_CUDA_TEXT(name)
 
@@ -34,7 +34,7 @@ Driver load() {
   return found;
 }
 
-// Retained for good: torch keeps them as well.
+// Never released; torch keeps primary contexts, too.
 CUcontext context_of(int device) {
   static std::mutex mutex;
   static auto& contexts = *new std::map<int, CUcontext>();

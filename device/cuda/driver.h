@@ -1,13 +1,12 @@
 #pragma once
-// The driver's functions, found at run time: nothing links to CUDA.
+// The CUDA driver's functions, loaded at run time: no link dependency on CUDA.
 #include <cuda.h>
 
 #include <string>
 
 namespace hccl_like::cuda {
 
-// One row for each function that is used. cuda.h renames some of them to their latest version; the
-// rows follow.
+// One row for each function in use. cuda.h maps some names to newer versions.
 #define HCCL_LIKE_CUDA_FUNCTIONS(F) \
   F(cuInit)                         \
   F(cuGetErrorString)               \
@@ -57,21 +56,20 @@ struct Driver {
 #undef HCCL_LIKE_CUDA_MEMBER
 };
 
-// A failure on its way out of an entry: what it becomes, and the sentence.
+// A failed call: the status and message that an entry returns.
 struct Failure {
   int status;  // hcd_status
   std::string sentence;
 };
 
-// Loads the driver, once. Throws Failure if there is none, or if it is too old.
-// HCCL_LIKE_CUDA_DRIVER names another library than libcuda.so.1.
+// Loads the driver once. Throws Failure if it is missing or too old. HCCL_LIKE_CUDA_DRIVER replaces
+// libcuda.so.1.
 const Driver& driver();
 
-// Throws Failure unless the call was a success; `call` names it.
+// Throws Failure, with the name `call`, unless the call succeeded.
 void check(CUresult result, const char* call);
 
-// The device's primary context, which torch uses as well, made current for the calling thread while
-// this lives.
+// Makes the device's primary context (shared with torch) current for this thread while it lives.
 class Current {
  public:
   explicit Current(int device);

@@ -1,5 +1,5 @@
 #pragma once
-// What the entries of the table share, and the files they are in.
+// Helpers shared by the table's entries, and the parts of the table.
 #include <exception>
 
 #include "device/cuda/driver.h"
@@ -7,11 +7,11 @@
 
 namespace hccl_like::cuda {
 
-// Keeps the sentence for the thread's last_error, and returns the status.
+// Stores the message for the thread's last_error and returns the status.
 int remember(const Failure& failure) noexcept;
 const char* last_error() noexcept;
 
-// Runs the body of an entry with the device's context current; a failure becomes a status.
+// Runs an entry's body in the device's context; converts exceptions to a status.
 template <typename Body>
 int run(int device, const Body& body) noexcept {
   try {
@@ -25,27 +25,27 @@ int run(int device, const Body& body) noexcept {
   }
 }
 
-// The null stream of the driver is a stream, and 0 of the table is none: it goes by its other name.
+// hcd_stream 0 means "no stream", so the driver's null stream has the handle CU_STREAM_LEGACY.
 inline CUstream stream_of(hcd_stream stream) noexcept {
   return stream == 0 ? CU_STREAM_LEGACY : reinterpret_cast<CUstream>(stream);
 }
 inline CUdeviceptr address_of(hcd_ref ref) noexcept {
   return reinterpret_cast<CUdeviceptr>(ref.base) + ref.offset;
 }
-// Without a stream: what was queued must be done before the entry returns.
+// Without a stream, waits until the queued work is done.
 inline void finish(hcd_stream stream) {
   if (stream == 0) HCCL_LIKE_CUDA(cuStreamSynchronize, CU_STREAM_LEGACY);
 }
 
-// Calls fn(arg) when the stream gets there, which goes on when it has returned. Any stream but 0.
+// Calls fn(arg) in stream order; later work waits for its return. The stream must not be 0.
 void queue_host_function(int device, CUstream stream, void (*fn)(void*), void* arg);
 
-// Each fills in its part of the table.
+// Each fills its part of the table.
 void add_streams(hcd_api& api);
 void add_memory(hcd_api& api);
 void add_peers(hcd_api& api);
 
-// The kernels, as PTX.
+// The kernels as PTX.
 extern const char* const kKernels;
 
 }  // namespace hccl_like::cuda

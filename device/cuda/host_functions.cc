@@ -1,7 +1,7 @@
-// Functions of the host in a stream's order. The driver runs those of all streams on one thread of
-// its own, so that one that blocks would hold up every stream, and two ranks that wait for each
-// other would wait for ever. Here the driver's thread only threads the function to a thread of
-// ours, and the stream waits for a word that is written when it has returned.
+// Host functions in stream order. The driver runs the host functions of all streams on one thread:
+// a function that blocks would stall every stream and could deadlock two ranks. So the driver's
+// thread hands each function to a worker thread, and the stream waits for a word written on its
+// return.
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -17,13 +17,13 @@ namespace {
 struct Task {
   void (*fn)(void*);
   void* arg;
-  uint64_t* returned;  // 0 until fn has returned
+  uint64_t* returned;  // 0 until fn returns
 };
 
-// As many threads as functions are blocked at once; they stay for the next ones.
+// One thread for each blocked function; threads are reused.
 class Workers {
  public:
-  // Where the system gives no thread the function runs here, and other streams wait for it.
+  // If no thread can be created, the function runs here and delays other streams.
   void run(Task task) {
     {
       const std::lock_guard lock(mutex_);
@@ -71,14 +71,14 @@ class Workers {
   size_t idle_ = 0;
 };
 
-// Never destroyed: the driver may still call when the process ends.
+// Never destroyed: the driver may call during process exit.
 Workers& workers() {
   static auto& all = *new Workers();
   return all;
 }
 
-// Words that the device can wait for, each used by one function at a time. A stream has passed its
-// wait when the function behind it has put the word back.
+// Words for device-side waits, each used by one function at a time. A stream has passed its wait
+// once its function has returned the word.
 class Words {
  public:
   uint64_t* take() {

@@ -1,5 +1,5 @@
-// inout[i] = inout[i] op in[i], one kernel for each type of elements; `op` is an hcd_op that the
-// type has.
+// inout[i] = inout[i] op in[i]: one kernel for each element type; `op` is an hcd_op that the type
+// has.
 #include <cuComplex.h>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -9,7 +9,7 @@
 
 #include "device/plugin.h"
 
-// How elements are combined: W is what the arithmetic is done in.
+// W is the type of the arithmetic.
 template <class W>
 struct Combine {
   static __device__ W combine(W a, W b, int op) {
@@ -19,7 +19,7 @@ struct Combine {
       case HCD_PRODUCT:
         return a * b;
       case HCD_MIN:
-        return a != a || a < b ? a : b;  // a NaN spreads
+        return a != a || a < b ? a : b;  // propagates NaN
       case HCD_MAX:
         return a != a || a > b ? a : b;
       default:

@@ -1,4 +1,4 @@
-// Copies, reductions, and memory that the plugin makes or takes in.
+// Copies, reductions, allocation and registration of memory.
 #include <map>
 #include <mutex>
 
@@ -31,7 +31,7 @@ int copy_d2d(int device, hcd_ref to, hcd_ref from, size_t bytes, hcd_stream stre
   });
 }
 
-// By hcd_type: the kernels' names, as in kernels.cu.
+// Kernel names in kernels.cu, by hcd_type.
 constexpr const char* kNames[] = {"reduce_float32",   "reduce_float64",       "reduce_float16",
                                   "reduce_bfloat16",  "reduce_float8_e4m3fn", "reduce_float8_e5m2",
                                   "reduce_int8",      "reduce_int16",         "reduce_int32",
@@ -46,7 +46,7 @@ bool is_defined(hcd_type type, hcd_op op) {
   return op == HCD_SUM || op == HCD_PRODUCT || is_integer;
 }
 
-// The current context's kernel. A module is loaded once for each device, and stays.
+// The kernel in the current context. Each device loads the module once and keeps it.
 CUfunction kernel(int device, hcd_type type) {
   static std::mutex mutex;
   static auto& modules = *new std::map<int, CUmodule>();

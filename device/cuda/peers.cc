@@ -1,4 +1,4 @@
-// Device memory for other processes and other devices.
+// Exports device memory to other processes and devices.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -15,7 +15,7 @@ struct Range {
   size_t bytes = 0;
 };
 
-// The allocation around a place.
+// The allocation that holds `ref`.
 Range allocation_of(hcd_ref ref, size_t bytes) {
   Range range;
   const CUdeviceptr at = address_of(ref);
@@ -31,8 +31,8 @@ uint64_t allocation_number(const Range& range) {
   return number;
 }
 
-// What a handle's 128 bytes hold. The driver may give the same handle to a later allocation at the
-// same address; the number of the allocation tells the two apart.
+// Content of a handle's 128 bytes. The driver may reuse a handle for a later allocation at the same
+// address; the allocation number distinguishes the two.
 struct Token {
   CUipcMemHandle handle;
   uint64_t bytes;
@@ -81,7 +81,7 @@ int peer_close(int device, void* base) {
              [&] { HCCL_LIKE_CUDA(cuIpcCloseMemHandle, reinterpret_cast<CUdeviceptr>(base)); });
 }
 
-// The driver exports whole pages of the host's size.
+// The driver exports whole host pages.
 int export_fd(int device, hcd_ref ref, size_t bytes, int* fd, uint64_t* offset) {
   return run(device, [&] {
     allocation_of(ref, bytes);
@@ -97,7 +97,7 @@ int export_fd(int device, hcd_ref ref, size_t bytes, int* fd, uint64_t* offset) 
   });
 }
 
-// The driver's addresses are those of one space for host and devices.
+// Host and devices share one address space.
 int identify(int device, hcd_ref ref, size_t bytes, hcd_allocation* out) {
   return run(device, [&] {
     constexpr uint32_t kCuda = 1;  // libfabric's FI_HMEM_CUDA

@@ -1,4 +1,4 @@
-// The plugin for CUDA devices: the table, and what the device says of itself.
+// The CUDA plugin: the table and the device information.
 #include <algorithm>
 #include <cstring>
 #include <fstream>

@@ -1,4 +1,4 @@
-// Streams, their order, and events.
+// Streams, host waits in stream order, and events.
 #include <thread>
 
 #include "device/cuda/entries.h"
@@ -13,8 +13,8 @@ CUstream real_stream(hcd_stream stream) {
   return stream_of(stream);
 }
 
-// torch's numbers: 0 is the default stream, an even one is the handle of a stream that torch did
-// not make, and an odd one stands for one that it made, whose handle only its guard knows.
+// torch's stream ids: 0 is the default stream, an even id is the handle of an external stream, an
+// odd id is a torch stream whose handle only the device guard knows.
 int stream_from_torch(int device, int64_t stream_id, void* native, hcd_stream* out) {
   return run(device, [&] {
     if (native != nullptr)
@@ -36,14 +36,14 @@ int host_func(int device, hcd_stream stream, void (*fn)(void*), void* arg) {
   return run(device, [&] { queue_host_function(device, real_stream(stream), fn, arg); });
 }
 
-// The device's address of a word of the host, 0 if the device cannot see it.
+// The device address of a host word, or 0 if the device cannot access it.
 CUdeviceptr seen_by_device(const volatile uint64_t* word) {
   CUdeviceptr at = 0;
   void* const host = const_cast<uint64_t*>(word);
   return driver().cuMemHostGetDevicePointer_(&at, host, 0) == CUDA_SUCCESS ? at : 0;
 }
 
-// A word that the device cannot see is watched by the host.
+// A word that the device cannot access: the host polls it.
 struct Watched {
   uint64_t* word;
   uint64_t value;
@@ -99,7 +99,7 @@ int event_record(int device, hcd_stream stream, hcd_event* out) {
   return run(device, [&] {
     CUevent made = nullptr;
     HCCL_LIKE_CUDA(cuEventCreate, &made, CU_EVENT_DISABLE_TIMING);
-    // One that was never recorded counts as passed, which is what stream 0 wants.
+    // For stream 0: an event never recorded counts as complete.
     if (stream != 0) {
       const CUresult recorded = driver().cuEventRecord_(made, stream_of(stream));
       if (recorded != CUDA_SUCCESS) driver().cuEventDestroy_(made);

@@ -32,7 +32,7 @@ int stream_sync(int, hcd_stream stream) {
 
 int copy(void* to, const void* from, size_t bytes, hcd_stream stream) {
   if (stream != 0) return fail(HCD_INVALID, "the CPU has no streams; pass 0");
-  if (bytes != 0) std::memcpy(to, from, bytes);  // not even a null pointer may go to memcpy
+  if (bytes != 0) std::memcpy(to, from, bytes);  // memcpy must not get null pointers
   return HCD_OK;
 }
 
@@ -49,8 +49,8 @@ int map(int, hcd_ref ref, size_t, void** host) {
 }
 int unmap(int, void*) { return HCD_OK; }
 
-// Entries that are not named are null: no streams, hence nothing to queue on them. A peer's memory,
-// once mapped, is memory like any other, so there is no peer_open.
+// Other entries are null: no streams, no queued work. A mapped peer's memory is plain memory, so
+// there is no peer_open.
 constexpr hcd_api kApi = {
     .size = sizeof(hcd_api),
     .name = "cpu",

@@ -51,7 +51,7 @@ Opened open(const hcd_ipc_handle& handle) {
   throw_error(ErrorCode::kMismatch, "this is not a handle of host memory");
 }
 
-// Never freed: what a program has open at its end, the system closes.
+// Never freed: the system closes open files at process exit.
 struct Table {
   std::mutex mutex;
   std::map<void*, Opened> opened;
@@ -64,7 +64,7 @@ Table& table() {
 int status_of(const Error& error) {
   switch (error.code) {
     case ErrorCode::kSystem:
-      return HCD_UNSUPPORTED;  // the host does not let us
+      return HCD_UNSUPPORTED;  // the host forbids it
     default:
       return HCD_INVALID;
   }

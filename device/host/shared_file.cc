@@ -13,9 +13,8 @@
 namespace hccl_like {
 namespace {
 
-// The descriptor may be another thread's, which closes it meanwhile: then it is no file or another
-// one, and the caller finds out. Not fstat(), which the thread sanitizer takes for a use of an open
-// descriptor.
+// Another thread may close the descriptor meanwhile; the caller detects that. Not fstat():
+// ThreadSanitizer treats it as a use of an open descriptor.
 std::optional<SharedFileToken> describe(int64_t process, int64_t descriptor, int fd) {
   struct stat status {};
   if (::fstatat(fd, "", &status, AT_EMPTY_PATH) != 0 || !S_ISREG(status.st_mode) ||

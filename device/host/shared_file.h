@@ -1,6 +1,5 @@
 #pragma once
-// Shared memory that somebody else in this process made: a file that is mapped as a whole, of which
-// we know the descriptor.
+// Shared memory made by other code of this process: a mapped file, known by its descriptor.
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -9,9 +8,8 @@
 
 namespace hccl_like {
 
-// What another process needs to map it. Plain bytes, good while the descriptor is open. Files that
-// are alive at the same time differ in it, and so do, as memory files are numbered, files that
-// follow one another.
+// The data another process needs to map the file. Plain bytes, valid while the descriptor is open.
+// Differs between files alive at the same time and between successive memory files.
 struct SharedFileToken {
   int64_t process = 0;
   int64_t descriptor = -1;
@@ -19,15 +17,15 @@ struct SharedFileToken {
   uint64_t inode = 0;
   uint64_t bytes = 0;
 
-  // Nothing if it is no regular file, or is empty. Two system calls.
+  // Nothing for an empty or non-regular file. Two system calls.
   static std::optional<SharedFileToken> of(int descriptor);
-  // Whether this process still has the file open under the descriptor.
+  // True if this process still has the file open under the descriptor.
   bool is_open() const;
 };
 
-// Maps it for reading and writing. Throws kSystem if this host keeps it from us, kPeerLost if the
-// descriptor is another file by now or the file has been cut off. Nothing keeps its owner from
-// cutting it off later.
+// Maps the file for reading and writing. Throws kSystem if this host denies access, kPeerLost if
+// the descriptor is another file by now or the file was truncated. The owner may still truncate it
+// later.
 Mapping open_shared_file(const SharedFileToken& token);
 
 }  // namespace hccl_like

@@ -39,17 +39,16 @@ size_t whole_pages(size_t bytes) {
   return std::max((bytes + page - 1) / page, size_t{1}) * page;
 }
 
-// All memory that this process created, by address.
+// All memory created by this process, by address.
 struct Created {
-  std::atomic<uintptr_t> begin{std::numeric_limits<uintptr_t>::max()};  // nothing lies in front
-  std::atomic<uintptr_t> end{0};                                        // nor behind
+  std::atomic<uintptr_t> begin{std::numeric_limits<uintptr_t>::max()};  // lowest address
+  std::atomic<uintptr_t> end{0};                                        // highest address
   std::mutex mutex;
   std::map<uintptr_t, SharedMemoryToken> tokens;
 };
 
-// Never freed: memory may be let go of at the very end of the program. A forked child has created
-// nothing yet. What it has from its parent is the parent's, and the lock may have been held by a
-// thread that it does not have.
+// Never freed: memory may be released during process exit. A forked child starts empty: inherited
+// memory belongs to the parent, and a lost thread may hold the lock.
 std::atomic<Created*>& created() {
   static std::atomic<Created*> instance = [] {
     ::pthread_atfork(nullptr, nullptr, [] { created().store(new Created); });
@@ -58,7 +57,7 @@ std::atomic<Created*>& created() {
   return instance;
 }
 
-// A large mapping begins where a huge page could.
+// Aligns a large mapping for huge pages.
 Mapping map_file(int fd, size_t bytes, int flags) {
   constexpr int kAccess = PROT_READ | PROT_WRITE;
   if (bytes < kHugePage) return Mapping::map(fd, bytes, kAccess, MAP_SHARED | flags);
@@ -75,8 +74,7 @@ Mapping map_file(int fd, size_t bytes, int flags) {
   return place;
 }
 
-// Has all pages made now; by a kernel before 5.14 without mapping them, so that the first touch
-// takes its time.
+// Allocates all pages now. Kernels before 5.14 do not map them: the first touch then costs a fault.
 void make_pages(int fd, const Mapping& mapping) {
   const size_t bytes = mapping.size();
   place_near_me(mapping.span());
@@ -109,7 +107,7 @@ void remove(const std::byte* data, const SharedMemoryToken& token) {
   Created& all = *created();
   std::lock_guard lock(all.mutex);
   const auto found = all.tokens.find(reinterpret_cast<uintptr_t>(data));
-  // In a forked child, memory of its own may have the number of what it has from its parent.
+  // A forked child's own memory may reuse the descriptor number of inherited memory.
   if (found == all.tokens.end() || found->second.nonce != token.nonce) return;
   all.tokens.erase(found);
 }
@@ -140,8 +138,8 @@ SharedMemory SharedMemory::open(const SharedMemoryToken& token) {
   if (!is_what_was_offered(file.get(), token))
     throw_error(ErrorCode::kPeerLost, "what process " + std::to_string(token.process) +
                                           " offered is not the shared memory it speaks of");
-  // Its pages are there: taking them all at once is ten times faster than one by one. The mapping
-  // is all that is needed.
+  // The pages exist: MAP_POPULATE maps them ten times faster than single faults. Only the mapping
+  // is kept.
   return {Fd(), token, map_file(file.get(), token.bytes, MAP_POPULATE)};
 }
 

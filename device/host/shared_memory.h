@@ -1,5 +1,5 @@
 #pragma once
-// Host memory that other processes of this user can map, without a name that could be left behind.
+// Anonymous host memory that other processes of this user can map.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -10,53 +10,52 @@
 
 namespace hccl_like {
 
-// What another process needs to open a SharedMemory. Plain bytes, good while the process that made
-// it keeps it.
+// The data another process needs to open a SharedMemory. Plain bytes, valid while the creator keeps
+// it.
 struct SharedMemoryToken {
   int64_t process = 0;
   int64_t descriptor = -1;
   uint64_t bytes = 0;
-  std::array<uint64_t, 2> nonce{};  // only who was given the token knows it; different each time
+  std::array<uint64_t, 2> nonce{};  // random for each memory; known only from the token
 };
 
 class SharedMemory {
  public:
   SharedMemory() = default;
-  // Zeros, in whole pages, all there: touching them cannot fail later, nor does it take the time of
-  // a first touch. Throws kSystem.
+  // Zeroed whole pages, allocated and touched in advance: access cannot fail. Throws kSystem.
   static SharedMemory create(size_t bytes);
-  // Maps what `token` speaks of, through the other process's entry in /proc. It is checked first to
-  // be a sealed memory file of this user, of the size and with the nonce in the token. Throws
-  // kSystem if this host keeps it from us, kPeerLost if it is something else by now.
+  // Maps the memory of `token` through the other process's /proc entry. First checks that it is a
+  // sealed memory file of this user with the token's size and nonce. Throws kSystem if this host
+  // denies access, kPeerLost if the check fails.
   static SharedMemory open(const SharedMemoryToken& token);
 
   SharedMemory(SharedMemory&&) noexcept = default;
   SharedMemory& operator=(SharedMemory&& other) noexcept;
-  // Peers that have it open keep it.
+  // Peers' mappings stay valid.
   ~SharedMemory();
 
   std::byte* data() const { return mapping_.data(); }
   size_t size() const { return mapping_.size(); }
-  // Only of memory that this process created.
+  // Requires memory that this process created.
   const SharedMemoryToken& token() const { return token_; }
-  // Gives the pages back to the system, also if peers still map them: all of it is zeros then. Only
-  // of memory that this process created.
+  // Returns the pages to the system, even if peers map them: reads then give zeros. Requires memory
+  // that this process created.
   void discard() noexcept;
 
-  // Which memory that this process created holds all of [at, at + bytes), and where in it that
-  // begins. Any thread. A few nanoseconds for most addresses that lie in none.
+  // The memory created by this process that holds all of [at, at + bytes), and the offset in it.
+  // Thread-safe. A few nanoseconds for most other addresses.
   struct Place {
     SharedMemoryToken token;
     uint64_t offset = 0;
   };
   static std::optional<Place> find(const void* at, size_t bytes);
-  // Whether this process created the memory and still has it. Any thread.
+  // True if this process created the memory and still has it. Thread-safe.
   static bool exists(const SharedMemoryToken& token);
 
  private:
   SharedMemory(Fd file, const SharedMemoryToken& token, Mapping mapping);
 
-  Fd file_;  // only of memory that this process created
+  Fd file_;  // only if created by this process
   SharedMemoryToken token_;
   Mapping mapping_;
 };

@@ -10,7 +10,7 @@
 namespace hccl_like {
 namespace {
 
-// A new piece is at least a quarter of all that there is, so that there are never many.
+// A new piece is a quarter of the total, within these bounds, to keep pieces few.
 constexpr size_t kSmallestPiece = size_t{4} << 20;
 constexpr size_t kLargestStep = size_t{256} << 20;
 
@@ -66,7 +66,7 @@ SharedPool::Stats SharedPool::stats() const {
   return stats_;
 }
 
-// The smallest that is large enough.
+// The smallest sufficient hole.
 SharedPool::Holes::iterator SharedPool::best_hole(size_t bytes) {
   auto best = holes_.end();
   for (auto hole = holes_.begin(); hole != holes_.end(); ++hole) {
@@ -87,7 +87,7 @@ SharedPool::Holes::iterator SharedPool::grow(size_t bytes) {
   return holes_.emplace(at, size).first;
 }
 
-// Joins it with its local peers, unless a piece begins between them.
+// Merges adjacent holes unless a piece begins between them.
 SharedPool::Holes::iterator SharedPool::add_hole(std::byte* at, size_t bytes) {
   auto hole = holes_.emplace(at, bytes).first;
   const auto next = std::next(hole);

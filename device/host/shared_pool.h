@@ -1,6 +1,6 @@
 #pragma once
-// Allocates host memory that peers can map. What is freed is used again, pages and all: a fresh
-// page of shared memory takes two microseconds, and a peer would have to map it first.
+// Allocator for host memory that peers can map. Reuses freed pages: a new shared page takes two
+// microseconds, plus a mapping in each peer.
 #include <cstddef>
 #include <map>
 #include <mutex>
@@ -10,33 +10,31 @@
 
 namespace hccl_like {
 
-// Blocks are cut from few large pieces of SharedMemory, so that peers have few to map. Any thread.
+// Cuts blocks from few large pieces of SharedMemory, so that peers map few pieces. Thread-safe.
 //
-// A forked child begins with an empty pool: what it has from its parent stays the parent's, and
-// freeing it does nothing.
+// A forked child starts with an empty pool; free() of inherited blocks does nothing.
 class SharedPool {
  public:
-  // Blocks are whole multiples of it and begin at one.
+  // Alignment and granularity of blocks.
   static constexpr size_t kGrain = 4096;
-  // Pieces of which nothing is in use are given back to the system when there is more of them than
-  // this.
+  // Returns unused pieces to the system if they exceed this total.
   static constexpr size_t kKept = size_t{256} << 20;
 
-  // The one of this process; never destroyed.
+  // The process-wide pool; never destroyed.
   static SharedPool& of_process();
 
   SharedPool() = default;
   SharedPool(const SharedPool&) = delete;
   SharedPool& operator=(const SharedPool&) = delete;
 
-  // At least one byte; uninitialised. Throws kSystem if the system has no more.
+  // At least one byte, uninitialised. Throws kSystem if out of memory.
   void* allocate(size_t bytes);
-  // What allocate() gave; anything else is ignored. No call of this process or a peer may be using
-  // it.
+  // Frees a block of allocate(); ignores other addresses. No call of this process or a peer may
+  // still use the block.
   void free(void* at) noexcept;
 
   struct Stats {
-    size_t used = 0;      // in blocks that are allocated
+    size_t used = 0;      // in allocated blocks
     size_t reserved = 0;  // taken from the system
   };
   Stats stats() const;
@@ -50,10 +48,10 @@ class SharedPool {
 
   mutable std::mutex mutex_;
   std::map<std::byte*, SharedMemory> pieces_;    // by address
-  Holes holes_;                                  // never two side by side within a piece
+  Holes holes_;                                  // never two adjacent ones in a piece
   std::unordered_map<void*, size_t> allocated_;  // bytes
   Stats stats_;
-  size_t unused_ = 0;  // in pieces of which nothing is allocated
+  size_t unused_ = 0;  // in pieces without allocated blocks
 };
 
 }  // namespace hccl_like

@@ -1,4 +1,4 @@
-// bool: a byte that is 0 or 1. Whatever is not 0 counts as 1, and results are 0 or 1.
+// bool: one byte. Any nonzero input counts as 1; results are 0 or 1.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "device/reduce/boolean.cc"
 #include <hwy/foreach_target.h>

@@ -1,4 +1,4 @@
-// complex64 and complex128: real and imaginary parts alternate in memory and in registers.
+// complex64 and complex128, with interleaved real and imaginary parts.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "device/reduce/complex.cc"
 #include <hwy/foreach_target.h>
@@ -12,7 +12,7 @@ namespace hccl_like {
 namespace HWY_NAMESPACE {
 
 #if HWY_TARGET == HWY_SCALAR
-// A register holds half a number here, so products are made number by number.
+// A scalar register holds half a number, so products work on whole numbers.
 template <typename T>
 HWY_INLINE void multiply(std::byte* dst, const std::byte* a, const std::byte* b) {
   T x[2], y[2];
@@ -56,9 +56,9 @@ constexpr Reduction complex_product() {
   return {multiply_all<T>, multiply_twice<T>, multiply_many<T>};
 }
 #else
-// (ar + i ai)(br + i bi): with a's parts doubled and b's also swapped, both parts are one sum and
-// one difference. The project is compiled without contraction to fused multiply-add: fused, a * b
-// and b * a differ in the last bit.
+// (ar + i ai)(br + i bi): with duplicated parts of a and swapped parts of b, each part is one sum
+// or difference. Compiled without FMA contraction: with FMA, a * b and b * a differ in the last
+// bit.
 struct ComplexProduct {
   template <class V>
   static HWY_INLINE V apply(V a, V b) {

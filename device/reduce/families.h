@@ -1,7 +1,6 @@
 #pragma once
-// The rows of the table (type x operation), one function per family of types. Each looks up the
-// kernels of the instruction set that was found at run time; a null Reduction where the type does
-// not have the operation.
+// Rows of the (type, operation) table, one function for each type family. Each looks up the kernels
+// of the instruction set chosen at run time. A null Reduction means an undefined operation.
 #include "device/reduce/reduce.h"
 
 namespace hccl_like::families {

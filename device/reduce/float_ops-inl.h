@@ -30,7 +30,7 @@ struct Product {
   }
 };
 
-// NaN if either is. Always the same NaN, so that the order of the operands does not show.
+// Propagates NaN, always the same NaN, so that the order of operands has no effect.
 template <class V>
 HWY_INLINE V spread_nan(V a, V b, V result) {
   const hn::DFromV<V> d;
@@ -38,9 +38,9 @@ HWY_INLINE V spread_nan(V a, V b, V result) {
   return hn::IfThenElse(hn::Or(hn::IsNaN(a), hn::IsNaN(b)), nan, result);
 }
 
-// Of 0 and -0, min takes -0 and max 0 whichever comes first (processors' own instructions take the
-// second operand): ranks that combine in different orders must get the same bits. Equal numbers
-// other than zeros have equal bits, so the bitwise or (and) of equals changes nothing else.
+// min(0, -0) is -0 and max(0, -0) is 0 in any order (hardware min/max return the second operand):
+// ranks that combine in different orders must get the same bits. Other equal numbers have equal
+// bits, so the bitwise or (and) of equals changes nothing.
 struct Min {
   template <class V>
   static HWY_INLINE V apply(V a, V b) {
@@ -57,7 +57,7 @@ struct Max {
   }
 };
 
-// The row of the table that a float type gives, indexed by ReduceOp.
+// The table row of a float type, by ReduceOp.
 template <class Codec>
 struct FloatRow {
   static constexpr Reduction kRow[kReduceOps] = {

@@ -1,4 +1,4 @@
-// Signed and unsigned integers of 8 to 64 bits. Sums and products wrap around.
+// Integers of 8 to 64 bits. Sums and products wrap around.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "device/reduce/integer.cc"
 #include <hwy/foreach_target.h>
@@ -31,9 +31,9 @@ struct IntegerProduct {
   }
 
  private:
-  // No processor here multiplies bytes. In a 16-bit lane the low byte of a product depends on the
-  // low bytes alone; the high bytes are multiplied apart, one of them left in its place so that the
-  // result is too.
+  // There is no SIMD byte multiply. In a 16-bit lane, the low byte of a product depends only on the
+  // low bytes. The high bytes are multiplied separately; one operand stays in place, and so does
+  // the product.
   template <class V>
   static HWY_INLINE V product_of_bytes(V a, V b) {
     const hn::DFromV<V> d8;
@@ -81,9 +81,8 @@ struct BitXor {
   }
 };
 
-// Truncates towards zero. A double holds integers of up to 32 bits and their quotients well enough
-// to truncate exactly, and is divided four or eight at a time; 64 bits need the processor's own
-// slow division.
+// Truncates towards zero. Doubles hold 32-bit integers and quotients precisely enough and allow
+// SIMD. 64-bit integers need scalar division.
 template <typename T>
 void divide(std::byte* data, size_t elements, double divisor) {
   for (size_t i = 0; i < elements; ++i) {
@@ -98,7 +97,7 @@ void divide(std::byte* data, size_t elements, double divisor) {
   }
 }
 
-// The sum is divided while it is in the first-level cache.
+// Divides the sum while it is in the L1 cache.
 template <typename T>
 void average(std::byte* dst, std::byte* also, std::span<const std::byte* const> sources,
              size_t elements, Scaling scaling) noexcept {
@@ -112,8 +111,7 @@ void average(std::byte* dst, std::byte* also, std::span<const std::byte* const> 
   }
 }
 
-// What does not care about the sign works on unsigned lanes, and bit operations on bytes, so that
-// types share kernels.
+// Types share kernels: sign-independent operations use unsigned lanes, bit operations use bytes.
 template <typename T>
 struct IntegerRow {
   using Ordered = Native<T>;
@@ -133,7 +131,7 @@ struct IntegerRow {
   };
 };
 
-// In DataType's order, from kInt8 on.
+// By DataType from kInt8 on.
 constexpr const Reduction* kIntegerRows[] = {
     IntegerRow<int8_t>::kRow,   IntegerRow<int16_t>::kRow,  IntegerRow<int32_t>::kRow,
     IntegerRow<int64_t>::kRow,  IntegerRow<uint8_t>::kRow,  IntegerRow<uint16_t>::kRow,

@@ -1,18 +1,16 @@
-// The loops of the reductions, compiled once per instruction set (hence no #pragma once; see
+// Reduction loops, compiled once for each instruction set (hence no #pragma once; see
 // hwy/foreach_target.h).
 //
-// A kernel is a Codec (how a type lies in memory and in registers) and an Op (what happens in
-// registers). It works in quads: as much memory as four registers of working type cover. A Codec
-// has
+// A kernel is a Codec (memory format) and an Op (arithmetic in registers). It works in quads: the
+// memory that four registers of the working type cover. A Codec has
 //
-//   Lane                what memory is counted in
+//   Lane                unit of memory
 //   kLanesPerElement    lanes of one element (2 for complex numbers)
 //   quad()              lanes in a quad; at most kMaxQuad
 //   get<k>(p)           register k (0..3) of the quad at p
-//   put(p, v0..v3)      the reverse, rounding where the type is narrower than the register
+//   put(p, v0..v3)      the inverse; rounds if the type is narrower than the register
 //
-// and an Op has apply(a, b), which gives the same bits as apply(b, a) except for the payload of a
-// NaN.
+// An Op has apply(a, b), bitwise equal to apply(b, a) except for NaN payloads.
 #if defined(HCCL_LIKE_DEVICE_REDUCE_KERNEL_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HCCL_LIKE_DEVICE_REDUCE_KERNEL_INL_H_
 #undef HCCL_LIKE_DEVICE_REDUCE_KERNEL_INL_H_
@@ -33,17 +31,15 @@ namespace hccl_like {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// A quad in ordinary memory, for the last elements of an array: these are copied here, worked on as
-// a full quad, and copied back, so that no kernel needs a second, scalar version of its arithmetic.
-// Zeroed, so that the unused lanes compute with harmless numbers.
+// A zeroed quad for the tail of an array: copied here, processed as a full quad, and copied back,
+// so that no kernel needs scalar arithmetic.
 template <class Codec>
 struct Padded {
   using Lane = typename Codec::Lane;
   alignas(64) Lane lanes[Codec::kMaxQuad] = {};
 
-  // One or two numbers are written as a whole register: a register that is read from where a few
-  // bytes were just written waits until they have got to the cache, which took most of the time of
-  // such a sum.
+  // Writes one or two numbers as a whole register: a wide load after narrow stores stalls on store
+  // forwarding, which dominated such sums.
   HWY_INLINE const Lane* load(const Lane* from, size_t count) {
     const size_t bytes = count * sizeof(Lane);
     if (bytes == 8)
@@ -94,7 +90,7 @@ void combine(std::byte* dst_bytes, const std::byte* a_bytes, const std::byte* b_
   size_t i = 0;
   for (; i + quad <= count; i += quad) combine_quad<Codec, Op>(dst + i, a + i, b + i);
   if (i == count) return;
-  // As the one quad of a shorter array, so that the arithmetic is compiled once.
+  // Treats the tail as one quad of a shorter array, so that the arithmetic is compiled once.
   Padded<Codec> last_a, last_b;
   last_a.load(a + i, count - i);
   last_b.load(b + i, count - i);
@@ -104,7 +100,7 @@ void combine(std::byte* dst_bytes, const std::byte* a_bytes, const std::byte* b_
   std::memcpy(dst + i, last, (count - i) * sizeof(*dst));
 }
 
-// In place of a factor: nothing is multiplied.
+// In place of a factor.
 struct Unscaled {};
 template <class V>
 HWY_INLINE V times(V v, Unscaled) {
@@ -115,8 +111,8 @@ HWY_INLINE V times(V v, V factor) {
   return hn::Mul(v, factor);
 }
 
-// Every source's lanes at `i` (`count` of them) go into the same four registers, so nothing is
-// rounded or stored in between. `input`, `result`: a register of factors, or Unscaled.
+// Combines `count` lanes at `i` of every source in the same four registers, without intermediate
+// rounding or stores. `input`, `result`: a register of factors, or Unscaled.
 template <class Codec, class Op, bool kIsLast, class Factor>
 HWY_INLINE void combine_many_quad(typename Codec::Lane* dst, typename Codec::Lane* also,
                                   std::span<const std::byte* const> sources, size_t i,
@@ -212,7 +208,7 @@ constexpr Reduction with_scale() {
           combine_scaled<Codec, Op>};
 }
 
-// Lanes that are worked on as they lie in memory.
+// Lanes processed in their memory format.
 template <typename T, size_t kLanes = 1>
 struct Native {
   using Lane = T;

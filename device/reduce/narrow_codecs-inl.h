@@ -1,8 +1,5 @@
-// How 8- and 16-bit floats become registers of float32 and go back, compiled once per instruction
-// set.
-//
-// All arithmetic on bits: the same results on every instruction set, and no dependence on whether
-// the processor flushes subnormal numbers to zero.
+// Conversion of 8- and 16-bit floats to and from float32 registers, compiled once for each
+// instruction set. Integer arithmetic: independent of instruction set and flush-to-zero mode.
 #if defined(HCCL_LIKE_DEVICE_REDUCE_NARROW_CODECS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HCCL_LIKE_DEVICE_REDUCE_NARROW_CODECS_INL_H_
 #undef HCCL_LIKE_DEVICE_REDUCE_NARROW_CODECS_INL_H_
@@ -22,12 +19,12 @@ HWY_BEFORE_NAMESPACE();
 namespace hccl_like {
 namespace HWY_NAMESPACE {
 
-// The factor of `scale` as float32; a NaN without payload, on which rounding to bfloat16 relies.
+// The factor as float32. NaN gets no payload: rounding to bfloat16 relies on that.
 HWY_INLINE float narrow_factor(double value) {
   return std::isnan(value) ? std::numeric_limits<float>::quiet_NaN() : static_cast<float>(value);
 }
 
-// A codec from a conversion of one register.
+// A codec from the conversion of one register.
 template <class Conversion>
 struct Converted {
   using Lane = typename Conversion::Lane;
@@ -51,10 +48,9 @@ struct Converted {
   static HWY_INLINE auto factor(double value) { return hn::Set(kFloats, narrow_factor(value)); }
 };
 
-// The upper half of a float32 is a bfloat16. Rounds to nearest even: up if the lower half is more
-// than half a unit of the last place that stays, or just that where the upper half is odd. A NaN
-// needs no special care: its low half is zero, because it was widened from 16 bits or made by the
-// processor, so it is not rounded.
+// bfloat16 is the upper half of float32. Rounds to nearest even: up if the lower half exceeds half
+// a unit, or equals it and the upper half is odd. NaN needs no special case: its lower half is
+// zero, because it was widened from 16 bits or made by the processor.
 #if HWY_TARGET == HWY_SCALAR
 struct BFloat16Conversion {
   using Lane = uint16_t;
@@ -72,7 +68,7 @@ struct BFloat16Conversion {
 };
 using BFloat16 = Converted<BFloat16Conversion>;
 #else
-// Two local peers lie in one 32-bit lane: one needs a shift, the other a mask, and no lane moves.
+// Two neighbours share a 32-bit lane: one needs a shift, the other a mask, and no lane moves.
 struct BFloat16 {
   using Lane = uint16_t;
   static constexpr size_t kLanesPerElement = 1;
@@ -107,7 +103,7 @@ struct BFloat16 {
   }
   static HWY_INLINE uint32_t* pairs(uint16_t* p) { return reinterpret_cast<uint32_t*>(p); }
 
-  // Two registers' halves are parted first, then rounded together.
+  // Splits the halves of two registers, then rounds them together.
   template <class V>
   static HWY_INLINE auto join(V even, V odd) {
     const hn::ScalableTag<uint16_t> halves;
@@ -116,20 +112,19 @@ struct BFloat16 {
     const auto upper = hn::OddEven(hn::BitCast(halves, odd), hn::BitCast(halves, even_upper));
     const auto lower = hn::OddEven(hn::BitCast(halves, odd_lower), hn::BitCast(halves, even));
     const auto one = hn::Set(halves, uint16_t{1});
-    // 0x8000 if the upper half is odd, else one more.
+    // 0x8000 if the upper half is odd, else 0x8001.
     const auto least = hn::Or(hn::AndNot(upper, one), hn::Set(halves, uint16_t{0x8000}));
     return hn::BitCast(kBits, hn::IfThenElse(hn::Lt(lower, least), upper, hn::Add(upper, one)));
   }
 };
 #endif
 
-// What a format with kExponentBits and kMantissaBits is like. Values from kSpecial on are infinity
-// and NaN.
+// Parameters of a float format. Values from kSpecial on are infinity and NaN.
 struct Float16Format {
   using Lane = uint16_t;
   static constexpr int kExponentBits = 5, kMantissaBits = 10;
   static constexpr uint32_t kSpecial = 0x7c00;   // infinity
-  static constexpr uint32_t kOverflow = 0x7c00;  // what too large a number becomes
+  static constexpr uint32_t kOverflow = 0x7c00;  // result of an overflow
   static constexpr uint32_t kNan = 0x7e00;       // ored to the payload
 };
 struct Float8E5M2Format {
@@ -139,8 +134,7 @@ struct Float8E5M2Format {
   static constexpr uint32_t kOverflow = 0x7c;
   static constexpr uint32_t kNan = 0x7f;
 };
-// No infinity: what is too large becomes the largest finite number, 448, as torch's conversion
-// does.
+// No infinity: overflow gives the largest finite number, 448, as in torch.
 struct Float8E4M3FNFormat {
   using Lane = uint8_t;
   static constexpr int kExponentBits = 4, kMantissaBits = 3;
@@ -149,7 +143,7 @@ struct Float8E4M3FNFormat {
   static constexpr uint32_t kNan = 0x7f;
 };
 
-// Any such format by integer arithmetic.
+// Converts any such format with integer arithmetic.
 template <class Format>
 struct BitConversion {
   using Lane = typename Format::Lane;
@@ -164,8 +158,8 @@ struct BitConversion {
   static constexpr uint32_t kSign = 0x80000000;
   static constexpr uint32_t kRebias = static_cast<uint32_t>(127 - kBias) << 23;
   static constexpr uint32_t kSmallestNormal = static_cast<uint32_t>(128 - kBias) << 23;
-  // A float32 whose last place is the format's smallest subnormal number: adding it to a small
-  // number rounds that to the format, with the result in the low bits.
+  // A float32 whose last place is the format's smallest subnormal: adding it to a small number
+  // rounds that number, with the result in the low bits.
   static constexpr uint32_t kMagic = static_cast<uint32_t>(127 + 1 - kBias + kShift) << 23;
   static constexpr uint32_t kInfinity = 0x7f800000;
 
@@ -209,7 +203,7 @@ struct BitConversion {
   static HWY_INLINE auto set(uint32_t value) { return hn::Set(kBits, value); }
 };
 
-// Processors with instructions for float16 convert in one.
+// One conversion instruction, if the processor has it.
 #if (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2 && !defined(HWY_DISABLE_F16C)) || HWY_ARCH_ARM_A64
 struct Float16Conversion {
   using Lane = uint16_t;

@@ -1,4 +1,4 @@
-// float16, bfloat16 and both 8-bit floats: worked on as float32, rounded once to nearest even.
+// float16, bfloat16, 8-bit floats: computed as float32, rounded once to nearest even.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "device/reduce/narrow_float.cc"
 #include <hwy/foreach_target.h>
@@ -12,7 +12,7 @@ HWY_BEFORE_NAMESPACE();
 namespace hccl_like {
 namespace HWY_NAMESPACE {
 
-// In DataType's order, from kFloat16 on.
+// By DataType from kFloat16 on.
 constexpr const Reduction* kNarrowFloatRows[] = {
     FloatRow<Converted<Float16Conversion>>::kRow,
     FloatRow<BFloat16>::kRow,

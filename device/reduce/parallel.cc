@@ -7,13 +7,13 @@
 namespace hccl_like {
 namespace {
 
-// Of the destination. Small enough that nobody waits long for the last part of another, large
-// enough that taking one costs nothing. A multiple of a page and of every element's size.
+// Bytes of the destination. Small enough for a short wait for the last part, large enough to hide
+// the cost of claiming one. A multiple of a page and of every element size.
 constexpr size_t kPartBytes = 256 << 10;
-// Kernels take their sources as one array; more of them than this are rare, and are not divided.
+// More sources are rare and stay undivided.
 constexpr size_t kMostSources = 64;
 
-// pass(first, elements) for parts of all elements.
+// Calls pass(first, elements) for parts that cover all elements.
 template <class Pass>
 void divide(Division division, size_t elements, size_t element_bytes, const Pass& pass) {
   const size_t each = kPartBytes / element_bytes;

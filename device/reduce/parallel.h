@@ -1,6 +1,6 @@
 #pragma once
-// The kernels of reduce.h, and copies, on several threads at once. The results are the same bits:
-// every element is worked out by one thread, as the kernel alone would.
+// Multi-threaded reduction kernels and copies. Bitwise equal to one thread: the kernel computes
+// each element the same way.
 #include <cstddef>
 #include <span>
 
@@ -9,14 +9,13 @@
 
 namespace hccl_like {
 
-// How a pass is divided: `threads` as ThreadPool::threads() gives them for its bytes; with 1 the
-// kernel is called once, here.
+// `threads`: from ThreadPool::threads(); 1 calls the kernel once on this thread.
 struct Division {
   ThreadPool& thread_pool;
   size_t threads;
 };
 
-// As the kernels; `element_bytes` is their type's size.
+// As the kernels; `element_bytes` is the size of their type.
 void parallel_combine(Division division, Combine kernel, std::byte* dst, const std::byte* a,
                       const std::byte* b, size_t elements, size_t element_bytes);
 void parallel_combine_many(Division division, CombineMany kernel, std::byte* dst,

@@ -12,7 +12,6 @@ namespace {
 
 using Family = Reduction (*)(DataType, ReduceOp) noexcept;
 
-// Indexed by DataType.
 constexpr std::array<Family, kDataTypes> kFamilies{
     families::full_float,   families::full_float,    // float32, float64
     families::narrow_float, families::narrow_float,  // float16, bfloat16
@@ -27,7 +26,7 @@ constexpr std::array<Family, kDataTypes> kFamilies{
 
 using Row = std::array<Reduction, kReduceOps>;
 
-// A call asks twice, and a family takes as long as the sum of a few numbers.
+// Cached: a lookup takes as long as a sum of a few numbers.
 std::array<Row, kDataTypes> look_all_up() noexcept {
   std::array<Row, kDataTypes> found;
   for (size_t type = 0; type < found.size(); ++type)
@@ -52,8 +51,7 @@ Scaling scaling(DataType type, ReduceOp op, int ranks, double factor) noexcept {
 }
 
 const char* reduction_target() noexcept {
-  // The best of those that both the processor has and the kernels were compiled for is the lowest
-  // bit.
+  // Lower bits are better targets.
   const int64_t targets = hwy::SupportedTargets() & HWY_TARGETS;
   return hwy::TargetName(targets & -targets);
 }

@@ -1,6 +1,5 @@
 #pragma once
-// The reductions by the textbook, for tests: a type is loaded into a Value, combined there one
-// element at a time, and stored.
+// Reference reductions for tests: load one element into a Value, combine, store.
 #include <algorithm>
 #include <cmath>
 #include <complex>
@@ -114,8 +113,8 @@ struct Complex {
   }
 };
 
-// A float of kExponent and kMantissa bits, by the textbook: values through ldexp, rounding by
-// looking for the nearest among all values.
+// Reference codec for a float of kExponent and kMantissa bits: values through ldexp, rounding by
+// search among all values.
 template <typename Bits, int kExponent, int kMantissa, bool kHasInfinity>
 struct Narrow {
   using Value = float;
@@ -155,7 +154,7 @@ struct Narrow {
     const auto above =
         static_cast<uint32_t>(std::lower_bound(all.begin(), all.end(), value) - all.begin());
     if (above == 0) return 0;
-    // The local peer above the largest: where the format would go on if it had more exponents.
+    // The successor of the largest value, with a larger exponent range.
     const double upper = above < all.size() ? double{all[above]}
                                             : 2 * double{all[above - 1]} - double{all[above - 2]};
     const double lower = all[above - 1];
@@ -202,7 +201,7 @@ void reference_scaled(std::byte* dst, const std::vector<const std::byte*>& sourc
   }
 }
 
-// NaNs are equal whatever their payload and sign.
+// All NaNs are equal.
 template <class Type>
 bool same(const std::byte* a, const std::byte* b, size_t size) {
   if (std::memcmp(a, b, size) == 0) return true;
@@ -237,7 +236,6 @@ constexpr Reference reference(size_t float_bytes) {
   return {reference_many<Type>, reference_scaled<Type>, same<Type>, float_bytes};
 }
 
-// Indexed by DataType.
 inline constexpr Reference kReferences[kDataTypes] = {
     reference<Float<float>>(4),      reference<Float<double>>(8),
     reference<Float16>(2),           reference<BFloat16>(2),

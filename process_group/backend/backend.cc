@@ -13,8 +13,8 @@
 namespace hccl_like {
 namespace {
 
-// A group that goes without shutdown() gives its running calls this long.
-constexpr std::chrono::milliseconds kCloseBackoff{1000};
+// Time limit for running calls of a group that is destroyed without shutdown().
+constexpr std::chrono::milliseconds kCloseTimeout{1000};
 
 }  // namespace
 
@@ -25,9 +25,9 @@ c10::intrusive_ptr<Backend> Backend::create(const std::shared_ptr<Session>& sess
                                             Backend* parent) {
   const std::string& name = options->group_name;
   try {
-    ForcedAlgorithms::parse(options->algorithms);  // refused before the others are kept waiting
+    ForcedAlgorithms::parse(options->algorithms);  // reports errors before other ranks wait
     C10dStore bootstrap(store);
-    // All members know the group by one name: it is in the keys that torch puts before ours.
+    // All members use the same group name, because torch puts it into the key prefix.
     const auto make = [&](hccl_like::Store& through, const std::string& scope) {
       return session->runtime().create(through, rank, size, name.empty() ? "0" : name,
                                        options->timeout, Deadline::after(options->timeout), scope);
@@ -82,7 +82,7 @@ void Backend::declare_members(const std::string& group, const std::vector<uint64
 
 Backend::~Backend() {
   if (const auto session = issuer_.session()) session->remove(*this);
-  issuer_.close(kCloseBackoff);
+  issuer_.close(kCloseTimeout);
 }
 
 template <class Make>
@@ -198,8 +198,8 @@ Backend::WorkPtr Backend::barrier(const c10d::BarrierOptions& options) {
   return issue("barrier", [&] { return hccl_like::barrier(options, barrier_device(options)); });
 }
 
-// torch does not always say which device a barrier is about. It is about one that the user named or
-// this group has used, never about one that would have to be guessed and opened.
+// torch does not always name the device of a barrier. Uses the device that the user named or the
+// group last used, and never opens another one.
 c10::Device Backend::barrier_device(const c10d::BarrierOptions& options) const {
   if (options.device) return *options.device;
   if (!options.device_ids.empty()) {
@@ -247,7 +247,7 @@ uint64_t Backend::getSequenceNumberForGroup() {
   return communicators ? communicators->sequence() : 0;
 }
 
-// The links are there already; what can be done early is to find out how the device is reached.
+// Connections already exist; this only opens access to the device.
 void Backend::eagerConnectSingleDevice(at::Device device) {
   translated("hccl-like", [&] {
     if (const auto session = issuer_.session()) session->devices().access(device);
@@ -284,7 +284,7 @@ void Backend::registerOnCompletionHook(CompletionHooks::Hook&& hook) {
       diagnosis_.set_hook(std::move(hook));
     });
   });
-  onCompletionHook_ = [](const auto&) {};  // torch only asks whether there is one
+  onCompletionHook_ = [](const auto&) {};  // torch only checks that it is set
 }
 
 void Backend::waitForPendingWorks() { diagnosis_.wait_for_hook(); }
@@ -298,7 +298,7 @@ void Backend::shutdown() {
 }
 
 void Backend::close_at_exit() {
-  issuer_.close(kCloseBackoff);
+  issuer_.close(kCloseTimeout);
   diagnosis_.remove_hook();
 }
 

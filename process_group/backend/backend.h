@@ -1,6 +1,5 @@
 #pragma once
-// c10d's Backend: one object serves the accelerator and the CPU. Every method is a line or two; the
-// work is done by the Issuer (calls) and the collectives layer (everything else).
+// c10d's Backend for CPU and accelerator tensors. The Issuer makes the calls.
 #include <atomic>
 #include <memory>
 #include <string>
@@ -20,15 +19,15 @@ class Backend final : public c10d::Backend {
  public:
   using c10d_Options = c10d::Backend::Options;
 
-  // Meets the other ranks; blocks until all are there, or throws naming those that did not come in
-  // options->timeout. With a parent, whose ranks the options give, ranks that pass other members
-  // raise at once.
+  // Blocks until all ranks are connected; after options->timeout throws and names the missing
+  // ranks. With a parent, whose ranks the options name, ranks that pass different members raise at
+  // once.
   static c10::intrusive_ptr<Backend> create(const std::shared_ptr<Session>& session,
                                             const c10::intrusive_ptr<c10d::Store>& store, int rank,
                                             int size,
                                             const c10::intrusive_ptr<hccl_like::Options>& options,
                                             Backend* parent = nullptr);
-  // On a rank that is in no group of that name: tells the others, which may think that it is.
+  // On a rank outside the group: declares that to ranks whose member list may include it.
   void declare_members(const std::string& group, const std::vector<uint64_t>& members);
   // For create() and split().
   Backend(const std::shared_ptr<Session>& session, std::shared_ptr<Communicator> communicator,
@@ -93,26 +92,23 @@ class Backend final : public c10d::Backend {
                                           const int& rank, const int& size) override;
   uint64_t splits() const { return splits_; }
 
-  // A device's tensors of torch's allocator are sent from where they are and nothing needs to be
-  // registered, so that is what allocateTensor() gives; on the host it is memory that peers can map
-  // (host_tensors.h). An allocator of our own for the device does not exist, and getMemAllocator()
-  // says so.
+  // On a device: memory of torch's allocator, which needs no registration. On the host: memory that
+  // peers can map (host_tensors.h). getMemAllocator() throws: there is no device allocator.
   bool supportsTensorAlloc(c10::DeviceIndex) override { return true; }
   at::Tensor allocateTensor(long size, at::TensorOptions options) override;
   std::shared_ptr<c10::Allocator> getMemAllocator() override;
-  // The three override functions of c10d::Backend since torch 2.12; without the word, older ones
-  // take them too. Between calls a group holds no memory of a device, so there is nothing that
-  // resume() would have to get back.
+  // Overrides of c10d::Backend since torch 2.12; no `override`, because older versions lack them. A
+  // group holds no device memory between calls, so resume() restores nothing.
   void suspend() { issuer_.settle(); }
   void resume() {}
-  // What the calls of this group that are not over hold.
+  // Number and temporary bytes of the calls that are not over.
   std::unordered_map<std::string, uint64_t> getMemoryStats();
 
   void setTimeout(std::chrono::milliseconds timeout) override;
-  // The calls are numbered from the beginning, alike on all ranks, so there is nothing to agree on.
+  // Calls are numbered alike on all ranks from the start, so there is nothing to agree on.
   void setSequenceNumberForGroup() override {}
   uint64_t getSequenceNumberForGroup() override;
-  // The hook runs on a thread of its own for each call made from now on, once it is over.
+  // The hook runs on its own thread after the end of each call made from now on.
   void registerOnCompletionHook(CompletionHooks::Hook&& hook) override;
   void waitForPendingWorks() override;
   // Calls are always timed.
@@ -120,19 +116,18 @@ class Backend final : public c10d::Backend {
   Diagnosis& diagnosis() { return diagnosis_; }
   void eagerConnectSingleDevice(at::Device device) override;
   c10d::ErrorType getError() override;
-  // Ends all running calls, here and on the other ranks, with an error; they raise it within a
-  // moment. Does not block.
+  // Ends all running calls of all ranks with an error. Does not block.
   void abort() override;
-  // Waits for the calls that run and leaves the group.
+  // Waits for the running calls and leaves the group.
   void shutdown() override;
-  // The same without waiting long for anybody.
+  // As shutdown(), but aborts calls that do not end soon.
   void close_at_exit();
-  // Notes the failures of calls that are over (untold.h). Does not wait for any.
+  // Notes the failures of calls that are over (untold.h), without waiting.
   void look_for_failures() { issuer_.reap(); }
-  // Gives the group up, if it is well, for a reason that all ranks are told.
+  // Aborts the group, if it has not failed, with a reason that all ranks receive.
   void abort(const std::string& reason);
 
-  // The group as the collectives layer knows it; null after shutdown().
+  // The group's host communicator; null after shutdown().
   std::shared_ptr<Communicator> communicator() const {
     const auto communicators = issuer_.communicators();
     return communicators ? communicators->host() : nullptr;
@@ -144,7 +139,6 @@ class Backend final : public c10d::Backend {
   Place place() const { return {rank_, size_}; }
   c10::intrusive_ptr<Backend> part(const std::vector<int>& ranks,
                                    c10::intrusive_ptr<hccl_like::Options> options);
-  // Makes the call and issues it; its errors become torch's.
   template <class Make>
   WorkPtr issue(const char* name, Make&& make);
 
@@ -155,22 +149,21 @@ class Backend final : public c10d::Backend {
   std::string store_prefix_;  // of this group's own keys
   std::atomic<uint64_t> monitored_barriers_{0};
 
-  // split() is called once for each device type, with the same store, and all must get the same
-  // backend.
+  // torch calls split() once for each device type with the same store and expects the same backend.
   struct Split {
     c10::intrusive_ptr<c10d::Store> store;
     std::vector<int> ranks;
     std::string name;
     std::optional<c10::weak_intrusive_ptr<c10d::Backend>>
-        backend;  // nothing if this rank is in no part
+        backend;  // none if this rank is not a member
   };
   std::mutex split_mutex_;
   std::optional<Split> last_split_;
   std::atomic<uint64_t> splits_{0};
 };
 
-// For the end of the program: every backend leaves its group, without waiting long for the others.
-// With a reason why the program ended too early, the others are told that.
+// At the end of the program: all backends leave their groups, with a short wait. With `reason`,
+// first aborts all groups with it.
 void close_all(Session& session, const std::string& reason);
 
 }  // namespace hccl_like

@@ -25,8 +25,8 @@ bool contains(const std::vector<int>& ranks, int rank) {
 
 }  // namespace
 
-// A group of some of this one's ranks, which meet over the links that are there. Every rank of this
-// group that goes on using it calls this alike; null for one that is not among `ranks`.
+// Makes a group of `ranks` over the existing connections. Every rank that continues to use this
+// group makes the same call; returns null on a rank outside `ranks`.
 c10::intrusive_ptr<Backend> Backend::part(const std::vector<int>& ranks,
                                           c10::intrusive_ptr<hccl_like::Options> options) {
   const auto session = issuer_.session();
@@ -44,11 +44,11 @@ c10::intrusive_ptr<Backend> Backend::part(const std::vector<int>& ranks,
       communicator->split(member ? std::span(ranks) : std::span<const int>(), options->group_name);
   if (!child) return nullptr;
   child->set_timeout(options->timeout);
-  // This group's store: the one that torch passes may have another prefix on other ranks.
+  // Uses this group's store, because torch's store may have different prefixes on different ranks.
   return c10::make_intrusive<Backend>(session, child, store_, options);
 }
 
-// Neither the store nor the name is trusted to be the same on all ranks.
+// Does not rely on the same store or name on all ranks.
 c10::intrusive_ptr<c10d::Backend> Backend::split(const c10::intrusive_ptr<c10d::Store>& store,
                                                  const std::vector<int>& ranks,
                                                  const c10::intrusive_ptr<c10d_Options>& options) {
@@ -68,8 +68,8 @@ c10::intrusive_ptr<c10d::Backend> Backend::split(const c10::intrusive_ptr<c10d::
   });
 }
 
-// The ranks left out do not call this and may be dead; what this group's failure concerned are its
-// own calls, not the links between those that are left.
+// Excluded ranks do not call this and may be dead. A failure of this group concerns its own calls,
+// not the connections between the remaining ranks.
 c10::intrusive_ptr<c10d::Backend> Backend::shrink(const std::vector<int64_t>& ranks_to_exclude,
                                                   int flags,
                                                   const c10::intrusive_ptr<c10d_Options>& options) {

@@ -63,7 +63,6 @@ json group_json(Backend& backend, const std::vector<FlightEntry>& entries) {
           {"running", running_calls(entries, view->name)}};
 }
 
-// Connections that were turned away, by reason; reasons that never came up are left out.
 json refused() {
   const auto counts = refused_by_this_process();
   json reasons = json::object();

@@ -14,8 +14,7 @@
 namespace hccl_like {
 namespace {
 
-// A rank that waits longer than the first for others looks every now and then whether they mean
-// another group.
+// After kFirstWait, a waiting rank checks for conflicts every kBetweenLooks.
 constexpr std::chrono::milliseconds kFirstWait{1000}, kBetweenLooks{100};
 
 std::string list_of(const std::vector<uint64_t>& ranks) {
@@ -24,7 +23,7 @@ std::string list_of(const std::vector<uint64_t>& ranks) {
   return text + "]";
 }
 
-// Of "rank 0 passed [0, 1]".
+// Parses "rank 0 passed [0, 1]".
 constexpr std::string_view kRank = "rank ", kPassed = " passed ";
 std::vector<uint64_t> members_in(const std::string& declared) {
   std::istringstream list(declared.substr(std::min(declared.size(), declared.find('[') + 1)));
@@ -58,8 +57,7 @@ bool Membership::conflicts_with(const std::string& declared) const {
          std::ranges::any_of(list, [this](uint64_t rank) { return is_member(rank); });
 }
 
-// Told to those that wait with the other list, and to those that wait with this one, who may share
-// no member with the other.
+// Stores the error for the ranks that wait with either list.
 void Membership::conflict(int list, const std::string& declared) {
   const std::string text = "ranks disagree about the members of group " + group_ + ": " + declared +
                            ", " + own_ +
@@ -100,7 +98,7 @@ void Membership::check() {
   });
 }
 
-// A member of this list that has passed another one, in which it is not.
+// Throws if a member of this list has passed a list without itself.
 void Membership::check_outside() {
   const std::string key = key_ + "/outside";
   if (!is_member(static_cast<uint64_t>(rank_)) || !store_->check({key})) return;
@@ -117,8 +115,7 @@ std::string Membership::list_at(int place) const {
   return declared.substr(std::min(declared.size(), declared.find(kPassed)));
 }
 
-// torch's client writes a warning for each wait that runs into its time-out, so there is one of
-// these, and after that it is asked.
+// Waits once, then polls, because torch's client logs a warning for each wait that times out.
 std::string MembershipStore::get(const std::string& key, Deadline deadline) {
   if (!std::exchange(waited_, true)) {
     const Deadline first = earliest(deadline, Deadline::after(kFirstWait));

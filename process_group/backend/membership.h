@@ -1,5 +1,5 @@
 #pragma once
-// Whether all ranks mean the same group when they make one.
+// Checks that all ranks pass the same members for a new group.
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -10,30 +10,28 @@
 
 namespace hccl_like {
 
-// The ranks of a new group as the ranks of its parent have passed them, in the parent's store.
-// torch numbers the calls of new_group, so ranks that make the same call know the group by the same
-// name, whatever ranks they pass. Groups without a common member may have one name:
-// new_subgroups(group=...) makes such groups, of ranks whose parents differ. Keys, below those of
-// the parent and this group:
+// The member lists of a new group, as the ranks of its parent passed them, in the parent's store.
+// torch numbers the calls of new_group, so the same call has the same group name on all ranks,
+// whatever the members. Groups without a common member may share a name: new_subgroups(group=...)
+// makes such groups from ranks of different parents. Keys, below the parent's and this group's:
 //   <n>            "rank 0 passed [0, 1]", by the first rank that passed the n-th list
-//   <n>/conflict   the error, once a rank has passed another list with a member of that one
-//   outside        lines "2 1": rank 2 passed the list of key 1, in which it is not
+//   <n>/conflict   the error, after a rank passed another list that shares a member
+//   outside        lines "2 1": rank 2 passed list 1, which does not contain rank 2
 class Membership {
  public:
-  // `parent` is the prefix of the parent's keys, which holds its random id; `rank` is this one's in
-  // the parent, as are the members, of which there is one.
+  // `parent`: prefix of the parent's keys, which contains its random id. `rank` and `members` are
+  // ranks of the parent; `members` is not empty.
   Membership(c10::intrusive_ptr<c10d::Store> store, const std::string& parent, std::string group,
              int rank, std::vector<uint64_t> members);
 
-  // A request or two for each list that was passed. Throws kMismatch, and has all that wait throw
-  // the same, if a member of this list, or this rank, is a member of another list that was passed.
-  // A store that cannot compare leaves the members unchecked.
+  // Makes one or two requests per list. Throws kMismatch, here and on all waiting ranks, if a
+  // member of this list or this rank is in another list. A store without compareSet() disables the
+  // check.
   void declare();
-  // Throws what declare() has thrown on another rank.
+  // Throws the error of declare() on another rank, if any.
   void check();
 
-  // Below which the group's ranks meet in the store: no other group of this name has it, nor one of
-  // an earlier parent.
+  // Key prefix for the group's bootstrap: unique among groups of this name and among parents.
   const std::string& meeting_place() const { return meeting_place_; }
 
  private:
@@ -54,10 +52,10 @@ class Membership {
   int own_list_ = 0;
 };
 
-// A store whose waits end when the members of the group turn out to differ.
+// A store whose waits end with an error if the member lists differ.
 class MembershipStore final : public Store {
  public:
-  // Of the c10d store, with all keys below the meeting place of `membership`, which outlives this.
+  // Prefixes all keys with the meeting place of `membership`, which outlives this object.
   MembershipStore(const c10::intrusive_ptr<c10d::Store>& store, Membership& membership)
       : raw_(store), store_(store, membership.meeting_place()), membership_(membership) {}
 

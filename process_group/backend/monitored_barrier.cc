@@ -9,7 +9,7 @@
 namespace hccl_like {
 namespace {
 
-// The first words are those of gloo's barrier, by which tools know them.
+// The errors begin like those of gloo's barrier, which tools recognize.
 [[noreturn]] void fail(const std::string& sentence) { C10_THROW_ERROR(DistBackendError, sentence); }
 
 std::string in_milliseconds(std::chrono::milliseconds timeout) {

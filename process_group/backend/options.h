@@ -1,12 +1,12 @@
 #pragma once
-// What a user may say about one process group.
+// Options of one process group.
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 namespace hccl_like {
 
 inline constexpr const char* kBackendName = "hccl-like";
 
-// Whether symmetric memory meets through the group: some versions of torch have this option.
+// Some torch versions have this option: symmetric memory uses the group for its rendezvous.
 template <class Base>
 concept ChoosesRendezvous = requires(Base options) { options.use_pg_for_symm_mem_rendezvous; };
 
@@ -16,8 +16,8 @@ void copy_rendezvous_choice(const Base& from, Base& to) {
     to.use_pg_for_symm_mem_rendezvous = from.use_pg_for_symm_mem_rendezvous;
 }
 
-// c10d's options, and what may differ between the groups of a process; the other settings concern
-// all of it (core/settings/config.h). A copy is independent.
+// c10d's options and the settings that may differ between groups; all other settings are per
+// process (core/settings/config.h). A copy is independent.
 struct Options final : c10d::Backend::Options {
   explicit Options(std::chrono::milliseconds wait = kBackendDefaultTimeout)
       : c10d::Backend::Options(kBackendName, wait) {}
@@ -28,8 +28,7 @@ struct Options final : c10d::Backend::Options {
     copy_rendezvous_choice<c10d::Backend::Options>(other, *this);
   }
 
-  // As the setting HCCL_LIKE_ALGO, which it replaces for this group unless it is empty:
-  // "all_reduce:ring;broadcast:chain". The same on all ranks.
+  // Overrides HCCL_LIKE_ALGO unless empty: "all_reduce:ring;broadcast:chain"; same on all ranks.
   std::string algorithms;
 };
 

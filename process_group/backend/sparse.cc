@@ -14,8 +14,7 @@ namespace {
 
 constexpr const char* kWhere = "hccl-like all_reduce";
 
-// What a rank tells the others about its tensor: [elements, type, sparse dimensions, dimensions,
-// sizes...].
+// Header that ranks exchange: [elements, type, sparse dimensions, dimensions, sizes...].
 constexpr int64_t kMostDimensions = 64;
 constexpr int64_t kHeader = 4;
 
@@ -35,7 +34,7 @@ at::Tensor header_of(const at::Tensor& tensor) {
   return header;
 }
 
-// Every rank sees every header, so all of them refuse what does not fit.
+// All ranks compare all headers, so all refuse a mismatch.
 void check_headers(const at::Tensor& headers, int rank) {
   const at::Tensor mine = headers[rank].slice(0, 1);
   for (int64_t other = 0; other < headers.size(0); ++other) {
@@ -72,8 +71,7 @@ const at::Tensor& checked(const Issuer& issuer, const Tensors& tensors,
   return tensor;
 }
 
-// One call of the sequence, on the caller's current stream; all but the last are seen as steps of
-// it by a profiler.
+// One step of the reduction, on the caller's current stream. Profilers see each step.
 c10::intrusive_ptr<Work> gather(Issuer& issuer, const char* title, const Tensors& outputs,
                                 const at::Tensor& input, const c10d::AllreduceOptions& options,
                                 Place place) {
@@ -101,13 +99,13 @@ c10::intrusive_ptr<Work> sparse_all_reduce(Issuer& issuer, const Tensors& tensor
       translated(kWhere, [&]() -> const at::Tensor& { return checked(issuer, tensors, options); });
   const at::Tensor own = tensor.coalesce();
 
-  // The headers travel like the tensor, in the order of its device's calls.
+  // Headers use the tensor's device, in the order of its calls.
   const at::Tensor header = translated(kWhere, [&] { return header_of(own); }).to(tensor.device());
   const at::Tensor gathered = at::empty({place.size, header.numel()}, header.options());
   const auto sizes = gather(issuer, "hccl-like:sparse_all_reduce.sizes", gathered.unbind(0), header,
                             options, place);
   const at::Tensor headers = gathered.cpu();
-  sizes->wait();  // in stream order a failure is known only now
+  sizes->wait();  // in stream order failures are known only now
   translated(kWhere, [&] { check_headers(headers, place.rank); });
 
   const at::Tensor indices = own._indices().contiguous();
@@ -123,8 +121,8 @@ c10::intrusive_ptr<Work> sparse_all_reduce(Issuer& issuer, const Tensors& tensor
   gather(issuer, "hccl-like:sparse_all_reduce.indices", all_indices, indices, options, place);
   const auto work =
       gather(issuer, "hccl-like:sparse_all_reduce", all_values, values, options, place);
-  // In the order of the ranks everywhere, hence the same sums. A step that fails in stream order
-  // leaves -1 behind, with which later users of the tensor would leave its memory.
+  // Rank order on every rank gives bitwise equal sums. In stream order a failed step leaves index
+  // -1, which would make later users access memory out of bounds; clamp_min_ prevents that.
   tensor.copy_(at::_sparse_coo_tensor_unsafe(at::cat(all_indices, 1).clamp_min_(0),
                                              at::cat(all_values, 0), tensor.sizes(),
                                              values.options().layout(at::kSparse))
@@ -137,7 +135,7 @@ c10::intrusive_ptr<Work> sparse_all_reduce(Issuer& issuer, const Tensors& tensor
 
 namespace {
 
-// torch registers this for the host and one kind of device only.
+// torch registers this only for the CPU and one accelerator type.
 std::tuple<std::vector<at::Tensor>, c10::intrusive_ptr<c10d::Work>> allreduce_sparse_(
     at::TensorList tensors, const c10::intrusive_ptr<c10d::ProcessGroup>& group,
     const c10::intrusive_ptr<c10d::ReduceOp>& op, const std::optional<at::Tensor>& sparse_indices,
@@ -147,7 +145,7 @@ std::tuple<std::vector<at::Tensor>, c10::intrusive_ptr<c10d::Work>> allreduce_sp
                                        .timeout = std::chrono::milliseconds(timeout),
                                        .asyncOp = async,
                                        .sparseIndices = sparse_indices};
-  // Not allreduce_sparse(), which torch's wrapper for detailed checks does not pass on.
+  // Not allreduce_sparse(), which torch's debug wrapper does not forward.
   auto work = group->getBackend(c10::DeviceType::PrivateUse1)->allreduce(list, options);
   return {std::move(list), std::move(work)};
 }

@@ -4,13 +4,11 @@
 
 namespace hccl_like {
 
-// Whether any of the tensors is sparse, in coordinate format (COO).
 bool has_sparse(const Tensors& tensors);
 
-// Replaces one COO tensor by the coalesced sum over all ranks, bitwise the same on each. Every rank
-// passes its own number of elements; shapes must agree. Blocks the host until all ranks have said
-// how many elements they have, also if the call is asynchronous: without these numbers nobody knows
-// how much memory the rest needs. Throws what torch throws.
+// Replaces one COO tensor by the coalesced sum over all ranks, bitwise the same on each. Ranks may
+// pass different numbers of elements; shapes must agree. Blocks the host, even if asynchronous,
+// until all ranks have sent their number of elements, to size memory. Throws torch errors.
 c10::intrusive_ptr<Work> sparse_all_reduce(Issuer& issuer, const Tensors& tensors,
                                            const c10d::AllreduceOptions& options, Place place);
 

@@ -10,7 +10,7 @@
 namespace hccl_like {
 namespace {
 
-// Some stores forget a time-out of zero and wait for ever, others overflow on very large ones.
+// Some stores treat a timeout of 0 as infinite; others overflow on large timeouts.
 std::chrono::milliseconds store_timeout(Deadline deadline) {
   constexpr int kLongest = 24 * 3600 * 1000;
   const int left = deadline.remaining();

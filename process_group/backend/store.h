@@ -1,5 +1,5 @@
 #pragma once
-// c10d's Store as the bootstrap wants it.
+// Adapts c10d's Store to the bootstrap's interface.
 #include <string>
 #include <utility>
 
@@ -11,8 +11,8 @@
 
 namespace hccl_like {
 
-// Runs `body`, which asks a store. What a store throws depends on its kind; a broken connection and
-// a time-out alike are c10 errors, and become a kSystem "the store could not <attempt>: ...".
+// Runs `body`, a store request. A lost connection and a timeout are both c10 errors; both become
+// kSystem "the store could not <attempt>: ...".
 template <class Body>
 decltype(auto) asked_of_store(const std::string& attempt, Body&& body) {
   try {
@@ -23,10 +23,10 @@ decltype(auto) asked_of_store(const std::string& attempt, Body&& body) {
   }
 }
 
-// Calls may block, so the caller must not hold the GIL: a Store written in Python takes it itself.
+// The caller must not hold the GIL: calls may block, and a Store written in Python takes the GIL.
 class C10dStore final : public Store {
  public:
-  // Every key gets `prefix` in front.
+  // `prefix` is prepended to every key.
   explicit C10dStore(c10::intrusive_ptr<c10d::Store> store, std::string prefix = {});
 
   void set(const std::string& key, const std::string& value) override;

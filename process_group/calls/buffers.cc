@@ -10,7 +10,7 @@
 namespace hccl_like {
 namespace {
 
-// Whether the bytes at the tensor's address are its elements in logical order.
+// True if memory order is logical order.
 bool is_plain(const at::Tensor& tensor) {
   return tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg();
 }
@@ -61,8 +61,7 @@ Layout layout_of(const Side& side, std::span<const Region> regions, size_t eleme
   return {};
 }
 
-// The one way in which input and output may share memory: every chunk that this rank both reads and
-// writes is in the same place.
+// True if every chunk that this rank reads and writes has one address: the only legal overlap.
 bool runs_in_place(const Request& request, const Call& call, int rank) {
   if (request.collective == Collective::kAllToAll) return false;
   const auto chunk =
@@ -70,7 +69,6 @@ bool runs_in_place(const Request& request, const Call& call, int rank) {
   const Region in = call.input.contiguous(chunk, 0, call.input.bytes(chunk));
   const Region out = call.output.contiguous(chunk, 0, call.output.bytes(chunk));
   if (in.data != nullptr) return in.data == out.data && in.bytes == out.bytes;
-  // Several tensors: in place if each is the very same tensor.
   const at::TensorList tensors = request.input.tensors;
   if (tensors.size() != request.output.tensors.size()) return false;
   for (size_t i = 0; i < tensors.size(); ++i) {
@@ -79,7 +77,7 @@ bool runs_in_place(const Request& request, const Call& call, int rank) {
   return true;
 }
 
-// The memory of a side that has one plain host tensor, or none.
+// A side with at most one plain host tensor.
 struct PlainSide {
   Region region;
   size_t count = 0;  // of regions: 0 or 1
@@ -142,7 +140,7 @@ Call Buffers::call(const Request& request) {
   const at::Tensor* input = memory_of(request.input);
   bool copied = false;
   if (overlap(inputs, outputs) && !runs_in_place(request, call, rank_)) {
-    // Input and output overlap in a way that an algorithm may not expect.
+    // Algorithms do not support this overlap.
     Regions copies;
     for (const at::Tensor& tensor : request.input.tensors) copies.push_back(private_copy(tensor));
     call.input = layout_of(request.input, copies, element, rank_, ranks_);
@@ -159,13 +157,12 @@ Call Buffers::call(const Request& request) {
   return call;
 }
 
-// The memory behind the one tensor of a side; null if there is not one.
 const at::Tensor* Buffers::memory_of(const Side& side) const {
   const at::Tensor* const tensor = only_tensor(side);
   return tensor == nullptr ? nullptr : memory_of(*tensor);
 }
 
-// That of a tensor that was reached, which may be a temporary; null if there is nothing in it.
+// The tensor or its temporary; null if the tensor is empty.
 const at::Tensor* Buffers::memory_of(const at::Tensor& tensor) const {
   for (const Known& known : known_) {
     if (known.tensor->is_same(tensor))

@@ -1,5 +1,5 @@
 #pragma once
-// Finds, for every tensor of a request, contiguous memory that host code can address.
+// Maps every tensor of a request to contiguous memory that host code can address.
 #include <optional>
 #include <utility>
 #include <vector>
@@ -11,47 +11,44 @@
 
 namespace hccl_like {
 
-// What must be copied (first = second) once the operations are done.
+// Copies to make (first = second) after the operations have completed.
 using Copies = std::vector<std::pair<at::Tensor, at::Tensor>>;
 
-// Memory that a call writes.
 struct Written {
   Region region;
   bool boolean = false;
 };
 
-// A tensor that is contiguous and directly reachable is used as it is. Any other goes through a
-// temporary: a strided view, a lazily conjugated one, memory of a device that host code cannot
-// address. Memory order is never taken for logical order, though a dense permuted tensor would be
-// cheaper that way: other ranks may have other strides, and nobody could tell that the result is
-// wrong.
+// Uses a tensor in place if it is contiguous and host code can address it. All other tensors
+// (strided views, lazily conjugated tensors, unaddressable device memory) go through temporaries.
+// Dense permuted tensors too: ranks with other strides would silently get wrong results.
 //
-// Everything here happens in the order of the current stream: to be made and used under its guard.
-// The tensors of the requests must outlive this object.
+// Use under the guard of the current stream: copies follow its order. Requests' tensors must
+// outlive this object.
 class Buffers {
  public:
-  // For calls of `communicator` on the device of `access`; both outlive this object.
+  // `access` and `communicator` must outlive this object.
   Buffers(const DeviceAccess& access, const Communicator& communicator)
       : access_(access),
         communicator_(communicator),
         rank_(communicator.rank()),
         ranks_(communicator.size()) {}
 
-  // The call for `request`, all but its time-out. Copies inputs into temporaries where needed.
+  // Returns the call for `request` without a timeout. Copies inputs into temporaries where needed.
   Call call(const Request& request);
 
   Copies take_copies_back() { return std::move(copies_back_); }
-  // Temporaries that are only read; they must live as long as the operation runs.
+  // Input-only temporaries. They must outlive the operation.
   std::vector<at::Tensor> take_temporaries() { return std::move(temporaries_); }
   std::vector<Written> take_written() { return std::move(written_); }
-  // Views of the tensors' memory, which end when destroyed.
+  // Host mappings of the tensors. Destroying an alias unmaps it.
   std::vector<Alias> take_aliases() { return std::move(aliases_); }
 
  private:
   struct Known {
     const at::Tensor* tensor;
     Region region;
-    at::Tensor temporary;  // undefined if the tensor is used as it is
+    at::Tensor temporary;  // undefined if the tensor is used in place
     bool copied_back;
   };
   using Regions = std::vector<Region>;
@@ -74,15 +71,14 @@ class Buffers {
   std::vector<Alias> aliases_;
 };
 
-// The call for a request, all but its memory and its time-out.
+// The call for a request, without memory and timeout.
 Call bare_call(const Request& request);
 
-// The call for a request, all but its time-out, if its tensors are on the host and are used as they
-// are: one or none a side, plain, apart from each other or in place. Nothing for any other request,
-// which takes a Buffers.
+// Like Buffers::call(), but without temporaries: each side is at most one plain host tensor, and
+// the sides are disjoint or in place. Returns nothing for all other requests.
 std::optional<Call> plain_call(const Request& request, int rank, int ranks);
 
-// Copies tensors in the order of the current stream, unseen by autograd.
+// Copies tensors in the order of the current stream, outside autograd.
 void copy_all(const Copies& copies, bool non_blocking);
 
 }  // namespace hccl_like

@@ -1,6 +1,5 @@
 #pragma once
-// Every c10d call as a value that the Issuer can issue. Pure: checks the arguments, touches no
-// memory.
+// Converts each c10d call into an Issue for the Issuer. Checks arguments; touches no tensor memory.
 #include <chrono>
 #include <list>
 #include <string_view>
@@ -17,24 +16,23 @@
 
 namespace hccl_like {
 
-// Borrows the caller's lists of tensors; those that had to be made for the call it keeps.
+// Borrows the caller's tensor lists; `kept` owns the lists made for the call.
 struct Issue {
   Description description;
   c10::Device device = c10::kCPU;
-  c10::SmallVector<Request, 1> requests;  // run at the same time
+  c10::SmallVector<Request, 1> requests;  // run concurrently
   std::chrono::milliseconds timeout = c10d::kUnsetTimeout;
   bool async = true;
   bool blocking = false;  // wait() blocks the host
-  bool handle = false;    // there shall be a Work though the call is synchronous
-  CallNumber number;      // given by Diagnosis, as are the next two
-  bool profiled = false;  // profilers see it, and waits for it
-  std::string_view line;  // of the program, with HCCL_LIKE_CALL_SITES; lives as long as the process
+  bool handle = false;    // return a Work although the call is synchronous
+  CallNumber number;      // Diagnosis sets this field and the next two
+  bool profiled = false;  // profilers record the call and its waits
+  std::string_view line;  // call site (HCCL_LIKE_CALL_SITES); static lifetime
   std::list<Tensors> kept;
 
   at::TensorList keep(Tensors tensors) { return kept.emplace_back(std::move(tensors)); }
 };
 
-// This rank and how many there are.
 struct Place {
   int rank = 0;
   int size = 1;
@@ -42,8 +40,7 @@ struct Place {
 
 using NestedTensors = std::vector<Tensors>;
 
-// Each throws an Exception of kMisuse or kUnsupported, and borrows the tensors: they and their
-// lists must outlive the Issue.
+// All throw Exceptions of kMisuse or kUnsupported. Tensors and their lists must outlive the Issue.
 Issue all_reduce(const Tensors& tensors, const c10d::AllreduceOptions& options);
 Issue all_reduce_coalesced(const Tensors& tensors, const c10d::AllreduceCoalescedOptions& options);
 Issue reduce(const Tensors& tensors, const c10d::ReduceOptions& options, Place place);
@@ -73,16 +70,16 @@ Issue scatter(const Tensors& outputs, const NestedTensors& inputs,
 
 Issue all_to_all(const Tensors& outputs, const Tensors& inputs,
                  const c10d::AllToAllOptions& options, Place place);
-// Empty splits: equal parts.
+// Empty splits mean equal parts.
 Issue all_to_all_single(const at::Tensor& output, const at::Tensor& input,
                         std::vector<int64_t> output_splits, std::vector<int64_t> input_splits,
                         const c10d::AllToAllOptions& options, Place place);
 
-// The other end may be this rank itself.
+// The peer may be this rank.
 Issue send(const Tensors& tensors, int to, int tag);
 // `from` may be kAnySource.
 Issue receive(const Tensors& tensors, int from, int tag);
-// Waits for what is queued on `device` too.
+// Also waits for the work queued on `device`.
 Issue barrier(const c10d::BarrierOptions& options, c10::Device device);
 
 }  // namespace hccl_like

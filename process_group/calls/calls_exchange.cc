@@ -7,7 +7,7 @@
 namespace hccl_like {
 namespace {
 
-// Which rows of the first dimension go to, or come from, each rank.
+// Checks the rows of the first dimension that each rank sends or receives.
 void check_splits(const at::Tensor& tensor, const std::vector<int64_t>& splits, const char* what,
                   int size) {
   const int64_t rows = tensor.dim() == 0 ? 1 : tensor.size(0);
@@ -53,8 +53,7 @@ Issue message(Collective collective, const char* title, c10d::OpType type, at::T
 
 }  // namespace
 
-// A rank cannot know whether the others' parts have the same size as its own, so every list call is
-// uneven.
+// List calls are always uneven: a rank does not know the sizes of its peers' parts.
 Issue all_to_all(const Tensors& outputs, const Tensors& inputs,
                  const c10d::AllToAllOptions& options, Place place) {
   check_count(inputs.size(), static_cast<size_t>(place.size), "input tensors, one for each rank,");

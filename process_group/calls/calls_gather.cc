@@ -7,8 +7,7 @@ namespace {
 
 std::string as_many_as(const at::Tensor& tensor) { return "as many as in " + describe(tensor); }
 
-// The tensors of a nested list that only the root passes: elsewhere it is empty, or holds an empty
-// list.
+// Returns the root's inner list. Non-root ranks pass an empty list or one empty inner list.
 const Tensors& roots_list(const NestedTensors& lists, bool is_root, int size, const char* what) {
   static const Tensors none;
   if (!is_root) {
@@ -24,9 +23,8 @@ const Tensors& roots_list(const NestedTensors& lists, bool is_root, int size, co
   return lists.front();
 }
 
-// gather and scatter, without a name yet: `own` is this rank's tensor, `list` the root's, empty
-// elsewhere. The parts may differ in size, and only the root and the rank in question know a
-// part's.
+// gather or scatter without a title. `own` is this rank's tensor; `list` is empty on non-root
+// ranks. Part sizes may differ; only the root and the peer know the size of a part.
 Issue rooted(Collective collective, const at::Tensor& own, const Tensors& list, int root,
              Place place) {
   const bool gathers = collective == Collective::kGather;
@@ -43,7 +41,6 @@ Issue rooted(Collective collective, const at::Tensor& own, const Tensors& list, 
   return {.device = device, .requests = {std::move(request)}};
 }
 
-// One tensor of each rank goes to all, into outputs[rank].
 Request gather_request(at::TensorList outputs, const at::Tensor& input, Place place) {
   check_count(outputs.size(), static_cast<size_t>(place.size),
               "output tensors, one for each rank,");
@@ -63,7 +60,7 @@ Issue all_gather(const NestedTensors& outputs, const Tensors& inputs,
   const at::Tensor& input = only(inputs);
   check_count(outputs.size(), 1, "lists of outputs");
   const auto device = check_tensors(inputs, outputs.front());
-  // Not inside the braces below: what throws there is cleaned up twice by some compilers (GCC 12).
+  // Outside the braces below: GCC 12 destroys twice if an initializer in them throws.
   Request request = gather_request(outputs.front(), input, place);
   return {.description = {"hccl-like:all_gather", c10d::OpType::ALLGATHER, inputs, outputs.front()},
           .device = device,

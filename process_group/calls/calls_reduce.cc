@@ -20,7 +20,7 @@ void check_parts(const at::Tensor& input, const at::Tensor& part, int size) {
   });
 }
 
-// Pairs of tensors by type: one request can only compute in one.
+// One request computes in one data type.
 struct OneType {
   Tensors inputs;
   Tensors outputs;
@@ -71,7 +71,7 @@ Issue reduce(const Tensors& tensors, const c10d::ReduceOptions& options, Place p
   Request request = reduction_request(Collective::kReduce, options.reduceOp, tensor.scalar_type());
   request.root = static_cast<int>(options.rootRank);
   request.input = {tensors, Arrangement::kWhole, {}};
-  // The others' tensors keep what they hold.
+  // Only the root's tensor is written.
   if (request.root == place.rank) request.output = request.input;
   return {.description = {"hccl-like:reduce", c10d::OpType::REDUCE, tensors, tensors},
           .device = device,
@@ -125,7 +125,7 @@ Issue reduce_scatter_single(const at::Tensor& output, const at::Tensor& input,
 
 namespace {
 
-// Torch 2.11 has no type for it.
+// torch 2.11 lacks this OpType.
 template <class Type>
 constexpr Type reduce_scatter_coalesced_type() {
   if constexpr (requires { Type::REDUCE_SCATTER_TENSOR_COALESCED; })

@@ -1,5 +1,5 @@
 #pragma once
-// torch's element types as ours.
+// Maps torch element types to DataType.
 #include <optional>
 
 #include <c10/core/ScalarType.h>
@@ -8,7 +8,7 @@
 
 namespace hccl_like {
 
-// Nothing for types that no reduction is defined on (quantised types, 16-bit complex, ...).
+// Returns nothing for types without reductions (quantised types, 16-bit complex, ...).
 std::optional<DataType> data_type(c10::ScalarType type);
 
 }  // namespace hccl_like

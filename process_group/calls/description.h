@@ -1,5 +1,5 @@
 #pragma once
-// How a call is named to profilers and people.
+// Names of a call for profilers and error messages.
 #include <string>
 
 #include <ATen/core/TensorBody.h>
@@ -7,7 +7,7 @@
 
 namespace hccl_like {
 
-// What a Work says about its call. Borrows the lists.
+// Description of a Work's call. Borrows the lists.
 struct Description {
   const char* title = "";  // "hccl-like:all_reduce", a literal
   c10d::OpType type = c10d::OpType::UNKNOWN;

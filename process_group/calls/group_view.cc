@@ -24,7 +24,7 @@ GroupView view_of(const c10d::Backend& backend, const c10d::Backend::Options& op
                  .rank = backend.getRank(),
                  .size = backend.getSize(),
                  .global_ranks = options.global_ranks_in_group};
-  if (view.global_ranks.empty()) {  // how torch says "all ranks"
+  if (view.global_ranks.empty()) {  // empty means all ranks
     view.global_ranks.resize(static_cast<size_t>(view.size));
     std::iota(view.global_ranks.begin(), view.global_ranks.end(), uint64_t{0});
   }

@@ -8,9 +8,9 @@
 namespace hccl_like {
 namespace {
 
-// Laps begin at multiples of this, so that no element of any type is cut.
+// Laps begin at multiples of this, which splits no element of any type.
 constexpr size_t kGranule = 256;
-// Smaller parts of chunks cost more in copies than they win.
+// Smaller parts cost more in copies than they hide.
 constexpr size_t kLeastStep = 16 << 10;
 
 std::optional<Laps::Kind> kind_of(const Request& request) {
@@ -66,7 +66,7 @@ bool of_one_type(const Request& request) {
   return true;
 }
 
-// Whether a side of it has a chunk for every rank, on any rank.
+// True if the input or output of any rank has a chunk for every rank.
 bool has_chunks(const Request& request) {
   switch (request.collective) {
     case Collective::kAllReduce:
@@ -107,7 +107,7 @@ std::optional<Laps> cut(const Request& request, int ranks, size_t most) {
   if (laps.kind == Laps::Kind::kPairs) {
     laps.count = laps.count_of(largest);
   } else {
-    // Alike, so that the last is not too short to hide what is copied beside it.
+    // Equal laps: a short last lap would not hide the copies beside it.
     laps.count = std::max<size_t>(1, (largest + longest - 1) / longest);
     laps.step = round_up((largest + laps.count - 1) / laps.count);
     laps.count = laps.count == 1 ? 1 : (largest + laps.step - 1) / laps.step;

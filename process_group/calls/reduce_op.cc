@@ -18,7 +18,7 @@ constexpr std::array kOps{ReduceOp::kSum,   ReduceOp::kAvg,    ReduceOp::kProduc
                           ReduceOp::kBitOr, ReduceOp::kBitXor, ReduceOp::kPreMulSum};
 
 double premul_factor(const c10d::ReduceOp& op) {
-  // The older of the type's two names, which 2.12 has as well.
+  // torch 2.12 also accepts this older type name.
   const auto* supplement = dynamic_cast<const c10d::NCCLPreMulSumSupplement*>(op.supplement_.get());
   if (!supplement) {
     throw_misuse(

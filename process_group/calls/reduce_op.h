@@ -1,5 +1,5 @@
 #pragma once
-// c10d's reductions as ours.
+// Maps c10d reductions to ReduceOp.
 #include <c10/core/ScalarType.h>
 #include <torch/csrc/distributed/c10d/Types.hpp>
 
@@ -13,8 +13,7 @@ struct Reducing {
   double factor = 1.0;  // kPreMulSum
 };
 
-// Throws kUnsupported, with a sentence, for a pair that torch does not define. May wait for the
-// device when the factor of a premul-sum is a tensor on it.
+// Throws kUnsupported if torch does not define the pair. May wait for a device PREMUL_SUM factor.
 Reducing reducing(const c10d::ReduceOp& op, c10::ScalarType type);
 
 }  // namespace hccl_like

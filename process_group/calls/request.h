@@ -1,7 +1,6 @@
 #pragma once
-// What one call wants, as a value: tensors and how they make chunks. calls_*.cc fill it in,
-// buffers.cc finds the memory. The lists of tensors are borrowed: nothing is copied or counted on
-// the way from torch to the engine.
+// A call as a value: borrowed tensor lists and their division into chunks. calls_*.cc fill it in;
+// buffers.cc resolves the memory.
 #include <cstdint>
 #include <vector>
 
@@ -11,15 +10,14 @@
 
 namespace hccl_like {
 
-// How the tensors of one side make chunks.
+// Division of one side's tensors into chunks.
 enum class Arrangement : uint8_t {
   kNone,     // no memory
-  kWhole,    // one payload: all tensors, one after the other
-  kOwn,      // only this rank's chunk: all tensors, one after the other
+  kWhole,    // one chunk: all tensors, concatenated
+  kOwn,      // only this rank's chunk: all tensors, concatenated
   kPerRank,  // chunk i is tensor i
-  kCut,  // every tensor in one equal part for each rank; chunk i is the i-th parts, one after the
-         // other
-  kSplits,  // one tensor; chunk i is the next splits[i] rows of it
+  kCut,      // every tensor in equal parts; chunk i is the i-th part of every tensor
+  kSplits,   // one tensor; chunk i is the next splits[i] rows of it
 };
 
 struct Side {
@@ -36,7 +34,7 @@ struct Request {
   int root = 0;
   uint32_t tag = 0;
   bool uneven = false;
-  uint32_t site = 0;  // given by Diagnosis, as is the next; see Call
+  uint32_t site = 0;  // Diagnosis sets this field and the next; see Call
   uint64_t number = 0;
   Side input;
   Side output;

@@ -8,12 +8,11 @@
 namespace hccl_like {
 namespace {
 
-// Bytes of each tensor, on average.
+// Average bytes per tensor.
 constexpr size_t kLeastInList = 4 << 10;
 
-// Of a call that may fail while a peer writes to the tensor. Null if the program has freed the
-// tensor, which it may do in stream order while the call runs: Pending then has a weak reference,
-// so that the pointer is still good.
+// Keeps storage alive while a peer may write to it after a failure. Null if the program freed the
+// tensor, which stream order allows. Pending's weak reference keeps `storage` valid.
 std::shared_ptr<void> hold_storage(void* storage) {
   const auto weak = c10::weak_intrusive_ptr<c10::StorageImpl>::reclaim_copy(
       static_cast<c10::StorageImpl*>(storage));
@@ -39,7 +38,7 @@ void share(const DeviceAccess& access, const at::Tensor* input, const at::Tensor
 
 void share_list(const DeviceAccess& access, std::span<const at::Tensor* const> inputs,
                 std::span<const Region> regions, Call& call) {
-  // To find a tensor in its allocation takes as long as to copy some KiB.
+  // Looking up an allocation costs as much as copying some KiB.
   if (call.input.total_bytes() < kLeastInList * inputs.size()) return;
   SharedRegions shared;
   for (size_t i = 0; i < inputs.size(); ++i) {

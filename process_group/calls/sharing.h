@@ -1,5 +1,5 @@
 #pragma once
-// Says in a call where peers on this host find its memory.
+// Publishes in a call the memory that local peers can map.
 #include <span>
 
 #include "collectives/engine/communicator.h"
@@ -8,20 +8,20 @@
 
 namespace hccl_like {
 
-// Whether it may pay for the call: not if it is small, or goes to another host. A few nanoseconds.
+// False if the call is small or involves another host. A few nanoseconds.
 bool worth_sharing(const Communicator& communicator, const DeviceAccess& access, const Call& call);
 
-// Fills in what Call has for it. `input` and `output` are the memory of the whole side, contiguous
-// and on the device of `access`; null where a side is not one tensor with something in it.
+// Fills in the shared fields of `call`. `input` and `output` are contiguous, on the device of
+// `access`, and hold a whole side; null if a side is not one non-empty tensor.
 void share(const DeviceAccess& access, const at::Tensor* input, const at::Tensor* output,
            Call& call);
 
-// The same for an input of several tensors, in the order of `regions`, which are their memory as
-// the host sees it; null where there is nothing in one. Nothing is shared unless all of it can be.
+// The same for several input tensors; `regions` are their host mappings. Null for an empty tensor.
+// Shares all tensors or none.
 void share_list(const DeviceAccess& access, std::span<const at::Tensor* const> inputs,
                 std::span<const Region> regions, Call& call);
 
-// The one tensor of a side, or null.
+// The only tensor of a side; null if there are several or it is empty.
 const at::Tensor* only_tensor(const Side& side);
 
 }  // namespace hccl_like

@@ -1,5 +1,5 @@
 #pragma once
-// Checks of what users pass, each with a sentence that says what to do.
+// Argument checks. Every error says what to do.
 #include <string>
 #include <vector>
 
@@ -12,13 +12,12 @@ namespace hccl_like {
 
 using Tensors = std::vector<at::Tensor>;
 
-// All of these throw an Exception of kMisuse (or kUnsupported).
+// All checks throw an Exception of kMisuse or kUnsupported.
 
-// The one tensor of a call that takes one.
+// The only tensor of a single-tensor call.
 const at::Tensor& only(at::TensorList tensors);
-// Strided tensors, all on the same device, which is the host or the accelerator. Outputs also must
-// not overlap themselves. Returns the device, with its index: a tensor whose device has none is on
-// the current device.
+// Checks for strided tensors on one device (host or accelerator) and outputs that do not overlap
+// themselves. Returns the device with its index; a device without one means the current device.
 c10::Device check_tensors(at::TensorList inputs, at::TensorList outputs);
 void check_same_type(const at::Tensor& one, const at::Tensor& other);
 // "output has 6 elements, 8 are needed: 4 for each of the 2 ranks".
@@ -28,8 +27,7 @@ void check_count(size_t count, size_t expected, const char* what);
 
 // "float32[2, 3]".
 std::string describe(const at::Tensor& tensor);
-// The type under which these tensors travel when nothing is computed: their own if they agree and
-// we know it, else bytes.
+// Wire type of tensors that are not reduced: their common type if DataType has it, else bytes.
 DataType carrier_type(at::TensorList tensors);
 
 }  // namespace hccl_like

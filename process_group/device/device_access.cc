@@ -39,16 +39,15 @@ DeviceAccess::DeviceAccess(c10::Device device, const Device* plugin)
         works([&] { record(guard.getStream(device)); }) &&
         works([&] { plugin_stream(*plugin_, guard.getStream(device), native_handles_); });
   }
-  if (direct_ && stream_ordered_) {  // all that matters is known
+  if (direct_ && stream_ordered_) {  // no more features matter
     has_events_ = true;
     return;
   }
   const DeviceCapabilities& capabilities = capabilities_of(device);
   has_events_ = capabilities.has(Feature::kEvents);
   stream_ordered_ = stream_ordered_ && has_events_;
-  // A stream of torch's will not do: torch may give it to the caller too, and it would wait for
-  // itself. Nor will copies that block: the contract lets them wait for the whole device, and so
-  // for the end of the call that they are part of.
+  // torch streams do not work here: torch may hand one to the caller too, which would deadlock.
+  // Blocking copies may wait for the whole device, and so for the call that they belong to.
   copies_beside_streams_ =
       stream_ordered_ && !direct_ && known.has(HCD_CAP_ASYNC_COPY) &&
       plugin_->can_record_events() && plugin_->can_make_streams() && works([&] {
@@ -90,7 +89,7 @@ std::optional<ExportedRange> DeviceAccess::share(const at::Tensor& tensor) const
 
 c10::Stream DeviceAccess::current_stream() const { return guard_of(device_).getStream(device_); }
 
-// By whatever wait the device has. If it has none, its copies are all that there is to wait for.
+// Uses the best wait that the device has. Without one, its copies are synchronous.
 void DeviceAccess::synchronize_current_stream() const {
   if (is_host()) return;
   const auto guard = guard_of(device_);

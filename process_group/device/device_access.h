@@ -1,6 +1,5 @@
 #pragma once
-// How one torch device is reached: whether host code may address its memory, and whether its
-// streams can run host code.
+// Access to one torch device: host-addressable memory and stream-ordered host functions.
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -14,8 +13,7 @@
 
 namespace hccl_like {
 
-// Host code's view of a tensor's memory. It ends with this object, which must not outlive the
-// tensor.
+// Host mapping of a tensor's memory. Must not outlive the tensor.
 class Alias {
  public:
   explicit Alias(std::byte* address) : address_(address) {}
@@ -24,76 +22,72 @@ class Alias {
   std::byte* address() const { return address_; }
 
  private:
-  MappedRange range_;  // empty if there is nothing to end
+  MappedRange range_;  // empty if there is no mapping to release
   std::byte* address_;
 };
 
-// There are three kinds, told apart by two properties:
-//   direct            host code addresses the memory (CPU tensors; a plugin that maps memory while
-//   the device works on
-//                     it). Otherwise data goes through host tensors, copied by torch.
-//   stream_ordered    work of ours can be queued on the device's streams, so no call blocks the
-//   host. Otherwise a call
-//                     waits for the caller's current stream, and work.wait() waits for the result,
-//                     on the host.
-// A device that nobody wrote a plugin for is neither, and is served through torch's own interfaces
-// alone. Immutable once made; any thread.
+// Two properties describe a device:
+//
+// - direct(): host code addresses the memory (host tensors, plugins with coherent mappings).
+//   Otherwise torch or the plugin copies data through host tensors.
+// - stream_ordered(): host functions run in stream order, so calls do not block the host.
+//   Otherwise a call waits for the current stream, and work.wait() waits for the result.
+//
+// A device without a plugin has neither and uses torch interfaces only. Immutable; thread-safe.
 class DeviceAccess {
  public:
-  // `plugin` may be null, but not for the host. Probes what the device can do.
+  // Probes the device. `plugin` may be null except for the host.
   DeviceAccess(c10::Device device, const Device* plugin);
 
   c10::Device device() const { return device_; }
   bool is_host() const { return device_.is_cpu(); }
   bool direct() const { return direct_; }
   bool stream_ordered() const { return stream_ordered_; }
-  // Only if stream_ordered() and not direct(): a plugin copies on streams of its own while the
-  // caller's waits for the end, so that large calls can go in laps.
+  // Requires stream_ordered() and not direct(). The plugin copies on its own streams while the
+  // caller's stream waits, so large calls can run in laps.
   bool copies_beside_streams() const { return copies_beside_streams_; }
-  // Without events a Future must not carry the device, because completing it would throw.
+  // Without events, completing a Future that carries the device would throw.
   bool has_events() const { return has_events_; }
-  // "mapped by its plugin, in stream order", for logs and people.
+  // Text for logs: "memory mapped by its plugin, calls in stream order".
   std::string describe() const;
 
-  // Only if direct(). `tensor` is contiguous and has at least one element.
+  // Requires direct() and a contiguous, non-empty tensor.
   Alias alias(const at::Tensor& tensor) const;
-  // Uninitialised contiguous memory like `tensor` that host code can address: on the device if
-  // direct(), else on the host, pinned where torch can do that. Mappable where any is (share()). To
-  // be called under the guard of the stream that uses it.
+  // Uninitialised contiguous host-addressable tensor like `tensor`: on the device if direct(), else
+  // on the host. Pinned and peer-mappable if possible. Call under the guard of the stream that uses
+  // it.
   at::Tensor temporary(const at::Tensor& tensor) const;
 
-  // What serves the device, and what it calls it; null if nobody wrote a plugin for it.
+  // The plugin and its index of the device; null without a plugin.
   const Device* plugin() const { return plugin_; }
   int plugin_index() const { return is_host() ? 0 : device_.index(); }
-  // Where peers on this host find the memory of `tensor`, which is of this device, contiguous and
-  // has at least one element; nothing if they cannot map it. To be asked for each call, and so does
-  // not take long.
+  // Where local peers can map `tensor`, which is contiguous, not empty and on this device. Returns
+  // nothing if they cannot. Cheap enough for every call.
   std::optional<ExportedRange> share(const at::Tensor& tensor) const;
 
-  // The calling thread's current stream of the device. Not for the host.
+  // The calling thread's current stream. Not for the host.
   c10::Stream current_stream() const;
-  // Blocks until everything queued on the current stream is done; nothing to do on the host.
+  // Blocks until the current stream is idle. No-op on the host.
   void synchronize_current_stream() const;
-  // A stream that nobody else uses, if the device can make one.
+  // An unshared stream if the device can make one.
   c10::Stream make_stream() const;
-  // Blocks until all work of the device is done; nothing to do on the host.
+  // Blocks until the device is idle. No-op on the host.
   void synchronize_device() const;
 
-  // Why no other process can be given memory of this device to work on; empty if it can. Not for
-  // the host.
+  // Why other processes cannot map memory of this device; empty if they can. Not for the host.
   std::string why_not_shareable() const;
-  // Only if shareable. `base` is memory of the device, as torch's allocator gave it. See Device.
+  // Requires shareable memory. `base` comes from torch's allocator for the device. See Device.
   ExportedRange export_range(void* base, size_t bytes) const;
   ImportedRange open_peer(const hcd_ipc_handle& handle) const;
 
-  // Only if stream_ordered(). Queues fn(arg); `fn` may block, and must not call torch.
+  // Requires stream_ordered(). Queues fn(arg); `fn` may block and must not call torch.
   void host_function(const c10::Stream& stream, void (*fn)(void*), void* arg) const;
 
  private:
   c10::Device device_;
   const Device* plugin_;
   bool direct_ = false;
-  bool addresses_ = false;  // torch's pointers are addresses that host code can use as they are
+  bool addresses_ = false;  // host code can dereference torch's device pointers
   bool has_events_ = false;
   bool stream_ordered_ = false;
   bool copies_beside_streams_ = false;

@@ -1,5 +1,5 @@
 #pragma once
-// Asking a device of torch's for what it may lack.
+// Helpers that probe a torch device for optional features.
 #include <exception>
 
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -13,7 +13,7 @@ inline c10::impl::VirtualGuardImpl guard_of(c10::Device device) {
   return c10::impl::VirtualGuardImpl(device.type());
 }
 
-// Whether `attempt` works on this device; c10's default for a missing feature is to throw.
+// True if `attempt` does not throw. c10 throws by default for missing features.
 template <class Attempt>
 bool works(Attempt&& attempt) {
   try {

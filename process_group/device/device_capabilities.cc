@@ -15,7 +15,7 @@
 namespace hccl_like {
 namespace {
 
-// Enough for a device to hand it to its copy engine, and no whole number of anything.
+// Large enough for a copy engine, and not a multiple of any block size.
 constexpr int64_t kCount = 5003;
 constexpr int64_t kOffset = 1001;
 
@@ -27,7 +27,6 @@ at::TensorOptions on(c10::Device device) { return at::TensorOptions(at::kFloat).
 
 at::Tensor numbers() { return at::arange(kCount, on(c10::kCPU)); }
 
-// What the features are tried on: a device, and a stream of it.
 struct Subject {
   c10::Device device;
   c10::Stream stream;
@@ -43,9 +42,7 @@ void try_copies(const Subject& subject) {
   require(at::equal(sent, back), "the data came back different");
 }
 
-// A device that mistakes a view may copy all of its storage, and from or to the beginning of the
-// other one's: the storages of both sides are as large as each other, so that this spoils nothing
-// but the result.
+// A device that mishandles views may copy whole storages. Equal sizes keep such copies in bounds.
 void try_offset_copies(const Subject& subject) {
   const at::Tensor sent = numbers();
   const at::Tensor there = at::empty({kCount}, on(subject.device));
@@ -68,8 +65,7 @@ void try_pinned_memory(const Subject&) {
   require(at::equal(pinned, numbers()), "pinned memory does not keep what is written to it");
 }
 
-// Whether they return before they are done cannot be told from outside; that they are done after a
-// wait can.
+// Checks completion after a wait. Whether the copy is asynchronous cannot be observed.
 void try_non_blocking_copies(const Subject& subject) {
   const at::Tensor sent = at::empty({kCount}, on(c10::kCPU).pinned_memory(true));
   const at::Tensor back = at::zeros({kCount}, on(c10::kCPU).pinned_memory(true));
@@ -101,7 +97,7 @@ void try_native_streams(const Subject& subject) {
 struct Question {
   Feature feature;
   const char* name;
-  void (*attempt)(const Subject&);  // throws if not; null if it was answered by making the stream
+  void (*attempt)(const Subject&);  // throws if absent; null: making the stream was the test
   const char* tried;
   const char* if_present;
   const char* if_absent;
@@ -151,7 +147,7 @@ std::string words_of(const std::exception& error) {
 }
 
 DeviceCapabilities::DeviceCapabilities(c10::Device device) {
-  // Nobody who listens to operators shall hear of these.
+  // Hides the probes from operator hooks and dispatch modes.
   const at::AutoDispatchBelowADInplaceOrView unseen;
   const c10::impl::ExcludeDispatchKeyGuard unheard(
       c10::DispatchKeySet({c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot}));

@@ -1,6 +1,5 @@
 #pragma once
-// What a device offers through torch's own interfaces, found by trying, and what follows from each
-// answer. No plugin is asked here: this is all that is known of a device that nobody wrote one for.
+// Probes the torch interfaces of a device, without its plugin.
 #include <exception>
 #include <optional>
 #include <string>
@@ -25,25 +24,23 @@ enum class Feature : uint8_t {
 
 struct Capability {
   Feature feature;
-  std::string name;  // of the feature, for people and reports: "pinned_memory"
+  std::string name;  // for reports: "pinned_memory"
   bool present = false;
-  std::string reason;  // how that is known: what was tried or, if it failed, the device's own words
-  std::string consequence;  // what hccl-like does about it
+  std::string reason;       // evidence: the attempt or, if it failed, the device's error message
+  std::string consequence;  // effect on hccl-like
 };
 
-// Asks one device, once: nothing that a device says later changes the answers. A device may lack
-// any feature, throw anything, or return wrong data; all of that means no.
-//
-// Trying needs a stream that nobody else uses, so that it waits for no work of the user's. Where
-// the device has none, making this object waits for the current stream.
+// Probes one device once; the answers never change. A missing feature, any exception or wrong data
+// counts as absent. Uses its own stream; a single-stream device makes it wait for the current
+// stream.
 class DeviceCapabilities {
  public:
-  // `device` is an accelerator, with an index. Any thread.
+  // `device` is an accelerator with an index. Any thread.
   explicit DeviceCapabilities(c10::Device device);
 
   bool has(Feature feature) const;
   const std::vector<Capability>& list() const { return list_; }
-  // The stream that was made to try streams with; nothing if the device has but one.
+  // The probe stream; nothing if the device has only one stream.
   const std::optional<c10::Stream>& stream() const { return stream_; }
 
  private:
@@ -51,10 +48,10 @@ class DeviceCapabilities {
   std::vector<Capability> list_;  // by feature
 };
 
-// Asks when first called for the device; any thread. What is returned lives as long as the process.
+// Probes on the first call for a device. Any thread. The result lives as long as the process.
 const DeviceCapabilities& capabilities_of(c10::Device device);
 
-// What an exception says, without where in the code it was thrown.
+// The message of an exception without its backtrace.
 std::string words_of(const std::exception& error);
 
 }  // namespace hccl_like

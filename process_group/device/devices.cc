@@ -47,7 +47,7 @@ const DeviceAccess& Devices::access(c10::Device device) {
   return *access;
 }
 
-// Null if nobody registered one for what the type is called by now.
+// Null if no plugin is registered under the current name of the type.
 const Device* Devices::plugin(c10::DeviceType type) {
   auto& loaded = loaded_[type];
   if (loaded) return loaded.get();
@@ -63,7 +63,7 @@ const Device* Devices::plugin(c10::DeviceType type) {
     plugin = Device::load(found->second);
   } catch (const Exception& error) {
     if (error.code() != ErrorCode::kTimeout) throw;
-    broken_[name] = error.error().message;  // it would hang again
+    broken_[name] = error.error().message;  // a retry would hang again
     return this->plugin(type);
   }
   if (plugin->name() != name) {

@@ -1,6 +1,5 @@
 #pragma once
-// Every device that this process has used, the plugins known for them, and the streams kept for
-// them.
+// Registry of the devices, plugins and reusable streams of this process.
 #include <map>
 #include <memory>
 #include <mutex>
@@ -14,34 +13,31 @@
 
 namespace hccl_like {
 
-// What kind of device torch calls the accelerator of this process: what PrivateUse1 stands for if
-// anything does, else what torch was built for. The host if there is none. Opens no device.
+// The accelerator type of this process: the renamed PrivateUse1 if any, else the type torch was
+// built for, else the host. Opens no device.
 c10::DeviceType accelerator_type();
 
-// What `device` means: the current device of its type where it has no index, as some devices'
-// tensors have none.
+// Resolves a device without an index to the current device of its type.
 c10::Device with_index(c10::Device device);
 
-// Lives as long as the process: streams cannot be given back to torch, so they are used again. Any
-// thread.
+// Lives as long as the process. torch streams cannot be freed, so they are reused. Thread-safe.
 class Devices {
  public:
   Devices();
 
-  // From now on devices of type `name`, as torch calls it, are served by the plugin in
-  // `library_path`. It is loaded when the first tensor of such a device comes along.
+  // Registers a plugin for devices of torch type `name`. The first tensor of that type loads it.
   void register_plugin(std::string name, std::string library_path);
-  // There is one for them, but it cannot be used: access() throws `reason`.
+  // Registers an unusable plugin: access() throws `reason`.
   void register_broken_plugin(std::string name, std::string reason);
   std::map<std::string, std::string> plugins() const;
 
-  // `device` has an index. Throws an Exception if its plugin cannot be loaded.
+  // `device` has an index. Throws if its plugin cannot be loaded or serves another type.
   const DeviceAccess& access(c10::Device device);
 
-  // What network adapters reach of the devices' memory.
+  // Device memory exported to network cards.
   ExportedMemories& exported() { return exported_; }
 
-  // A stream for the caller alone, until he gives it back with nothing queued on it.
+  // An exclusive stream. Give it back idle.
   c10::Stream take_stream(const DeviceAccess& access);
   void give_back(c10::Stream stream);
 

@@ -31,7 +31,7 @@ class Mappable final : public c10::Allocator {
       return c10::GetCPUAllocator()->allocate(bytes);
     }
   }
-  // Null: some of the memory may be ordinary, with another deleter.
+  // Null: fallback memory has another deleter.
   c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
   void copy_data(void* to, const void* from, size_t bytes) const override {
     std::memcpy(to, from, bytes);

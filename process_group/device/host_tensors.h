@@ -1,5 +1,5 @@
 #pragma once
-// Host tensors whose memory peers on this host can map.
+// Host tensors that local peers can map.
 #include <optional>
 
 #include <ATen/core/Tensor.h>
@@ -9,17 +9,15 @@
 
 namespace hccl_like {
 
-// torch's interface to the process's SharedPool. Where the system gives no shared memory, memory is
-// ordinary.
+// torch allocator over the SharedPool of the process, with ordinary memory as fallback.
 c10::Allocator& mappable_host_allocator();
 
-// at::empty() for a host tensor, in memory that peers can map if the tensor is too large for the
-// board, if `options` ask for nothing special, and if there is such memory.
+// at::empty() for a host tensor. Uses mappable memory if the tensor exceeds a board payload,
+// `options` are ordinary and no dispatch mode is active.
 at::Tensor empty_mappable(at::IntArrayRef sizes, const at::TensorOptions& options);
 
-// Where peers find the memory of a contiguous host tensor: of empty_mappable(), of symmetric
-// memory, or one that torch shares by a file that it keeps open (Tensor.share_memory_() with the
-// strategy file_descriptor). Nothing for any other.
+// Where local peers can map a contiguous host tensor. Supports empty_mappable(), symmetric memory
+// and Tensor.share_memory_() with the strategy file_descriptor. Returns nothing otherwise.
 std::optional<ExportedRange> share_host_tensor(const at::Tensor& tensor);
 
 }  // namespace hccl_like

@@ -1,6 +1,5 @@
 #pragma once
-// What the plugin of a device has entries for, and what follows from each answer: for people and
-// reports.
+// Reports the optional entries of a device plugin and their effects.
 #include <string>
 #include <vector>
 
@@ -9,13 +8,12 @@
 namespace hccl_like {
 
 struct PluginOffer {
-  std::string entries;  // of the table, one name or several that come together
+  std::string entries;  // table entries, one or several used together
   bool present = false;
-  std::string consequence;  // what hccl-like does about it
+  std::string consequence;  // effect on hccl-like
 };
 
-// All that hccl-like uses and that a plugin may lack; none if nobody wrote a plugin for the device.
-// Any thread.
+// All optional entries that hccl-like uses; empty without a plugin. Any thread.
 std::vector<PluginOffer> plugin_offers(const DeviceAccess& access);
 
 }  // namespace hccl_like

@@ -1,5 +1,5 @@
 #pragma once
-// What a plugin calls torch's streams and the memory of torch's tensors.
+// Translates torch streams and tensor memory into plugin handles.
 #include <optional>
 
 #include <ATen/core/Tensor.h>
@@ -10,27 +10,26 @@
 
 namespace hccl_like {
 
-// Where the memory of a device's tensor begins.
+// Start of a device tensor's memory.
 hcd_ref ref_of(const at::Tensor& tensor);
 
-// Throws if the plugin refuses. `native_handles`: whether the device's guard has handles of its own
-// streams.
+// Throws if the plugin refuses. `native_handles`: the device guard exposes native stream handles.
 hcd_stream plugin_stream(const Device& plugin, const c10::Stream& stream, bool native_handles);
 
-// The streams of one device. Immutable once made; any thread.
+// The streams of one device. Immutable; thread-safe.
 class PluginStreams {
  public:
-  // `plugin` may be null. Tries what it can.
+  // Probes the plugin, which may be null.
   PluginStreams(c10::Device device, const Device* plugin);
 
-  // The calling thread's current stream; nothing if the plugin can't tell.
+  // The calling thread's current stream; nothing if the plugin cannot translate it.
   std::optional<hcd_stream> current() const;
-  // The point that it has come to; nothing where the plugin makes none.
+  // An event at the current point of that stream; nothing if the plugin has no events.
   std::optional<DeviceEvent> record_current() const;
 
  private:
   const c10::Device device_;
-  const Device* plugin_;  // null: there is none, or it knows no streams of torch's
+  const Device* plugin_;  // null: no plugin, or it cannot translate torch streams
   bool native_handles_ = false;
 };
 

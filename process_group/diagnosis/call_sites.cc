@@ -12,7 +12,7 @@
 namespace hccl_like {
 namespace {
 
-constexpr std::string_view kMark = "[call site ";  // as describe_fingerprint() has it
+constexpr std::string_view kMark = "[call site ";  // written by describe_fingerprint()
 
 bool has_root(const Request& request) {
   switch (request.collective) {
@@ -26,14 +26,14 @@ bool has_root(const Request& request) {
   }
 }
 
-// Never 0, which is no site.
+// Never 0: 0 means no call site.
 uint32_t hash_of(const std::string& site) {
   uint64_t hash = 0;
   for (const char byte : site) hash = mix(hash, static_cast<unsigned char>(byte));
   return static_cast<uint32_t>(1 + hash % (Fingerprint::kSites - 1));
 }
 
-// Texts that live as long as the process, which has few lines.
+// Interns a text for the life of the process.
 std::string_view kept(std::string text) {
   static std::mutex mutex;
   static auto& all = *new std::set<std::string>;
@@ -71,7 +71,7 @@ uint32_t CallSites::number_of(const std::string& site) {
     if (store_) {
       store_->set(key(number), site);
       (void)store_->check(
-          {key(number)});  // a store may take what is set later; its answer says that it has
+          {key(number)});  // set() may be asynchronous; the reply shows that it is done
     }
   } catch (const std::exception& problem) {
     log_info([&] { return std::string("a call site was not written down: ") + problem.what(); });
@@ -90,7 +90,7 @@ std::string CallSites::name_of(uint32_t number) {
     const std::string name = store_->get_to_str(key(number));
     const std::lock_guard lock(mutex_);
     return names_[number] = name;
-  } catch (const std::exception&) {  // whoever served it has left
+  } catch (const std::exception&) {  // the store's server has exited
     return {};
   }
 }

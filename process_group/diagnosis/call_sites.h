@@ -1,5 +1,5 @@
 #pragma once
-// The lines of the program that make calls, for HCCL_LIKE_CALL_SITES.
+// Call sites: the program lines that make calls (HCCL_LIKE_CALL_SITES).
 #include <cstdint>
 #include <mutex>
 #include <optional>
@@ -13,18 +13,17 @@
 
 namespace hccl_like {
 
-// Of one group. A fingerprint has room for a number only, so each rank writes down in the store
-// which line that is, once for each of its lines. Any thread, without a lock held or the
-// interpreter's.
+// For one group. A fingerprint holds only a number, so each rank publishes the text of each of its
+// call sites in the store, once. Any thread; hold neither a lock nor the GIL.
 class CallSites {
  public:
-  // `store` may be null; then numbers keep no names but those known here. Keys begin with `prefix`.
+  // Without a store (null), only local call sites have texts. `prefix` starts every key.
   CallSites(c10::intrusive_ptr<c10d::Store> store, std::string prefix);
 
-  // Notes where the call is made, in the issue and its requests. A root often makes its call in a
-  // branch of its own, so calls with a root are told apart by function; messages are not.
+  // Records the call site in the issue and its requests. Calls with a root are identified by
+  // function, because a root often calls from its own branch. Messages get a line but no number.
   void note(Issue& issue);
-  // The text with the names of the call sites in it. Asks the store for those of other ranks.
+  // Replaces call site numbers in `text`. Reads other ranks' call sites from the store.
   std::string named(const std::string& text);
 
  private:
@@ -34,7 +33,7 @@ class CallSites {
 
   const c10::intrusive_ptr<c10d::Store> store_;
   const std::string prefix_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::unordered_map<uint32_t, std::string> names_;
 };
 

@@ -22,8 +22,8 @@ struct ErrorFile {
   std::string content;
 };
 
-std::mutex error_file_mutex;          // guards what follows
-std::optional<ErrorFile> error_file;  // by this process
+std::mutex error_file_mutex;          // guards error_file
+std::optional<ErrorFile> error_file;  // written by this process
 
 std::string content_of(const std::string& message) {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
@@ -55,7 +55,7 @@ void write_error_file(const std::string& message) {
   if (!file.valid()) return;
   std::string content = content_of(message);
   if (::write(file.get(), content.data(), content.size()) != static_cast<ssize_t>(content.size())) {
-    ::unlink(path);  // half a file would keep torchrun from reading any
+    ::unlink(path);  // torchrun cannot parse a partial file
     return;
   }
   error_file = ErrorFile{path, std::move(content)};

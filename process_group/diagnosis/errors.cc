@@ -5,8 +5,7 @@
 namespace hccl_like {
 namespace {
 
-// Tools that watch training jobs know a time-out by these words; they are what NCCL's process group
-// says.
+// The timeout wording of ProcessGroupNCCL, which job monitors match.
 std::string sentence(const Error& error, const std::string& where) {
   if (error.code == ErrorCode::kMisuse || error.code == ErrorCode::kUnsupported) {
     return where + ": " + error.message;

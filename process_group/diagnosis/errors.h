@@ -1,5 +1,5 @@
 #pragma once
-// The border at which our errors become torch's.
+// Converts hccl-like errors into torch errors.
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -8,24 +8,21 @@
 
 namespace hccl_like {
 
-// Errors with a number of their own: a wait() that was given a time-out; a rank that never came, or
-// could not be reached, while a group is made.
+// Special numbers: a wait() timeout; a rank missing, or unreachable, during group creation.
 inline constexpr int kWaitTimeout = 203, kNeverCame = 211, kNotReached = 311;
 
-// "HCCL-LIKE-301", by which docs/errors.md lists it.
+// "HCCL-LIKE-301", the key in docs/errors.md.
 std::string label(const Error& error);
 
-// Throws the c10 error that a torch user expects for `error`: ValueError for misuse, TypeError for
-// a combination that does not exist, DistBackendError for whatever befell a communicator. `where`
-// comes first in the sentence: "rank 1 of group 'default_pg'".
+// Throws ValueError for misuse, TypeError for an unsupported combination, DistBackendError for
+// failures of a communicator. `where` starts the message: "rank 1 of group 'default_pg'".
 [[noreturn]] void throw_torch_error(const Error& error, const std::string& where);
 
-// The same while a group is being made, when nothing but the way to the others can have failed:
-// DistStoreError if they never came, DistNetworkError if they could not be reached.
+// During group creation: DistStoreError for missing ranks, DistNetworkError for unreachable ranks.
 [[noreturn]] void throw_torch_setup_error(const Error& error, const std::string& where);
 
-// Runs `body`; what it throws of ours reaches the caller as torch's. `where` is the text itself or,
-// where making it costs something, a function that makes it.
+// Rethrows Exceptions of `body` as torch errors. `where` is a string or a function that returns
+// one.
 template <class Where, class Body>
 decltype(auto) translated(const Where& where, Body&& body) {
   try {
@@ -39,8 +36,7 @@ decltype(auto) translated(const Where& where, Body&& body) {
   }
 }
 
-// Runs `body`; where the system refuses it something, the error names this rank, whose limits are
-// to be looked at.
+// Runs `body` and adds this rank to kSystem errors that name no rank, because its limits apply.
 template <class Body>
 decltype(auto) naming_rank(int rank, Body&& body) {
   try {

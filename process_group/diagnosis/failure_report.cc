@@ -26,16 +26,15 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 constexpr const char* kAsked = "hccl-like/asked";
-// For what comes after the last look at the others: the table, and to tell them that it is there.
+// Time to log the table and announce it after the last poll.
 constexpr milliseconds kGrace{150};
 constexpr milliseconds kLook{10};
-// For the interpreter to tell where its threads are.
+// Limit for the interpreter to list its threads.
 constexpr milliseconds kLines{100};
-// For the names of call sites to come out of the store.
+// Limit to read call site names from the store.
 constexpr milliseconds kWaitForNames{500};
 
-// The store at the bottom, whose keys all groups and all attempts of a job share; null for one that
-// may be written in Python and so may want the interpreter.
+// The underlying store, which all groups and attempts share. Null for a Python store (GIL).
 c10::intrusive_ptr<c10d::Store> bottom_of(c10::intrusive_ptr<c10d::Store> store) {
   if (auto* prefix = dynamic_cast<c10d::PrefixStore*>(store.get()))
     store = prefix->getUnderlyingNonPrefixStore();
@@ -105,7 +104,7 @@ Error FailureReport::named(Error error) {
   return error;
 }
 
-// A store that answers no more must not hold up the error.
+// An unresponsive store must not delay the error.
 void FailureReport::within(milliseconds limit, std::function<void(FailureReport&)> work) {
   const auto done = std::make_shared<Done>();
   try {
@@ -123,7 +122,7 @@ void FailureReport::within(milliseconds limit, std::function<void(FailureReport&
       done->changed.notify_all();
     }).detach();
   } catch (const Exception&
-               problem) {  // it must not take the place of the error that it would have added to
+               problem) {  // must not replace the original error, which this thread only extends
     return log_warn(problem.what());
   }
   std::unique_lock lock(done->mutex);
@@ -162,7 +161,7 @@ void FailureReport::ask() {
   store_->set(kAsked + ("/" + std::to_string(number)), std::to_string(group_.id));
 }
 
-// Whoever comes first collects.
+// The first rank collects the reports.
 void FailureReport::meet(const std::string& error) {
   const auto until = steady_clock::now() + limit_;
   const bool first = store_->add(key("collector"), 1) == 1;

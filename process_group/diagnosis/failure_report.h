@@ -1,5 +1,5 @@
 #pragma once
-// What is done once a call of a group has failed, so that people learn why.
+// Failure report of a group: diagnosis after a failed call.
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -16,52 +16,46 @@
 
 namespace hccl_like {
 
-// Of one group; its calls that run and threads that are on their way keep it alive. Any thread,
-// without the interpreter's lock.
+// For one group. Running calls and helper threads share ownership. Any thread, without the GIL.
 class FailureReport : public std::enable_shared_from_this<FailureReport> {
  public:
   struct Group {
-    uint64_t id = 0;  // the same on all ranks
+    uint64_t id = 0;  // same on all ranks
     int rank = 0;
     int size = 1;
     std::chrono::milliseconds timeout{};
   };
-  // `recorder` lives as long as the process. Through the store ranks tell each other where they
-  // are.
+  // `recorder` lives as long as the process. Ranks exchange their state through `store`.
   FailureReport(FlightRecorder& recorder, const Config& config,
                 const c10::intrusive_ptr<c10d::Store>& store, const Group& group);
 
-  // Once the group is named.
+  // Call once torch has named the group.
   void set_view(std::shared_ptr<const GroupView> view);
 
-  // For every call, by the thread that makes it, with no lock held.
+  // Call on the calling thread for every call, with no lock held.
   void note(Issue& issue) {
-    // Approximate where several threads make calls: it is only looked at for whether it moves.
+    // A racy increment is enough: readers only check whether the count changes.
     calls_.store(calls_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     if (sites_) sites_->note(issue);
   }
   void set_timeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
 
-  // Returns the error with what more became known. Writes the flight recorder and torchrun's error
-  // file; after a time-out ranks tell each other where they are, and one of them logs the table,
-  // for which it blocks up to a second or so (HCCL_LIKE_REPORT_MS). All that once for a group, and
-  // not for an abort() of one's own.
+  // Adds details to the error. Once per group, except after a local abort(), writes the flight
+  // recorder and torchrun's error file. After a timeout ranks exchange their state and one rank
+  // logs the table, which blocks for up to HCCL_LIKE_REPORT_MS plus 300 ms.
   Error after(Error error);
-  // With HCCL_LIKE_CALL_SITES the error with the lines of the program in it; asks the store for
-  // those of other ranks.
+  // Adds program lines to the error (HCCL_LIKE_CALL_SITES), read from the store for up to 500 ms.
   Error named(Error error);
 
   // --- by the Watchdog ---
   const Group& group() const { return group_; }
-  // How many calls this rank has made.
   uint64_t calls() const { return calls_.load(std::memory_order_relaxed); }
   std::chrono::milliseconds timeout() const { return timeout_.load(); }
-  // Null if ranks don't tell each other anything, or could not be asked by it.
+  // Store that the watchdog may poll; null without reports or if it is not a TCPStore.
   c10::intrusive_ptr<c10d::Store> asked_through() const;
-  // Another rank wants to know where this one is: tells it, on a thread of its own.
+  // Publishes this rank's state for another rank, on a separate thread.
   void answer();
-  // The last question in a store, and which group the n-th was about; nothing if that is not known
-  // yet.
+  // Number of the last question in a store, and the group of a question (nothing until known).
   static int64_t questions(c10d::Store& store);
   static std::optional<uint64_t> question(c10d::Store& store, int64_t number);
   // ---
@@ -79,12 +73,12 @@ class FailureReport : public std::enable_shared_from_this<FailureReport> {
   FlightRecorder& recorder_;
   const std::chrono::milliseconds limit_;
   const Group group_;
-  c10::intrusive_ptr<c10d::Store> store_;   // null: ranks don't tell each other anything
+  c10::intrusive_ptr<c10d::Store> store_;   // null: no exchange between ranks
   const std::unique_ptr<CallSites> sites_;  // null without HCCL_LIKE_CALL_SITES
   std::atomic<uint64_t> calls_{0};
   std::atomic<std::chrono::milliseconds> timeout_;
   std::atomic<bool> met_{false};
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::shared_ptr<const GroupView> view_;
 };
 

@@ -18,7 +18,7 @@ using std::chrono::nanoseconds;
 using std::chrono::steady_clock;
 using std::chrono::system_clock;
 
-constexpr int kDefaultEntries = 2000;  // torch's own
+constexpr int kDefaultEntries = 2000;  // torch's default
 
 int64_t nanoseconds_of(system_clock::time_point time) {
   return std::chrono::duration_cast<nanoseconds>(time.time_since_epoch()).count();
@@ -29,7 +29,7 @@ int64_t wall_time(steady_clock::time_point time) {
   return nanoseconds_of(system_clock::now()) - ago.count();
 }
 
-// Asking the system costs as much as all the rest of a record.
+// Cached: prctl() costs as much as the rest of a record.
 const std::array<char, 16>& thread_name() {
   thread_local const std::array<char, 16> name = [] {
     std::array<char, 16> own{};
@@ -70,7 +70,7 @@ void FlightRecorder::capture_stack() {
   if (enabled() && stacks_) captured = torch::CapturedTraceback::gather(true, true, false);
 }
 
-// Under the lock, with a ring that has slots.
+// Hold the lock. The ring must not be empty.
 FlightEntry& FlightRecorder::next(const std::shared_ptr<const GroupView>& group, const Issue& issue,
                                   std::chrono::milliseconds timeout) {
   FlightEntry& entry = slot(++last_);
@@ -173,7 +173,7 @@ std::vector<std::shared_ptr<const GroupView>> FlightRecorder::groups() const {
 }
 
 bool FlightRecorder::wants_dump(const Error& error) {
-  if (error.code == ErrorCode::kAborted && error.peer < 0) return false;  // asked for, here
+  if (error.code == ErrorCode::kAborted && error.peer < 0) return false;  // aborted locally
   std::lock_guard lock(mutex_);
   return enabled_ && settings_.dump_on_failure && !std::exchange(dumped_, true);
 }

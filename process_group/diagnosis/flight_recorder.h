@@ -1,5 +1,5 @@
 #pragma once
-// The last calls of this process, kept for the time when one of them hangs or fails.
+// Ring of the last calls of this process, for diagnosis of hangs and failures.
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -25,7 +25,7 @@
 
 namespace hccl_like {
 
-// What the recorder asks of a call that is under way. Any thread.
+// State of a running call, as the recorder queries it. Thread-safe.
 class RecordedCall {
  public:
   virtual ~RecordedCall() = default;
@@ -37,72 +37,67 @@ class RecordedCall {
   virtual int source() const = 0;
 };
 
-// A call as the recorder keeps it. Times are nanoseconds since the epoch, 0 if not yet.
+// One recorded call. Times are nanoseconds since the epoch; 0 means not yet.
 struct FlightEntry {
   uint64_t id = 0;  // from 1, in the order of record(); 0: the slot is free
   std::shared_ptr<const GroupView> group;
   CallNumber number;
-  std::string_view name;  // as torch's analyser knows it, "all_reduce"
-  int peer = -1;          // of a message, by rank of the group
+  std::string_view name;  // for torch's analyser: "all_reduce"
+  int peer = -1;          // peer of a message, rank in the group
   struct Shapes {
-    c10::SmallVector<int64_t, 8> sizes;  // of all tensors, one after the other
+    c10::SmallVector<int64_t, 8> sizes;  // of all tensors, concatenated
     c10::SmallVector<uint8_t, 4> dimensions;
     c10::SmallVector<c10::ScalarType, 4> types;
   } inputs, outputs;
   std::chrono::milliseconds timeout{};
   int64_t created = 0, started = 0, completed = 0;
   std::chrono::nanoseconds duration{};
-  bool retired = false;  // nobody waits for it any more; if it is not completed then it failed
+  bool retired = false;  // final; failed unless completed
   std::thread::id thread;
   std::array<char, 16> thread_name{};
   std::shared_ptr<torch::CapturedTraceback> stack;
-  std::string_view line;                // that made it, with HCCL_LIKE_CALL_SITES
+  std::string_view line;                // call site (HCCL_LIKE_CALL_SITES)
   std::weak_ptr<RecordedCall> pending;  // until retired
 };
 
-// A ring of entries, written in well under a microsecond and read when somebody asks. Torch's own
-// recorder has the format that its analyser reads (see flight_recorder_dump.h), but takes the
-// interpreter's lock and allocates for every call.
-//
-// Lives as long as the process. Any thread; it never calls a RecordedCall with its lock held.
+// Ring of entries. Unlike torch's recorder, record() neither takes the GIL nor allocates per call.
+// Lives as long as the process. Thread-safe; never calls a RecordedCall with the lock held.
 class FlightRecorder {
  public:
   struct Settings {
-    size_t entries = 0;  // none: nothing is recorded
+    size_t entries = 0;  // 0 disables recording
     bool stacks = false;
     bool dump_on_failure = false;
   };
-  // How TORCH_FR_BUFFER_SIZE and our own settings are in the environment.
+  // Reads TORCH_FR_BUFFER_SIZE and `config`.
   static Settings settings(const Config& config);
 
-  // Keeps what it has unless it has another size, or was recorded by the parent of this process.
+  // Clears the ring if the size changes or after a fork.
   void configure(const Settings& settings);
   bool enabled() const { return enabled_.load(std::memory_order_relaxed); }
 
-  // Keeps the stack of the calling thread for its next record(), if the user wants stacks. Takes
-  // the interpreter's lock, so not with any of ours held.
+  // Captures this thread's stack for its next record(), if enabled. Takes the GIL: hold no lock.
   void capture_stack();
 
   using Id = uint64_t;
-  // For when enabled(). `pending` is null for a call in a block, until the block is launched.
+  // `pending` is null for a call in a block until attach() at launch.
   Id record(const std::shared_ptr<const GroupView>& group, const Issue& issue,
             std::chrono::milliseconds timeout, const std::weak_ptr<RecordedCall>& pending);
-  // The same for a call that is over already and took this long, until now.
+  // Records a completed call that took `duration` and ended now.
   void record_over(const std::shared_ptr<const GroupView>& group, const Issue& issue,
                    std::chrono::milliseconds timeout, std::chrono::nanoseconds duration);
   void attach(std::span<const Id> ids, const std::weak_ptr<RecordedCall>& pending);
-  // By Pending, once: how the call went.
+  // Records the outcome. Pending calls it once.
   void retire(std::span<const Id> ids, const RecordedCall& pending, bool failed);
 
-  // Oldest first, as they are now.
+  // Current entries, oldest first.
   std::vector<FlightEntry> entries();
-  // Every group that has made a call.
+  // All groups that have made calls.
   std::vector<std::shared_ptr<const GroupView>> groups() const;
   bool has_stacks() const { return stacks_; }
-  // The last id given.
   Id last() const;
 
-  // True for the first failure, if the user wants a dump then.
+  // True for the first failure since configure(), if dumps on failure are enabled.
   bool wants_dump(const Error& error);
 
  private:
@@ -112,7 +107,7 @@ class FlightRecorder {
 
   std::atomic<bool> enabled_{false};
   std::atomic<bool> stacks_{false};
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   Settings settings_;
   pid_t pid_ = 0;
   std::vector<FlightEntry> ring_;

@@ -17,14 +17,14 @@
 namespace hccl_like {
 namespace {
 
-// The analyser takes some prefixes only, and this is one of them.
+// A prefix that the analyser accepts.
 constexpr const char* kPrefix = "hccl:";
 constexpr const char* kLibrary = "hccl-like";
-// The analyser takes calls in a row with the same number for one block, whatever is counted:
-// messages are numbered from here, so that none has the number of the collective before it.
+// The analyser merges consecutive calls with equal numbers into one block. This offset keeps
+// message numbers apart from collective numbers.
 constexpr uint64_t kFirstMessage = 1'000'000'000;
 
-// Torch's recorder asks its events how a call goes; ours are told beforehand.
+// Entries hold the call state; torch's recorder would query events.
 struct NoEvent {
   static bool query() { return false; }
 };
@@ -64,7 +64,7 @@ Theirs::Entry translate(const FlightEntry& entry, size_t group) {
   theirs.isP2P_ = entry.number.is_message;
   theirs.time_discovered_started_ = known(entry.started);
   theirs.time_discovered_completed_ = known(entry.completed);
-  if (entry.retired && entry.completed != 0) {  // else it is not known yet
+  if (entry.retired && entry.completed != 0) {  // otherwise unknown
     theirs.duration_ = std::chrono::duration<float, std::milli>(entry.duration).count();
   }
   copy(entry.inputs, theirs.input_dims_, theirs.input_dtypes_, theirs.sizes_);
@@ -86,7 +86,6 @@ void add_status(c10d::ProcessGroupStatus& status, const FlightEntry& entry) {
   if (entry.completed != 0) advance(status.lastCompletedSeq, entry.number.collective);
 }
 
-// Torch's recorder with our entries in it.
 std::unique_ptr<Theirs> fill(FlightRecorder& recorder) {
   auto theirs = std::make_unique<Theirs>();
   theirs->comm_lib_version_ = kLibrary;
@@ -115,7 +114,7 @@ std::string target(int global_rank) {
   return writer.getWriterTarget();
 }
 
-// All of it or nothing, and never readable by others: it tells about their code.
+// Writes atomically, readable by the owner only: dumps reveal source paths.
 void write_private_file(const std::string& path, const std::string& content) {
   const std::filesystem::path wanted(path);
   if (wanted.has_parent_path()) std::filesystem::create_directories(wanted.parent_path());
@@ -152,7 +151,7 @@ std::string dump_json(FlightRecorder& recorder, const DumpOptions& options) {
 std::string write_dump(FlightRecorder& recorder, int global_rank) {
   const std::string dump = dump_pickle(recorder, {});
   auto& writer = c10d::DebugInfoWriter::getWriter(global_rank);
-  if (typeid(writer) != typeid(c10d::DebugInfoWriter)) {  // a user's
+  if (typeid(writer) != typeid(c10d::DebugInfoWriter)) {  // user-defined
     writer.write(dump);
     return writer.getWriterTarget();
   }

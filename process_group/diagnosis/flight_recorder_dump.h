@@ -1,5 +1,5 @@
 #pragma once
-// What the flight recorder holds, as torch's tools read it.
+// Dumps the flight recorder in torch's formats.
 #include <optional>
 #include <string>
 
@@ -8,24 +8,21 @@
 namespace hccl_like {
 
 struct DumpOptions {
-  bool calls = true;  // else groups only
+  bool calls = true;  // false: groups only
   bool stacks = true;
-  bool only_active = false;  // calls that are not over
+  bool only_active = false;  // only unfinished calls
 };
 
-// A pickle for `python -m torch.distributed.flight_recorder.fr_trace`. With stacks, takes the
-// interpreter's lock.
+// Pickle for `python -m torch.distributed.flight_recorder.fr_trace`. Takes the GIL for stacks.
 std::string dump_pickle(FlightRecorder& recorder, const DumpOptions& options);
-// The same as text; has no stacks.
+// JSON without stacks.
 std::string dump_json(FlightRecorder& recorder, const DumpOptions& options);
 
-// Writes the pickle where torch's own recorder would, for the owner's eyes only:
-// TORCH_FR_DUMP_TEMP_FILE followed by the global rank, or whatever a registered DebugInfoWriter
-// does. Returns where. Throws an Exception.
+// Writes the pickle with mode 0600 to TORCH_FR_DUMP_TEMP_FILE + global rank, or through a
+// registered DebugInfoWriter. Returns the target. Throws an Exception.
 std::string write_dump(FlightRecorder& recorder, int global_rank);
 
-// After a failure: writes a dump if this is the first and the user has not turned that off, and
-// says so in the log.
+// Writes and logs a dump after the first failure, if enabled.
 void dump_after(const Error& error, FlightRecorder& recorder, int global_rank);
 
 }  // namespace hccl_like

@@ -36,7 +36,7 @@ void add_all(FlightEntry::Shapes& shapes, at::TensorList tensors) {
   for (const at::Tensor& tensor : tensors) add(shapes, tensor.sizes(), tensor.scalar_type());
 }
 
-// As one tensor with a part for each rank.
+// As one tensor with a leading dimension of ranks.
 void add_stacked(FlightEntry::Shapes& shapes, at::TensorList parts, int ranks) {
   for (const at::Tensor& part : parts) {
     shapes.sizes.push_back(ranks);
@@ -46,7 +46,7 @@ void add_stacked(FlightEntry::Shapes& shapes, at::TensorList parts, int ranks) {
   }
 }
 
-// As one tensor with all elements.
+// As one flat tensor.
 void add_joined(FlightEntry::Shapes& shapes, at::TensorList tensors) {
   const int64_t elements =
       std::accumulate(tensors.begin(), tensors.end(), int64_t{0},
@@ -60,7 +60,7 @@ void clear(FlightEntry::Shapes& shapes) {
   shapes.types.clear();
 }
 
-// Whether lists hold, for each rank, tensors of the sizes of `own`.
+// True if every rank's tensors have the sizes of `own`.
 bool even(at::TensorList lists, at::TensorList own) {
   for (size_t i = 0; i < lists.size(); ++i) {
     if (lists[i].numel() != own[i % own.size()].numel()) return false;

@@ -9,7 +9,7 @@
 namespace hccl_like {
 namespace {
 
-// Whether the call reads its input on this rank.
+// True if the call reads its input on this rank.
 bool reads_input(const Request& request, int rank) {
   switch (request.collective) {
     case Collective::kBroadcast:
@@ -41,7 +41,7 @@ std::optional<Error> find_nan(const Issue& issue, int rank) {
       const at::Tensor& tensor = request.input.tensors[i];
       const bool may_have = tensor.is_floating_point() || tensor.is_complex();
       if (!may_have || tensor.numel() == 0) continue;
-      const bool tiny = tensor.element_size() == 1;  // torch has no isnan for these
+      const bool tiny = tensor.element_size() == 1;  // torch lacks isnan for 1-byte types
       const at::Tensor bad = at::isnan(tiny ? tensor.to(at::kFloat) : tensor);
       if (!bad.any().item<bool>()) continue;
       const std::string which =

@@ -1,5 +1,5 @@
 #pragma once
-// Looks for NaNs in what a call reads (HCCL_LIKE_NAN_CHECK).
+// Finds NaNs in the input of a call (HCCL_LIKE_NAN_CHECK).
 #include <optional>
 
 #include "core/base/error.h"
@@ -7,8 +7,7 @@
 
 namespace hccl_like {
 
-// The first NaN in the memory that this rank gives to the call, as an error of kNan; nothing if
-// there is none. Waits for what is queued on the device of the tensors.
+// The first NaN in this rank's input, as a kNan error. Waits for the work queued on the device.
 std::optional<Error> find_nan(const Issue& issue, int rank);
 
 }  // namespace hccl_like

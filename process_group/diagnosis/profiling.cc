@@ -15,8 +15,7 @@ struct ProfileNames {
   std::string_view theirs;
 };
 
-// What tools that replay or compare traces take calls for are the words of torch's NCCL process
-// group.
+// Call names of ProcessGroupNCCL, which trace tools expect.
 constexpr std::array kProfileNames{
     ProfileNames{"all_reduce", "allreduce"},
     ProfileNames{"all_reduce_coalesced", "allreduce_coalesced"},
@@ -44,7 +43,7 @@ int64_t elements(at::TensorList tensors) {
       [](int64_t sum, const at::Tensor& tensor) { return sum + tensor.numel(); });
 }
 
-// Only the root of a scatter or gather has all parts, but every rank tells their number.
+// Computed from the own part: only the root of a scatter or gather holds all parts.
 int64_t elements_in(const Issue& issue, int size) {
   const bool scatters = issue.description.type == c10d::OpType::SCATTER;
   return scatters ? elements(issue.description.outputs) * size : elements(issue.description.inputs);
@@ -110,7 +109,7 @@ int root_of(const Issue& issue, int otherwise) {
   }
 }
 
-// Before torch 2.12 a record does not say whether the call was asynchronous.
+// Before torch 2.12 records have no async flag.
 #ifdef RECORD_PARAM_COMMS_DATA_WITH_ASYNC_OP
 #define RECORD_CALL RECORD_PARAM_COMMS_DATA_WITH_ASYNC_OP
 #else

@@ -14,7 +14,7 @@ namespace {
 std::atomic<decltype(ProgramView::here)> view_here{nullptr};
 std::atomic<decltype(ProgramView::threads)> view_threads{nullptr};
 
-// The last two parts: where a program is installed differs between hosts.
+// Last two path components: installation paths differ between hosts.
 std::string short_name(const std::string& file) {
   const size_t name = file.rfind('/');
   if (name == std::string::npos || name == 0) return file;
@@ -55,7 +55,7 @@ std::vector<ProgramThread> program_threads(std::chrono::milliseconds limit) {
       answer->threads = std::move(all);
       answer->came.notify_all();
     }).detach();
-  } catch (const Exception& problem) {  // of an error that goes without
+  } catch (const Exception& problem) {  // the error is reported without lines
     log_warn(problem.what());
     return {};
   }

@@ -1,5 +1,5 @@
 #pragma once
-// Where the program is, in its own language: lines of Python.
+// Current Python lines of the program's threads.
 #include <chrono>
 #include <optional>
 #include <string>
@@ -13,33 +13,30 @@ struct ProgramLine {
   int line = 0;
   std::string function;
 
-  // "digits/train.py:33": the file with its folder, as it is called on every host.
+  // "digits/train.py:33": file with its parent folder, which is the same on every host.
   std::string text() const;
   // "step in digits/train.py".
   std::string function_text() const;
 };
 
-// A thread that runs the program, and the innermost line that is not torch's, the language's or
-// ours.
+// A program thread and its innermost line outside torch, the standard library and hccl-like.
 struct ProgramThread {
   std::thread::id id;
   bool is_main = false;
   ProgramLine line;
 };
 
-// Set once, by whoever knows the program's language; both may wait for its interpreter, and throw
-// nothing.
+// Set once by the language binding. Both functions may wait for the interpreter; neither throws.
 struct ProgramView {
-  // Of the calling thread; nothing if it runs none of the program.
+  // Line of the calling thread; nothing if it runs no program code.
   std::optional<ProgramLine> (*here)();
   std::vector<ProgramThread> (*threads)();
 };
 void set_program_view(ProgramView view);
 
-// Nothing where no view was set. Not with a lock held.
+// Nothing without a view. Hold no lock.
 std::optional<ProgramLine> line_here();
-// All threads, or none if the interpreter does not answer in time: whoever holds its lock may be
-// what hangs.
+// All threads; empty after `limit`, because the hanging thread may hold the GIL.
 std::vector<ProgramThread> program_threads(std::chrono::milliseconds limit);
 
 }  // namespace hccl_like

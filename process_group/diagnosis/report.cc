@@ -31,8 +31,7 @@ std::string state_of(const FlightEntry& entry) {
   return entry.started != 0 ? "running" : "queued";
 }
 
-// As errors spell it: the recorder has names of the analyser's, and one for each of torch's
-// variants of a collective.
+// Converts analyser names, one for each torch variant of a collective, to the names in errors.
 std::string spelt(std::string_view name) {
   std::string_view plain = name;
   for (const std::string_view end : {std::string_view("_coalesced"), std::string_view("_v")})
@@ -56,7 +55,7 @@ Line call_of(const FlightEntry& entry, int64_t now_ns) {
           .line = std::string(entry.line)};
 }
 
-// Where the thread that made a call is now: in the call, or in a wait for it.
+// Current line of the thread that made the call.
 std::string line_of(const FlightEntry& entry, const std::vector<ProgramThread>& threads) {
   const auto found = std::ranges::find(threads, entry.thread, &ProgramThread::id);
   return found == threads.end() ? "" : found->line.text();
@@ -96,7 +95,7 @@ const Line* unfinished(const std::vector<Line>& calls) {
   return found == calls.rend() ? nullptr : &*found;
 }
 
-// "2, 3" of a text with "..., waiting for ranks 2, 3. Did ...": what this rank itself said last.
+// Ranks in the last "waiting for ranks 2, 3" of this rank's own error: "2, 3".
 std::string awaited(const std::string& error) {
   constexpr std::string_view kMark = "waiting for ";
   const size_t own = error.rfind(" (told to rank ");
@@ -110,7 +109,7 @@ constexpr size_t kColumns = 6;
 
 struct Row {
   int rank = 0;
-  int order = 0;  // the suspicious first
+  int order = 0;  // suspicious ranks first
   std::array<std::string, kColumns> cells;
 };
 
@@ -174,7 +173,7 @@ RankReport report_of(FlightRecorder& recorder, const GroupView* group,
                              std::chrono::system_clock::now().time_since_epoch())
                              .count();
   for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
-    if (entry->number.is_block) continue;  // its calls are there too
+    if (entry->number.is_block) continue;  // its calls have entries too
     const bool here = group != nullptr && entry->group->name == group->name;
     const bool runs = !entry->retired && entry->completed == 0;
     if (here && report.calls.size() < kCalls) {

@@ -1,6 +1,5 @@
 #pragma once
-// What a rank tells the others of itself when a call has run into its time-out, and the table that
-// comes of it.
+// State reports that ranks exchange after a timeout, and their table.
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -14,33 +13,33 @@ namespace hccl_like {
 
 struct RankReport {
   struct Call {
-    uint64_t number = 0;  // of its kind
+    uint64_t number = 0;  // number within its kind
     bool is_message = false;
     std::string name;   // "all_reduce", "recv"
-    std::string peer;   // of a message: " from 1"
+    std::string peer;   // for a message: " from 1"
     std::string state;  // "queued", "running", "failed" or "done"
-    int64_t since = 0;  // milliseconds from its end if it is done, else from the call
-    std::string line;   // of the program: where it waits, or, with HCCL_LIKE_CALL_SITES, was made
+    int64_t since = 0;  // ms since its end if done, else since the call
+    std::string line;   // program line of its wait or (HCCL_LIKE_CALL_SITES) of the call
     bool over() const { return state == "done"; }
   };
   int rank = 0;
   std::string process;          // "host:pid"
-  std::string error;            // the rank's own; empty if it knows of none
-  std::string line;             // where the program's main thread is
-  std::vector<Call> calls;      // its last in the group, the latest first
-  std::vector<Call> elsewhere;  // those that run in other groups
+  std::string error;            // the rank's own error, or empty
+  std::string line;             // line of the main thread
+  std::vector<Call> calls;      // last calls in the group, latest first
+  std::vector<Call> elsewhere;  // running calls of other groups
 };
 
-// What the recorder knows of the calls in `group`, which may be null if there were none.
+// Report of the recorder's calls in `group`; null if the group made none.
 RankReport report_of(FlightRecorder& recorder, const GroupView* group,
                      const std::vector<ProgramThread>& threads);
 
 std::string encode(const RankReport& report);
-// Nothing if that is no report: it comes from outside.
+// Validates untrusted input; nothing if it is malformed.
 std::optional<RankReport> decode(const std::string& text);
 
-// A few lines for people; `reports` by rank, `mine` is one of them. The calls are held against the
-// first of `mine` that is not over.
+// Table for the log. `reports`, by rank, include `mine`, whose first unfinished call is the
+// reference.
 std::string table_of(std::span<const std::optional<RankReport>> reports, const RankReport& mine);
 
 }  // namespace hccl_like

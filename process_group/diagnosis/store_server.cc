@@ -18,7 +18,7 @@
 namespace hccl_like {
 namespace {
 
-// The port at the other end of a TCP connection, 0 for a descriptor of another kind.
+// Port of a TCP peer; 0 for other descriptors.
 uint16_t peer_port(int descriptor) {
   sockaddr_storage address{};
   socklen_t size = sizeof(address);
@@ -30,7 +30,7 @@ uint16_t peer_port(int descriptor) {
   return 0;
 }
 
-// A closed connection has lost its peer, or still knows it and has nothing more to be read.
+// End of stream or reset.
 bool is_closed(int descriptor) {
   char byte;
   const ssize_t got = ::recv(descriptor, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
@@ -39,9 +39,8 @@ bool is_closed(int descriptor) {
 
 }  // namespace
 
-// The client keeps its socket to itself, so it is looked for among this process's. A connection
-// that is open belongs to this store, or the store cannot be told apart from another one on that
-// port: an earlier one, say, whose server has ended and whose client still exists.
+// TCPStore hides its socket, so this scans the sockets of the process by port. An open connection
+// counts as this store's, even if it may belong to another store on the same port.
 bool server_has_gone(c10d::Store& store) {
   const auto* const tcp = dynamic_cast<c10d::TCPStore*>(&store);
   if (tcp == nullptr) return false;

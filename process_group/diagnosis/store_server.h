@@ -1,12 +1,10 @@
 #pragma once
-// Whether the process that serves a store is still there, without asking the store: torch's client
-// writes a page about a server that has gone.
+// Detects an exited store server without a request: torch's client logs a page on failed requests.
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 namespace hccl_like {
 
-// True if this is a TCPStore whose connection the server has closed; the log has a line about it
-// then, once. Sends nothing. Any thread.
+// True, with one log line, for a TCPStore whose server closed the connection. Any thread.
 bool server_has_gone(c10d::Store& store);
 
 }  // namespace hccl_like

@@ -7,10 +7,10 @@
 namespace hccl_like {
 namespace {
 
-std::mutex untold_mutex;  // guards what follows
+std::mutex untold_mutex;  // guards the variables below
 uint64_t groups_made = 0;
 std::unordered_set<uint64_t> groups_told;
-uint64_t loss_told = 0;  // the last group that was there when the program was told of a lost rank
+uint64_t loss_told = 0;  // newest group when the program was last told of a lost rank
 struct Untold {
   uint64_t group;
   Error error;

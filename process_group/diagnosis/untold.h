@@ -1,6 +1,6 @@
 #pragma once
-// Failures of calls of which the program has not been told: in stream order a wait returns before a
-// call can fail, and there may be no later call that could raise the failure.
+// Failures not reported to the program yet. In stream order wait() returns before a call can fail,
+// and no later call may follow to raise the failure.
 #include <cstdint>
 #include <optional>
 
@@ -8,17 +8,16 @@
 
 namespace hccl_like {
 
-// For the process, whatever becomes of its groups. Any thread.
+// Process-wide, independent of group lifetimes. Thread-safe.
 
-// A group is made; returns its number, which is larger than those of groups made before.
+// Returns the number of a new group. Numbers increase.
 uint64_t number_of_new_group();
-// A call of the group has failed, and nobody waited for it. The first one is kept, but not what the
-// program knows already: that this group has failed, or that a rank was lost, which ends the calls
-// of every group that the rank was in.
+// Keeps the first failure that no wait() saw, unless the program knows it: a failure of the same
+// group, or the loss of a rank when the program was told of one after this group was made.
 void note_untold(uint64_t group, const Error& error);
-// The program is told that the group has failed: an exception is on its way to it.
+// Call when an exception tells the program about a failure of the group.
 void failure_told(uint64_t group, const Error& error);
-// What is still to be told; the caller tells it.
+// Takes the pending failure. The caller must report it.
 std::optional<Error> take_untold();
 
 }  // namespace hccl_like

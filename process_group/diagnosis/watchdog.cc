@@ -21,12 +21,12 @@ namespace hccl_like {
 namespace {
 
 constexpr std::chrono::milliseconds kEvery{500};
-constexpr std::chrono::milliseconds kEndBackoff{200};
+constexpr std::chrono::milliseconds kEndTimeout{200};
 
-std::atomic<uint64_t> signals{0};  // that came
-struct sigaction before;           // what the program does with it
+std::atomic<uint64_t> signals{0};  // signals received
+struct sigaction before;           // the program's handler
 
-// Only what may be done in a handler.
+// Async-signal-safe.
 void on_signal(int number, siginfo_t* info, void* context) {
   signals.fetch_add(1, std::memory_order_relaxed);
   if ((before.sa_flags & SA_SIGINFO) != 0) {
@@ -70,13 +70,13 @@ struct Watchdog::State {
   bool started = false, stopping = false, ended = false;
   struct Watched {
     std::weak_ptr<FailureReport> group;
-    uint64_t calls = 0;  // that it had made
+    uint64_t calls = 0;  // calls at the last look
     std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now();
   };
   std::vector<Watched> groups;
-  std::map<c10d::Store*, int64_t> seen;  // questions by store; -1: it does not answer any more
+  std::map<c10d::Store*, int64_t> seen;  // questions answered by store; -1: unresponsive
 
-  // Only the thread's.
+  // Used by the watchdog thread only.
   uint64_t signals_seen = signals;
 
   std::vector<std::shared_ptr<FailureReport>> quiet();
@@ -95,7 +95,7 @@ Watchdog::~Watchdog() {
   std::unique_lock lock(state_->mutex);
   state_->stopping = true;
   state_->changed.notify_all();
-  const bool ended = state_->changed.wait_for(lock, kEndBackoff,
+  const bool ended = state_->changed.wait_for(lock, kEndTimeout,
                                               [&] { return state_->ended || !state_->started; });
   lock.unlock();
   if (!thread_.joinable()) return;
@@ -125,7 +125,7 @@ void Watchdog::add(const std::shared_ptr<FailureReport>& group) {
     std::lock_guard lock(state_->mutex);
     return state_->seen.contains(store.get());
   };
-  // Now, while whoever serves the store is there.
+  // Read now, while the store's server is alive.
   int64_t asked = 0;
   try {
     if (!known()) asked = FailureReport::questions(*store);
@@ -140,13 +140,12 @@ void Watchdog::add(const std::shared_ptr<FailureReport>& group) {
   try {
     start();
   } catch (const Exception& problem) {
-    // Others' time-outs go without what this rank could say.
+    // Without the thread, peers get no report from this rank.
     log_warn(problem.error().message);
   }
 }
 
-// The groups in which this rank has made no call for so long that others may have run into their
-// time-out. Forgets those that are gone. Under the lock.
+// Groups without a call for a quarter of their timeout. Drops destroyed groups. Hold the lock.
 std::vector<std::shared_ptr<FailureReport>> Watchdog::State::quiet() {
   const auto now = std::chrono::steady_clock::now();
   std::vector<std::shared_ptr<FailureReport>> quiet;
@@ -201,12 +200,12 @@ void Watchdog::State::look_into(c10d::Store& store,
     const int64_t asked = FailureReport::questions(store);
     while (answered < asked) {
       const auto about = FailureReport::question(store, answered + 1);
-      if (!about) break;  // it is being asked
+      if (!about) break;  // the question is incomplete
       ++answered;
       for (const auto& group : all)
         if (group->group().id == *about) group->answer();
     }
-  } catch (const std::exception&) {  // whoever served it has left
+  } catch (const std::exception&) {  // the store's server has exited
     answered = -1;
   }
   std::lock_guard lock(mutex);

@@ -1,5 +1,5 @@
 #pragma once
-// A thread that sleeps: it answers for a rank that is busy elsewhere, and sees to a signal.
+// Watchdog thread: reports this rank's state to peers and handles the dump signal.
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -9,22 +9,19 @@
 
 namespace hccl_like {
 
-// One for a session. It looks into the store, twice a second, whether another rank, whose call has
-// run into its time-out, wants to know where this one is: only while this rank has made no call in
-// a group for so long that another's may have, a quarter of its time-out. A job that works is never
-// seen there. Any thread.
+// One per session. Polls the store every 500 ms for peers that had a timeout, but only while a
+// group has made no call for a quarter of its timeout. Thread-safe.
 class Watchdog {
  public:
-  // `recorder` lives as long as the process. `signal`: what HCCL_LIKE_DUMP_SIGNAL says; throws
-  // kMisuse if it is none.
+  // `recorder` lives as long as the process. Throws kMisuse for an invalid HCCL_LIKE_DUMP_SIGNAL.
   Watchdog(FlightRecorder& recorder, const std::string& signal);
-  // Waits a moment for the thread, which is left behind if a store keeps it.
+  // Waits up to 200 ms for the thread, then detaches it: a store call may block it.
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  // Starts the thread with the first that it can be asked for. Forgets it when it is gone. Asks a
-  // store that it does not know how much was asked before.
+  // Watches the group until it is destroyed, if its store can be polled. Reads a new store's
+  // question count. The first group starts the thread.
   void add(const std::shared_ptr<FailureReport>& group);
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-// The communicators of one process group: one for host tensors, one for the accelerator's.
+// The two communicators of one process group: one for host tensors, one for device tensors.
 #include <memory>
 #include <optional>
 #include <string>
@@ -9,19 +9,15 @@
 
 namespace hccl_like {
 
-// Calls on host tensors and calls on device tensors are numbered apart, as those of two backends
-// would be: a checkpoint that a thread writes from host tensors does not get between the steps of
-// the training. Both use the same links, so the second communicator costs no connection and no
-// message. A failure of either ends both.
-//
-// Immutable; any thread.
+// Host calls and device calls have separate sequence numbers, as in two backends: a checkpoint
+// thread may issue host calls between device calls. Both communicators use the same links at no
+// extra cost in connections or messages. A failure of either fails both. Immutable; any thread.
 class Communicators {
  public:
-  // Made by all ranks of `host` at the same point, for the second is split off it.
+  // All ranks of `host` construct this at the same point, because it splits `host`.
   explicit Communicators(std::shared_ptr<Communicator> host);
 
-  // For a call on `device`. A barrier has no tensors, and ranks need not agree about the device
-  // that it is about.
+  // A barrier always uses the host communicator, because ranks need not agree about its device.
   const std::shared_ptr<Communicator>& of(c10::Device device, Collective collective) const;
   const std::shared_ptr<Communicator>& host() const { return host_; }
 
@@ -29,7 +25,6 @@ class Communicators {
   void set_timeout(std::chrono::milliseconds timeout) const;
   void force(const ForcedAlgorithms& algorithms) const;
   std::optional<Error> failure() const;
-  // Calls on both.
   uint64_t sequence() const;
 
  private:

@@ -19,8 +19,7 @@
 namespace hccl_like {
 namespace {
 
-// What ends on a device, or with the last copy of a lap, tells the engine nothing: it is looked at
-// so often.
+// Polling interval: the end of device work, or of the last copy of a lap, does not wake the engine.
 constexpr std::chrono::milliseconds kSlice{1};
 
 struct Entry {
@@ -34,7 +33,6 @@ struct Entry {
   }
 };
 
-// Completes those that are over; true if there were any.
 bool complete_some(std::list<Entry>& entries) {
   std::list<Entry> over;
   for (auto entry = entries.begin(); entry != entries.end();) {
@@ -63,9 +61,9 @@ struct Completer::State {
   std::condition_variable changed;
   std::list<Entry> added;
   bool stopping = false;
-  std::atomic<bool> news{false};  // of these two, for the thread while it drives
+  std::atomic<bool> news{false};  // added or stopping changed; polled while driving
 
-  // Of the thread alone:
+  // Used by the thread only:
   std::list<Entry> waiting;
 
   void work() {
@@ -74,7 +72,7 @@ struct Completer::State {
       const auto elsewhere = std::ranges::find_if_not(waiting, &Entry::on_host);
       if (elsewhere == waiting.end())
         engine.wait([this] { return something_to_do(); }, Deadline::never());
-      else  // others drive for it
+      else  // other threads drive it
         elsewhere->pending->wait_inside_session(Deadline::after(kSlice));
     }
     complete_some(waiting);
@@ -86,14 +84,13 @@ struct Completer::State {
     return take_news();
   }
 
-  // With the mutex held. False if it is time to end.
+  // With the mutex held. False if the thread must end.
   bool take_news() {
     news = false;
     waiting.splice(waiting.end(), added);
     return !stopping;
   }
 
-  // While all are on the host.
   bool something_to_do() {
     if (news) {
       std::lock_guard lock(mutex);

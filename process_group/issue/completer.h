@@ -1,5 +1,5 @@
 #pragma once
-// Completes the Futures of calls that run on the host.
+// Completes the Futures of host calls.
 #include <functional>
 #include <memory>
 #include <thread>
@@ -10,24 +10,23 @@ namespace hccl_like {
 
 class Engine;
 
-// A Future cannot be told to drive the engine while somebody waits for it, so a thread waits in his
-// place. It starts with the first Future asked for before its call is over, and runs whatever users
-// hang on Futures. The engine is free meanwhile: such a callback may issue calls and wait for them.
+// A thread that waits for calls, because waiting for a Future does not drive the engine. It starts
+// with the first Future requested before its call is over. It also runs users' Future callbacks,
+// which may issue calls and wait for them: the thread does not hold the engine meanwhile.
 class Completer {
  public:
-  // The engine outlives it.
+  // `engine` outlives this object.
   explicit Completer(Engine& engine);
-  // Completes what is over, leaves the rest incomplete, and joins the thread.
+  // Completes the calls that are over, leaves the others incomplete and joins the thread.
   ~Completer();
 
-  // Any thread. Starts the thread now, for one who could not bear its absence later. Throws kSystem
-  // if there is none to be had.
+  // Starts the thread in advance. Throws kSystem if none can be created. Any thread.
   void start();
-  // Any thread. Calls `complete` on the completer's thread once the call is over, in the order in
-  // which calls get there. Throws as start() does, and has done nothing then.
+  // Calls `complete` on the completer's thread, in order of completion. If this throws, as start()
+  // does, it has no effect. Any thread.
   void when_over(std::shared_ptr<Pending> pending, std::function<void()> complete);
-  // The same for a Future: on the completer's own thread (a callback asks for a Future, and will
-  // wait for it) it waits, and calls `complete`, before it returns.
+  // As when_over(), except on the completer's thread, where a callback requests a Future and will
+  // wait for it: there this waits for the call and runs `complete` before it returns.
   void complete_future(const std::shared_ptr<Pending>& pending, std::function<void()> complete);
 
  private:
@@ -35,7 +34,7 @@ class Completer {
   void start_locked();
 
   std::shared_ptr<State>
-      state_;  // the thread's too: a callback may let the last group go, and this object with it
+      state_;  // shared with the thread: a callback may release the last group and this object
   std::thread thread_;
 };
 

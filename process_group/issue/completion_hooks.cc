@@ -11,8 +11,7 @@
 
 namespace hccl_like {
 
-// A call that the hook has not been told of yet, from watch() to the return of the hook, or until
-// it is dropped on the way there.
+// A call not reported yet: from watch() until the hook returns, or until the call is dropped.
 struct CompletionHooks::Untold {
   explicit Untold(std::shared_ptr<State> whose);
   ~Untold();
@@ -33,7 +32,7 @@ struct CompletionHooks::State {
   std::mutex mutex;
   std::condition_variable changed;
   std::list<Over> over;
-  size_t untold = 0;  // how many there are
+  size_t untold = 0;  // number of Untold objects
   bool stopping = false;
 
   State(Hook function, std::string name) : hook(std::move(function)), group(std::move(name)) {}
@@ -54,12 +53,12 @@ struct CompletionHooks::State {
       next.splice(next.end(), over, over.begin());
       lock.unlock();
       tell(next.front().info);
-      next.clear();  // takes the lock
+      next.clear();  // ~Untold takes the lock
       lock.lock();
     }
-    const std::list<Over> dropped = std::move(over);  // takes it, too
+    const std::list<Over> dropped = std::move(over);  // ~Untold takes the lock
     lock.unlock();
-    hook = nullptr;  // it may be the user's last hold on something that ends with this thread
+    hook = nullptr;  // may own the last reference to the group: released without the lock
   }
 
   void tell(const std::shared_ptr<c10d::WorkInfo>& info) const {
@@ -117,7 +116,7 @@ void CompletionHooks::watch(Completer& completer, const std::shared_ptr<Pending>
 
 void CompletionHooks::wait() {
   std::unique_lock lock(state_->mutex);
-  if (thread_.get_id() == std::this_thread::get_id()) return;  // it would wait for itself
+  if (thread_.get_id() == std::this_thread::get_id()) return;  // avoids a deadlock
   state_->changed.wait(lock, [&] { return state_->untold == 0; });
 }
 

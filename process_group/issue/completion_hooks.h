@@ -1,5 +1,5 @@
 #pragma once
-// Tells users' functions of calls that are over.
+// Calls users' completion hooks.
 #include <functional>
 #include <memory>
 #include <thread>
@@ -11,30 +11,29 @@
 
 namespace hccl_like {
 
-// A hook is users' code: it may take the interpreter's lock, issue calls and wait for them. So it
-// runs on a thread of its own, which holds nothing meanwhile. The completer notices the end of
-// calls. A hook that throws is reported in the log and called again for the next call.
+// A hook is user code: it may take the GIL, issue calls and wait for them. It runs on its own
+// thread, which holds no lock meanwhile. The Completer detects the end of calls. An exception of a
+// hook is logged; the hook is called again for the next call.
 class CompletionHooks {
  public:
   using Hook = std::function<void(std::shared_ptr<c10d::WorkInfo>)>;
 
   CompletionHooks(Hook hook, std::string group);
-  // Lets the hook that runs come to its end, and drops what it was not told of; wait() first. Not
-  // with the interpreter's lock held.
+  // Waits for a running hook and drops undelivered calls; wait() first. Not with the GIL held.
   ~CompletionHooks();
 
-  // Any thread: the hook hears of `pending`, which was launched and may be finished from now on,
-  // when it is over. Throws as Completer::when_over() does.
+  // Calls the hook when `pending` is over. `pending` was launched and may be finished from now on.
+  // Throws as Completer::when_over() does. Any thread.
   void watch(Completer& completer, const std::shared_ptr<Pending>& pending, c10d::OpType type,
              uint64_t sequence);
-  // Blocks until the hook has been told of everything that is watched. What it can't be told of any
-  // more, because the Completer dropped it, is not waited for. Returns at once from the hook.
+  // Blocks until the hook has been called for every watched call, except calls that the Completer
+  // dropped. Returns at once if the hook itself calls this.
   void wait();
 
  private:
   struct State;
   struct Untold;
-  std::shared_ptr<State> state_;  // the thread's too: the hook may let the last group go, and this
+  std::shared_ptr<State> state_;  // shared with the thread: the hook may release the last group
   std::thread thread_;
 };
 

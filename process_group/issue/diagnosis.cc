@@ -100,7 +100,7 @@ void Diagnosis::wait_for_hook() {
 }
 
 void Diagnosis::remove_hook() {
-  std::shared_ptr<CompletionHooks> hooks;  // destroyed outside of the lock: joins a thread
+  std::shared_ptr<CompletionHooks> hooks;  // joins a thread, so destroyed outside the lock
   {
     std::lock_guard lock(mutex_);
     hooks.swap(hooks_);

@@ -1,5 +1,5 @@
 #pragma once
-// Everything by which others watch the calls of one group.
+// Everything that observes the calls of one group: recorder, profilers, hook, failure report.
 #include <memory>
 #include <mutex>
 #include <unordered_map>
@@ -15,10 +15,10 @@
 
 namespace hccl_like {
 
-// Part of a Backend; the Issuer tells it of each call. Any thread.
+// Part of a Backend. The Issuer reports each call. Any thread.
 class Diagnosis {
  public:
-  // All outlive this.
+  // The references outlive this object.
   Diagnosis(const c10d::Backend& backend, const c10d::Backend::Options& options,
             FlightRecorder& recorder, std::shared_ptr<FailureReport> failure_report)
       : backend_(backend),
@@ -32,31 +32,26 @@ class Diagnosis {
   // --- by the Issuer ---
   void begin_block() { counter_.begin_block(); }
   CallNumber end_block();
-  // Numbers the call and makes it, seen by profilers if there are any. Not with a lock held: may
-  // take the interpreter's.
+  // Numbers the call and runs `make_call`, inside a profiler record if a profiler is active. May
+  // take the GIL, so the caller holds no lock.
   void make(Issue& issue, c10::function_ref<void()> make_call);
-  // A block has taken the call.
   void collected(const Issue& issue);
-  // Whether nobody has to hear of the call before it is over, so that it may be made without a
-  // Pending.
+  // Whether no observer needs the call before it is over, so that it can run without a Pending.
   bool lets_run_at_once(const Issue& issue) const {
     return !issue.profiled && !issue.number.is_block && !hooked_.load(std::memory_order_relaxed);
   }
-  // The call was made that way and took this long, until now.
+  // The call ran without a Pending, took `duration` and ended now.
   void over(const Issue& issue, std::chrono::nanoseconds duration);
-  // The call has taken its place in the order of calls, and `pending` is about to be launched or
-  // queued.
+  // The call has its place in the order of calls; `pending` is about to be launched or queued.
   void launching(const Issue& issue, const std::shared_ptr<Pending>& pending);
-  // The call is not made because the group has failed; returns why, as the caller shall hear it.
-  // Not with a lock held: may take the interpreter's.
+  // The call is refused because the group has failed. Returns the error for the caller. May take
+  // the GIL, so the caller holds no lock.
   Error refused(Error error);
-  // The call is launched, or queued on a device.
   void launched(const Issue& issue, Completer& completer, const std::shared_ptr<Pending>& pending);
   // ---
 
   // Throws kMisuse if there is a hook already.
   void set_hook(CompletionHooks::Hook hook);
-  // Blocks until the hook, if there is one, was told of all calls.
   void wait_for_hook();
   void remove_hook();
 
@@ -75,12 +70,12 @@ class Diagnosis {
 
   std::atomic<bool> hooked_{false};
   std::once_flag named_;
-  std::shared_ptr<const GroupView> group_;  // once named
+  std::shared_ptr<const GroupView> group_;  // set by group()
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::shared_ptr<CompletionHooks> hooks_;
   FlightIds collected_;                                // of the open block
-  std::unordered_map<uint64_t, FlightIds> in_blocks_;  // by the number of a block not launched yet
+  std::unordered_map<uint64_t, FlightIds> in_blocks_;  // by block number, until launched
 };
 
 }  // namespace hccl_like

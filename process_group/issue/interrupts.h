@@ -1,23 +1,23 @@
 #pragma once
-// Lets the program answer a signal, Ctrl-C first of all, while it waits in here.
+// Handles signals, Ctrl-C above all, while a thread waits for a call.
 #include <chrono>
 
 #include "core/base/deadline.h"
 
 namespace hccl_like {
 
-// What a waiting thread calls now and then; it may throw, which ends the wait and not the call that
-// is waited for. Set once, by whoever knows the program's language; until then nothing is called.
+// A waiting thread calls the check periodically. The check may throw, which ends the wait but not
+// the call. The language bindings set it once; without one, nothing is called.
 using InterruptCheck = void (*)();
 void set_interrupt_check(InterruptCheck check);
 
-// How long a signal may go unanswered.
+// Longest delay until a signal is handled.
 inline constexpr std::chrono::milliseconds kInterruptCheck{200};
 
 void check_interrupts();
 
-// Waits by wait(deadline), which tells whether what is waited for came before the deadline. The
-// caller holds no lock. Throws what the check throws.
+// Calls wait(deadline) in slices of kInterruptCheck, with a signal check after each. wait() returns
+// false at its deadline. The caller holds no lock. Throws the check's exceptions.
 template <class Wait>
 bool wait_interruptibly(Deadline deadline, Wait&& wait) {
   while (true) {

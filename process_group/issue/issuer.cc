@@ -15,14 +15,14 @@ namespace {
 
 void order(const c10::Stream& first, const c10::Stream& then) {
   if (first == then) return;
-  // An event is used once: not every device keeps apart what is recorded twice.
+  // One event for each use: not every device supports recording an event twice.
   c10::Event event(first.device_type());
   event.record(first);
   event.block(then);
 }
 
-// A device or a system that fails here fails the group: the other ranks count on a call that has
-// its number. A group that fails while a call is made in it is told as one that had failed before.
+// A kDevice or kSystem error aborts the group, because other ranks expect this call. If the group
+// fails while a call is made, the call is refused as after an earlier failure.
 template <class Run>
 void or_all_fail(const Communicators& communicators, Diagnosis& diagnosis, const Run& run) {
   try {
@@ -36,8 +36,7 @@ void or_all_fail(const Communicators& communicators, Diagnosis& diagnosis, const
   }
 }
 
-// A plugin that is refused is so on all ranks, and the group is well on the host; a system's limit
-// may be this rank's alone.
+// A refused plugin is refused on all ranks; kSystem may concern only this rank, so it aborts.
 const DeviceAccess& access_or_all_fail(const Communicators& communicators, Devices& devices,
                                        c10::Device device) {
   try {
@@ -49,7 +48,7 @@ const DeviceAccess& access_or_all_fail(const Communicators& communicators, Devic
   }
 }
 
-// All ranks learn of it; the others would wait for this one.
+// Aborts the group on all ranks, which would otherwise wait for this one.
 void give_up(const Communicators& communicators, const Error& error) {
   const auto& host = communicators.host();
   host->engine().abort(*host, error);
@@ -107,13 +106,13 @@ c10::intrusive_ptr<Work> Issuer::issue(Issue issue) {
   });
 }
 
-// A call that is refused while the group is well tells nothing of the group's failures.
+// A refusal in a healthy group is not a failure of the group.
 void Issuer::note_told(const Error& error) const {
   const auto communicators = this->communicators();
   if (communicators && communicators->failure()) failure_told(number_, error);
 }
 
-// The group, or nothing if a block is open and has taken the call.
+// Returns the group, or nothing if an open block has collected the call.
 std::optional<Issuer::Group> Issuer::admit(Issue& issue, c10::intrusive_ptr<Work>& work) {
   std::lock_guard lock(mutex_);
   if (!block_) return group_locked();
@@ -214,8 +213,7 @@ void Issuer::in_stream(Issue& issue, const Group& group, const DeviceAccess& acc
   order(current, route.begin);
   {
     const c10::StreamGuard guard(route.begin);
-    // What runs on the caller's own stream is like any other work there: its order protects the
-    // tensors.
+    // On the caller's own stream, stream order protects the tensors.
     const bool hold = route.end != current;
     if (cuts.empty()) {
       Buffers buffers(access, *group.communicator_of(issue));
@@ -235,12 +233,11 @@ void Issuer::in_stream(Issue& issue, const Group& group, const DeviceAccess& acc
       access.host_function(route.end, Pending::join, pending.get());
     }
   } catch (const std::exception& error) {
-    // The other ranks count on a call that has its number but will not run.
+    // Other ranks expect this call, which will not run.
     group.communicators->abort(std::string("the device did not take a call: ") + error.what());
     pending->fail({ErrorCode::kDevice, error.what()});
-    for (auto& [staging, call] : staged) staging->launch(std::move(call));  // to its end
-    // Nobody will say that it is over, so nobody may wait for it; what the device did take of it
-    // may still use it.
+    for (auto& [staging, call] : staged) staging->launch(std::move(call));  // ends at once
+    // Leaks the call: it never ends, and the device may still use a part of it.
     pending_.pop_back();
     new std::shared_ptr<Pending>(pending);
     throw;
@@ -256,13 +253,13 @@ void Issuer::in_stream(Issue& issue, const Group& group, const DeviceAccess& acc
     end->record(route.end);
     pending->set_end(end);
   }
-  diagnosis_.launched(issue, group.session->completer(), pending);  // who may finish it from now on
+  diagnosis_.launched(issue, group.session->completer(), pending);  // may finish it from now on
   work.set_pending(pending, pending->sequence());
   work.set_stream(route.end, route.end == current ? nullptr : std::move(end));
   work.end_record();
 }
 
-// Under the lock.
+// With mutex_ held.
 Issuer::Route Issuer::route(const Issue& issue, const Group& group, const DeviceAccess& access) {
   if (!issue.async && !issue.blocking) return {access.current_stream(), access.current_stream()};
   Devices& devices = group.session->devices();
@@ -282,7 +279,7 @@ Issuer::Route Issuer::route(const Issue& issue, const Group& group, const Device
   return {*streams.messages, lane->second};
 }
 
-// Outside the lock: freeing memory may take a while.
+// Frees memory without the lock, because that may be slow.
 void Issuer::reap() {
   std::list<std::shared_ptr<Pending>> over;
   {
@@ -328,7 +325,7 @@ Issuer::Held Issuer::held() const {
   return held;
 }
 
-void Issuer::close(std::optional<std::chrono::milliseconds> backoff) {
+void Issuer::close(std::optional<std::chrono::milliseconds> timeout) {
   std::list<std::shared_ptr<Pending>> pending;
   std::shared_ptr<Session> session;
   std::shared_ptr<const Communicators> communicators;
@@ -345,15 +342,14 @@ void Issuer::close(std::optional<std::chrono::milliseconds> backoff) {
   }
   if (!session) return;
   const auto leak = [&] {
-    // Somebody may still use all this: a stream that has not come to our function, or, in a forked
-    // child, the parent.
+    // Still in use by a stream that has not reached the host function, or by the parent of a fork.
     new std::tuple(std::move(pending), std::move(session), std::move(communicators),
                    std::move(stagings));
   };
   if (session->forked()) return leak();
-  if (!drain(pending, backoff ? Deadline::after(*backoff) : Deadline::never())) {
+  if (!drain(pending, timeout ? Deadline::after(*timeout) : Deadline::never())) {
     communicators->abort("the group was closed while calls were running");
-    if (!drain(pending, Deadline::after(*backoff))) {
+    if (!drain(pending, Deadline::after(*timeout))) {
       log_warn(
           "a device does not come to the end of its work; what it uses of a closed group stays "
           "allocated");
@@ -371,7 +367,7 @@ void Issuer::close(std::optional<std::chrono::milliseconds> backoff) {
   }
   pending.clear();
   stagings.clear();
-  communicators.reset();  // before the session, which holds the engine
+  communicators.reset();  // before the session, which owns the engine
 }
 
 }  // namespace hccl_like

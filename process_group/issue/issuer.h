@@ -1,6 +1,5 @@
 #pragma once
-// Issues calls on one group: on the host or in the order of a device's streams, one by one or in a
-// coalescing block.
+// Issues the calls of one group: on the host or in stream order, one by one or as a block.
 #include <list>
 #include <map>
 #include <memory>
@@ -18,70 +17,62 @@
 
 namespace hccl_like {
 
-// Any thread. The calls of a group are numbered in the order in which issue() gets to them, which
-// must be the same on all ranks, for host tensors and for device tensors apart (communicators.h).
-//
+// Any thread. Calls are numbered in the order in which they enter issue(). All ranks must use the
+// same order, separately for host tensors and device tensors (communicators.h).
 // On a device that keeps stream order (DeviceAccess):
-//   a synchronous call    runs on the caller's current stream;
-//   an asynchronous one   runs on a stream that the group keeps for the device, so calls are in
-//   order with each other and
-//                         overlap with the caller's work;
-//   send and receive      start on one stream and are waited for on another, one for each peer and
-//   direction: a message
-//                         that waits for its other end holds up no other message.
-// On all others the call waits, on the host, for the caller's current stream, and runs from there:
-// from the caller's thread. On both a call that is large, and whose memory host code cannot
-// address, goes lap by lap (staging_lanes.h). Such calls go one after the other, whatever their
-// streams.
+//   synchronous call   the caller's current stream;
+//   asynchronous call  one stream of the group per device, which overlaps with the caller's work;
+//   send and receive   begin on one stream, end on one for each peer and direction: a message that
+//                      waits for its peer delays no other message.
+// On other devices the caller's thread waits for its current stream and makes the call.
+// Large calls on memory that host code cannot address go lap by lap (staging_lanes.h). Such
+// collectives run one after the other, whatever their streams.
 class Issuer {
  public:
-  // `diagnosis`, which outlives this, is told of every call.
+  // `diagnosis` outlives this object and observes every call.
   Issuer(std::shared_ptr<Session> session, std::shared_ptr<Communicator> communicator,
          Diagnosis& diagnosis);
   // close() must have been called.
   ~Issuer();
 
-  // Throws what torch throws. A synchronous call on the host is over when this returns, and needs
-  // no Work: null, unless a profiler or the Issue wants one. Null also for a synchronous call
-  // inside a block.
+  // Throws torch errors. Returns null for a synchronous call inside a block, and for a synchronous
+  // host call, which is over by then, unless a profiler or the Issue wants a Work.
   c10::intrusive_ptr<Work> issue(Issue issue);
 
-  // Between the two, issue() only collects; end_block() issues everything at once and returns the
-  // Work of it all.
+  // issue() only collects after begin_block(). end_block() issues all and returns their common
+  // Work.
   void begin_block();
   c10::intrusive_ptr<Work> end_block();
   bool in_block() const;
 
-  // The accelerator that the last call on one was about, if there was any.
+  // The accelerator of the most recent call on one, if any.
   std::optional<c10::Device> accelerator() const;
 
   // Null after close().
   std::shared_ptr<const Communicators> communicators() const;
   std::shared_ptr<Session> session() const;
 
-  // Lets go of what finished calls held, and notes those that failed (untold.h).
+  // Releases the resources of finished calls and notes their failures (untold.h).
   void reap();
-  // Waits until all calls are over, and lets go of what they held.
+  // Waits for all calls and releases their resources.
   void settle();
-  // How many calls may not be over, and the bytes of the temporaries that they use.
   struct Held {
     uint64_t calls = 0;
     uint64_t temporary_bytes = 0;
   };
   Held held() const;
 
-  // How the last of a group goes. Waits until all calls are over, and lets go of the session; later
-  // calls are refused. With a backoff, calls that are not over by then are given up. Idempotent.
-  void close(std::optional<std::chrono::milliseconds> backoff);
+  // Waits for all calls and releases the session; later calls are refused. With `timeout`, aborts
+  // the group if calls still run after that time, and waits once more. Idempotent.
+  void close(std::optional<std::chrono::milliseconds> timeout);
 
  private:
-  // The streams of the group on one device, taken when first needed.
   struct Streams {
     std::optional<c10::Stream> collectives;
     std::optional<c10::Stream> messages;
     std::map<std::pair<int, Collective>, c10::Stream> lanes;
   };
-  // Where a call begins and where it is over.
+  // The streams on which a call begins and ends.
   struct Route {
     c10::Stream begin;
     c10::Stream end;
@@ -115,7 +106,7 @@ class Issuer {
                                           const DeviceAccess& access, Call* plain,
                                           std::shared_ptr<Operation> begun, Work* work);
   // issuer_staged.cc
-  // How each request is cut; empty if none is.
+  // The laps of each request; empty if no request is cut.
   using Cuts = c10::SmallVector<std::optional<Laps>, 1>;
   static Cuts cuts_of(const Issue& issue, const Group& group, const DeviceAccess& access);
   std::shared_ptr<Pending> launch_staged(const Issue& issue, const Group& group,
@@ -139,8 +130,7 @@ class Issuer {
 
   Diagnosis& diagnosis_;
   const uint64_t number_ = number_of_new_group();
-  mutable std::mutex mutex_;  // held while a call is numbered and queued, so that streams see the
-                              // order of the numbers
+  mutable std::mutex mutex_;  // held while a call is numbered and queued: one order for both
   std::shared_ptr<Session> session_;
   std::shared_ptr<const Communicators> communicators_;
   std::list<std::shared_ptr<Pending>> pending_;  // asynchronous calls that may not be over

@@ -1,4 +1,4 @@
-// Coalescing blocks: calls that are collected, and issued as one.
+// Coalescing blocks: calls that are collected and issued as one.
 #include <algorithm>
 
 #include "process_group/diagnosis/errors.h"
@@ -27,8 +27,7 @@ bool Issuer::in_block() const {
   return block_.has_value();
 }
 
-// Under the lock, with a block open. The caller's lists end with the call, so the block keeps
-// copies.
+// With mutex_ held and a block open. Copies the caller's lists, which end with the call.
 void Issuer::collect(Issue& issue, c10::intrusive_ptr<Work>& work) {
   if (!block_->issue) {
     block_->issue = Issue{.description = {.title = kBlockTitle, .type = c10d::OpType::COALESCED},

@@ -1,5 +1,4 @@
-// Calls of a device whose streams run no host code, the host's own among them: the caller's thread
-// makes them.
+// Calls on devices whose streams run no host code, and on the host: the caller's thread makes them.
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "process_group/calls/sharing.h"
@@ -10,14 +9,13 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A synchronous call is over before anybody could ask for its Work; c10d may want it all the same,
-// to find it by the tensors.
+// A synchronous call needs no Work of its own, but c10d may look its Work up by the tensors.
 bool wants_work(const Issue& issue) {
   return issue.async || issue.handle || issue.profiled ||
          c10d::allow_inflight_collective_as_graph_input();
 }
 
-// The rank that a receive which is over heard from.
+// The source rank of a receive that is over.
 int source_of(const Issue& issue) {
   const Request& request = issue.requests.front();
   return request.collective == Collective::kRecv ? request.root : kAnySource;
@@ -26,7 +24,7 @@ int source_of(const Issue& issue) {
 }  // namespace
 
 std::chrono::milliseconds Issuer::call_timeout(const Issue& issue) {
-  // c10d's "not set" is negative, ours is 0.
+  // "Not set" is negative in c10d and 0 here.
   return std::max(issue.timeout, std::chrono::milliseconds(0));
 }
 
@@ -35,15 +33,14 @@ const std::shared_ptr<Communicator>& Issuer::Group::communicator_of(const Issue&
   return communicators->of(issue.device, issue.requests.front().collective);
 }
 
-// The common call, one plain tensor a side, needs no Buffers. If it is small too, it is over here
-// and now, without a Pending, if the other ranks are there; if they are not, `begun` goes on as any
-// other operation.
+// A call with one plain tensor on each side needs no Buffers. If it is small and its peers have
+// arrived, it ends here without a Pending; otherwise `begun` continues as an ordinary operation.
 c10::intrusive_ptr<Work> Issuer::on_host(const Issue& issue, const Group& group,
                                          const DeviceAccess& access,
                                          c10::intrusive_ptr<Work> work) {
   const Cuts cuts = cuts_of(issue, group, access);
   if (cuts.empty())
-    access.synchronize_current_stream();  // the copies of laps see to their order themselves
+    access.synchronize_current_stream();  // copies of laps wait for the stream themselves
   if (work || wants_work(issue)) work = work_for(issue, group, access, std::move(work));
   std::optional<Call> plain;
   std::shared_ptr<Operation> begun;
@@ -96,7 +93,7 @@ std::shared_ptr<Pending> Issuer::launch_on_host(const Issue& issue, const Group&
     prepare(issue, group, buffers, *pending, /*hold=*/true);
   } else {
     pending->add(begun ? std::move(begun) : communicator->prepare(std::move(*plain)));
-    if (issue.async) {  // else the caller holds them
+    if (issue.async) {  // a synchronous caller holds them
       pending->hold(issue.requests.front().input.tensors);
       pending->hold(issue.requests.front().output.tensors);
     }

@@ -1,4 +1,4 @@
-// Large calls of a device whose memory host code cannot address.
+// Large calls on a device whose memory host code cannot address.
 #include <algorithm>
 #include <utility>
 
@@ -9,8 +9,8 @@
 namespace hccl_like {
 namespace {
 
-// Half of what the engine has in flight of one operation at once: the engine's own laps still
-// overlap, and the first copy in and the last copy out, beside which nothing goes on, are short.
+// Half of the engine's bytes in flight for one operation: the engine's laps still overlap, and the
+// first copy in and the last copy out, which overlap with nothing, stay short.
 size_t bytes_of_lap(const Communicator& communicator) {
   const Config& config = communicator.engine().config();
   return config.lap_bytes * config.lap_window / 2;
@@ -18,16 +18,16 @@ size_t bytes_of_lap(const Communicator& communicator) {
 
 }  // namespace
 
-// Depends on nothing but what those who exchange a chunk agree about, if their devices are alike:
-// the request's sizes, and settings. That a call of one lap goes through a Staging, too, where
-// network cards may spare it the copies, no other rank can tell.
+// Depends only on request sizes and settings, which ranks that exchange a chunk share if their
+// devices are alike. A call of one lap also uses a Staging where network cards may avoid its
+// copies; other ranks do not see the difference.
 Issuer::Cuts Issuer::cuts_of(const Issue& issue, const Group& group, const DeviceAccess& access) {
   Cuts cuts;
   if (access.direct() || issue.requests.empty()) return cuts;
   if (access.stream_ordered() && !access.copies_beside_streams()) return cuts;
   const Communicator& communicator = *group.communicator_of(issue);
   if (communicator.size() == 1) return cuts;
-  // A plugin copies any part of a storage.
+  // Plugins copy any part of a storage.
   if (access.plugin() == nullptr && !capabilities_of(access.device()).has(Feature::kOffsetCopies))
     return cuts;
   const bool direct = DeviceLaps::may_serve(access, communicator);
@@ -40,7 +40,7 @@ Issuer::Cuts Issuer::cuts_of(const Issue& issue, const Group& group, const Devic
   return cuts;
 }
 
-// Under the lock.
+// With mutex_ held.
 StagingLanes& Issuer::staging(const Group& group, const DeviceAccess& access) {
   auto& staging = stagings_[access.device().index()];
   if (!staging)
@@ -49,7 +49,7 @@ StagingLanes& Issuer::staging(const Group& group, const DeviceAccess& access) {
   return *staging;
 }
 
-// What is not cut, or has no Staging, goes through temporaries of its own, at once.
+// Requests without laps or without a Staging use temporaries of their own, in one piece.
 Issuer::StagedCalls Issuer::prepare_staged(const Issue& issue, const Group& group,
                                            const DeviceAccess& access, const Cuts& cuts,
                                            StagingLanes& lanes, bool hold,
@@ -110,7 +110,7 @@ std::shared_ptr<Pending> Issuer::launch_staged(const Issue& issue, const Group& 
   return pending;
 }
 
-// Of a message the laps that its other end expects, all of them at once.
+// Prepares all laps of a message at once, as its peer expects them.
 void Issuer::prepare_whole(Call call, const std::optional<Laps>& laps,
                            const std::shared_ptr<Communicator>& communicator, Pending& pending) {
   if (!laps) return pending.add(communicator->prepare(std::move(call)));

@@ -15,7 +15,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How long a failure's failure report may take: ranks tell each other where they are.
+// Time limit for a failure report, which exchanges the ranks' positions.
 constexpr std::chrono::seconds kFailureReport{1};
 
 }  // namespace
@@ -83,7 +83,7 @@ void Pending::join(void* self) {
   bool failed = in_laps && pending.failing();
   pending.each_operation([&](const Operation& one) { failed = failed || one.error() != nullptr; });
   if (failed) pending.spoil();
-  // Under the lock to its end: whoever sees `joined_` may destroy this object.
+  // Holds the lock to the end: a thread that sees `joined_` may destroy this object.
   std::lock_guard lock(pending.joined_mutex_);
   pending.joined_ = true;
   pending.joined_changed_.notify_all();
@@ -95,7 +95,7 @@ void Pending::expect_laps(size_t calls) {
   if (kind_ == Kind::kStaged) joined_ = calls == 0;
 }
 
-// Their copies are queued elsewhere, so that the stream has nothing to do but to wait.
+// The copies are queued on other streams, so this stream only waits.
 void Pending::wait_for_laps() {
   std::unique_lock lock(joined_mutex_);
   joined_changed_.wait(lock, [this] { return calls_in_laps_ == 0; });
@@ -127,7 +127,7 @@ void Pending::run(void* self) {
 
 bool Pending::wait(Deadline deadline) {
   if (finished()) return true;
-  const auto session = session_.lock();  // nobody closes the engine under a thread that waits
+  const auto session = session_.lock();  // keeps the engine open during the wait
   return session ? wait_inside_session(deadline) : finished();
 }
 
@@ -150,8 +150,8 @@ bool Pending::wait_inside_session(Deadline deadline) {
   return all.empty() || all.front()->communicator().engine().wait(all, deadline);
 }
 
-// The event is asked without a lock and by a reference of this thread's own: another thread may
-// finish the call meanwhile, and so let the event go.
+// Queries the event without a lock and through its own reference: another thread may finish the
+// call and release the event meanwhile.
 bool Pending::over() {
   if (finished()) return true;
   if (kind_ != Kind::kHost) {
@@ -200,7 +200,7 @@ bool Pending::finish_if_over() {
   return finished() && !in_failure_report_;
 }
 
-// What is freed, in the opposite order.
+// The resources to free; members are destroyed in reverse order.
 struct Pending::Remains {
   std::shared_ptr<Communicator> communicator;
   std::vector<std::shared_ptr<Operation>> operations, laps;
@@ -211,8 +211,8 @@ struct Pending::Remains {
   std::vector<Alias> aliases;
 };
 
-// By the one thread that has claimed it. Copies and frees with no lock held: the interpreter's lock
-// may be wanted for that, which a thread that asks this object meanwhile may hold.
+// By the thread that claimed the call. Copies and frees without a lock: both may need the GIL,
+// which a thread that queries this object may hold.
 void Pending::settle() {
   make_copies_back();
   std::shared_ptr<FailureReport> failure_report;
@@ -232,7 +232,7 @@ void Pending::settle() {
     settled_.notify_all();
   }
   if (!failure_report || !error) return;
-  // Looks at all calls that run, so not under the lock of one.
+  // Inspects all running calls, so the caller must not hold one call's lock.
   error = failure_report->after(std::move(*error));
   std::lock_guard lock(finish_mutex_);
   error_ = std::move(error);
@@ -312,7 +312,7 @@ void Pending::let_go_of_tensors() {
   for (const at::Tensor& tensor : tensors) {
     let_go_.push_back(tensor.storage().getWeakStorageImpl());
   }
-  // The copies themselves are queued already.
+  // The copies are queued already.
   for (auto& [tensor, temporary] : copies_back_) {
     temporaries_.push_back(std::move(temporary));
     let_go_.push_back(tensor.storage().getWeakStorageImpl());

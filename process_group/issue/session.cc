@@ -12,8 +12,8 @@
 namespace hccl_like {
 namespace {
 
-// How many forks lead from the first process with this library to the present one. Counted rather
-// than taken from getpid(), which is a system call, because every call on a group asks.
+// Number of forks from the first process with this library to this one. A counter, because every
+// call on a group checks it and getpid() is a system call.
 std::atomic<uint64_t> forks{0};
 
 uint64_t generation() {
@@ -40,7 +40,7 @@ Session::~Session() {
     devices_.exported().clear();
     return;
   }
-  // The threads stayed with the parent, and saying goodbye to its peers would end their groups.
+  // The threads belong to the parent; a goodbye message to its peers would end its groups.
   (void)watchdog_.release();
   (void)completer_.release();
   (void)runtime_.release();

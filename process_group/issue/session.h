@@ -1,5 +1,5 @@
 #pragma once
-// What all process groups of this process share.
+// State shared by all process groups of this process.
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -18,19 +18,18 @@ namespace hccl_like {
 
 class Backend;
 
-// Held by shared_ptr by every Backend that is open, so it goes with the last group: no thread,
-// descriptor or mapping is left then. Any thread.
+// Every open Backend holds the session by shared_ptr. The session ends with the last group and
+// leaves no thread, descriptor or mapping. Any thread.
 class Session {
  public:
   // The first two outlive every session. Reads the settings from the environment.
   Session(Devices& devices, FlightRecorder& recorder, const ModulePaths& transports);
-  // Not with the GIL held: joins threads that may want it.
+  // Joins threads that may need the GIL, so the caller must not hold it.
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // The session that `current` remembers if it lives, else a new one, which it remembers from then
-  // on.
+  // Returns the session in `current`, or stores a new one there.
   static std::shared_ptr<Session> join(std::weak_ptr<Session>& current, Devices& devices,
                                        FlightRecorder& recorder, const ModulePaths& transports);
 
@@ -39,15 +38,13 @@ class Session {
   Completer& completer() { return *completer_; }
   FlightRecorder& recorder() { return recorder_; }
   Watchdog& watchdog() { return *watchdog_; }
-  // True in a child process made by fork(): its parent's connections are not its own, so nothing
-  // here may be used.
+  // True in a child of fork(), which must not use the parent's connections or anything else here.
   bool forked() const noexcept;
 
   void add(Backend& backend);
   void remove(Backend& backend);
-  // Calls `see` for each backend that is open; it must not make or close any.
+  // Calls `see` for each open backend; `see` must not create or close any.
   void each(c10::function_ref<void(Backend&)> see);
-  // Removes all of them.
   std::set<Backend*> take_all();
 
  private:
@@ -55,7 +52,7 @@ class Session {
   FlightRecorder& recorder_;
   const uint64_t generation_;
   std::unique_ptr<Runtime> runtime_;
-  std::unique_ptr<Completer> completer_;  // stopped before the engine goes
+  std::unique_ptr<Completer> completer_;  // destroyed before runtime_
   std::unique_ptr<Watchdog> watchdog_;
   std::mutex mutex_;
   std::set<Backend*> backends_;

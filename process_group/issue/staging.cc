@@ -21,7 +21,7 @@
 namespace hccl_like {
 namespace {
 
-// Undefined if it has no bytes.
+// Returns an undefined tensor for 0 bytes.
 at::Tensor slice(const at::Tensor& memory, size_t begin, size_t bytes) {
   if (bytes == 0) return {};
   return memory.narrow(0, static_cast<int64_t>(begin), static_cast<int64_t>(bytes));
@@ -64,8 +64,8 @@ void Staging::stop() {
     if (thread.joinable()) thread.join();
 }
 
-// To make one may wait for all that the device has to do. Later this would be a stream's wait for
-// what the queue is needed for.
+// Waits until both copying threads tried to make a queue, which may wait for all work of the
+// device; later that might include a stream that waits for this queue's copies.
 void Staging::await_queues() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return without_queue_ == 0; });
@@ -110,7 +110,7 @@ void Staging::make_whole(Call& call) {
   fill(call.output, call.in_place ? whole.input : whole.output, whole.output_places);
 }
 
-// The tensors of a side, or plain memory of the device in place of those that are not.
+// The tensors of a side; plain replacements for non-contiguous, conjugated or negated tensors.
 std::vector<at::Tensor> Staging::plain(const Side& side, bool written, Call& call) {
   std::vector<at::Tensor> tensors;
   for (const at::Tensor& tensor : side.tensors) {
@@ -145,7 +145,7 @@ std::shared_ptr<Staging::Call> Staging::prepare(const Request& request, const La
   auto inputs = plain(request.input, /*written=*/false, *call);
   const auto outputs = plain(request.output, /*written=*/true, *call);
   call->output = DeviceSide(request.output, outputs, rank, communicator->size());
-  // What goes to a rank and what comes from it are different things.
+  // An all-to-all sends and receives different data.
   const bool exchanges = request.collective == Collective::kAllToAll;
   call->in_place = !exchanges && !inputs.empty() && inputs.size() == outputs.size() &&
                    std::equal(inputs.begin(), inputs.end(), outputs.begin(),
@@ -174,7 +174,7 @@ std::shared_ptr<Staging::Call> Staging::prepare(const Request& request, const La
     call->input.let_go();
     call->output.let_go();
   }
-  // Also for the copies just made: what follows is on other streams.
+  // Includes the copies made above: later steps use other streams.
   call->begin = streams_.record_current();
   if (!call->begin) access_.synchronize_current_stream();
 
@@ -203,7 +203,6 @@ std::shared_ptr<Staging::Call> Staging::prepare(const Request& request, const La
   return call;
 }
 
-// The whole call, on what a lap carries.
 std::shared_ptr<Operation> Staging::call_of(const Request& request,
                                             std::chrono::milliseconds timeout, const Call& call,
                                             const Laps& laps, size_t number, const Lap& lap) {
@@ -214,7 +213,7 @@ std::shared_ptr<Operation> Staging::call_of(const Request& request,
              .bytes = call.bytes(),
              .alike = laps.kind == Laps::Kind::kAlike && laps.count > 1};
   const size_t element = size_of(request.type);
-  // What of a side is in one piece.
+  // Returns the part of a side that is contiguous, if any.
   const auto lay = [&](const DeviceSide& side, const at::Tensor& memory,
                        const std::vector<Region>* places, Layout& layout) -> at::Tensor {
     if (places == nullptr) {
@@ -235,7 +234,6 @@ std::shared_ptr<Operation> Staging::call_of(const Request& request,
   return call.communicator->prepare(std::move(one));
 }
 
-// What is left of it between this rank and others, one by one.
 std::vector<std::shared_ptr<Operation>> Staging::messages_of(const Request& request,
                                                              std::chrono::milliseconds timeout,
                                                              const Call& call, const Laps& laps,
@@ -287,7 +285,7 @@ void Staging::launch(std::shared_ptr<Call> call) {
   changed_.notify_all();
 }
 
-// Null once there will be none.
+// Null when stopping and no call is left.
 std::shared_ptr<Staging::Call> Staging::next(Stage stage) {
   auto& calls = calls_[stage];
   std::unique_lock lock(mutex_);
@@ -306,8 +304,8 @@ void Staging::await_lap(Stage stage) {
   });
 }
 
-// Copies within the device are made for all laps at once: cards may read what they write as soon as
-// the first lap begins. `start` waits for what leads up to the call.
+// Makes the device-local copies of all laps at once, because network cards may read the copied data
+// from the first lap on. `start` waits for the work before the call.
 void Staging::find_direct(Call& call, auto&& queue, auto&& start) {
   auto places = direct_.places(*call.communicator, call.collective, call.input, call.output);
   if (!places) return;
@@ -332,7 +330,7 @@ void Staging::run(Stage stage) {
     return copies ? *copies : copies.emplace(devices_, access_, streams_);
   };
   if (in_stream_ && stage != kNetwork) {
-    works(queue);  // if not, the first copy says why
+    works(queue);  // on failure, the first copy reports the reason
     {
       std::lock_guard lock(mutex_);
       --without_queue_;

@@ -1,6 +1,5 @@
 #pragma once
-// Large calls on a device whose memory host code cannot address, lap by lap: while one lap is on
-// the network, the next is copied from the device and the last one back to it.
+// Large calls on device memory that host code cannot address: overlaps copies with the network.
 #include <array>
 #include <chrono>
 #include <condition_variable>
@@ -20,61 +19,55 @@
 
 namespace hccl_like {
 
-// Of one group and one device. Three threads, each with one stage: copy a lap to staging
-// memory; launch its operation and wait for it, which is to drive the engine; copy it back. All go
-// through the calls in the order in which they were launched. A copy blocks its thread until it is
-// done, so nothing is asked of the device but copies; each copying thread has a CopyQueue.
-//
-// Laps that network cards can move between the memories of devices are not copied (device_laps.h):
-// the first stage only waits for the caller's stream, and the last only ends the call.
-//
-// In stream order the first copy waits for the caller's stream, which later waits for the last.
-// Nobody can be told of a failure there: then the call's outputs are spoilt.
-//
-// Staging memory is a ring of a few laps, the best that the device can have, allocated once for all
-// calls of the group.
-//
-// Where a copy of a part costs the device about as much as one of all (copy_costs.h), the first lap
-// copies everything in, to memory of the call's own, and the last copies everything out. The
-// operations are the same: which way a rank copies is its own decision, and no other rank can tell.
+// Serves one group and one device with three threads, one for each stage: copy a lap to staging
+// memory; launch its operation and drive the engine until it is done; copy the lap back. Each stage
+// serves the calls in launch order. A copying thread has a CopyQueue and blocks for each copy.
+// Laps that network cards can move between device memories are not copied (device_laps.h): the
+// first stage only waits for the caller's stream, and the last only ends the call.
+// In stream order the first copy waits for the caller's stream, which later waits for the last
+// copy. A failure cannot be reported there, so it spoils the call's outputs.
+// Staging memory is a ring of kSlots laps, allocated once for all calls of the group.
+// If copying a part costs about as much as copying everything (copy_costs.h), the first lap copies
+// all input to memory of the call, and the last lap copies all output. The operations are the same,
+// so each rank decides for itself.
 class Staging {
  public:
-  // The first two outlive this. `most`: bytes of a lap, on each side. Throws kSystem if there are
-  // no threads to be had.
+  // The first two outlive this object. `most`: bytes of a lap per side. Throws kSystem without
+  // threads.
   Staging(Devices& devices, const DeviceAccess& access, size_t most);
-  // All calls that were issued must be over. Joins the threads.
+  // All calls must be over. Joins the threads.
   ~Staging();
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
 
   class Call;
-  // Prepares the operations of all laps, so that they have the numbers of this moment, and gives
-  // them to `pending`, which also holds the request's tensors for as long as they are needed; the
-  // copies come after what the caller's current stream has queued by then. In stream order
-  // `pending` is given the copies back, too. Throws what Communicator::prepare() throws. The calls
-  // of one Staging are prepared and launched one after the other, in one order: under a lock of the
-  // caller's. Before the first is launched several may be prepared, which `pending` then expects.
+  // Prepares the operations of all laps, which take their sequence numbers here, and adds them to
+  // `pending`. `pending` also holds the request's tensors as long as needed and, in stream order,
+  // the copies back. The copies run after the work now queued on the caller's current stream.
+  // Throws as Communicator::prepare().
+  // The caller holds one lock for prepare() and launch(), which use the same order of calls.
+  // Several calls may be prepared before the first launch; `pending` then expects all of them.
   std::shared_ptr<Call> prepare(const Request& request, const Laps& laps,
                                 std::chrono::milliseconds timeout,
                                 const std::shared_ptr<Communicator>& communicator,
                                 std::shared_ptr<Pending> pending);
-  // Starts what was prepared, in the same order. Does not block.
+  // Starts a prepared call. Does not block.
   void launch(std::shared_ptr<Call> call);
-  // Whether anything that was prepared is not over. Under the same lock.
+  // Whether a prepared call is not over. Under the caller's lock.
   bool busy();
 
  private:
-  // Laps in flight: one in each of the three stages, and one that is ready for the slowest.
+  // Laps in flight: one in each of the three stages and one ready for the slowest.
   static constexpr size_t kSlots = 4;
   struct Slot {
-    StagingMemory input, output;  // undefined until used
+    StagingMemory input, output;  // undefined until first use
   };
   struct Lap {
     Part part;
     Slot* slot = nullptr;
-    std::vector<std::shared_ptr<Operation>> operations;  // which may wait for each other
-    std::vector<LapRole> roles;                          // of each
-    bool direct = false;  // network cards move it, and nothing is staged
+    std::vector<std::shared_ptr<Operation>> operations;  // may depend on each other
+    std::vector<LapRole> roles;                          // of each operation
+    bool direct = false;                                 // moved by network cards, not staged
     bool launched = false;
   };
 
@@ -85,11 +78,9 @@ class Staging {
   void await_queues();
   void stop();
   std::shared_ptr<Call> next(Stage stage);
-  // Until the stage before it is done with the next lap or, for the first, until there is a free
-  // slot.
+  // Waits for the previous stage to finish the next lap; the first stage waits for a free slot.
   void await_lap(Stage stage);
   StagingMemory memory(size_t bytes);
-  // Whether a call is copied at once, and where to.
   bool favours_whole(const Call& call, const Laps& laps) const;
   void make_whole(Call& call);
   std::shared_ptr<Operation> call_of(const Request& request, std::chrono::milliseconds timeout,
@@ -105,18 +96,18 @@ class Staging {
   const DeviceAccess& access_;
   const DeviceAccess& host_;
   const PluginStreams streams_;
-  DeviceLaps direct_;  // of the first stage
+  DeviceLaps direct_;  // used by the first stage only
   const bool in_stream_;
   const size_t most_;
   std::array<Slot, kSlots> slots_;
-  size_t prepared_ = 0;  // laps, ever
-  bool told_ = false;    // how the copies are made
+  size_t prepared_ = 0;  // laps, in total
+  bool told_ = false;    // the log names the kind of copies
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::array<std::deque<std::shared_ptr<Call>>, kStages> calls_;  // for each stage to begin
-  std::array<size_t, kStages> done_{};                            // laps, ever
-  size_t without_queue_ = 2;  // threads that copy, and have not tried to make theirs
+  std::array<std::deque<std::shared_ptr<Call>>, kStages> calls_;  // queue of each stage
+  std::array<size_t, kStages> done_{};                            // laps, in total
+  size_t without_queue_ = 2;  // copying threads that have not tried to make a CopyQueue
   bool stopping_ = false;
   std::array<std::thread, kStages> threads_;
 };

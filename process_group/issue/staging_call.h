@@ -1,5 +1,5 @@
 #pragma once
-// One call that goes through a Staging: what each of its stages does. Part of staging.cc.
+// One call in a Staging: the work of each stage. Part of staging.cc.
 #include <algorithm>
 #include <limits>
 #include <memory>
@@ -31,13 +31,12 @@ class Staging::Call {
   std::shared_ptr<Communicator> communicator;
   std::shared_ptr<Pending> pending;
   DeviceSide input, output;
-  std::optional<DeviceEvent> begin;  // the copies come after it; nothing: after the call was issued
-  bool in_place = false;  // both sides are the same tensors, and use the same staging memory
-  bool reads = true;      // this rank's input is copied from the device
-  bool writes = true;     // and its output to it
-  std::optional<DeviceLaps::Places> places;  // of the laps that are not staged
-  // Memory for all laps at once, where copies of parts are dear: the first lap copies everything
-  // in, the last everything out.
+  std::optional<DeviceEvent> begin;  // copies wait for it; null: no wait is needed
+  bool in_place = false;             // both sides are the same tensors and share staging memory
+  bool reads = true;                 // copy in this rank's input
+  bool writes = true;                // copy out its output
+  std::optional<DeviceLaps::Places> places;  // of laps moved by network cards
+  // Memory for all laps at once, if copies of parts are expensive.
   struct Whole {
     StagingMemory input, output;
     std::vector<Region> input_places, output_places;
@@ -45,10 +44,9 @@ class Staging::Call {
   std::optional<Whole> whole;
   std::vector<Lap> laps;
   std::vector<std::pair<at::Tensor, at::Tensor>>
-      fresh;           // a tensor that is not plain, and what stands for it
-  Copies copies_back;  // to them, at the end
+      fresh;           // a tensor that is not plain and its plain replacement
+  Copies copies_back;  // to these tensors, at the end
 
-  // What all laps carry.
   size_t bytes() const { return std::max(input.bytes(kAll), output.bytes(kAll)); }
   bool in_stream() const { return access.stream_ordered(); }
   const at::Tensor& staged_input(const Lap& lap) const {
@@ -58,12 +56,11 @@ class Staging::Call {
     if (in_place) return staged_input(lap);
     return whole ? whole->output.tensor : lap.slot->output.tensor;
   }
-  // What a lap copies, in or out.
   Part copied(const Lap& lap) const { return whole ? kAll : lap.part; }
 
   // --- each on the thread of its stage ---
-  // `queue` makes the thread's CopyQueue when it is first asked for, and throws what that throws.
-  // `find_direct` is called before anything is copied.
+  // `queue` makes the thread's CopyQueue at first use and may throw. find_direct() precedes all
+  // copies.
   void copy_in(const Lap& lap, auto&& queue, auto&& find_direct) {
     const bool first = &lap == &laps.front();
     const bool begins = in_stream() && first;
@@ -73,8 +70,7 @@ class Staging::Call {
         if (begin) queue().wait_for(*begin);
         queue().wait();
       };
-      if (begins) {  // the network's time begins when the stream gets here, also where nothing is
-                     // copied
+      if (begins) {  // the call's duration begins when the stream gets here
         start();
         pending->begin();
       }
@@ -86,8 +82,7 @@ class Staging::Call {
       copies.wait();
     });
   }
-  // Also if the call has failed: an operation that was prepared is launched, and ends at once. What
-  // no copy holds up need not wait for its turn.
+  // Launches failed calls too; they end at once. Laps without a copy in launch early.
   void communicate(Lap& lap) {
     const auto from = static_cast<size_t>(&lap - laps.data());
     for (size_t i = from; i < std::min(from + kSlots, laps.size()); ++i) {
@@ -110,7 +105,7 @@ class Staging::Call {
     if (last && in_stream() && any_failed()) spoil(queue);
   }
   void end() {
-    // Whoever waits may look at once for the memory that he let go of.
+    // Releases memory before end_laps(), because the waiting thread may reuse it at once.
     input = output = {};
     places.reset();
     whole.reset();
@@ -127,7 +122,7 @@ class Staging::Call {
     return pending->failing() || std::ranges::any_of(lap.operations, has_failed);
   }
 
-  // What cards wrote is there for the work that comes behind the call.
+  // Makes data written by network cards visible to later work on the device.
   void flush() {
     const auto error = access.plugin()->flush(access.plugin_index());
     if (error)
@@ -146,8 +141,7 @@ class Staging::Call {
     });
   }
 
-  // Through memory that nothing need be asked of the device for, which might wait for the stream
-  // that waits for this.
+  // Uses host memory: allocating device memory might wait for the stream that waits for this call.
   void spoil(auto&& queue) {
     size_t most = 0;
     for (const Lap& lap : laps) most = std::max(most, output.bytes(lap.part));
@@ -166,7 +160,7 @@ class Staging::Call {
     }
   }
 
-  // The group ends with a copy that fails: the other ranks would wait for laps that hold nothing.
+  // A failed copy aborts the group, because other ranks would receive laps without data.
   void guarded(const Lap& lap, const char* direction, auto&& copy) {
     try {
       copy();

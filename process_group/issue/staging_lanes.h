@@ -11,20 +11,19 @@
 
 namespace hccl_like {
 
-// The calls of one Staging go one after the other. Collectives may, because all ranks issue them in
-// one order. A message may wait for its other end as long as it likes and must hold nobody up but
-// those behind it with its peer, direction and tag, which are received in that order anyway: such a
-// row has a Staging for itself while any of it is under way. Under a lock of the caller's.
+// A Staging runs its calls one after the other. Collectives share one, because all ranks issue them
+// in the same order. A message may wait for its peer indefinitely and must delay only later
+// messages of the same peer, direction and tag, so each such row has its own Staging while in use.
+// Under a lock of the caller.
 class StagingLanes {
  public:
-  // As for Staging.
   StagingLanes(Devices& devices, const DeviceAccess& access, size_t most);
 
-  // Null for a message for which no Staging is left: there are only so many.
+  // Null if the message would need more than kMost Stagings.
   Staging* find(const Request& request);
 
  private:
-  static constexpr size_t kMost = 4;  // for messages
+  static constexpr size_t kMost = 4;  // Stagings for messages
   using Row = std::tuple<int, Collective, uint32_t>;
   struct Lane {
     Row row;

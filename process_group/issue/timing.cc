@@ -14,7 +14,7 @@ uint64_t bytes_of(const Side& side) {
   return sum;
 }
 
-// Of all chunks together, as choose() wants it.
+// Bytes of all chunks together, as choose() expects.
 uint64_t payload(const Request& request, uint64_t size) {
   switch (request.collective) {
     case Collective::kGather:

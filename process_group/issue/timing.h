@@ -1,5 +1,5 @@
 #pragma once
-// How long calls would take, without making them.
+// Estimates the duration of calls without making them.
 #include <atomic>
 #include <cstdint>
 #include <mutex>
@@ -9,15 +9,13 @@
 
 namespace hccl_like {
 
-// Between begin() and end() the calls of a group are not made but added up here, in any order and
-// by any thread. What one takes is the cost model's estimate for the algorithm that would carry it
-// out; no rank hears of it.
+// Between begin() and end(), calls of a group only add the cost model's estimate for the algorithm
+// that would run. Any thread, any order; no communication.
 class TimeEstimate {
  public:
-  // Throws kMisuse if one is being made.
+  // Throws kMisuse if an estimate is in progress.
   void begin();
-  // Microseconds for all calls since begin(), one after the other. Throws kMisuse without a
-  // begin().
+  // Microseconds for all calls since begin(), in sequence. Throws kMisuse without begin().
   double end();
   bool active() const { return active_.load(std::memory_order_relaxed); }
   void add(const Issue& issue, const Communicators& communicators);

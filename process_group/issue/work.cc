@@ -31,7 +31,7 @@ c10d::WorkResult result_of(const std::optional<Error>& error) {
 
 Work::Work(const Description& description, const std::shared_ptr<Session>& session, int rank,
            uint64_t group)
-    // Given a title, the base class asks the profiler, which costs more than all the rest.
+    // With a title the base class queries the profiler, which costs more than all the rest.
     : c10d::Work(rank, description.type, profiled() ? description.title : nullptr,
                  profiled() ? std::optional(description.inputs.vec()) : std::nullopt),
       title_(description.title),
@@ -62,7 +62,7 @@ void Work::record_end_in_time(Completer& completer) {
   auto self = c10::intrusive_ptr<Work>::reclaim_copy(this);
   try {
     completer.when_over(pending_, [self] { self->conclude(); });
-  } catch (const Exception& problem) {  // the call itself is on its way
+  } catch (const Exception& problem) {  // the call itself runs
     log_warn("the profiler learns of the end of a call only from whoever waits for it: " +
              problem.error().message);
   }
@@ -83,7 +83,7 @@ void Work::require_issued() const {
   }
 }
 
-// c10d holds the interpreter's lock here and in isSuccess(), exception() and getFuture().
+// c10d holds the GIL here and in isSuccess(), exception() and getFuture().
 bool Work::isCompleted() {
   require_issued();
   if (!pending_->finish_if_over()) return false;
@@ -91,7 +91,7 @@ bool Work::isCompleted() {
   return true;
 }
 
-// Once over.
+// After the end of the call.
 void Work::conclude() {
   pending_->finish();
   end_record();
@@ -121,7 +121,7 @@ void Work::throw_if_failed() const {
 
 int Work::sourceRank() const {
   require_issued();
-  // The interface says const; the wait changes nothing that can be seen.
+  // const in the interface; the wait changes no visible state.
   const_cast<Work*>(this)->wait_on_host(kNoTimeout);
   return pending_->source();
 }
@@ -159,7 +159,7 @@ void Work::wait_unseen(std::chrono::milliseconds timeout) {
   if (in_stream()) synchronize();
 }
 
-// Until everything is done, the device's part too.
+// Waits for the operations and the device's copies.
 void Work::wait_on_host(std::chrono::milliseconds timeout) {
   const bool limited = timeout > kNoTimeout;
   if (!pending_->wait_interruptibly(limited ? Deadline::after(timeout) : Deadline::never())) {
@@ -181,8 +181,7 @@ void Work::abort() {
   pending_->abort("abort() was called on the work of one of its calls");
 }
 
-// The session, if somebody else has to complete this work's Future; its completer is ready for that
-// then.
+// Returns the session, its completer started, if the completer has to complete the Future.
 std::shared_ptr<Session> Work::session_that_completes() const {
   auto session = session_.lock();
   if (pending_->finish_if_over() || !session) return nullptr;
@@ -204,9 +203,8 @@ c10::intrusive_ptr<Future> Work::getFuture() {
     future = future_;
   }
   if (!waits_on_host()) {
-    // Whoever uses the value waits, on his own stream, for what is queued on ours. For a call
-    // without outputs on this rank (a send, a gather to another one) too: its inputs are in use, so
-    // all tensors count.
+    // Users of the value wait on their own stream for our queued work. All tensors count, because a
+    // call without outputs on this rank (a send, a gather) still uses its inputs.
     const c10::StreamGuard guard(*stream_);
     auto storages = pending_->storages();
     future->markCompleted(c10::IValue(outputs_), std::move(storages));
@@ -221,7 +219,7 @@ c10::intrusive_ptr<Future> Work::getFuture() {
   return future;
 }
 
-// On the host: threads the outcome to the Future, if anybody asked for it. Callbacks run here.
+// On the host: completes the Future, if requested. Its callbacks run here.
 void Work::complete_future() {
   if (!waits_on_host()) return;
   c10::intrusive_ptr<Future> future;

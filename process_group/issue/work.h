@@ -1,5 +1,5 @@
 #pragma once
-// The handle by which torch follows one call.
+// c10d's handle of one call.
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -17,14 +17,13 @@
 
 namespace hccl_like {
 
-// In stream order (see DeviceAccess) wait() makes the caller's current stream wait and returns at
-// once, and the Future is completed from the start; only barrier(), a receive from any source
-// (their Futures too) and a wait with a time-out wait on the host. Without, wait() blocks the host,
-// and the Future is completed when the call is over. A Future orders streams in both cases, for
-// what its callbacks queue.
-//
-// A call that fails makes every wait() raise. In stream order wait() usually returns before that
-// can be known; then the next call of the group raises.
+// In stream order (DeviceAccess), wait() makes the caller's current stream wait and returns at
+// once, and the Future is complete from the start. Only barrier(), a receive from any source (both
+// with their Futures) and a wait with a timeout block the host. Without stream order wait() blocks
+// the host, and the Future is completed after the call. A Future always orders the streams of its
+// callbacks.
+// After a failure every wait() raises. In stream order wait() usually returns before the failure is
+// known; then the next call of the group raises.
 class Work final : public c10d::Work {
  public:
   // `group`: number_of_new_group().
@@ -33,22 +32,20 @@ class Work final : public c10d::Work {
 
   // --- by the issuing thread, before the user sees this object ---
   void set_pending(std::shared_ptr<Pending> pending, uint64_t sequence);
-  // The stream on which the call is over when `end` is; `end` is null if the stream is the caller's
-  // own.
+  // The call is over on `stream` at `end`; `end` is null if `stream` is the caller's own.
   void set_stream(c10::Stream stream, std::shared_ptr<c10::Event> end);
-  // Whoever waits for the Future is ordered behind the call on this device, which has events.
+  // `device` has events: users of the Future are ordered behind the call on it.
   void set_device(c10::Device device) { device_ = device; }
-  // For a block, which grows.
   void add_outputs(at::TensorList outputs);
-  // A profiler listens, and shall see waits too.
+  // A profiler is active and also records waits.
   void set_watched(std::shared_ptr<const GroupView> group, const CallNumber& number);
   // wait() blocks the host also in stream order.
   void set_blocking() { blocking_ = true; }
-  // If what is computed from the call's outputs is the result, and not they.
+  // Replaces the result, if it is computed from the call's outputs.
   void set_outputs(std::vector<at::Tensor> outputs) { outputs_ = std::move(outputs); }
-  // On the host, for a profiler: has somebody see the end of the call even if nobody waits for it.
+  // For a profiler: records the end of a host call even if no thread waits for it.
   void record_end_in_time(Completer& completer);
-  // Tells a profiler that the call is over; in stream order, that it is queued.
+  // Ends the profiler record; in stream order, when the call is queued.
   void end_record();
   // ---
   const std::shared_ptr<Pending>& pending() const { return pending_; }
@@ -77,7 +74,7 @@ class Work final : public c10d::Work {
   void wait_on_host(std::chrono::milliseconds timeout);
   void conclude();
   void throw_if_failed() const;
-  // As an exception. `told`: it is on its way to the program.
+  // The failure as an exception. `told`: the exception goes to the program.
   std::exception_ptr failure(bool told) const;
   void complete_future();
 

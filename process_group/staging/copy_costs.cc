@@ -25,10 +25,10 @@ using Clock = std::chrono::steady_clock;
 
 constexpr size_t kBlock = size_t{8} << 20;
 constexpr size_t kPart = size_t{64} << 10;
-// Of the time of a whole copy: less is nothing, and more than much is clear.
+// Fractions of a whole copy: below kLittle counts as 0; above kMuch the measurement ends early.
 constexpr double kLittle = 1.0 / 32, kMuch = 1.0 / 4;
 constexpr int kLeastRounds = 6, kMostRounds = 24;
-constexpr std::chrono::milliseconds kBackoff{100};  // no round begins after it
+constexpr std::chrono::milliseconds kTimeout{100};  // no round begins later
 
 at::Tensor bytes_on(c10::Device device, size_t bytes) {
   return at::empty({static_cast<int64_t>(bytes)}, at::TensorOptions(at::kByte).device(device));
@@ -41,7 +41,7 @@ class TimedCopies {
         queue_(devices, access, streams_),
         host_(StagingMemory::make(access, kBlock)) {}
 
-  // Seconds of a copy to the host and one back.
+  // Seconds of one round trip.
   double time(const at::Tensor& block, size_t begin, size_t bytes) const {
     const at::Tensor there = part_of(block, begin, bytes);
     const at::Tensor here = host_.tensor.narrow(0, 0, static_cast<int64_t>(bytes));
@@ -65,8 +65,7 @@ std::string in_milliseconds(double seconds) {
   return text;
 }
 
-// The least of several times, since others use the host too, some of them for long. A short copy of
-// a small block tells what a copy takes in any case.
+// Takes minimums, because other processes use the host. The small block gives the fixed cost.
 CopyCosts measure(Devices& devices, const DeviceAccess& access) {
   const at::AutoDispatchBelowADInplaceOrView unseen;
   const TimedCopies copies(devices, access);
@@ -74,13 +73,13 @@ CopyCosts measure(Devices& devices, const DeviceAccess& access) {
   const at::Tensor small = bytes_on(access.device(), kPart);
   constexpr double kNever = std::numeric_limits<double>::max();
   double whole = kNever, part = kNever, alone = kNever, per_block = 0;
-  const auto end = Clock::now() + kBackoff;
+  const auto end = Clock::now() + kTimeout;
   for (int round = 1; round <= kMostRounds; ++round) {
     part = std::min(part, copies.time(block, kBlock / 2, kPart));
     alone = std::min(alone, copies.time(small, 0, kPart));
     whole = std::min(whole, copies.time(block, 0, kBlock));
     per_block = std::clamp((part - alone) / whole, 0.0, 1.0);
-    if (Clock::now() > end) break;  // a slow device is measured once
+    if (Clock::now() > end) break;  // a slow device gets one round
     if (round >= kLeastRounds && (per_block < kLittle || per_block > kMuch)) break;
   }
   return {.per_block = per_block < kLittle ? 0 : per_block,
@@ -101,7 +100,7 @@ bool CopyCosts::favour_whole(size_t bytes, size_t whole, size_t parts) const {
 
 namespace {
 
-// On a thread of its own, where nobody listens to operators and no mode of torch's is on.
+// Runs on its own thread, without operator hooks and dispatch modes.
 CopyCosts measure_apart(Devices& devices, const DeviceAccess& access) {
   CopyCosts costs;
   try {

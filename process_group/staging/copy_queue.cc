@@ -14,8 +14,8 @@ CopyQueue::CopyQueue(Devices& devices, const DeviceAccess& access, const PluginS
   if (!plugin_->can_make_streams()) return;
   auto made = plugin_->make_stream(access.plugin_index(), stream_);
   if (!made.ok()) {
-    if (access.stream_ordered()) throw Exception(made.error());  // torch's might wait for us
-    return;  // it may refuse where it knows no stream to make one like
+    if (access.stream_ordered()) throw Exception(made.error());  // a torch stream might deadlock
+    return;  // allowed without a stream to derive from
   }
   made_ = std::move(made).value();
   stream_ = made_.get();
@@ -55,7 +55,7 @@ void CopyQueue::within(const at::Tensor& to, const at::Tensor& from) const {
       plugin_->copy_within(access_.plugin_index(), ref_of(to), ref_of(from), to.nbytes(), stream_));
 }
 
-// A device of torch's own may have said too early that a copy is done.
+// Synchronises even after blocking torch copies: a device may return from them too early.
 void CopyQueue::wait() const {
   if (plugin_ == nullptr) return access_.synchronize_current_stream();
   if (stream_ != 0) throw_if(plugin_->synchronize(access_.plugin_index(), stream_));

@@ -1,6 +1,5 @@
 #pragma once
-// How one thread copies parts of tensors between a device and the host: by the device's plugin
-// where it has one, else by torch.
+// Copies parts of tensors between device and host for one thread, by the plugin or else torch.
 #include <optional>
 
 #include <ATen/core/Tensor.h>
@@ -12,25 +11,24 @@
 
 namespace hccl_like {
 
-// Makes the device, and a stream of the thread's own if there are any, the thread's current ones
-// for as long as it lives. A plugin's copies take a stream of its own beside that one, or that one,
-// or, where it knows neither, none.
+// Sets the thread's current device, and an exclusive stream if the device has streams, until
+// destroyed. Plugin copies use a separate plugin stream, else that stream, else none.
 class CopyQueue {
  public:
-  // All must outlive it.
+  // All arguments must outlive the queue.
   CopyQueue(Devices& devices, const DeviceAccess& access, const PluginStreams& streams);
   ~CopyQueue();
   CopyQueue(const CopyQueue&) = delete;
   CopyQueue& operator=(const CopyQueue&) = delete;
 
-  // What follows comes after what led to `begin`.
+  // Orders the following copies after `begin`.
   void wait_for(const DeviceEvent& begin) const;
-  // Both are contiguous, of one type and size. Host memory stays as it is until wait().
+  // Both are contiguous and have one type and size. Host memory must not change until wait().
   void to_host(const at::Tensor& host, const at::Tensor& device) const;
   void to_device(const at::Tensor& host, const at::Tensor& device) const;
-  // The same within the device, by a plugin that can; the memory is apart.
+  // Requires a plugin with can_copy_within(). The memory must not overlap.
   void within(const at::Tensor& to, const at::Tensor& from) const;
-  // Blocks until the copies that this thread made are done.
+  // Blocks until the copies of this queue are done.
   void wait() const;
 
   // "copied by its plugin on streams of its own", for logs.
@@ -43,7 +41,7 @@ class CopyQueue {
   c10::DeviceGuard device_guard_;
   c10::OptionalStreamGuard stream_guard_;
   DeviceStream made_;      // empty: the plugin makes none
-  hcd_stream stream_ = 0;  // the plugin's; 0: its copies block
+  hcd_stream stream_ = 0;  // plugin stream; 0: copies block
 };
 
 }  // namespace hccl_like

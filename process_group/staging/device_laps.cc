@@ -15,7 +15,8 @@ bool overlap(Region a, Region b) {
   return a.bytes > 0 && b.bytes > 0 && a.data < b.data + b.bytes && b.data < a.data + a.bytes;
 }
 
-// What an exchange reads and writes in one place has to be read by all before any of it is written.
+// True if input and output overlap: an exchange would overwrite input that peers still have to
+// read.
 bool exchanges_in_place(const DeviceLaps::Places& places) {
   return std::ranges::any_of(places.input, [&](Region from) {
     return std::ranges::any_of(places.output, [&](Region to) { return overlap(from, to); });
@@ -47,7 +48,7 @@ std::optional<DeviceLaps::Places> DeviceLaps::places(Communicator& communicator,
   return places;
 }
 
-// Once for each piece: what the cards' registrations are let go of for room, they make again.
+// Registers each piece once. The cards renew evicted registrations themselves.
 bool DeviceLaps::prepare(Communicator& communicator, const ExportedMemory& memory) {
   const auto known = prepared_.find(memory.identity());
   if (known != prepared_.end()) return known->second;
@@ -74,7 +75,7 @@ std::optional<std::vector<size_t>> DeviceLaps::take(
       change.input = input.layout(places.input, part, element_bytes);
       change.output = output.layout(places.output, part, element_bytes);
     } else if (role.peer == communicator.rank()) {
-      // It moves what is staged, of which nobody wants anything.
+      // A message to this rank moves only unused staged bytes.
       if (role.kind == LapRole::Kind::kSend) copies.push_back(role.chunk);
       continue;
     } else if (role.kind == LapRole::Kind::kSend) {

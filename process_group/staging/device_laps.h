@@ -1,6 +1,5 @@
 #pragma once
-// Laps of calls that network cards move between the memories of devices, with nothing staged on the
-// way.
+// Laps that network cards move directly between device memories, without staging.
 #include <map>
 #include <memory>
 #include <optional>
@@ -13,37 +12,34 @@
 
 namespace hccl_like {
 
-// What an operation of a lap does.
+// Role of an operation in a lap.
 struct LapRole {
-  enum class Kind : uint8_t { kWhole, kSend, kRecv };  // all that the call is about, or one message
+  enum class Kind : uint8_t { kWhole, kSend, kRecv };  // the whole lap, or one message
   Kind kind = Kind::kWhole;
   size_t chunk = 0;  // of a message
   int peer = 0;
 };
 
-// Of one group and one device; one thread at a time. Which laps go so is each rank's own decision:
-// the other end of a message cannot tell.
+// For one group and device; one thread at a time. Each rank decides alone which laps bypass
+// staging.
 class DeviceLaps {
  public:
-  // Both outlive this.
+  // Both arguments must outlive this object.
   DeviceLaps(Devices& devices, const DeviceAccess& access) : devices_(devices), access_(access) {}
 
-  // Whether any call may. A few nanoseconds.
+  // True if any call may bypass staging. A few nanoseconds.
   static bool may_serve(const DeviceAccess& access, const Communicator& communicator);
 
-  // Where the chunks of a call lie for network cards, which have been given that memory. It stays
-  // theirs as long as this does.
+  // Addresses of a call's chunks for network cards. The memory stays registered while this lives.
   struct Places {
     std::vector<Region> input, output;
     std::vector<std::shared_ptr<const ExportedMemory>> held;
   };
-  // Nothing if they cannot have it, which is logged the first time. May wait for the device and for
-  // the engine.
+  // Returns nothing if the cards cannot; logs this once. May wait for the device and the engine.
   std::optional<Places> places(Communicator& communicator, Collective collective,
                                const DeviceSide& input, const DeviceSide& output);
-  // Has the operations of a lap, which were not launched, use that memory, if all of them can;
-  // gives the chunks whose part in this lap is then to be copied from input to output by the
-  // caller. Nothing if the lap is to be staged.
+  // Switches a lap's operations, not launched yet, to device memory. Returns the chunks whose part
+  // the caller must copy from input to output, or nothing if the lap must be staged.
   std::optional<std::vector<size_t>> take(const Places& places, const DeviceSide& input,
                                           const DeviceSide& output, Part part, size_t element_bytes,
                                           std::span<const std::shared_ptr<Operation>> operations,
@@ -55,7 +51,7 @@ class DeviceLaps {
 
   Devices& devices_;
   const DeviceAccess& access_;
-  std::map<std::array<uint64_t, 2>, bool> prepared_;  // whether cards took it
+  std::map<std::array<uint64_t, 2>, bool> prepared_;  // true: the cards registered it
   bool told_direct_ = false, told_staged_ = false;
 };
 

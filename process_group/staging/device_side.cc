@@ -16,18 +16,17 @@ Part within(Part part, size_t bytes) {
   return {std::min(part.begin, bytes), std::min(part.end, bytes)};
 }
 
-// Also where one of them was let go of.
+// Also valid after let_go().
 bool same_storage(const at::Tensor& one, const at::Tensor& other) {
   return one.storage().data() == other.storage().data();
 }
 
-// In its storage.
+// Byte offset in the storage.
 size_t place_of(const at::Tensor& tensor) {
   return static_cast<size_t>(tensor.storage_offset()) * tensor.itemsize();
 }
 
-// Not by an operator: a view needs nothing of the device, and must not be seen by whoever listens
-// to operators.
+// Bypasses operators: operator hooks must not see the view.
 at::Tensor view_of(const at::Tensor& tensor, c10::Storage storage, size_t begin, size_t bytes) {
   auto view = at::detail::make_tensor<c10::TensorImpl>(
       c10::TensorImpl::VIEW, std::move(storage), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
@@ -133,15 +132,15 @@ template <class Visitor>
 void DeviceSide::visit(Part part, Visitor&& visit) const {
   struct {
     const at::Tensor* tensor = nullptr;
-    size_t begin = 0, bytes = 0;  // in it and, if others lie behind it, beyond its end
+    size_t begin = 0, bytes = 0;  // may extend into tensors directly behind this one
     size_t at = 0;
-  } run;  // what is not told yet
+  } run;  // pending piece
   size_t at = 0;
   const auto tell = [&] {
     if (run.tensor != nullptr) visit(*run.tensor, run.begin, run.begin + run.bytes, run.at);
   };
   for (const Chunk& chunk : chunks_) {
-    size_t start = 0;  // of the extent, in the chunk
+    size_t start = 0;  // offset of the extent in the chunk
     for (const Extent& extent : chunk.extents) {
       const size_t begin = std::max(part.begin, start);
       const size_t end = std::min(part.end, start + extent.bytes);

@@ -1,5 +1,5 @@
 #pragma once
-// The memory that a request uses on its device, and how it is copied lap by lap.
+// Device memory of a request, and its copies lap by lap.
 #include <cstddef>
 #include <memory>
 #include <optional>
@@ -17,42 +17,41 @@ namespace hccl_like {
 
 class CopyQueue;
 
-// A view of these bytes of a contiguous tensor of a device, which no operator makes.
+// A view of bytes of a contiguous device tensor, made without an operator.
 at::Tensor part_of(const at::Tensor& tensor, size_t begin, size_t bytes);
 
-// The memory of one side of a request on its device, as chunks that can be copied in parts. No
-// pointer to a tensor's data is used: a part is a view, which the device's own copy finds.
+// Device memory of one side of a request, as chunks that can be copied in parts. Parts are tensor
+// views, not data pointers; the device's copy resolves them.
 class DeviceSide {
  public:
   DeviceSide() = default;
-  // All tensors are plain: contiguous, neither conjugate nor negative.
+  // All tensors are contiguous, neither conjugate nor negative.
   DeviceSide(const Side& side, const std::vector<at::Tensor>& tensors, int rank, int ranks);
 
   bool empty() const { return chunks_.empty(); }
-  // From now on the memory is named, and neither it nor the storages are kept: they may be given
-  // back, or resized, as soon as the order of streams protects the memory.
+  // Drops the storage references. The program may free or resize storages that stream order
+  // protects.
   void let_go();
-  // Copy a part of every chunk, one after the other, from or to host memory. What is in one piece
-  // on both sides is one copy.
+  // Copies a part of every chunk from or to packed host memory. Adjacent pieces are one copy.
   void to_host(const CopyQueue& copies, const at::Tensor& host, Part part) const;
   void to_device(const CopyQueue& copies, const at::Tensor& host, Part part) const;
-  // How a lap lies in the host memory of these copies.
+  // Layout of a lap in that host memory.
   Layout layout(Region host, Part part, size_t element_bytes) const;
   size_t bytes(Part part) const;
-  // Of the storages that copies of this part touch, a storage as often as there are copies of it.
+  // Bytes of the storages that copies of this part touch, counted once per copy.
   size_t bytes_touched(Part part) const;
-  // Where the chunks lie in host memory that holds all of them, one after the other.
+  // Addresses of whole chunks packed in host memory.
   std::vector<Region> places(Region host) const;
 
-  // What is exchanged with one rank in a later lap of laps that are not alike.
+  // A message of a kPairs lap after the first.
   struct Message {
     int peer = 0;
-    size_t chunk = 0;             // its number
-    size_t begin = 0, bytes = 0;  // in the host memory of these copies
-    size_t whole = 0;             // of the chunk
+    size_t chunk = 0;             // chunk number
+    size_t begin = 0, bytes = 0;  // in the packed host memory
+    size_t whole = 0;             // bytes of the chunk
   };
-  // Where each chunk lies on the device for network cards; nothing if one of them is not one piece,
-  // or is not exported. What keeps it there is held.
+  // Addresses for network cards; nothing if a chunk is not contiguous or not exported. `held` keeps
+  // the memory exported.
   struct Exports {
     ExportedMemories& memories;
     const Device& device;
@@ -61,24 +60,23 @@ class DeviceSide {
     std::string why_not{};
   };
   std::optional<std::vector<Region>> places(Exports& exports) const;
-  // How a lap lies in such places.
+  // Layout of a lap in such places.
   Layout layout(const std::vector<Region>& places, Part part, size_t element_bytes) const;
-  // A part of the chunk with that number.
   Region place(const std::vector<Region>& places, size_t number, Part part) const;
-  // Copies a part of a chunk to the same chunk of another side, within the device.
+  // Copies a part of a chunk to the same chunk of `other`, within the device.
   void to_device(const CopyQueue& copies, const DeviceSide& other, size_t number, Part part) const;
 
-  // `root` is at the other end of what is not a chunk for each rank.
+  // `root` is the peer of a side without a chunk for each rank.
   std::vector<Message> messages(const Laps& laps, size_t lap, int root) const;
 
-  // Whether a lap of `other` may be written while a later lap of this one was not read yet: the two
-  // share no memory, or what they share is at the same place of the same chunk.
+  // True if a lap of `other` may be written before a later lap of this side is read: they share no
+  // memory, or the shared memory is at the same place of the same chunk.
   bool may_be_overwritten_by(const DeviceSide& other) const;
 
  private:
   struct Extent {
     at::Tensor tensor;
-    size_t begin = 0;  // in it
+    size_t begin = 0;  // in the tensor
     size_t bytes = 0;
   };
   struct Chunk {
@@ -89,16 +87,16 @@ class DeviceSide {
 
   void add(size_t number, std::vector<Extent> extents);
   const Chunk& chunk(size_t number) const;
-  // visit(tensor, begin, end, at): these bytes, counted from the tensor's beginning, are at byte
-  // `at` of the part's copy.
+  // visit(tensor, begin, end, at): bytes [begin, end) of `tensor` are at byte `at` of the packed
+  // part.
   template <class Visitor>
   void visit(Part part, Visitor&& visit) const;
   template <class Copy>
   void copy(const at::Tensor& host, Part part, Copy&& copy) const;
 
   std::vector<Chunk> chunks_;
-  bool single_ = false;    // one chunk of several: only its number tells which
-  bool for_ranks_ = true;  // a chunk's number is that of the rank at its other end
+  bool single_ = false;    // one of several chunks, identified by its number
+  bool for_ranks_ = true;  // the chunk number is the peer's rank
 };
 
 }  // namespace hccl_like

@@ -21,7 +21,7 @@ at::Tensor mappable(size_t bytes) {
   return empty_mappable({static_cast<int64_t>(bytes)}, bytes_on_host());
 }
 
-// Whole pages are registered, so it begins and ends with one.
+// Page-aligned: the plugin registers whole pages.
 std::optional<StagingMemory> registered(const DeviceAccess& access, size_t bytes) {
   const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
   const size_t whole = (bytes + page - 1) / page * page;

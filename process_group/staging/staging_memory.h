@@ -1,5 +1,5 @@
 #pragma once
-// Host memory through which a device's tensors go to the network.
+// Host memory that stages device tensors for the network.
 #include <cstddef>
 #include <string>
 
@@ -9,16 +9,15 @@
 
 namespace hccl_like {
 
-// The best that the device can have, of: memory that peers on this host can map and that the plugin
-// has registered; torch's pinned memory; the plugin's own; memory that peers can map, which the
-// device knows nothing of.
+// Takes the first available kind: peer-mappable memory registered with the plugin, torch's pinned
+// memory, the plugin's memory, unregistered peer-mappable memory.
 struct StagingMemory {
-  // Uninitialised. `access` must outlive it.
+  // Uninitialised. `access` must outlive the result.
   static StagingMemory make(const DeviceAccess& access, size_t bytes);
 
   at::Tensor tensor;           // bytes, on the host
   const char* kind = nullptr;  // "pinned by torch", for logs
-  // Ends before the tensor. Nothing that is queued may use it then.
+  // Released before the tensor. No queued work may use it then.
   MappedRange held{};
 };
 

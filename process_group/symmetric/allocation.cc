@@ -35,8 +35,7 @@ void fill_with_zeros(const DeviceAccess& access, void* at, size_t bytes) {
       .zero_();
 }
 
-// Throws unless buffer and pad lie in `size` bytes, `offset` from their begin. A peer told all
-// numbers but `size`.
+// Throws unless buffer and pad fit in `size` bytes from `offset`. `token` is untrusted.
 void check_room(size_t size, uint64_t offset, const AllocationToken& token) {
   const uint64_t left = offset < size ? size - offset : 0;
   const bool fits = token.buffer_bytes <= left && token.pad_bytes <= left &&
@@ -100,7 +99,7 @@ Allocation::~Allocation() {
 
 bool Allocation::holds(const void* at) const {
   const auto offset =
-      static_cast<size_t>(static_cast<const std::byte*>(at) - base_);  // huge if in front
+      static_cast<size_t>(static_cast<const std::byte*>(at) - base_);  // huge if `at` is below
   return offset < std::max(buffer_bytes_, size_t{1});
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// One rank's symmetric memory, and the way in which other ranks get at it.
+// One rank's symmetric memory and its mapping by other ranks.
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -14,24 +14,22 @@
 
 namespace hccl_like {
 
-// What other ranks need to map an Allocation. Plain bytes.
+// Trivially copyable token by which other ranks map an Allocation.
 struct AllocationToken {
-  SharedMemoryToken host;  // of host memory
+  SharedMemoryToken host;  // for host memory
   hcd_ipc_handle
-      device{};  // of device memory, which begins `offset` bytes into what the handle opens
+      device{};  // for device memory; the buffer begins `offset` bytes into the imported range
   uint64_t offset = 0;
   uint64_t buffer_bytes = 0;
   uint64_t pad_bytes = 0;
 };
 
-// Device memory that its owner has freed and a peer may still be using: torch's allocator would
-// hand it out again, so it is kept until all ranks it was shared with have let go of it. Any
-// thread.
+// Keeps freed device memory from torch's allocator until every sharer has left. Thread-safe.
 class Limbo {
  public:
   using Sharers = std::vector<std::shared_ptr<const Signals>>;
 
-  // Frees `memory` now if it can be, else on a later call.
+  // Frees `memory` now if no sharer remains, else in a later sweep().
   void add(c10::DataPtr memory, Sharers sharers);
   void sweep();
 
@@ -39,7 +37,7 @@ class Limbo {
   struct Kept {
     c10::DataPtr memory;
     Sharers sharers;
-    pid_t process;  // that made it: a forked child frees nothing of its parent's
+    pid_t process;  // owner: a forked child must not free it
   };
   static bool used(const Sharers& sharers);
 
@@ -47,15 +45,12 @@ class Limbo {
   std::vector<Kept> kept_;
 };
 
-// The buffer, and behind it the signal pad: memory for the user's own kernels, all zeros at first.
-// (The signals of SymmetricMemory itself are in host memory, where every device's streams can wait
-// for them.)
-//
-// Device memory comes from torch's allocator for the device; of the host it is shared memory.
+// The buffer, followed by a zero-filled signal pad for user kernels. SymmetricMemory's own signals
+// are in host memory, where all streams can wait. Host allocations are shared memory.
 class Allocation {
  public:
-  // Throws kUnsupported, with what is missing, if the device cannot share memory. Blocks until the
-  // current stream has passed: earlier users of the memory are done with it then.
+  // Throws kUnsupported if the device cannot share memory. Waits for the current stream, so that
+  // earlier users of the memory have finished.
   Allocation(const DeviceAccess& access, size_t buffer_bytes, size_t pad_bytes,
              std::shared_ptr<Limbo> limbo);
   ~Allocation();
@@ -69,7 +64,7 @@ class Allocation {
   bool holds(const void* at) const;
 
   AllocationToken token() const;
-  // From now on the ranks behind `signals` may be using it.
+  // Registers the ranks behind `signals` as users.
   void share(std::shared_ptr<const Signals> signals);
 
   const DeviceAccess& access() const { return access_; }
@@ -86,10 +81,9 @@ class Allocation {
   Limbo::Sharers sharers_;
 };
 
-// Another rank's Allocation, mapped here. The device has to be done with it before it goes.
+// Mapping of another rank's Allocation. Destroy only after the device has finished with it.
 class PeerAllocation {
  public:
-  // Throws.
   PeerAllocation(const DeviceAccess& access, const AllocationToken& token);
 
   std::byte* buffer() const { return base_; }

@@ -19,13 +19,13 @@ namespace {
 
 namespace symm = c10d::symmetric_memory;
 
-// Who meets: a process group of that name, or ranks that were named by set_group_info.
+// Members of a process group, or of a group from set_group_info().
 struct Members {
   int rank;
   int ranks;
   c10::intrusive_ptr<c10d::Store> store;
   std::chrono::milliseconds timeout;
-  std::string communicator{};  // the id of the group's, if the group is of this backend
+  std::string communicator{};  // communicator id if the group uses this backend
 };
 
 std::chrono::milliseconds timeout_of(c10d::ProcessGroup& group) {
@@ -51,14 +51,14 @@ Members members_of(const std::string& name, c10::DeviceType type) {
   try {
     group = c10d::resolve_process_group(name);
   } catch (const c10::Error&) {
-    const symm::GroupInfo& info = symm::get_group_info(name);  // says itself that there is none
+    const symm::GroupInfo& info = symm::get_group_info(name);  // throws if the group is unknown
     return {info.rank, info.world_size, info.store, info.store->getTimeout()};
   }
   return {group->getRank(), group->getSize(), group->getStore(), timeout_of(*group),
           communicator_of(*group, type)};
 }
 
-// What is thrown below becomes what torch throws.
+// Rethrows Exceptions as torch errors.
 template <class Body>
 auto as_torch(const char* where, Body&& body) {
   try {
@@ -74,7 +74,7 @@ Allocator::Allocator(Devices& devices, c10::DeviceType type, Interpreter interpr
     : devices_(devices), type_(type), interpreter_(std::move(interpreter)) {}
 
 Allocator::~Allocator() {
-  // At the end of the program devices may have gone before us: the system takes everything back.
+  // At program exit the devices may be gone; the system frees everything.
   if (symm::is_finalizing()) (void)state_.release();
 }
 
@@ -93,8 +93,7 @@ Allocator::Entry* Allocator::find(const void* ptr) {
 }
 
 void* Allocator::alloc(size_t size, int device_idx, const std::optional<std::string>& group_name) {
-  // Nothing can be given to an operator before the first allocation, and a process without one is
-  // spared their faults.
+  // Registered lazily, so that processes without allocations avoid registration errors.
   std::call_once(operators_, register_symmetric_operators, type_);
   return as_torch("SymmetricMemory.empty", [&] {
     if (type_ != c10::kCPU) interpreter_.prepare(type_);
@@ -104,8 +103,7 @@ void* Allocator::alloc(size_t size, int device_idx, const std::optional<std::str
     std::byte* const at = allocation->buffer();
     std::lock_guard lock(mutex_);
     Entry& entry = state_->entries[at];
-    // What a forked child has from its parent is not its own to free, though the address is free
-    // again.
+    // Leaks a parent's entry in a forked child: the child does not own it.
     if (entry.allocation) (void)new Entry(std::move(entry));
     entry = {std::move(allocation), group_name, {}, ::getpid()};
     return at;
@@ -115,7 +113,7 @@ void* Allocator::alloc(size_t size, int device_idx, const std::optional<std::str
 void Allocator::free(void* ptr) {
   if (symm::is_finalizing()) return;
   std::map<std::byte*, Entry>::node_type
-      freed;  // destroyed without the lock: it waits for the device
+      freed;  // destroyed outside the lock: the destructor waits for the device
   {
     std::lock_guard lock(mutex_);
     const auto entry = state_->entries.find(static_cast<std::byte*>(ptr));
@@ -200,7 +198,7 @@ void register_symmetric_memory(Devices& devices, const Interpreter& interpreter)
   for (const c10::DeviceType type : {c10::DeviceType::CPU, c10::DeviceType::PrivateUse1}) {
     auto allocator = c10::make_intrusive<Allocator>(devices, type, interpreter);
     symm::register_availability(allocator->name(), allocator);
-    // A vendor's own comes first; symm_mem.set_backend("hccl-like") chooses ours.
+    // A vendor's allocator has priority; symm_mem.set_backend("hccl-like") selects this one.
     if (!symm::has_allocator(type)) symm::register_allocator(type, allocator);
   }
 }

@@ -13,41 +13,40 @@
 
 namespace hccl_like {
 
-// What only the interpreter that calls us can do.
+// Functions that need the Python interpreter.
 struct Interpreter {
   Unlocked unlocked;
-  // Makes the device ready for use, as the first tensor on it does.
+  // Initialises the device, as its first tensor does.
   std::function<void(c10::DeviceType)> prepare;
 };
 
-// One for the host's memory and one for the accelerator's. Any thread.
+// One instance for the host and one for the accelerator. Thread-safe.
 class Allocator final : public c10d::symmetric_memory::SymmetricMemoryAllocator {
  public:
-  // `devices` lives as long as the process.
   Allocator(Devices& devices, c10::DeviceType type, Interpreter interpreter);
   ~Allocator() override;
 
-  // The first call registers torch.ops.symm_mem for this type of device.
+  // The first call registers torch.ops.symm_mem for this device type.
   void* alloc(size_t size, int device_idx, const std::optional<std::string>& group_name) override;
   void free(void* ptr) override;
   size_t get_alloc_size(void* ptr) override;
-  // To be called by all ranks of the group. Null if `ptr` is not in memory of alloc().
+  // Collective call. Returns null if `ptr` is not in memory of alloc().
   c10::intrusive_ptr<c10d::symmetric_memory::SymmetricMemory> rendezvous(
       void* ptr, const std::optional<std::string>& group_name) override;
   bool has_multicast_support(int) override { return false; }
   c10::DeviceType supported_device_type() override { return type_; }
-  // Differs between the two: torch looks an allocator up by its name.
+  // Unique: torch looks allocators up by name.
   std::string name() override { return type_ == c10::kCPU ? "hccl-like:cpu" : "hccl-like"; }
   bool has_allocation(void* ptr);  // overrides since torch 2.12
 
  private:
   struct Entry {
     std::shared_ptr<Allocation> allocation;
-    std::optional<std::string> group;  // the one that alloc() was told
+    std::optional<std::string> group;  // group passed to alloc()
     std::map<std::string, c10::intrusive_ptr<Memory>> memories;
-    pid_t process = 0;  // that made it
+    pid_t process = 0;  // owner
   };
-  // How often a group has met over a store: the same on all its ranks.
+  // Number of rendezvous of a group over a store; the same on all ranks.
   struct Meetings {
     c10::intrusive_ptr<c10d::Store> store;
     int count = 0;
@@ -70,8 +69,7 @@ class Allocator final : public c10d::symmetric_memory::SymmetricMemoryAllocator 
   std::unique_ptr<State> state_ = std::make_unique<State>();
 };
 
-// Makes both known to torch, which takes them for the default of every device type that has none
-// yet. Registers no operator. To be called once.
+// Registers both as torch's default for device types without one, without operators. Call once.
 void register_symmetric_memory(Devices& devices, const Interpreter& interpreter);
 
 }  // namespace hccl_like

@@ -15,7 +15,7 @@
 namespace hccl_like {
 namespace {
 
-// The tensor in contiguous pieces: itself, or its rows.
+// The contiguous pieces of a tensor: the tensor or its rows.
 std::vector<at::Tensor> pieces(const at::Tensor& tensor, bool whole) {
   if (tensor.numel() == 0) return {};
   if (whole) return {tensor};
@@ -121,9 +121,8 @@ at::Tensor combined(const at::Tensor& a, const at::Tensor& b, ReduceOp op) {
 
 // --- by the plugin's kernels ---
 
-// The sum in the order of ranks, in place of `out`, or not at all: false where the plugin lacks
-// what it takes, or says that it cannot do this type and operation. Narrow floating-point numbers
-// are summed wide, which one kernel for two operands does not do.
+// Reduces into `out` in rank order. Returns false, with `out` unchanged, if the plugin cannot.
+// Narrow floats are excluded: they need wide accumulation.
 bool reduce_by_plugin(const DeviceAccess& access, const PeerReduction& reduction,
                       const Reducing& reducing) {
   const at::Tensor& out = reduction.out;
@@ -135,7 +134,7 @@ bool reduce_by_plugin(const DeviceAccess& access, const PeerReduction& reduction
     return false;
   const auto stream = PluginStreams(access.device(), plugin).current();
   if (!stream) return false;
-  // The rank's own source may be where the sum is to be.
+  // `out` may alias this rank's source.
   const at::Tensor sum = at::empty_like(out);
   const int index = access.plugin_index();
   throw_if(plugin->copy_within(index, ref_of(sum), ref_of(reduction.sources.front()), sum.nbytes(),
@@ -187,7 +186,7 @@ std::vector<at::Tensor> counterparts(Memory& memory, const at::Tensor& tensor) {
 
 void exchange(Memory& memory, const char* what, const std::vector<Phase>& phases,
               const Reducing& reducing) {
-  const at::AutoDispatchBelowADInplaceOrView unseen;  // as a collective's outputs are
+  const at::AutoDispatchBelowADInplaceOrView unseen;  // outside autograd
   const Memory::Turn turn = memory.turn();
   if (memory.access().direct()) {
     auto plan = std::make_shared<HostPlan>(memory, reducing);

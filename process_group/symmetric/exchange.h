@@ -1,5 +1,5 @@
 #pragma once
-// Reductions and copies between the symmetric memories of all ranks of a group.
+// Reductions and copies between the symmetric memories of a group.
 #include <string>
 #include <vector>
 
@@ -10,8 +10,7 @@
 
 namespace hccl_like {
 
-// out = sources[0] op sources[1] op ..., in this order on every rank, so all ranks get the same
-// bits.
+// out = sources[0] op sources[1] op ..., in this order on every rank: results are bitwise equal.
 struct PeerReduction {
   at::Tensor out;
   std::vector<at::Tensor> sources;  // with the sizes of `out`, on any rank
@@ -21,22 +20,20 @@ struct PeerCopy {
   at::Tensor from;
 };
 
-// What a rank does between two meetings of all of them. Nothing written here is read by another
-// rank in the same phase.
+// Work of a rank between two barriers. Other ranks must not read its output in the same phase.
 struct Phase {
   std::vector<PeerReduction> reductions;
   std::vector<PeerCopy> copies;
 };
 
-// The tensor that has the same place in `rank`'s memory as `tensor` in ours.
+// The tensor at the same offset in `rank`'s memory.
 at::Tensor counterpart(Memory& memory, const at::Tensor& tensor, int rank);
-// Of all ranks, ours included.
+// Counterparts on all ranks, this rank included.
 std::vector<at::Tensor> counterparts(Memory& memory, const at::Tensor& tensor);
 
-// All ranks meet, do the first phase, meet, and so on, and meet at the end: then nobody reads the
-// others' memory any more. In the order of the current stream. Every tensor is contiguous but for
-// its rows, which are. Where host code may touch the device's memory it does the work, rounding
-// once; else the device's own operators do. `what` is for errors.
+// Runs the phases with a barrier before each and one at the end, in current-stream order. Tensors
+// have contiguous rows. The host computes and rounds once if it can address device memory, else
+// plugin kernels or torch operators compute. `what` names the call in errors.
 void exchange(Memory& memory, const char* what, const std::vector<Phase>& phases,
               const Reducing& reducing);
 

@@ -33,8 +33,7 @@ Memory::Memory(const Meeting& meeting, std::shared_ptr<Allocation> allocation,
 
 Memory::~Memory() {
   if (c10d::symmetric_memory::is_finalizing() || ::getpid() != process_) {
-    // The program ends and the device may have gone before us, or this is a forked child, which has
-    // no part in the group: the system takes the mappings back.
+    // At program exit, or in a forked child that is no member: leak; the system frees the mappings.
     (void)steps_.release();
     for (auto& peer : acquaintance_.peers) (void)peer.release();
     new std::shared_ptr<Allocation>(std::move(allocation_));

@@ -1,5 +1,5 @@
 #pragma once
-// torch's SymmetricMemory over memory that the ranks of one host map.
+// torch's SymmetricMemory for the ranks of one host.
 #include <unistd.h>
 
 #include <chrono>
@@ -15,27 +15,22 @@
 
 namespace hccl_like {
 
-// One for each (allocation, group). It keeps the rank's own memory and maps the others', until the
-// last user lets go of it: the allocator, which holds it as long as the tensor lives, and whoever
-// rendezvous() returned it to. Then it waits for the device, which may still use the mappings.
+// One for each (allocation, group). The allocator (while the tensor lives) and callers of
+// rendezvous() share ownership. The destructor waits for the device, which may use the mappings.
 //
-// Signals are given and waited for in the order of the calling thread's current stream, without
-// blocking the host, where the device keeps stream order; else (and on the host) a call blocks. A
-// signal that does not come fails all ranks: the call raises if it blocks, else the next one that
-// is made does, on this or any other rank.
-//
-// A time-out of 0 stands for that of the group. Any thread.
+// On stream-ordered devices signals follow the calling thread's current stream and do not block the
+// host; elsewhere calls block. A missing signal fails all ranks: a blocking call raises; otherwise
+// the next call on any rank raises. A timeout of 0 means the group's timeout. Thread-safe.
 class Memory final : public c10d::symmetric_memory::SymmetricMemory {
  public:
   Memory(const Meeting& meeting, std::shared_ptr<Allocation> allocation, Acquaintance acquaintance,
          std::chrono::milliseconds default_timeout, Unlocked unlocked);
   ~Memory() override;
 
-  // All raise once the memory has failed, so what they give is never about a group that is out of
-  // step.
+  // All raise after a failure, so pointers are never from a group that is out of step.
   std::vector<void*> get_buffer_ptrs() override;
   std::vector<void*> get_signal_pad_ptrs() override;
-  // Arrays in memory of the device, for kernels.
+  // Device arrays for kernels.
   void** get_buffer_ptrs_dev() override;
   void** get_signal_pad_ptrs_dev() override;
 
@@ -52,7 +47,7 @@ class Memory final : public c10d::symmetric_memory::SymmetricMemory {
   void put_signal(int dst_rank, int channel, size_t timeout_ms) override;
   void wait_signal(int src_rank, int channel, size_t timeout_ms) override;
 
-  // For operators, which signal on a channel that no user can name.
+  // Barrier of the operators, on a channel that users cannot name.
   struct Turn {
     std::shared_ptr<Signals> signals;
     int channel;
@@ -62,11 +57,11 @@ class Memory final : public c10d::symmetric_memory::SymmetricMemory {
     }
   };
   Turn turn() const;
-  // Does `step` in the order of the current stream; see Steps. Throws if the memory has failed.
+  // Runs `step` in the order of the current stream; see Steps. Throws after a failure.
   void run(const char* what, Steps::Step step, StepNeeds needs = {});
   const DeviceAccess& access() const { return access_; }
-  // Whether the tensor lies in this rank's part. A step must not hold such a tensor: this object
-  // goes with the tensor.
+  // True if the tensor is in this rank's memory. A step must not hold it: the tensor owns this
+  // object.
   bool is_own(const at::Tensor& tensor) const {
     return allocation_->holds(tensor.const_data_ptr());
   }

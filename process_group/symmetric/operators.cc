@@ -65,7 +65,7 @@ void check_like(const at::Tensor& out, const at::Tensor& input, int64_t elements
                     input.scalar_type(), " on ", input.device());
 }
 
-// The part of flat `tensor` that `rank` reduces: all parts are as equal as can be.
+// The part of flat `tensor` that `rank` reduces; parts differ by at most one element.
 at::Tensor share_of(const at::Tensor& tensor, int rank, int ranks) {
   const int64_t elements = tensor.numel();
   const int64_t begin = elements * rank / ranks, end = elements * (rank + 1) / ranks;
@@ -107,8 +107,7 @@ at::Tensor one_shot_all_reduce_copy(const at::Tensor& buffer, const at::Tensor& 
                                       at::empty_like(local, at::MemoryFormat::Contiguous));
 }
 
-// Every rank reduces its share in place, which nobody else reads then, and collects the others'
-// after.
+// Reduces the own share in place, which no other rank reads meanwhile, then collects the others.
 at::Tensor two_shot_all_reduce_out(const at::Tensor& input, std::string op, std::string group,
                                    at::Tensor out) {
   constexpr const char* kWhat = "two_shot_all_reduce";
@@ -246,9 +245,8 @@ void needs_multicast(const c10::OperatorHandle& op, torch::jit::Stack*) {
       "_low_contention_all_gather");
 }
 
-// Calls a function with arguments from torch's stack. The dispatcher allows one C++ signature for
-// all kernels of an operator, and builds of torch differ in it (those for CUDA register some with
-// `at::Tensor&`). A boxed kernel has none: the schema decides.
+// Boxed kernel, which has no C++ signature. The dispatcher requires one signature per operator, and
+// torch builds differ in it (CUDA builds use `at::Tensor&`).
 template <auto kFunction>
 struct Boxed;
 template <class Result, class... Arguments, Result (*kFunction)(Arguments...)>
@@ -279,12 +277,12 @@ c10::BoxedKernel boxed() {
 
 void register_symmetric_operators(c10::DeviceType type) {
   const auto key = type == c10::kCPU ? c10::DispatchKey::CPU : c10::DispatchKey::PrivateUse1;
-  // Registrations end with their Library, so it lives as long as the process.
+  // Leaked: destroying a Library removes its registrations.
   auto& library = *new torch::Library(torch::Library::IMPL, "symm_mem", key, __FILE__, __LINE__);
   const auto add = [&](const char* name, c10::BoxedKernel kernel) {
     const auto op =
         c10::Dispatcher::singleton().findOp({std::string("symm_mem::") + name, /*overload=*/""});
-    if (op && op->hasKernelForDispatchKey(key)) return;  // a vendor knows better
+    if (op && op->hasKernelForDispatchKey(key)) return;  // a vendor's kernel has priority
     library.impl(name, torch::CppFunction::makeFromBoxedKernel(std::move(kernel)));
   };
   add("one_shot_all_reduce", boxed<&one_shot_all_reduce>());

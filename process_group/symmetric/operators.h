@@ -1,12 +1,11 @@
 #pragma once
-// torch.ops.symm_mem on tensors of the host and of the accelerator.
+// torch.ops.symm_mem for host and accelerator tensors.
 #include <c10/core/DeviceType.h>
 
 namespace hccl_like {
 
-// Registers, for tensors on devices of this type (CPU or PrivateUse1), every operator that nobody
-// has registered for them. The kernels have no C++ signature, so kernels of torch or of a vendor
-// for the same operators may have any. Call once for each type.
+// Registers every operator without a kernel for this device type (CPU or PrivateUse1). The kernels
+// are boxed, so they coexist with torch or vendor kernels of any C++ signature. Call once per type.
 void register_symmetric_operators(c10::DeviceType type);
 
 }  // namespace hccl_like

@@ -11,12 +11,11 @@ namespace hccl_like {
 namespace {
 
 struct Status {
-  char state = 'X';  // as ps shows it; X: there is no such process
+  char state = 'X';  // state letter of ps; X: no such process
   uint64_t start = 0;
 };
 
-// The third and the twenty-second field of /proc/N/stat; the second is a name in brackets that may
-// hold anything.
+// Fields 3 and 22 of /proc/N/stat (proc(5)). Field 2, in parentheses, may contain any character.
 Status status_of(int64_t process) {
   std::ifstream file("/proc/" + std::to_string(process) + "/stat");
   const std::string text{std::istreambuf_iterator<char>(file), {}};

@@ -1,17 +1,16 @@
 #pragma once
-// Which process of this host somebody is, so that it can be asked whether it lives.
+// Identity of a process on this host, for liveness checks.
 #include <cstdint>
 
 namespace hccl_like {
 
-// Plain bytes. The time of its start tells a process from a later one with the same number.
+// Trivially copyable. The start time tells apart processes that reuse a pid.
 struct ProcessIdentity {
   int64_t number = 0;
   uint64_t start = 0;
 
   static ProcessIdentity own();
-  // False once the process has ended, even if its parent has not noticed yet. Both processes see
-  // the same /proc.
+  // False once the process has ended, even as a zombie. Both processes must share /proc.
   bool lives() const;
 };
 

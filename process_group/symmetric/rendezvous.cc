@@ -16,15 +16,14 @@
 namespace hccl_like {
 namespace {
 
-// What a rank tells the others. Plain bytes: the ranks are processes of one host, and share a build
-// or find out.
+// A rank's offer. Trivially copyable: ranks share a host, and checks detect another build.
 struct AllocationOffer {
   uint64_t version = 1;
   int32_t device_type = 0;
   std::array<char, 180> host{};
   AllocationToken memory;
-  SharedMemoryToken signals;        // of rank 0, who makes them for all
-  std::array<char, 400> problem{};  // why this rank has nothing to offer
+  SharedMemoryToken signals;        // created by rank 0 for all
+  std::array<char, 400> problem{};  // why this rank has no offer
 };
 static_assert(std::is_trivially_copyable_v<AllocationOffer>);
 
@@ -51,8 +50,7 @@ class Exchange {
   Exchange(Store& store, const Meeting& meeting, Deadline deadline)
       : store_(store), meeting_(meeting), deadline_(deadline) {}
 
-  // Every rank draws a random number; with those of all ranks, what is told from then on is told in
-  // this meeting only.
+  // Exchanges random numbers, which bind all later values to this rendezvous.
   void open() {
     tell("hello", random_hex(kRandomBytes));
     std::string all;
@@ -71,7 +69,7 @@ class Exchange {
     store_.set(at, proof::seal(job_, at + scope_, value));
   }
 
-  // What every rank told. Throws kTimeout with all the ranks that have not come by the deadline.
+  // The values of all ranks. Throws kTimeout that names all ranks missing at the deadline.
   std::vector<std::string> hear(const char* what) {
     std::vector<std::string> heard;
     std::vector<int> missing;
@@ -83,7 +81,7 @@ class Exchange {
         heard.push_back(std::move(told.value));
       } catch (const Exception& error) {
         if (error.code() != ErrorCode::kTimeout) throw;
-        missing.push_back(rank);  // the deadline has passed: the others are only looked at
+        missing.push_back(rank);  // the deadline has passed: only polls the others
       }
     }
     if (missing.empty()) return heard;
@@ -113,11 +111,10 @@ class Exchange {
   const JobKey job_ = JobKey::of(Config::from_environment());
   const Meeting& meeting_;
   const Deadline deadline_;
-  std::string scope_ = '/' + meeting_.communicator;  // proved with every value
+  std::string scope_ = '/' + meeting_.communicator;  // authenticated with every value
 };
 
-// Signals use one word of the pad's size for each channel and rank, and one channel more for the
-// operators.
+// Each channel uses one pad word per rank. The operators have one extra channel.
 int channels_of(const Meeting& meeting, size_t pad_bytes) {
   return static_cast<int>(pad_bytes / (sizeof(uint32_t) * static_cast<size_t>(meeting.ranks))) + 1;
 }
@@ -126,7 +123,7 @@ std::string bytes_of(const AllocationOffer& offer) {
   return {reinterpret_cast<const char*>(&offer), sizeof offer};
 }
 
-// Throws why the offers do not fit together.
+// Throws if the offers are incompatible.
 std::vector<AllocationOffer> fitting(const std::vector<std::string>& texts,
                                      const AllocationOffer& own) {
   std::vector<AllocationOffer> offers;
@@ -228,7 +225,7 @@ Acquaintance rendezvous(Store& store, const Meeting& meeting, const Allocation& 
   const auto bad = std::find_if(outcomes.begin(), outcomes.end(),
                                 [](const std::string& outcome) { return !outcome.empty(); });
   if (bad == outcomes.end()) {
-    // Nobody goes on, and perhaps ends, while another still needs the store that he may be serving.
+    // Barrier: no rank may exit while it still serves the store to another.
     throw_if(result.signals->barrier(result.signals->channels() - 1, deadline));
     return result;
   }

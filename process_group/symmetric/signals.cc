@@ -21,7 +21,7 @@ namespace {
 static_assert(std::atomic<uint32_t>::is_always_lock_free, "the words are shared by processes");
 
 constexpr std::chrono::milliseconds kLookForPeer{
-    50};  // how often a waiter asks whether its peer lives
+    50};  // interval at which a waiter checks that its peer is alive
 constexpr int kEagerLooks = 200;
 
 void sleep_on(std::atomic<uint32_t>& word, uint32_t seen, Deadline deadline) {
@@ -49,7 +49,7 @@ std::string ranks_in_words(const std::vector<int>& ranks) {
 
 }  // namespace
 
-// Zero-filled memory is a Header and Members that say: no failure, nobody here yet.
+// All zeros mean no failure and no members.
 struct Signals::Header {
   enum : uint32_t { kNone, kBeingWritten, kTold };
   Word failed;
@@ -112,7 +112,7 @@ Signals::Outcome Signals::turn(Word& word, uint32_t from, uint32_t to, int peer,
       continue;
     }
     const bool gone = is_gone(peer);
-    // What a process did before it ended counts, so the word is looked at once more.
+    // Reads the word once more: the peer may have signalled before it exited.
     if (gone && word.load(std::memory_order_acquire) != from) return Outcome::kGone;
     if (!gone) sleep_on(word, seen, deadline);
   }
@@ -143,7 +143,7 @@ std::optional<Error> Signals::barrier(int channel, Deadline deadline) {
       if (peer == rank_) continue;
       const Outcome outcome = turn_of(peer);
       if (outcome == Outcome::kExpired) {
-        missing.push_back(peer);  // the deadline has passed: the others are only looked at
+        missing.push_back(peer);  // the deadline has passed: only polls the others
       } else if (outcome != Outcome::kDone) {
         return fail(outcome, "barrier on channel " + std::to_string(channel), {peer});
       }
@@ -172,8 +172,7 @@ Error Signals::fail(Outcome outcome, const std::string& attempt, const std::vect
     reason.copy(head.reason.data(), head.reason.size() - 1);
     head.failed.store(Header::kTold, std::memory_order_release);
   }
-  // Another rank may be writing its own at this moment. If it dies over that, ours is told here
-  // alone.
+  // Another rank may be writing its failure now. If it dies meanwhile, report ours locally.
   for (int look = 0; look < kEagerLooks; ++look) {
     if (auto first = failure()) return *first;
     std::this_thread::yield();

@@ -1,5 +1,5 @@
 #pragma once
-// The words by which the ranks that share symmetric memory signal each other.
+// Signal words between the ranks that share symmetric memory.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -13,36 +13,30 @@
 
 namespace hccl_like {
 
-// One word for each (receiver, channel, sender), 0 or 1, in host memory that all ranks of one
-// rendezvous map. `put` makes it 1 and first waits for it to be 0; `wait` makes it 0 and first
-// waits for it to be 1. So a word holds one signal, and every order of calls that is right once is
-// right for ever.
+// One word for each (receiver, channel, sender) in shared host memory. `put` waits for 0 and sets
+// 1; `wait` waits for 1 and sets 0: a word holds at most one signal. The first failure of any rank
+// fails every later call on all ranks. A wait for an exited process fails at once.
 //
-// The first failure of any rank is the failure of all: every later call, here and on the other
-// ranks, returns it. Whoever waits for a process that has ended learns of it at once.
-//
-// Calls wait on a futex, never touch a device, and may come from any thread; two at a time must not
-// be about the same word and direction.
+// Calls wait on a futex and never touch a device. Any thread; concurrent calls must not use the
+// same word in the same direction.
 class Signals {
  public:
-  // How much memory `ranks` ranks need.
+  // Bytes of memory for `ranks` ranks.
   static size_t bytes(int ranks, int channels);
-  // `memory` was made for as many by one of the ranks, and each of them constructs one of these
-  // over it.
+  // `memory` is zero-filled and shared by all ranks; every rank constructs a Signals over it.
   Signals(SharedMemory memory, std::string group, int rank, int ranks, int channels);
 
   std::optional<Error> put(int receiver, int channel, Deadline deadline);
   std::optional<Error> wait(int sender, int channel, Deadline deadline);
-  // Signals every other rank and waits for a signal of each. The error names all the ranks that did
-  // not come.
+  // Signals every peer and waits for a signal from each. The error names all missing ranks.
   std::optional<Error> barrier(int channel, Deadline deadline);
 
-  // The first failure of any rank, if there was one.
+  // The first failure of any rank.
   std::optional<Error> failure() const;
 
-  // This rank will not touch the others' memory any more.
+  // Declares that this rank no longer accesses its peers' memory.
   void leave();
-  // Whether that is true of all other ranks: they have left, or their processes have ended.
+  // True if every peer has left or exited.
   bool others_left() const;
 
   int channels() const { return channels_; }
@@ -56,8 +50,7 @@ class Signals {
   Header& header() const;
   Member& member(int rank) const;
   Word& word(int receiver, int channel, int sender) const;
-  // Waits until the word is `from` and makes it `to`. `peer` is the rank that has to do something
-  // for that.
+  // Waits until the word is `from` and sets it to `to`. `peer` must act first.
   Outcome turn(Word& word, uint32_t from, uint32_t to, int peer, Deadline deadline) const;
   bool is_gone(int rank) const;
   Error fail(Outcome outcome, const std::string& attempt, const std::vector<int>& peers);

@@ -1,5 +1,5 @@
 #pragma once
-// Work that the host does in the order of a device's streams.
+// Host work in the order of a device's streams.
 #include <atomic>
 #include <functional>
 #include <list>
@@ -15,30 +15,29 @@
 
 namespace hccl_like {
 
-// Calls a function while the calling thread does not hold Python's lock.
+// Calls a function with the GIL released.
 using Unlocked = std::function<void(const std::function<void()>&)>;
 
-// What a step needs until it has been done.
+// Resources held until the step is done.
 struct StepNeeds {
   std::vector<at::Tensor> tensors;
   std::vector<Alias> aliases;
 };
 
-// Any thread.
+// Thread-safe.
 class Steps {
  public:
-  // Must not throw, nor call torch or the device.
+  // Must not throw and must not call torch or the device.
   using Step = std::function<std::optional<Error>()>;
 
   Steps(const DeviceAccess& access, Unlocked unlocked);
-  // Everything queued has been done: the device has been synchronised.
+  // Synchronise the device first: no step may be queued.
   ~Steps() = default;
   Steps(const Steps&) = delete;
   Steps& operator=(const Steps&) = delete;
 
-  // Does `step` after what is queued on the calling thread's current stream, before what will be.
-  // If the device keeps stream order this returns at once, and what the step returns is lost: it
-  // has to leave its error somewhere itself. On all others it blocks, and throws the error.
+  // Runs `step` in current-stream order. Stream-ordered devices return at once and drop the step's
+  // error, which the step must store itself. Other devices block and throw the error.
   void run(Step step, StepNeeds needs = {});
 
  private:
@@ -54,7 +53,7 @@ class Steps {
   const Unlocked unlocked_;
   std::mutex mutex_;
   std::list<std::unique_ptr<Queued>>
-      queued_;  // what the device's thread is done with is freed here, not there
+      queued_;  // freed by reap() and the destructor, not on the device's thread
 };
 
 }  // namespace hccl_like

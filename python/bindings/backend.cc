@@ -18,7 +18,7 @@ GilFreePointer<Backend> create(const c10::intrusive_ptr<c10d::Store>& store, int
   return Backend::create(join_session(), store, rank, size, options, parent);
 }
 
-// Threads that a group may have started can only be joined while the interpreter lives.
+// Threads of groups can be joined only while the interpreter runs.
 void close_at_exit() {
   static const bool registered [[maybe_unused]] = [] {
     py::module_::import("atexit").attr("register")(
@@ -45,7 +45,7 @@ py::dict info(const Backend& backend) {
   all["id"] = communicator->id();
   all["members"] = members;
   all["layout"] = layout;      // the host of each rank
-  all["machines"] = machines;  // by host, of those that were looked at
+  all["machines"] = machines;  // by host, if inspected
   all["links"] = communicator->routes();
   all["sequence"] = communicator->sequence();
   all["failure"] = failure ? py::object(py::str(to_string(*failure))) : py::object(py::none());

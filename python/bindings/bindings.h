@@ -11,12 +11,12 @@ void bind_settings(pybind11::module_& module);
 void bind_devices(pybind11::module_& module);
 void bind_machine(pybind11::module_& module);
 void bind_memory(pybind11::module_& module);
-// Symmetric memory of the host and of the accelerator is known to torch from then on.
+// Registers symmetric memory for the host and the accelerator with torch.
 void bind_symmetric(pybind11::module_& module);
 void bind_transports(pybind11::module_& module);
-// Errors and tables tell lines of Python.
+// Adds Python source lines to errors and tables.
 void bind_program();
-// A thread that waits in here answers signals as Python does.
+// Waiting threads handle signals as Python does.
 void bind_signals();
 
 }  // namespace hccl_like

@@ -1,13 +1,12 @@
 #pragma once
-// How Python objects hold ours.
+// The holder of objects that Python owns.
 #include <torch/csrc/utils/pybind.h>
 
 namespace hccl_like {
 
-// An intrusive pointer that lets go of the GIL before it lets go of the object: leaving a group
-// waits for others, and joins threads that may need the GIL to finish. It has the same size and
-// content as c10's own pointer, which is what pybind11 relies on when it passes the object as its
-// base class.
+// An intrusive pointer that releases the GIL before the object: leaving a group waits for other
+// ranks and joins threads that may need the GIL. pybind11 requires the size and content of c10's
+// intrusive_ptr, because it passes the object as its base class.
 template <class T>
 class GilFreePointer {
  public:

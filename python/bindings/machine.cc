@@ -41,7 +41,7 @@ py::dict look(const std::vector<std::string>& device_pci) {
   return all;
 }
 
-// (PCI function, NUMA node) of a device, as far as its plugin tells.
+// (PCI function, NUMA node) of a device, from its plugin; ("", -1) if unknown.
 std::pair<std::string, int> place(c10::Device device) {
   const DeviceAccess& access = process().devices.access(device);
   if (access.plugin() == nullptr) return {"", -1};

@@ -5,7 +5,7 @@
 
 namespace hccl_like {
 
-// {"sockets": 2, ..., "nics": [{"name": "eth0", ...}]}. With the GIL.
+// {"sockets": 2, ..., "nics": [{"name": "eth0", ...}]}. The caller holds the GIL.
 pybind11::dict as_dict(const Machine& machine);
 
 }  // namespace hccl_like

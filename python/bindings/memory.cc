@@ -15,7 +15,6 @@ at::Tensor empty(const std::vector<int64_t>& sizes, at::ScalarType type) {
   return empty_mappable(sizes, at::TensorOptions().dtype(type));
 }
 
-// (handle, offset), or None.
 py::object shared_range(const at::Tensor& tensor) {
   if (tensor.numel() == 0 || !tensor.is_contiguous()) return py::none();
   const auto range = process().devices.access(tensor.device()).share(tensor);

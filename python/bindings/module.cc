@@ -6,7 +6,7 @@
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   module.doc() = "The native part of hccl-like.";
-  // The base classes live in torch's module; pybind11 must have seen them.
+  // pybind11 must know the base classes, which torch's module defines.
   pybind11::module_::import("torch._C._distributed_c10d");
   hccl_like::bind_options(module);
   hccl_like::bind_backend(module);

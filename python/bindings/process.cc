@@ -29,8 +29,7 @@ std::shared_ptr<Session> current_session() {
 
 namespace {
 
-// The status is the program's own unless that says that all was well. From a handler of exit(),
-// exit() goes on with the others.
+// Replaces exit status 0 by 1. exit() in a handler continues with the remaining handlers.
 void fail_at_exit() {
   static const bool registered [[maybe_unused]] = on_exit(
                                                       [](int status, void*) {

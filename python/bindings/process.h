@@ -1,5 +1,5 @@
 #pragma once
-// Where the parts are put together: the one place that remembers what this process has.
+// The process's singletons: devices, recorder, session and transports.
 #include <memory>
 #include <mutex>
 #include <string>
@@ -14,23 +14,23 @@ namespace hccl_like {
 struct Process {
   Devices devices;
   FlightRecorder recorder;
-  std::mutex mutex;                // guards what follows
-  std::weak_ptr<Session> session;  // of the groups that are open
-  ModulePaths transports;          // that packages brought along
+  std::mutex mutex;                // guards the members below
+  std::weak_ptr<Session> session;  // of the open groups
+  ModulePaths transports;          // registered by packages
 };
 
-// Never destroyed: streams and plugins live to the end of the process.
+// Never destroyed: streams and plugins live until the process ends.
 Process& process();
-// The session to make a group in. Not with the GIL held.
+// The session for a new group. Not with the GIL held.
 std::shared_ptr<Session> join_session();
-// The session if any group is open, else null.
+// The session, or null if no group is open.
 std::shared_ptr<Session> current_session();
-// For the interpreter's end: closes every group that is still open, while threads can still be
-// joined. `reason`: what has ended the program too early, or nothing. If a call has failed of which
-// nobody was told, the program is told by a line on standard error and by its exit code.
+// At the interpreter's exit: closes all open groups while threads can still be joined. `reason`:
+// cause of an early end, or empty. After an unreported failure of a call, writes a line to standard
+// error and makes the exit code nonzero.
 void close_all_groups(const std::string& reason);
-// Throws what torch throws if a call that is over has failed and nobody was told so. Not with the
-// GIL held.
+// Throws the torch error of a failed call if the program does not know of it. Not with the GIL
+// held.
 void tell_untold_failure();
 
 }  // namespace hccl_like

@@ -1,4 +1,4 @@
-// Lines of Python, for errors and tables.
+// Python source lines for errors and tables.
 #include <bit>
 #include <exception>
 #include <string>
@@ -15,9 +15,8 @@ namespace py = pybind11;
 
 std::string folder_of(const std::string& file) { return file.substr(0, file.rfind('/') + 1); }
 
-// Whose lines are nobody's program: torch's, ours, the standard library's. Known from the start: a
-// thread that first asked for them here might wait for another that asks too, and for the
-// interpreter's lock, which that one has.
+// Folders of torch, this package and the standard library, not of the user's program. Filled at
+// import: a first use could deadlock between this static's guard and the GIL.
 const std::vector<std::string>& foreign_folders() {
   static const std::vector<std::string> folders = [] {
     std::vector<std::string> all;
@@ -31,18 +30,18 @@ const std::vector<std::string>& foreign_folders() {
 bool is_foreign(std::string_view file) {
   if (file.starts_with("<frozen")) return true;
   for (const std::string& folder : foreign_folders()) {
-    // What is installed beside the standard library is no part of it.
+    // Packages installed below the standard library do not belong to it.
     const bool beside = file.find("-packages/", folder.size()) != std::string_view::npos;
     if (file.starts_with(folder) && !beside) return true;
   }
   return false;
 }
 
-// The innermost line that is the program's; of a stack without one the innermost of all.
+// The innermost line of the user program, or the innermost line of all.
 ProgramLine line_of(py::object frame) {
   const auto line_at = [](const py::object& at) {
     const py::object code = at.attr("f_code");
-    const py::object line = at.attr("f_lineno");  // none between two lines
+    const py::object line = at.attr("f_lineno");  // may be None
     return ProgramLine{.file = py::str(code.attr("co_filename")),
                        .line = line.is_none() ? 0 : line.cast<int>(),
                        .function = py::str(code.attr("co_name"))};

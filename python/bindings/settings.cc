@@ -21,8 +21,8 @@ namespace {
 
 namespace py = pybind11;
 
-// By the order of Config::settings(): "* NAME   = value" to value; nothing for those that are the
-// default, which is shown as its documentation writes it (64K rather than 65536).
+// Values in the order of Config::settings(), parsed from "* NAME   = value"; none for defaults,
+// which are shown as documented (64K rather than 65536).
 std::vector<std::optional<std::string>> changed_values() {
   std::vector<std::optional<std::string>> values;
   std::istringstream lines(Config::from_environment().to_string());
@@ -59,7 +59,7 @@ bool shares_memory(const Config& config) {
   return std::ranges::find(config.transports, "shm") != config.transports.end();
 }
 
-// Of a group as the settings make it. `layout`: as below.
+// Call path in a group with the current settings. `layout`: as below.
 std::string way(const std::string& collective, uint64_t bytes, const std::vector<int>& layout) {
   if (layout.empty()) throw py::value_error("a group has at least one rank");
   const Config config = Config::from_environment();
@@ -79,8 +79,8 @@ std::string way(const std::string& collective, uint64_t bytes, const std::vector
   }
 }
 
-// (algorithm, laps, microseconds), the one that would be used first. `layout`: the host of each
-// rank, any numbers.
+// (algorithm, laps, microseconds), preferred one first. `layout`: the host of each rank, any
+// numbers.
 py::list ways(const std::string& collective, uint64_t bytes, const std::vector<int>& layout) {
   if (layout.empty()) throw py::value_error("a group has at least one rank");
   const Config config = Config::from_environment();

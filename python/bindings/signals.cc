@@ -1,4 +1,4 @@
-// Ctrl-C while a call is waited for.
+// Handles Ctrl-C while a thread waits for a call.
 #include <unistd.h>
 
 #include "process_group/issue/interrupts.h"
@@ -7,8 +7,7 @@
 namespace hccl_like {
 namespace {
 
-// Python runs handlers in the main thread alone. Other threads stay away from the interpreter,
-// which may be at its end.
+// Python handles signals only in the main thread; others avoid a finalizing interpreter.
 void check_signals() {
   if (::gettid() != ::getpid() || Py_IsInitialized() == 0) return;
   const pybind11::gil_scoped_acquire gil;

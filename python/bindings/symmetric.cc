@@ -8,7 +8,7 @@
 namespace hccl_like {
 namespace {
 
-// torch's own bindings hold Python's lock while they call us.
+// torch's bindings hold the GIL during these callbacks.
 void without_python_lock(const std::function<void()>& body) {
   if (Py_IsInitialized() && PyGILState_Check()) {
     pybind11::gil_scoped_release release;

@@ -22,7 +22,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kBackoff{1500};
+constexpr milliseconds kTimeout{1500};
 constexpr int kSaidWhy = 10, kLeftOpen = 11, kWrong = 12;
 constexpr std::string_view kThreads = "pthread_create";
 
@@ -37,7 +37,7 @@ Call sum(std::vector<int32_t>& data) {
 void play(int rank, Store& store, const Config& config) {
   Runtime runtime(config);
   const auto communicator =
-      runtime.create(store, rank, 2, "calls", kBackoff, Deadline::after(kBackoff));
+      runtime.create(store, rank, 2, "calls", kTimeout, Deadline::after(kTimeout));
   for (const size_t elements : {size_t{3}, size_t{100'000}, size_t{200'000}}) {
     std::vector<int32_t> data(elements, rank + 1);
     if (elements < 200'000) {

@@ -12,7 +12,8 @@ namespace hccl_like::fuzz {
 // gone.
 class BytesWire final : public Wire {
  public:
-  explicit BytesWire(Input input) : input_(input), piece_(input.empty() ? 1 : 1 + input[0] % 97) {}
+  explicit BytesWire(Input input)
+      : Wire("bytes"), input_(input), piece_(input.empty() ? 1 : 1 + input[0] % 97) {}
   size_t write(std::span<const ConstRegion> pieces) override {
     size_t bytes = 0;
     for (const ConstRegion& piece : pieces) bytes += piece.bytes;
@@ -37,7 +38,6 @@ class BytesWire final : public Wire {
   bool flush() override { return true; }
   bool prepare_sleep(WakeFor) override { return false; }
   void end_sleep() override {}
-  std::string_view transport() const override { return "bytes"; }
 
  private:
   const Input input_;

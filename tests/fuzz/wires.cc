@@ -27,7 +27,7 @@ const Key& session() {
 // Keeps what is written to it.
 class KeepingWire final : public Wire {
  public:
-  explicit KeepingWire(Bytes& kept) : kept_(kept) {}
+  explicit KeepingWire(Bytes& kept) : Wire("keeping"), kept_(kept) {}
   size_t write(std::span<const ConstRegion> pieces) override {
     size_t bytes = 0;
     for (const ConstRegion& piece : pieces) {
@@ -44,7 +44,6 @@ class KeepingWire final : public Wire {
   bool flush() override { return true; }
   bool prepare_sleep(WakeFor) override { return true; }
   void end_sleep() override {}
-  std::string_view transport() const override { return "keeping"; }
 
  private:
   Bytes& kept_;

@@ -47,7 +47,7 @@ struct Job {
   }
 
   // As an engine with an operation under way waits (collectives/engine/engine.cc: drive, step,
-  // sleep; engine_failures.cc: look_at_links), its backoff at an end, until the operation has
+  // sleep; engine_failures.cc: look_at_links), its timeout at an end, until the operation has
   // failed.
   void wait(size_t self) {
     Commons& own = people.commons(self);

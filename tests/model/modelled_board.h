@@ -26,7 +26,7 @@ struct BoardRank {
   std::shared_ptr<Board> board{};
   bool looks_again = true;
 
-  // As an engine waits, its backoff at an end (collectives/engine/engine.cc: drive, sleep).
+  // As an engine waits, its timeout at an end (collectives/engine/engine.cc: drive, sleep).
   template <class Ready>
   void sleep(Ready ready) {
     bool quiet = true;

@@ -17,7 +17,7 @@ struct Shared {
   Atomic<uint64_t> memory{1};  // of the sender
 };
 
-// The sender's backoff with a receiver that is at work is at an end (SharedRendezvous::give_up).
+// The sender's timeout with a receiver that is at work is at an end (SharedRendezvous::give_up).
 Verdict gives_up(Flaw flaw = {}) {
   return Explorer::explore(
       [](Explorer& explorer) {

@@ -17,7 +17,8 @@ constexpr Time kDialsAgain = 200 * kMillisecond;
 // A connection as one of its ends has it.
 class StormWire final : public Wire {
  public:
-  StormWire(World& world, CallPath& in, CallPath& out) : world_(world), in_(in), out_(out) {}
+  StormWire(World& world, Channel& in, Channel& out)
+      : Wire("storm"), world_(world), in_(in), out_(out) {}
 
   size_t write(std::span<const ConstRegion> pieces) override { return world_.write(out_, pieces); }
   std::span<const std::byte> peek(size_t want) override {
@@ -53,17 +54,16 @@ class StormWire final : public Wire {
     return true;
   }
   void end_sleep() override {}  // World::disarm
-  std::string_view transport() const override { return "storm"; }
 
  private:
   World& world_;
-  CallPath& in_;
-  CallPath& out_;
+  Channel& in_;
+  Channel& out_;
   size_t shown_ = 0;
   mutable std::optional<Error> failure_;
 };
 
-void CallPath::lose_segments() {
+void Channel::lose_segments() {
   size_t lost = 0;
   for (; !quiet(); ++next) lost += under_way[next].bytes;
   bytes.resize(bytes.size() - lost);
@@ -196,12 +196,12 @@ void World::knock(int from, int to) {
 }
 
 // What happened on a way is seen by a reader that sleeps, if it is what it waits for.
-void World::look(CallPath& way) {
+void World::look(Channel& way) {
   if (way.wanted == 0 || (way.arrived < way.wanted && !way.ended())) return;
   wake(way.to, now + random.between(0, 5 * kMicrosecond));
 }
 
-void World::arrive(CallPath& way) {
+void World::arrive(Channel& way) {
   // That a connection has ended here does not come from there.
   if (silent(way.from, way.to) && way.broken.empty()) return;
   while (!way.quiet() && way.under_way[way.next].at <= now)
@@ -215,7 +215,7 @@ void World::arrive(CallPath& way) {
   look(way);
 }
 
-size_t World::write(CallPath& way, std::span<const ConstRegion> pieces) {
+size_t World::write(Channel& way, std::span<const ConstRegion> pieces) {
   if (way.deaf || !way.broken.empty() || way.closed) return 0;
   size_t room = capacity_ - std::min(capacity_, way.sent());
   if (chunk_ > 0 && random.chance(40)) room = std::min(room, 1 + random.below(chunk_));
@@ -232,7 +232,7 @@ size_t World::write(CallPath& way, std::span<const ConstRegion> pieces) {
   return taken;
 }
 
-void World::released(CallPath& way) {
+void World::released(Channel& way) {
   if (way.head == way.bytes.size()) {
     way.bytes.clear();
     way.head = 0;
@@ -246,8 +246,8 @@ void World::close(int rank, bool at_once) {
     if (peer == rank) continue;
     Pair& one = pair(rank, peer);
     if (one.link != Link::kUp) continue;
-    CallPath& out = way(rank, peer);
-    CallPath& in = way(peer, rank);
+    Channel& out = way(rank, peer);
+    Channel& in = way(peer, rank);
     out.closed = true;
     in.deaf = true;
     if (at_once) out.lose_segments();
@@ -272,7 +272,7 @@ void World::cut(int a, int b) { break_off(a, b, "Connection reset by peer"); }
 
 void World::break_off(int a, int b, const std::string& why) {
   if (pair(a, b).link != Link::kUp) return;
-  for (CallPath* one : {&way(a, b), &way(b, a)}) {
+  for (Channel* one : {&way(a, b), &way(b, a)}) {
     if (!one->broken.empty()) continue;
     one->broken = why;
     one->lose_segments();

@@ -16,7 +16,7 @@ namespace hccl_like::storm {
 
 // One direction of a connection. Bytes arrive in order, each when its time has come and the way is
 // not silent.
-struct CallPath {
+struct Channel {
   struct Segment {
     Time at;
     size_t bytes;
@@ -111,7 +111,7 @@ class World {
     Link link = Link::kNone;
     std::vector<int> dialers;  // one or both
     Time since = 0;
-    CallPath ways[2];
+    Channel ways[2];
   };
   struct Process {
     bool alive = true;
@@ -124,7 +124,7 @@ class World {
 
   static size_t index(int rank) { return static_cast<size_t>(rank); }
   Pair& pair(int a, int b);
-  CallPath& way(int from, int to) { return pair(from, to).ways[from < to ? 0 : 1]; }
+  Channel& way(int from, int to) { return pair(from, to).ways[from < to ? 0 : 1]; }
   Time& silent_until(int from, int to) { return silent_[index(from * size() + to)]; }
   bool silent(int from, int to) { return silent_until(from, to) > now; }
   bool gone(int rank) const {
@@ -133,13 +133,13 @@ class World {
   Time delay();
   void push(Time at, Kind kind, int a, int b = 0);
   void knock(int from, int to);
-  void arrive(CallPath& way);
-  void look(CallPath& way);
+  void arrive(Channel& way);
+  void look(Channel& way);
   void break_off(int a, int b, const std::string& why);
 
   // of StormWire
-  size_t write(CallPath& way, std::span<const ConstRegion> pieces);
-  void released(CallPath& way);
+  size_t write(Channel& way, std::span<const ConstRegion> pieces);
+  void released(Channel& way);
 
   std::vector<Process> processes_;
   std::vector<Pair> pairs_;

@@ -242,6 +242,27 @@ def folders_include_each_other_one_way():
         yield from visit(folder, [])
 
 
+FOLLOWED = re.compile(r"^\d+\. \[([^\]]+)\]\([^)]+\): (.*)")
+MAX_FOLLOWED = 8
+
+
+def one_call_can_be_followed():
+    """The lists of docs/design.md that lead through one call: the functions named are in the files, which are few."""
+    page = Path("docs/design.md")
+    last = 0
+    for line, text in numbered(page):
+        if not (found := FOLLOWED.match(text)):
+            continue
+        number = int(text.split(".")[0])
+        if number > MAX_FOLLOWED or number not in (1, last + 1):
+            yield f"{page}:{line}: step {number} after step {last}; a list has at most {MAX_FOLLOWED}"
+        last = number
+        code = without_comments(text_of(found[1]))
+        for function in re.findall(r"`(\w+)`", found[2]):
+            if not re.search(rf"\b{function}\(", code):
+                yield f"{page}:{line}: {found[1]} has no {function}()"
+
+
 def unstable_tests_are_few_and_recent():
     name = "tests/unstable.txt"
     try:
@@ -271,6 +292,7 @@ CHECKS = [
     lines_fit_a_screen,
     folders_say_what_they_are_for_and_are_small,
     folders_include_each_other_one_way,
+    one_call_can_be_followed,
     unstable_tests_are_few_and_recent,
 ]
 

@@ -104,3 +104,10 @@ def test_a_folder_without_a_readme_and_one_with_too_many_files_are_found(tree):
     tree(core__a__x_dot_h="", core__b__README_dot_md="", **{f"core__b__f{i}_dot_h": "" for i in range(35)})
     assert list(check.folders_say_what_they_are_for_and_are_small()) == [
         "core/a: no README.md", "core/b: 36 files, more than 35"]
+
+
+def test_a_function_that_has_moved_is_missed_where_one_call_is_followed(tree):
+    tree(core__a_dot_cc="void begin() {}\n// end()\n",
+         docs__design_dot_md="1. [core/a.cc](../core/a.cc): `begin` and `end`.\n3. [core/a.cc](../core/a.cc): `begin`.\n")
+    assert list(check.one_call_can_be_followed()) == [
+        "docs/design.md:1: core/a.cc has no end()", "docs/design.md:2: step 3 after step 1; a list has at most 8"]

@@ -1,6 +1,6 @@
 #pragma once
-// What a message-caller-driven library has to do for a BlockWire: move blocks of memory to one
-// peer, in order.
+// Interface of a message-passing library (MPI, libfabric) for a BlockWire: ordered blocks to one
+// peer.
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -10,20 +10,20 @@ namespace hccl_like {
 
 class RemoteMemory;
 
-// Told by the port, inside its progress() only.
+// The port calls these functions inside its progress() only.
 class BlockSink {
  public:
-  // The send slot may be used again.
+  // The send slot is free again.
   virtual void sent(size_t slot) = 0;
-  // The oldest receive slot that was posted and not yet reported has been filled.
+  // The oldest posted receive slot is filled.
   virtual void arrived(size_t slot) = 0;
 
  protected:
   ~BlockSink() = default;
 };
 
-// One peer. Used by one thread at a time; nothing blocks. Sends arrive in the order of their
-// posting, and fill the receive slots in the order of theirs.
+// One peer. Used by one thread at a time; nothing blocks. Sends arrive in posting order and fill
+// the receive slots in posting order.
 class BlockPort {
  public:
   virtual ~BlockPort() = default;
@@ -31,29 +31,27 @@ class BlockPort {
   BlockPort(const BlockPort&) = delete;
   BlockPort& operator=(const BlockPort&) = delete;
 
-  // Slot memory: the same bytes for each, aligned to 64.
+  // Slot memory: constant per slot, aligned to 64 bytes.
   virtual std::span<std::byte> send_slot(size_t slot) = 0;
   virtual std::span<std::byte> receive_slot(size_t slot) = 0;
 
-  // Sends the first `bytes` of a slot. What cannot start now is kept and started by progress(), in
-  // order.
+  // Sends the first `bytes` of a slot, now or in a later progress(), in posting order.
   virtual void send(size_t slot, size_t bytes) = 0;
   virtual void receive(size_t slot) = 0;
   virtual void progress(BlockSink& sink) = 0;
-  // Why the peer cannot be reached any more; empty while it can.
+  // The reason why the peer is unreachable; empty while it is reachable.
   virtual const std::string& broken() const = 0;
-  // As Wire's: false if progress() would find something, or might.
+  // As Wire's: false if progress() would, or might, find something.
   virtual bool prepare_sleep() = 0;
   virtual void end_sleep() = 0;
   // As Wire's.
   virtual RemoteMemory* remote_memory() const { return nullptr; }
 };
 
-// How many slots of each kind a BlockWire uses of a port, and how large.
 struct BlockShape {
-  size_t blocks = 8;  // with payload under way, each way
+  size_t blocks = 8;  // blocks with payload in flight, each way
   size_t block_bytes = 64 << 10;
-  // Two blocks of credits alone can be under way beside them, and a last word.
+  // At most two credit-only blocks and one goodbye are in flight besides.
   size_t slots() const { return blocks + 3; }
 };
 

@@ -9,17 +9,16 @@
 namespace hccl_like {
 namespace {
 
-// For what was written to leave this process when a wire is closed; a peer that reads needs a
-// fraction of it.
+// How long a closing wire waits for written bytes to leave; a reading peer needs a fraction.
 constexpr std::chrono::milliseconds kFarewell{200};
 
 }  // namespace
 
 BlockWire::BlockWire(std::unique_ptr<BlockPort> port, BlockShape shape, std::string_view transport,
                      std::string peer)
-    : port_(std::move(port)),
+    : Wire(std::string(transport)),
+      port_(std::move(port)),
       shape_(shape),
-      transport_(transport),
       peer_(std::move(peer)),
       credits_(shape.blocks) {
   for (size_t slot = shape_.slots(); slot-- > 0;) free_slots_.push_back(slot);
@@ -29,7 +28,7 @@ BlockWire::BlockWire(std::unique_ptr<BlockPort> port, BlockShape shape, std::str
 BlockWire::~BlockWire() {
   const Deadline deadline = Deadline::after(kFarewell);
   const auto over = [&] { return ended_ || !port_->broken().empty() || deadline.expired(); };
-  // Whoever hears that the peer has gone does not speak to it any more.
+  // Send no goodbye to a lost peer.
   do progress();
   while (free_slots_.empty() && !over());
   if (over()) return;
@@ -42,7 +41,7 @@ BlockWire::~BlockWire() {
 size_t BlockWire::write(std::span<const ConstRegion> pieces) {
   progress();
   size_t written = 0;
-  // The last slots are for credits and the last word.
+  // The last slots are reserved for credits and the goodbye.
   const size_t kept = shape_.slots() - shape_.blocks;
   size_t piece = 0, offset = 0;
   while (!ended_ && credits_ > 0 && free_slots_.size() > kept) {
@@ -76,7 +75,7 @@ void BlockWire::send(size_t slot, Kind kind, size_t payload) {
 
 void BlockWire::sent(size_t slot) { free_slots_.push_back(slot); }
 
-// A peer is a program like this one, but its words are checked before they become sizes.
+// Check the header before its numbers become sizes.
 void BlockWire::arrived(size_t slot) {
   Header header;
   const std::span<std::byte> memory = port_->receive_slot(slot);
@@ -97,8 +96,8 @@ void BlockWire::arrived(size_t slot) {
 
 void BlockWire::fail(std::string why) {
   if (!ended_)
-    ended_ = Error{ErrorCode::kPeerLost, "the " + std::string(transport_) + " connection to " +
-                                             peer_ + " is gone: " + why};
+    ended_ = Error{ErrorCode::kPeerLost,
+                   "the " + transport() + " connection to " + peer_ + " is gone: " + why};
 }
 
 void BlockWire::progress() {
@@ -121,7 +120,6 @@ std::span<const std::byte> BlockWire::front() const {
   return port_->receive_slot(first.slot).subspan(first.begin, first.end - first.begin);
 }
 
-// Bytes of several blocks in one piece.
 std::span<const std::byte> BlockWire::gather(size_t want) {
   size_t done = 0;
   for (const Arrival& one : arrivals_) {

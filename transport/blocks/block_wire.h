@@ -1,10 +1,10 @@
 #pragma once
-// A Wire made of blocks that a message-caller-driven library (MPI, libfabric) moves.
+// A Wire made of blocks that a message-passing library (MPI, libfabric) moves.
 //
-// Receives are posted before anything can arrive, and a sender never has more blocks under way than
-// the receiver has posted for it: it starts with a credit for each, and gets one back with every
-// block that was read. Credits travel on blocks that go the other way, or, when half of them are
-// owed, alone. So nothing is buffered where nobody counts it.
+// Flow control by credits: receives are posted before anything can arrive, and a sender never has
+// more blocks in flight than the receiver has posted. The sender starts with one credit per block
+// and gets a credit back for every block read. Credits travel on blocks of the other direction or,
+// once half of them are owed, alone. The library thus never buffers unexpected messages.
 #include <array>
 #include <deque>
 #include <memory>
@@ -19,10 +19,10 @@ namespace hccl_like {
 
 class BlockWire final : public Wire, private BlockSink {
  public:
-  // `transport` and `peer` are for people, and `transport` must outlive it. Posts its receives.
+  // `transport` and `peer` are for messages. Posts the receives.
   BlockWire(std::unique_ptr<BlockPort> port, BlockShape shape, std::string_view transport,
             std::string peer);
-  // Tells the peer, and gives what was written a moment to leave.
+  // Sends a goodbye, and waits up to 200 ms for written bytes to leave.
   ~BlockWire() override;
 
   size_t write(std::span<const ConstRegion> pieces) override;
@@ -34,9 +34,8 @@ class BlockWire final : public Wire, private BlockSink {
   bool owes() override { return !flush(); }
   bool prepare_sleep(WakeFor wake) override;
   void end_sleep() override;
-  RemoteMemory* remote_memory() const override { return port_->remote_memory(); }
-  std::string_view transport() const override { return transport_; }
-  // So many bytes have arrived and can be read, without asking the library again.
+  WireExtensions extensions() override { return {.remote_memory = port_->remote_memory()}; }
+  // Whether `bytes` bytes are readable without a call into the library.
   bool holds(size_t bytes) const { return arrived_bytes_ >= bytes; }
 
  private:
@@ -47,10 +46,9 @@ class BlockWire final : public Wire, private BlockSink {
     Kind kind;
     uint32_t reserved;
   };
-  // A block that has arrived and was not read to its end.
   struct Arrival {
     size_t slot;
-    size_t begin, end;  // of its payload not read yet, in the slot
+    size_t begin, end;  // unread payload in the slot
   };
 
   void sent(size_t slot) override;
@@ -65,18 +63,17 @@ class BlockWire final : public Wire, private BlockSink {
 
   const std::unique_ptr<BlockPort> port_;
   const BlockShape shape_;
-  const std::string_view transport_;
   const std::string peer_;
 
-  std::vector<size_t> free_slots_;  // to send with
-  size_t credits_;                  // blocks with payload that the peer has room for
-  size_t owed_ = 0;                 // credits that it has not got back yet
+  std::vector<size_t> free_slots_;  // free send slots
+  size_t credits_;                  // payload blocks that the peer has room for
+  size_t owed_ = 0;                 // credits not returned to the peer yet
 
   std::deque<Arrival> arrivals_;
   size_t arrived_bytes_ = 0;
-  std::array<std::byte, 4096> gathered_;  // what a peek wants of several blocks
+  std::array<std::byte, 4096> gathered_;  // a peek that spans several blocks
   size_t want_ = 1;                       // of the last peek
-  std::optional<Error> ended_;            // nothing more can arrive
+  std::optional<Error> ended_;            // no byte can arrive any more
 };
 
 }  // namespace hccl_like

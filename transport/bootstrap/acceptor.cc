@@ -32,7 +32,7 @@ std::vector<Accepted> Acceptor::step(const Asked& wanted, const Asked& held) {
       if (Fd socket = guest->greeting.welcome(); socket.valid())
         through.push_back({std::move(socket), id, rail, guest->from, guest->same_host,
                            guest->greeting.session()});
-    // Racers that lost leave when their peer has another connection.
+    // A connector closes its losing connections; that is no rejection.
     if (state == IncomingGreeting::State::kFailed &&
         (!guest->greeting.was_believed() || guest->greeting.refusal() != Refusal::kLeft))
       refusals_.count(guest->greeting.refusal(), guest->from);
@@ -52,11 +52,9 @@ void Acceptor::let_in(Listener& door) {
       refusals_.count(Refusal::kOtherUser, arrival.from);
       continue;
     }
-    // A peer sends its hello as soon as it is connected, so one step mostly settles who this is.
-    // That keeps the places for strangers free however many peers arrive at once.
+    // The hello mostly arrives with the connection, so one step frees the place of a stranger.
     guests_.emplace_back(std::move(arrival), same_host, self_, heard_, poller_).greeting.step();
-    // With all places taken the one who has been silent longest goes: a flood cannot keep the door
-    // shut.
+    // Beyond kMaxStrangers the oldest stranger is dropped, so that a flood cannot block peers.
     if (strangers() > kMaxStrangers) {
       const auto oldest = std::ranges::find_if(guests_, &Guest::is_stranger);
       refusals_.count(Refusal::kTooMany, oldest->from);
@@ -70,13 +68,13 @@ void Acceptor::turn_away_the_slow() {
   const auto now = std::chrono::steady_clock::now();
   std::erase_if(guests_, [&](const Guest& guest) {
     const bool stranger = guest.is_stranger();
-    const bool late = now - guest.greeting.since > (stranger ? kBackoff : kLongBackoff);
+    const bool late = now - guest.greeting.since > (stranger ? kTimeout : kLongTimeout);
     if (late && stranger) refusals_.count(Refusal::kTooSlow, guest.from);
     return late;
   });
 }
 
-// Abstract sockets have no permissions: whoever shares the network name space can connect.
+// Abstract sockets have no permissions: any process of the network name space can connect.
 bool Acceptor::same_user(int fd) const {
   ucred peer{};
   socklen_t length = sizeof peer;
@@ -90,7 +88,7 @@ size_t Acceptor::strangers() const {
 
 Deadline Acceptor::next_timer() const {
   for (const Guest& guest : guests_)
-    if (guest.is_stranger()) return Deadline::at(guest.greeting.since + kBackoff);
+    if (guest.is_stranger()) return Deadline::at(guest.greeting.since + kTimeout);
   return Deadline::never();
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// Takes in the peers that connect to this process, and keeps everybody else out.
+// Accepts connections of peers; rejects connections that do not authenticate.
 #include <functional>
 #include <list>
 #include <memory>
@@ -12,49 +12,45 @@
 
 namespace hccl_like {
 
-// A peer at the door: it has proved who it is, and knows that this connection counts.
+// An authenticated connection that both ends have agreed to keep.
 struct Accepted {
   Fd socket;
   std::string peer_id;
-  size_t rail = 0;         // which of the connections between the two this is
+  size_t rail = 0;         // index among the connections to this peer
   std::string from;        // "10.0.0.5:51234"
   bool same_host = false;  // came over the UNIX socket
-  Key session;             // what only the two ends know
+  Key session;             // known to the two ends only
 };
 
-// Strangers cost at most kMaxStrangers descriptors for kBackoff each and 256 bytes read per
-// connection. Used by one thread at a time; nothing blocks.
+// Unauthenticated connections cost at most kMaxStrangers descriptors for kTimeout each, and 256
+// bytes read per connection. Used by one thread at a time; nothing blocks.
 class Acceptor final : private Pollable {
  public:
   static constexpr size_t kMaxStrangers = 64;
-  static constexpr std::chrono::milliseconds kBackoff{1000};
-  // For those that have proved themselves and must only say that they won: their host may have
-  // died.
-  static constexpr std::chrono::milliseconds kLongBackoff{60'000};
+  static constexpr std::chrono::milliseconds kTimeout{1000};
+  // Timeout of authenticated connections without a commit: the peer's host may have died.
+  static constexpr std::chrono::milliseconds kLongTimeout{60'000};
 
-  // `self` and the poller must outlive it.
+  // `self` and `poller` must outlive this object.
   Acceptor(const Identity& self, Poller& poller);
   ~Acceptor() override;
 
-  // The sockets on which it listens.
   Listeners& listeners() { return listeners_; }
   const Listeners& listeners() const { return listeners_; }
 
-  // Goes on with whatever the poller has reported, and returns the peers that are through. `wanted`
-  // is asked for each before it is let in; false closes the connection. Free of system calls if
-  // nothing was reported. `held`, if given, is asked first: true leaves the peer at the door for
-  // now.
+  // Processes the poller's events and returns the accepted peers. `wanted` is called for each peer
+  // before it is accepted; false closes the connection. `held`, if given, is called first; true
+  // keeps the connection pending. Makes no system call if there was no event.
   using Asked = std::function<bool(const std::string& peer_id, size_t rail)>;
   std::vector<Accepted> step(const Asked& wanted, const Asked& held = {});
 
-  // Connections that are not through.
+  // Pending connections.
   size_t guests() const { return guests_.size(); }
 
-  // Connections that have not proved anything yet.
+  // Pending connections that are not authenticated yet.
   size_t strangers() const;
-  // Those that were turned away, with their reasons.
   const Refusals& refusals() const { return refusals_; }
-  // When step() has something to close although nothing was reported.
+  // The next time at which step() must run without an event.
   Deadline next_timer() const;
 
  private:

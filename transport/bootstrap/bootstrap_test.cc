@@ -51,8 +51,8 @@ class Door : public testing::Test {
       accepted.push_back(std::move(one));
   }
   template <typename Done>
-  bool step_until(Done done, milliseconds backoff = seconds(5)) {
-    const Deadline deadline = Deadline::after(backoff);
+  bool step_until(Done done, milliseconds timeout = seconds(5)) {
+    const Deadline deadline = Deadline::after(timeout);
     while (!done()) {
       if (deadline.expired()) return false;
       step();
@@ -72,10 +72,10 @@ class Door : public testing::Test {
     });
     return closed ? std::optional(text) : std::nullopt;
   }
-  bool legitimate_peer_connects(milliseconds backoff = seconds(1)) {
+  bool legitimate_peer_connects(milliseconds timeout = seconds(1)) {
     const Identity peer = new_identity(kJob);
     Connector connector(peer, self, {loopback()}, poller);
-    const bool welcome = step_until([&] { return connector.step(); }, backoff);
+    const bool welcome = step_until([&] { return connector.step(); }, timeout);
     return welcome && !accepted.empty() && accepted.back().peer_id == peer.id;
   }
 
@@ -203,7 +203,7 @@ TEST_F(Door, ClosesOnTheSilentAndTheSlowAfterTheirTime) {
   const std::string right = hello(new_identity(kJob), self);
   step();
   EXPECT_EQ(acceptor.strangers(), 2u);
-  EXPECT_LE(acceptor.next_timer(), Deadline::after(Acceptor::kBackoff));
+  EXPECT_LE(acceptor.next_timer(), Deadline::after(Acceptor::kTimeout));
   size_t sent = 0;
   const auto begin = Deadline::Clock::now();
   EXPECT_TRUE(step_until([&] {
@@ -212,8 +212,8 @@ TEST_F(Door, ClosesOnTheSilentAndTheSlowAfterTheirTime) {
       ::send(slow.get(), &right[sent++], 1, MSG_NOSIGNAL);
     return acceptor.strangers() == 0;
   }));
-  EXPECT_GE(Deadline::Clock::now() - begin, Acceptor::kBackoff - milliseconds(50));
-  EXPECT_LE(Deadline::Clock::now() - begin, Acceptor::kBackoff + milliseconds(500));
+  EXPECT_GE(Deadline::Clock::now() - begin, Acceptor::kTimeout - milliseconds(50));
+  EXPECT_LE(Deadline::Clock::now() - begin, Acceptor::kTimeout + milliseconds(500));
   EXPECT_EQ(closed_after(silent), "");
   EXPECT_TRUE(acceptor.next_timer().is_never());
 }

@@ -83,8 +83,8 @@ void Connector::start(Attempt& attempt) {
   if (attempt.way.prepare) attempt.way.prepare(socket.get());
   const int result = ::connect(
       socket.get(), reinterpret_cast<const sockaddr*>(&attempt.way.address), attempt.way.length);
-  // EINTR: the connection goes on being made, as after EINPROGRESS. A UNIX socket says EAGAIN when
-  // the peer's queue is full, and has not begun.
+  // After EINTR the connection continues, as after EINPROGRESS. A UNIX socket gives EAGAIN without
+  // connecting if the peer's queue is full.
   if (result != 0 && errno != EINPROGRESS && errno != EINTR) {
     attempt.refused = errno != EAGAIN;
     return lost(attempt, errno_text(errno));
@@ -123,7 +123,7 @@ void Connector::lost(Attempt& attempt, std::string cause) {
   attempt.start_at = now + attempt.pause;
   attempt.pause = std::min(2 * attempt.pause, kLongestPause);
   if (winner_ == &attempt) winner_ = nullptr;
-  // Whoever still waits for its turn need not wait any longer.
+  // Start the attempts that wait for their turn now.
   for (auto& other : attempts_)
     if (!other->greeting && other->last_cause.empty())
       other->start_at = std::min(other->start_at, now);

@@ -1,6 +1,5 @@
 #pragma once
-// Reaches one peer: tries its addresses in parallel and keeps the first that turns out to be the
-// peer.
+// Connects to one peer: tries its addresses in parallel and keeps the first that authenticates.
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -13,45 +12,40 @@
 
 namespace hccl_like {
 
-// One way to a peer: a TCP address, or its UNIX socket.
+// One address of a peer: TCP, or its UNIX socket.
 struct Way {
   std::string label;  // "10.0.0.5:4000", "shm"
   sockaddr_storage address{};
   socklen_t length = 0;
-  std::function<void(int socket)> prepare;  // before it connects; may be empty
+  std::function<void(int socket)> prepare;  // called before connect(); may be empty
 };
 Way way_to(const Address& address, uint16_t port);
 Way way_to_unix(const std::string& abstract_name);
 
-// Used by one thread at a time; nothing blocks. What fails is tried again, with growing pauses, for
-// as long as the owner keeps calling: a peer may be slow to come, or the network to heal.
+// Used by one thread at a time; nothing blocks. Retries failed attempts with growing backoff for as
+// long as the owner calls step().
 class Connector {
  public:
-  // `ways`, best first, are started a moment apart, so that the best wins if it works at all.
-  // Identities and poller must outlive it. `rail`: which of the connections to the peer this is to
-  // be.
+  // Starts the `ways`, best first, a moment apart, so that the best wins if it works. Identities
+  // and poller must outlive this object. `rail`: index of this connection among those to the peer.
   Connector(const Identity& self, const Identity& target, std::vector<Way> ways, Poller& poller,
             size_t rail = 0);
   ~Connector();
 
-  // Goes on; true once connected.
   bool step();
-  // After step() said true: the socket, ready for a wire.
   Fd take();
-  // Before take(): what only the two ends know.
+  // Before take(): the session key, known to the two ends only.
   Key session() const;
-  // Whether one of the ways has turned out to be the peer, and was chosen.
+  // Whether one way has authenticated and was chosen.
   bool is_committed() const { return winner_ != nullptr; }
-  // The label of the way that was taken.
   const std::string& taken() const { return taken_; }
-  // True if every way was refused at least once for a reason that no backoff cures (nobody listens
-  // there).
+  // True if every way failed at least once with an error that retries do not cure (no listener).
   bool hopeless() const;
-  // True if hosts have answered at all of the addresses that nobody listens there.
+  // True if every address answered with "connection refused".
   bool nobody_listens() const;
   // "10.0.0.5:4000: Connection refused (errno 111); [fd00::5]:4000: no answer".
   std::string report() const;
-  // When step() has something to do although the poller reports nothing.
+  // The next time at which step() must run without an event.
   Deadline next_timer() const;
 
  private:

@@ -10,9 +10,9 @@ namespace hccl_like {
 namespace {
 
 constexpr std::chrono::milliseconds kPauseBetweenRounds{200};
-// How long a transport is waited for that does not say that it fails, if another one is left.
-constexpr std::chrono::milliseconds kBackoffWithOthers{5'000};
-// A transport of which nothing is known may be unable to wake a sleeper.
+// Timeout of a transport that reports no failure while another transport is left.
+constexpr std::chrono::milliseconds kTimeoutWithOthers{5'000};
+// A loadable transport may be unable to wake a sleeper.
 constexpr std::chrono::milliseconds kLookAgain{1};
 
 }  // namespace
@@ -105,7 +105,7 @@ void Dialer::begin_stage() {
   connector_.reset();
   other_.reset();
   if (Transport* const other = local_.find(stages_[stage_])) {
-    other_backoff_ = stages_.size() > 1 ? Deadline::after(kBackoffWithOthers) : Deadline::never();
+    other_backoff_ = stages_.size() > 1 ? Deadline::after(kTimeoutWithOthers) : Deadline::never();
     try {
       auto wire = other->connect(far_end(stages_[stage_], self_, peer_), WireSide::kConnector);
       other_ = std::make_unique<WireGreeting>(std::move(wire), WireSide::kConnector,
@@ -135,8 +135,7 @@ bool Dialer::step() {
   if (shm_) return step_shm();
   if (!connector_) return step_other();
   if (connector_->step()) return on_connected();
-  // The last resort is tried for as long as there is time; shared memory is given up once it is
-  // known not to work.
+  // The last transport is retried until the deadline, the others only while they can work.
   if (stage_ + 1 < stages_.size() && connector_->hopeless()) next_stage(connector_->report());
   return false;
 }
@@ -145,7 +144,7 @@ bool Dialer::on_connected() {
   const Key session = connector_->session();
   const std::string taken = connector_->taken();
   Fd socket = connector_->take();
-  // It has no more to give: if nothing comes of the socket the next step begins anew.
+  // The connector is used up; if the socket fails, the next step makes a new one.
   connector_.reset();
   if (stages_[stage_] == "shm") {
     shm_ = std::make_unique<ShmHandshake>(std::move(socket), ShmHandshake::Side::kConnector,

@@ -1,6 +1,5 @@
 #pragma once
-// Reaches one peer over the best transport that both ends accept, falling back from one to the
-// next.
+// Connects to one peer over the best transport that both ends accept; falls back to the next one.
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,11 +20,11 @@
 
 namespace hccl_like {
 
-// What this process has to offer and to connect with; shared by all its dialers, and outlives them.
+// This process's settings and resources for connecting. All its dialers share it; it outlives them.
 struct LocalEnd {
   JobKey job;
-  bool sealed = false;        // what goes over the network is encrypted
-  bool require_auth = false;  // not without a secret between hosts
+  bool sealed = false;        // encrypt traffic between hosts
+  bool require_auth = false;  // refuse other hosts if the job has no secret
   Identity identity;
   std::vector<std::string> transports;  // best first
   std::vector<InterfaceAddress> addresses;
@@ -33,50 +32,44 @@ struct LocalEnd {
   RailOptions tcp_rails;
   size_t shm_ring_bytes = 0;
   std::shared_ptr<Commons> commons;                // null without shm
-  std::vector<std::unique_ptr<Transport>> others;  // which it has beside shm and tcp
-  std::string setbacks;  // which of config.transports could not be opened, and why
-  // Null if there is none of this name.
+  std::vector<std::unique_ptr<Transport>> others;  // besides shm and tcp
+  std::string setbacks;  // the transports of the settings that failed to open, and why
+  // Null if there is no transport of this name.
   Transport* find(std::string_view name) const;
-  // Of a connection, for logs.
   std::string tcp_name() const { return sealed ? "encrypted tcp" : "tcp"; }
-  // What a peer must prove.
+  // The identity that `peer` must prove.
   Identity identity_of(const ProcessRecord& peer) const;
-  // A wire over a connected socket. `*railed`: that part of it which will have further rails, or
-  // null.
+  // Sets `*railed` to the part of the wire that gets further rails, or to null.
   std::unique_ptr<Wire> tcp_wire(Fd socket, Poller& poller, const std::string& peer,
                                  const Key& session, WireSide side, RailedWire** railed) const;
-  // The wire as it is used: encrypted, where that is wanted.
+  // `wire`, encrypted if `sealed`.
   std::unique_ptr<Wire> sealed_wire(std::unique_ptr<Wire> wire, const Key& session, WireSide side,
                                     const std::string& peer) const;
-  // The wire of one of the others, as it is used. `*watched`: that part of it which will have a
-  // lifeline, or null.
+  // A wire of `others`. Sets `*watched` to the part that gets a lifeline, or to null.
   std::unique_ptr<Wire> other_wire(std::unique_ptr<Wire> wire, Poller& poller, const Key& session,
                                    WireSide side, const ProcessRecord& self,
                                    const ProcessRecord& peer, WatchedWire** watched) const;
 };
 
-// A wire and how it came about.
 struct Dialed {
   std::unique_ptr<Wire> wire;
   std::string route;   // "shm", "tcp 10.0.0.5:41234 via eth0"
   std::string reason;  // "same host", "other host", "shm failed: ..."
-  // Of a wire that will have further rails, else null; it is a part of `wire`.
+  // Part of `wire`; null if the wire gets no further rails.
   RailedWire* railed = nullptr;
-  std::unique_ptr<RailDialer> rails{};  // at the end that makes them
-  // Of a wire that is to have a lifeline, else null; it is a part of `wire`.
+  std::unique_ptr<RailDialer> rails{};  // null at the end that accepts them
+  // Part of `wire`; null if the wire gets no lifeline.
   WatchedWire* watched = nullptr;
-  std::unique_ptr<LifelineDialer> lifeline{};  // at the end that makes it
+  std::unique_ptr<LifelineDialer> lifeline{};  // null at the end that accepts it
 };
 
-// The transports that can join two processes, in our order: "shm" wants both to have a UNIX socket
-// on one host, "tcp" wants both to listen, any other to have been opened by both and to think that
-// it reaches the peer.
+// The transports that can connect two processes, in this process's order. "shm" requires a UNIX
+// socket of both on one host. "tcp" requires listeners of both. Any other transport must be open in
+// both, and `can_reach` the peer.
 std::vector<std::string> common_transports(const LocalEnd& local, const ProcessRecord& self,
                                            const ProcessRecord& peer);
-// A peer as a transport of this name sees it.
 FarEnd far_end(const std::string& transport, const ProcessRecord& self, const ProcessRecord& peer);
-// "10.0.0.1" -> "via eth0": by which interface a connected socket leaves; empty if that cannot be
-// told.
+// The outgoing interface of a connected socket, e.g. "via eth0"; empty if unknown.
 std::string leaves_via(int socket, const std::vector<InterfaceAddress>& own);
 
 // Used by one thread at a time; nothing blocks.
@@ -85,14 +78,14 @@ class Dialer {
   Dialer(const LocalEnd& local, const ProcessRecord& self, const ProcessRecord& peer,
          Poller& poller);
 
-  // Goes on; true once there is a wire, to be taken once.
+  // Makes progress; true once a wire is ready. Take the wire once.
   bool step();
   Dialed take() { return std::move(dialed_); }
-  // Whether the peer may take the connection for made already.
+  // Whether the peer may already consider the connection established.
   bool is_committed() const { return shm_ || other_ || (connector_ && connector_->is_committed()); }
-  // Whether nobody listens any more at any of the peer's addresses.
+  // Whether all addresses of the peer refuse connections.
   bool is_refused() const { return connector_ && connector_->nobody_listens(); }
-  // What was tried and why it failed, on one line.
+  // The attempts and their errors, on one line.
   std::string report() const;
   Deadline next_timer() const;
 
@@ -114,13 +107,13 @@ class Dialer {
   const bool same_host_;
   Poller& poller_;
 
-  std::vector<std::string> stages_;  // transports, best first
+  std::vector<std::string> stages_;  // best first
   size_t stage_ = 0;
   std::unique_ptr<Connector> connector_;
   std::unique_ptr<ShmHandshake> shm_;
   std::unique_ptr<WireGreeting> other_;
   Deadline other_backoff_ = Deadline::never();
-  std::vector<std::string> setbacks_;  // by stage: why it was given up, if it was
+  std::vector<std::string> setbacks_;  // by stage: the reason for giving it up, if any
   Deadline::Clock::time_point resume_at_{};
   Dialed dialed_;
 };

@@ -69,7 +69,7 @@ Fd GreetingSocket::release() {
 OutgoingGreeting::OutgoingGreeting(Fd socket, const Identity& self, const Identity& target,
                                    size_t rail, Poller& poller)
     : socket_(std::move(socket), EPOLLOUT, poller), calling_(self, target, rail) {
-  socket_.take_ready();  // connected is what the poller says, not what we hope
+  socket_.take_ready();  // wait for the poller's event before the first send
 }
 
 OutgoingGreeting::State OutgoingGreeting::step() {
@@ -150,8 +150,7 @@ IncomingGreeting::State IncomingGreeting::step() {
 
 void IncomingGreeting::on_hello() {
   const auto received = socket_.receive(greeting::kHelloBytes);
-  // Strangers are turned away at the first byte that differs: a port scanner's request is shorter
-  // than a hello.
+  // Reject at the first wrong byte: a port scanner's request is shorter than a hello.
   if (!greeting::could_be_hello(socket_.received())) return refuse(Refusal::kNotOurs);
   if (received == GreetingSocket::Received::kGone) return refuse(Refusal::kLeft);
   if (received == GreetingSocket::Received::kNotYet) return;
@@ -180,8 +179,8 @@ void IncomingGreeting::on_commit() {
   state_ = State::kCommitted;
 }
 
-// It waits for its welcome, which is held back while another connection is on its way. If it has
-// gone it must not be welcomed, and what nobody reads would keep the poller awake.
+// The connector waits for its welcome, which is held back while another connection is being made. A
+// connector that has left must not be welcomed, and unread bytes would keep the poller awake.
 void IncomingGreeting::on_more() {
   const auto more = socket_.peek();
   if (more == GreetingSocket::Received::kGone) refuse(Refusal::kLeft);

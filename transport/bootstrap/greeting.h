@@ -1,5 +1,5 @@
 #pragma once
-// The greeting of security/greeting.h on a fresh socket.
+// The handshake of security/greeting.h on a fresh socket.
 #include <chrono>
 #include <cstddef>
 #include <string>
@@ -14,8 +14,7 @@
 
 namespace hccl_like {
 
-// A non-blocking socket on which messages of fixed size, smaller than any socket buffer, go to and
-// fro.
+// A non-blocking socket for messages of fixed size, smaller than any socket buffer.
 class GreetingSocket : private Pollable {
  public:
   // `events`: EPOLLOUT for a socket that is still connecting, else EPOLLIN.
@@ -24,22 +23,19 @@ class GreetingSocket : private Pollable {
   GreetingSocket(const GreetingSocket&) = delete;
 
   int fd() const { return socket_.get(); }
-  // True if the poller has seen something since the last call. Sockets start out as seen.
+  // True if there was an event since the last call. True at the first call.
   bool take_ready();
   void watch_input();
-  // False if the connection is gone.
+  // False if the connection is lost.
   bool send(std::string_view message);
   enum class Received { kNotYet, kAll, kGone };
-  // Without reading it: whether anything is there, or the end.
+  // Checks for bytes or the end without reading: kAll if bytes are there.
   Received peek();
-  // Collects up to `bytes` in received(), never reading further, so that what follows belongs to
-  // the wire.
+  // Collects up to `bytes` in received(), never more: the following bytes belong to the wire.
   Received receive(size_t bytes);
   const std::string& received() const { return received_; }
   void clear_received() { received_.clear(); }
-  // Why the connection is gone.
   const std::string& cause() const { return cause_; }
-  // Gives the socket away; the poller has forgotten it.
   Fd release();
 
  private:
@@ -57,18 +53,18 @@ class OutgoingGreeting {
  public:
   enum class State { kConnecting, kHelloSent, kVerified, kCommitted, kWelcome, kFailed };
 
-  // `socket`: connect() was called and is under way or done.
+  // `socket`: connect() was called.
   OutgoingGreeting(Fd socket, const Identity& self, const Identity& target, size_t rail,
                    Poller& poller);
 
   State step();
   State state() const { return state_; }
-  // In kVerified: this one has won.
+  // In kVerified: chooses this connection.
   void commit();
   const std::string& cause() const { return cause_; }
   // In kWelcome.
   Fd release() { return socket_.release(); }
-  // From kVerified on: what only the two ends know.
+  // From kVerified on.
   Key session() const { return calling_.session(); }
 
  private:
@@ -88,21 +84,21 @@ class IncomingGreeting {
  public:
   enum class State { kWaiting, kVerified, kCommitted, kFailed };
 
-  // `heard`: by this process, on all connections; it must outlive this.
+  // `heard`: shared by all connections of this process; must outlive this object.
   IncomingGreeting(Fd socket, const Identity& self, HeardHellos& heard, Poller& poller);
 
-  // In kCommitted it fails if the connector leaves, or says more than it may before it is welcome.
+  // In kCommitted, fails if the connector leaves or sends bytes before the welcome.
   State step();
   State state() const { return state_; }
-  // In kFailed: why, and whether its hello was believed before.
+  // In kFailed: the reason, and whether the hello had authenticated.
   Refusal refusal() const { return refusal_; }
   bool was_believed() const { return !hosting_.peer_id().empty(); }
   // From kVerified on.
   const std::string& peer_id() const { return hosting_.peer_id(); }
   size_t rail() const { return hosting_.rail(); }
-  // From kVerified on: what only the two ends know.
+  // From kVerified on.
   Key session() const { return hosting_.session(); }
-  // In kCommitted: tells the connector and gives the socket away; empty if the connection is gone.
+  // In kCommitted: sends the welcome and releases the socket; empty if the connection is lost.
   Fd welcome();
 
   const std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now();

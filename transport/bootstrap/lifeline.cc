@@ -4,7 +4,7 @@
 
 namespace hccl_like {
 
-// The record comes from a store that others may write to: what is no port is none.
+// The record is untrusted: an invalid port counts as none.
 uint16_t lifeline_port(const ProcessRecord& record) {
   const auto found = record.ends.find(kLifelineEnd);
   if (found == record.ends.end()) return 0;

@@ -1,5 +1,5 @@
 #pragma once
-// Makes the lifeline of a wire: the connector's part. watched_wire.h says what it is for.
+// Makes the lifeline of a wire (watched_wire.h), at the connector's end.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -14,27 +14,25 @@
 
 namespace hccl_like {
 
-// Which of the connections between two processes it is. Rails have smaller numbers.
+// The connection index of lifelines. Rails have smaller numbers.
 inline constexpr size_t kLifelineRail = 99;
 
-// Under this name, which no transport can have, a record's `ends` have the port for lifelines, as
-// text.
+// The key in a record's `ends` for the lifeline port, as text. No transport can have this name.
 inline constexpr const char* kLifelineEnd = "(lifeline)";
-// 0 where the process takes none.
+// 0 if the process accepts no lifelines.
 uint16_t lifeline_port(const ProcessRecord& record);
 
 // Used by one thread at a time; nothing blocks.
 class LifelineDialer {
  public:
-  // Identity and poller must outlive it.
+  // Identity and poller must outlive this object.
   LifelineDialer(const Identity& self, Identity target, std::vector<Way> ways, Poller& poller)
       : target_(std::move(target)),
         connector_(self, target_, std::move(ways), poller, kLifelineRail) {}
 
-  // Goes on; true once there is a socket, to be taken once.
+  // Makes progress; true once the socket is ready. Take the socket once.
   bool step() { return connector_.step(); }
   Fd take() { return connector_.take(); }
-  // What was tried and why it failed, on one line.
   std::string report() const { return connector_.report(); }
   Deadline next_timer() const { return connector_.next_timer(); }
 

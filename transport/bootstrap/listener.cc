@@ -18,11 +18,10 @@
 namespace hccl_like {
 namespace {
 
-// Every rank of a large job may arrive at once; the kernel cuts this to net.core.somaxconn.
+// All ranks of a large job may arrive at once; the kernel caps this at net.core.somaxconn.
 constexpr int kBacklog = 4096;
 
-// How often another port is tried where the system chooses it, and somebody has it at one of the
-// addresses.
+// Attempts to find a system-chosen port that is free at all addresses.
 constexpr int kChoices = 64;
 
 Fd open_reserve() { return Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
@@ -32,10 +31,9 @@ void set_option(int fd, int level, int option) {
   ::setsockopt(fd, level, option, &on, sizeof on);
 }
 
-// Invalid if the port is taken there; throws on anything else. SO_REUSEADDR lets a given port be
-// taken again while connections of an earlier process are in TIME_WAIT. On Linux it never lets two
-// processes listen on one port, but two may bind it as long as neither listens, so listen() can
-// find it taken too.
+// Invalid if the port is taken there; throws on other errors. SO_REUSEADDR permits a given port
+// while connections of an earlier process are in TIME_WAIT. On Linux two processes can then bind
+// one port while neither listens, so listen() may also find it taken.
 Fd listen_at(const Address& address, int port, bool port_is_given) {
   Fd socket(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket.valid()) throw_system("cannot make a tcp socket");
@@ -54,7 +52,7 @@ Fd listen_at(const Address& address, int port, bool port_is_given) {
 }
 
 uint16_t port_in(const sockaddr_storage& address) {
-  sockaddr_in6 v6;  // the port lies at the same place in both families
+  sockaddr_in6 v6;  // the port has the same offset in both families
   std::memcpy(&v6, &address, sizeof v6);
   return ntohs(v6.sin6_port);
 }
@@ -68,8 +66,7 @@ uint16_t port_of(int fd) {
 }
 
 bool worth_another_try(int error_number) {
-  // What accept(2) lists as errors of the connection that was taken from the queue, not of the
-  // listening socket.
+  // Errors that accept(2) attributes to the new connection, not to the listening socket.
   switch (error_number) {
     case EINTR:
     case ECONNABORTED:
@@ -110,7 +107,7 @@ Listener Listener::tcp(const Address& address, PortRange range) {
   return std::move(tcp(std::span(&address, 1), range).front());
 }
 
-// At port 0 the first one's choice is the others' as well. Fewer than the addresses if it is taken.
+// Port 0: the first address's port applies to all. Returns fewer listeners if the port is taken.
 std::vector<Listener> Listener::at_port(std::span<const Address> addresses, int port,
                                         bool port_is_given, const Reserve& reserve) {
   std::vector<Listener> all;
@@ -127,7 +124,7 @@ std::vector<Listener> Listener::at_port(std::span<const Address> addresses, int 
   return all;
 }
 
-// A socket that was bound to an address and a given port keeps both.
+// A socket bound to an explicit address and port keeps both.
 void Listener::refuse() {
   if (::shutdown(socket_.get(), SHUT_RD) != 0) throw_system("cannot stop listening");
 }

@@ -1,6 +1,5 @@
 #pragma once
-// The sockets on which peers arrive: one TCP port, at each address that peers are told, and one
-// abstract UNIX address per process.
+// Listening sockets: one TCP port at all published addresses, and one abstract UNIX address.
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -13,47 +12,45 @@
 
 namespace hccl_like {
 
-// A connection that has arrived, and from where ("10.0.0.5:51234"). The descriptor is empty if none
-// waits.
+// A new connection and its origin ("10.0.0.5:51234"). The descriptor is empty if none waits.
 struct Arrival {
   Fd socket;
   std::string from;
 };
 
-// Listens from construction to destruction; non-blocking, closed on exec.
+// Listens from construction to destruction; non-blocking, close-on-exec.
 class Listener {
  public:
-  // At each of the addresses and at no other, on one port: the first of the range that is free at
-  // all of them. Throws kSystem naming the range if there is none. A port in TIME_WAIT counts as
-  // taken only if somebody listens. An address that an interface is about to get will do.
+  // Listens at exactly these addresses on one port: the first of the range that is free at all of
+  // them. Throws kSystem, naming the range, if there is none. A port in TIME_WAIT counts as free.
+  // The addresses need not be assigned to an interface yet.
   static std::vector<Listener> tcp(std::span<const Address> addresses, PortRange range);
   static Listener tcp(const Address& address, PortRange range);
-  // In the abstract name space, where a name needs no file and goes with its owner. The name is
-  // random.
+  // In the abstract name space: needs no file and ends with its owner. The name is random.
   static Listener unix_abstract();
 
-  // Keeps the address, and refuses whoever connects; and takes connections again. Throw kSystem.
-  // Not for the first of several whose port the system chose: it would lose it. While it refuses it
-  // must not be polled: its socket reads as hung up.
+  // refuse() keeps the address but refuses connections; listen() accepts again. Both throw kSystem.
+  // Do not call them on the first of several listeners whose port the system chose: it would lose
+  // the port. Do not poll a refusing listener: its socket reports EPOLLHUP.
   void refuse();
   void listen();
 
   int fd() const { return socket_.get(); }
-  // Whether only this host can reach it.
+  // Whether the listener is reachable from this host only.
   bool is_local() const { return local_; }
   uint16_t port() const { return port_; }            // 0 for UNIX
   const std::string& name() const { return name_; }  // without the leading zero byte; empty for TCP
 
-  // The next connection. Connections that broke while they waited are skipped. Out of descriptors,
-  // it drops one and warns: left in the queue it would keep the poller awake for ever, and whoever
-  // is serious tries again.
+  // Accepts the next connection; skips connections that broke in the queue. If the process is out
+  // of descriptors, drops one connection and warns: a connection left in the queue would keep the
+  // poller awake. Peers retry.
   Arrival accept();
 
  private:
   Listener() = default;
   void drop_one();
 
-  // Given up for a moment to accept and close a connection when descriptors have run out.
+  // A spare descriptor, closed to accept and drop a connection when descriptors have run out.
   using Reserve = std::shared_ptr<Fd>;
   static std::vector<Listener> at_port(std::span<const Address> addresses, int port,
                                        bool port_is_given, const Reserve& reserve);

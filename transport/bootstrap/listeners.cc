@@ -59,7 +59,7 @@ void Listeners::open_outside() {
   }
 }
 
-// Where no address is this host's alone, its ranks need the others.
+// Without a loopback listener the ranks of this host need the external ones.
 void Listeners::shut_outside() {
   const bool any_local = std::ranges::any_of(
       listeners_, [](const Listener& one) { return one.port() != 0 && one.is_local(); });

@@ -1,5 +1,5 @@
 #pragma once
-// Where peers knock: the listening sockets of a process, as one descriptor to watch.
+// The listening sockets of a process, as one descriptor to poll.
 #include <list>
 #include <mutex>
 
@@ -8,28 +8,28 @@
 
 namespace hccl_like {
 
-// While a group is made nobody knows on how many hosts its ranks are, so all listeners are open. If
-// they turn out to be on one host, those that others can reach are shut until the next meeting.
+// All listeners are open while a group is made, since its hosts are not known yet. If all ranks are
+// on one host, the externally reachable listeners refuse connections until the next meeting.
 class Listeners {
  public:
   // Throws kSystem.
   Listeners();
 
-  // Open from now on. Before anything else is called.
+  // Adds an open listener. Must precede all other calls.
   Listener& add(Listener listener);
-  // Readable while somebody knocks. The same one all the time; any thread may poll it.
+  // Readable while a connection waits. Constant; any thread may poll it.
   int fd() const { return epoll_.get(); }
   std::list<Listener>& listeners() { return listeners_; }
 
-  // A meeting of ranks, from before they are told the addresses of this process until it knows who
-  // they are. Any thread; there may be several at the same time.
+  // Lasts from before the ranks learn this process's addresses until this process knows the ranks.
+  // Any thread; several meetings may overlap.
   class Meeting {
    public:
     explicit Meeting(Listeners& listeners);
     ~Meeting();
     Meeting(const Meeting&) = delete;
     Meeting& operator=(const Meeting&) = delete;
-    // Ranks of other hosts are among them: the listeners stay open.
+    // The group has ranks of other hosts: the listeners stay open.
     void others_come();
 
    private:

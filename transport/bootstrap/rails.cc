@@ -6,8 +6,7 @@
 namespace hccl_like {
 namespace {
 
-// The network in which an address lies, as seen from here: an interface of ours, or, behind a
-// router, the address itself.
+// The local interface that reaches an address or, behind a router, the address itself.
 std::string network_of(const Address& address, const std::vector<InterfaceAddress>& own) {
   for (const auto& one : own)
     if (one.prefix != 0 && one.address.same_subnet(address, one.prefix)) return one.interface;
@@ -40,11 +39,11 @@ RailDialer::RailDialer(RailedWire& wire, const Identity& self, Identity target,
       tcp_(tcp),
       poller_(poller) {}
 
-bool RailDialer::step(std::chrono::milliseconds backoff, const std::string& advice) {
+bool RailDialer::step(std::chrono::milliseconds timeout, const std::string& advice) {
   if (wire_.failure() != nullptr) return true;
   if (connectors_.empty()) {
     if (!wire_.wants_rails()) return false;
-    deadline_ = Deadline::after(backoff);
+    deadline_ = Deadline::after(timeout);
     connectors_.resize(ways_.size());
     for (size_t rail = 1; rail < ways_.size(); ++rail)
       connectors_[rail] = std::make_unique<Connector>(self_, target_, ways_[rail], poller_, rail);

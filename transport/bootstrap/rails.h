@@ -1,5 +1,5 @@
 #pragma once
-// Makes the further rails of a wire, once enough has passed over its first: the connector's part.
+// Makes the further rails of a wire once its first rail has carried enough, at the connector's end.
 #include <chrono>
 #include <memory>
 #include <string>
@@ -13,27 +13,24 @@
 
 namespace hccl_like {
 
-// The order in which the addresses of a peer are tried for one rail: those of the rail's own
-// network first, so that rails take turns with the networks that the two hosts have in common; the
-// others after them, so that a rail is made if there is any way at all. `ordered`: as
-// order_for_connecting() has it. Rail 0 has it unchanged.
+// The order in which one rail tries a peer's addresses: first those of the rail's own network, then
+// all others. Rails alternate over the networks that the two hosts share. `ordered`: the order of
+// order_for_connecting(), which rail 0 keeps.
 std::vector<Address> order_for_rail(const std::vector<Address>& ordered,
                                     const std::vector<InterfaceAddress>& own, size_t rail);
 
 // Used by one thread at a time; nothing blocks.
 class RailDialer {
  public:
-  // `ways[rail]`: how to reach the peer; those of rail 0 are not used. Identity, poller and wire
-  // must outlive it.
+  // `ways` by rail; `ways[0]` is unused. Identity, poller and wire must outlive this object.
   RailDialer(RailedWire& wire, const Identity& self, Identity target,
              std::vector<std::vector<Way>> ways, const TcpOptions& tcp, Poller& poller);
 
-  // Whether step() has something to do: rails are wanted, or under way.
   bool is_restless() const { return !connectors_.empty() || wire_.wants_rails(); }
-  // Goes on; true once all rails are there, or the wire has failed. Rails that are not there
-  // `backoff` after they were wanted end the wire with an error that ends with `advice`.
-  bool step(std::chrono::milliseconds backoff, const std::string& advice);
-  // "10.0.1.5:4000": how the rails that are there got there.
+  // Makes progress; true once all rails are attached or the wire has failed. Rails still missing
+  // `timeout` after they were wanted end the wire with an error that ends with `advice`.
+  bool step(std::chrono::milliseconds timeout, const std::string& advice);
+  // The routes of the attached rails, e.g. "10.0.1.5:4000".
   const std::vector<std::string>& routes() const { return routes_; }
   Deadline next_timer() const;
 
@@ -45,7 +42,7 @@ class RailDialer {
   const TcpOptions tcp_;
   Poller& poller_;
   Deadline deadline_ = Deadline::never();
-  std::vector<std::unique_ptr<Connector>> connectors_;  // by rail; null: it is there
+  std::vector<std::unique_ptr<Connector>> connectors_;  // by rail; null: attached
   std::vector<std::string> routes_;
 };
 

@@ -24,8 +24,7 @@ constexpr std::array<std::string_view, kRefusals> kNames{
     "too_slow", "too_many",      "other_user", "left",
 };
 
-// A statistic of the process, like its number of open files: which door it was says nothing to
-// whoever looks.
+// Process-wide statistics over all listeners.
 std::array<std::atomic<uint64_t>, kRefusals> all_doors{};
 
 }  // namespace

@@ -1,6 +1,5 @@
 #pragma once
-// The other end of a Dialer where it tries a Transport: waits on all of them at once, since the
-// choice is the dialer's.
+// Waits for a peer's Dialer on all `Transport`s at once, since the dialer chooses.
 #include <list>
 #include <memory>
 #include <string>
@@ -10,20 +9,18 @@
 
 namespace hccl_like {
 
-// Peers that come over shared memory or TCP come through the Acceptor instead. Used by one thread
-// at a time; nothing blocks.
+// Peers over shm or tcp use the Acceptor instead. Used by one thread at a time; nothing blocks.
 class Waiter {
  public:
-  // All must outlive it.
+  // All arguments must outlive this object.
   Waiter(const LocalEnd& local, const ProcessRecord& self, const ProcessRecord& peer,
          Poller& poller);
 
-  // Goes on; true once there is a wire, to be taken once.
+  // Makes progress; true once a wire is ready. Take the wire once.
   bool step();
   Dialed take() { return std::move(dialed_); }
-  // Whether there is anything to wait on.
   bool waits() const { return !waiting_.empty(); }
-  // What failed, on one line; empty if nothing did.
+  // The failures, on one line; empty if none.
   const std::string& report() const { return report_; }
 
  private:

@@ -66,9 +66,8 @@ size_t WireGreeting::expected_bytes() const {
   return first ? greeting::kHelloBytes : greeting::kCommitBytes;
 }
 
-// One message further, if it is there.
 bool WireGreeting::advance() {
-  // The welcome must have left this process's threads before the wire is somebody else's.
+  // Hand the wire over only after it has taken the whole welcome.
   if (side_ == WireSide::kAcceptor && heard_ == 2) {
     if (outgoing_.empty()) state_ = State::kDone;
     return outgoing_.empty();
@@ -81,7 +80,6 @@ bool WireGreeting::advance() {
   return true;
 }
 
-// Whether the peer's message is right; it is answered then.
 bool WireGreeting::hear(const std::string& text) {
   const bool first = heard_ == 1;
   if (auto* const calling = std::get_if<greeting::Calling>(&voice_)) {

@@ -1,7 +1,6 @@
 #pragma once
-// How two processes make sure of each other on a fresh wire of a Transport: the greeting of
-// security/greeting.h, carried by the wire itself. So a transport need not know about it, and a
-// wire that does not reach the peer is noticed.
+// Runs the handshake of security/greeting.h over a fresh wire of a Transport. Transports need no
+// authentication of their own, and a wire that does not reach the peer is detected.
 #include <memory>
 #include <string>
 #include <variant>
@@ -16,17 +15,16 @@ class WireGreeting {
  public:
   enum class State { kUnderWay, kDone, kFailed };
 
-  // `target` is the one process that may be at the other end.
+  // `target`: the only process accepted at the other end.
   WireGreeting(std::unique_ptr<Wire> wire, WireSide side, const Identity& self,
                const Identity& target);
 
   State step();
-  // After kDone: the wire, at the first byte that is not the greeting's.
-  // What only the two ends know.
+  // After kDone. take() returns the wire positioned after the handshake.
   Key session() const;
   std::unique_ptr<Wire> take() { return std::move(wire_); }
-  const Wire& wire() const { return *wire_; }
-  // Why it failed; in kUnderWay, what is waited for.
+  Wire& wire() { return *wire_; }
+  // In kFailed: the error. In kUnderWay: the awaited message.
   std::string cause() const;
 
  private:
@@ -43,8 +41,8 @@ class WireGreeting {
   const std::string peer_id_;
   std::variant<greeting::Calling, greeting::Hosting> voice_;
   State state_ = State::kUnderWay;
-  int heard_ = 0;         // messages of the peer
-  std::string outgoing_;  // what the wire has not taken yet
+  int heard_ = 0;         // messages received
+  std::string outgoing_;  // not written yet
   std::string cause_;
 };
 

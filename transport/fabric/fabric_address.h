@@ -1,5 +1,5 @@
 #pragma once
-// What a process publishes of its libfabric end-points.
+// The published address of a process's libfabric endpoints.
 #include <optional>
 #include <string>
 #include <string_view>
@@ -9,22 +9,21 @@ namespace hccl_like {
 
 struct FabricAddress {
   struct End {
-    std::string network;  // the provider's name for what it is connected to
-    std::string name;     // as fi_getname gives it: bytes
+    std::string network;  // the provider's name of the network
+    std::string name;     // from fi_getname; binary
     friend bool operator==(const End&, const End&) = default;
   };
   std::string provider;
   bool reads_memory = false;
-  bool takes_devices = false;  // their memory; only beside reads_memory
+  bool takes_devices = false;  // device memory; only with reads_memory
   std::vector<End> ends;       // the first one carries messages
 
   std::string pack() const;
-  // Nothing if it is not what pack() gives: it comes from another process.
+  // Empty if `text` is malformed: it is untrusted.
   static std::optional<FabricAddress> parse(std::string_view text);
 };
 
-// Which of one process's ends meets which of another's: the first ones, and those further ones that
-// are on one network, in order. Both processes find the same pairs.
+// Pairs the first endpoints, then further ones by network, in order; equal in both processes.
 struct FabricPair {
   size_t own = 0, far = 0;
   friend bool operator==(const FabricPair&, const FabricPair&) = default;

@@ -14,11 +14,10 @@ namespace {
 constexpr size_t kCompletionsAtOnce = 16;
 constexpr size_t kLongestName = 512;
 
-// Some tens of pieces of this process's allocators.
+// Enough for some tens of allocator ranges per process.
 constexpr RegistrationCache::Limits kKept{.entries = 256, .bytes = size_t{64} << 30};
 
-// Memory of our own allocators, and exported memory of devices: other memory may be gone, and
-// something else in its place, without our hearing of it.
+// Only these owners are known: all other memory may be freed and replaced without notice.
 std::optional<LastingRange> lasting_range(const std::byte* data, size_t bytes) {
   if (const auto place = SharedMemory::find(data, bytes))
     return LastingRange{data - place->offset, place->token.bytes, place->token.nonce};
@@ -27,14 +26,13 @@ std::optional<LastingRange> lasting_range(const std::byte* data, size_t bytes) {
   return std::nullopt;
 }
 
-// What libfabric 1.20 and later declare in rdma/fi_domain.h. Their fi_mr_attr ends later, too, with
-// what is zero here.
+// rdma/fi_domain.h of libfabric 1.20 declares these; its further fields of fi_mr_attr are zero.
 constexpr uint64_t kRegisterFile = uint64_t{1} << 40;  // FI_MR_DMABUF
 struct FileRange {                                     // fi_mr_dmabuf
   int fd;
   uint64_t offset;
   size_t bytes;
-  void* base;  // where the file begins, to whoever names a place in it
+  void* base;  // base of the peer's addresses
 };
 struct LargerAttributes {
   fi_mr_attr known{};
@@ -74,7 +72,7 @@ FabricEnd::FabricEnd(const FabricLibrary& library, FabricInfo info)
   address_.resize(bytes);
 }
 
-// Whatever is under way ends with the end-point, and its memory after that.
+// Operations in flight end with the endpoint; free their memory afterwards.
 FabricEnd::~FabricEnd() {
   registrations_.clear();
   endpoint_.reset();
@@ -90,7 +88,7 @@ void FabricEnd::check(const char* function, long status) const {
 
 fi_addr_t FabricEnd::insert(const std::string& address) {
   fi_addr_t peer = FI_ADDR_UNSPEC;
-  // Longer than any provider's, and ended by a zero: the text comes from another process.
+  // Pads beyond any provider's address length: the text is untrusted.
   std::string padded = address;
   padded.resize(std::max(address.size() + 1, kLongestName));
   if (fi_av_insert(addresses_.get(), padded.data(), 1, &peer, 0, nullptr) != 1)
@@ -124,7 +122,7 @@ fid_mr* FabricEnd::enroll(const ExportedMemory& memory, const std::byte* data, s
   const uint64_t offset = memory.file_offset() + static_cast<uint64_t>(data - memory.data());
   const FileRange range{memory.file(), offset, bytes, memory.data() - memory.file_offset()};
   LargerAttributes attributes;
-  attributes.known.mr_iov = reinterpret_cast<const iovec*>(&range);  // one union with the file
+  attributes.known.mr_iov = reinterpret_cast<const iovec*>(&range);  // a union with the dma-buf
   attributes.known.iov_count = 1;
   attributes.known.access = FI_READ | FI_REMOTE_READ;
   attributes.known.requested_key = next_key_++;
@@ -150,13 +148,13 @@ void* FabricEnd::add(const std::byte* data, size_t bytes) {
     if (const auto memory = ExportedMemory::find(data, bytes)) return enroll(*memory, data, bytes);
     return enroll(data, bytes, FI_READ | FI_REMOTE_READ);
   } catch (const Exception&) {
-    return nullptr;  // no room for more, or memory that cannot be pinned: it goes in blocks
+    return nullptr;  // no room, or memory that cannot be pinned: use blocks
   }
 }
 
 void FabricEnd::remove(void* registration) { fi_close(&static_cast<fid_mr*>(registration)->fid); }
 
-// Providers that don't know virtual addresses count from the beginning of what was registered.
+// Without FI_MR_VIRT_ADDR addresses are offsets into the registration.
 FabricEnd::Window FabricEnd::window(const RegistrationCache::Registration& registration,
                                     const std::byte* data) const {
   const bool virtual_addresses = (info_->domain_attr->mr_mode & FI_MR_VIRT_ADDR) != 0;

@@ -1,5 +1,5 @@
 #pragma once
-// One end-point of libfabric: reliable datagrams, tagged, with progress made by whoever drives.
+// One libfabric endpoint: reliable datagrams, tagged, with progress by the driver.
 #include <rdma/fabric.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
@@ -15,7 +15,6 @@
 
 namespace hccl_like {
 
-// Closes an object of libfabric.
 struct CloseFid {
   template <class Object>
   void operator()(Object* object) const {
@@ -25,21 +24,21 @@ struct CloseFid {
 template <class Object>
 using FabricObject = std::unique_ptr<Object, CloseFid>;
 
-// An operation under way. libfabric writes into its beginning.
+// An operation in flight. libfabric writes into `context`, which must come first.
 struct FabricOperation {
   fi_context2 context{};
   bool done = true;
   bool failed = false;
-  std::string* broken = nullptr;  // of the slots: where an error is noted
+  std::string* broken = nullptr;  // error text of the slots
 };
 
-// Memory and operations of one port. They outlive it as long as libfabric may touch them.
+// Memory and operations of one port. They outlive the port while libfabric may touch them.
 struct FabricSlots {
   struct alignas(64) Line {
     std::byte bytes[64];
   };
-  std::unique_ptr<Line[]> memory;     // not touched before it is used
-  FabricObject<fid_mr> registration;  // null where the provider needs none
+  std::unique_ptr<Line[]> memory;     // pages untouched before first use
+  FabricObject<fid_mr> registration;  // null if the provider needs none
   std::vector<FabricOperation> operations;
   std::string broken;
 };
@@ -47,38 +46,35 @@ struct FabricSlots {
 // Used by one thread at a time.
 class FabricEnd : private Registrar {
  public:
-  // Throws kUnsupported, with the function that failed.
+  // Throws kUnsupported with the failed function.
   FabricEnd(const FabricLibrary& library, FabricInfo info);
   ~FabricEnd() override;
 
   const fi_info& info() const { return *info_; }
   const FabricLibrary& library() const { return library_; }
   fid_ep* endpoint() const { return endpoint_.get(); }
-  // As fi_getname gives it.
+  // From fi_getname.
   const std::string& address() const { return address_; }
-  // Throws kPeerLost if it is not an address of this provider.
+  // Throws kPeerLost if `address` is not valid for this provider.
   fi_addr_t insert(const std::string& address);
   void remove(fi_addr_t peer);
-  // Memory for so many slots, with an operation each.
+  // Allocates `slots` slots of `bytes` bytes, with one operation each.
   std::unique_ptr<FabricSlots> make_slots(size_t slots, size_t bytes);
-  // Memory that peers read, and that is read into.
   RegistrationCache& registrations() { return registrations_; }
-  // The words by which a peer reads what was registered.
+  // The address and key with which a peer reads registered memory.
   struct Window {
     uint64_t base = 0, key = 0;
   };
   Window window(const RegistrationCache::Registration& registration, const std::byte* data) const;
 
-  // Closes the end-point, whatever is under way: from then on it touches no memory, and progress()
-  // notes nothing.
+  // Closes the endpoint despite operations in flight: no memory access or completion follows.
   void shut(std::string why);
-  // Why it was; empty while it is open.
+  // The reason passed to shut(why); empty while open.
   const std::string& shut() const { return shut_; }
 
-  // Takes over what operations under way may still touch.
+  // Takes ownership of slots that operations in flight may still touch.
   void bury(std::unique_ptr<FabricSlots> slots) { buried_.push_back(std::move(slots)); }
 
-  // Notes which operations are done.
   void progress();
 
  private:
@@ -104,7 +100,7 @@ class FabricEnd : private Registrar {
   RegistrationCache registrations_;
 };
 
-// A peer in an end's table of addresses.
+// A peer in an endpoint's address table.
 class FabricPeer {
  public:
   FabricPeer(FabricEnd& end, const std::string& address)
@@ -117,7 +113,7 @@ class FabricPeer {
 
   FabricEnd& end() const { return end_; }
   fi_addr_t handle() const { return handle_; }
-  // Something is under way to it, and stays so.
+  // Keeps the table entry for good, for operations still in flight to the peer.
   void keep() { kept_ = true; }
 
  private:

@@ -22,7 +22,7 @@ bool bind(void* library, Function*& function, const char* name) {
   return function != nullptr;
 }
 
-// Empty if it serves.
+// Empty on success, else the error.
 std::string bind_all(void* handle, FabricLibrary& library) {
   const bool complete =
       bind(handle, library.getinfo, "fi_getinfo") &&
@@ -78,8 +78,7 @@ FabricInfo hints_for(const FabricLibrary& library, const std::string& provider,
   return hints;
 }
 
-// The place of an offer's own address among those that this process publishes, which are ordered;
-// behind them if it has none of these.
+// Index of the offer's address among the published ones; their number if it is none of them.
 size_t place_of(const fi_info& info, const std::vector<std::string>& own) {
   if (info.src_addr == nullptr ||
       (info.addr_format != FI_SOCKADDR_IN && info.addr_format != FI_SOCKADDR_IN6))
@@ -104,8 +103,7 @@ const FabricLibrary& load_fabric(const std::string& setting,
   return *loaded;
 }
 
-// libfabric 1.17's own shared memory claims to reach other hosts, so its addresses are looked at,
-// too.
+// libfabric 1.17's shared-memory provider claims to reach other hosts, so check its addresses.
 bool reaches_hosts(const fi_info& info) {
   const std::string_view address = info.addr_format == FI_ADDR_STR && info.src_addr != nullptr
                                        ? static_cast<const char*>(info.src_addr)
@@ -125,7 +123,7 @@ bool takes_device_memory(const fi_info& info) {
 std::vector<FabricInfo> choose_providers(const FabricLibrary& library, const std::string& provider,
                                          const std::vector<std::string>& own_addresses,
                                          size_t rails, bool device_memory) {
-  // With memory access first, and that to devices before all: of equals the first one is taken.
+  // Device memory access first, then memory access: the first of equals wins.
   struct Wish {
     uint32_t version;
     uint64_t caps;
@@ -149,14 +147,13 @@ std::vector<FabricInfo> choose_providers(const FabricLibrary& library, const std
                 "libfabric " + library.version_text() + " (" + library.path + ") has " +
                     (provider.empty() ? "no provider that serves" : "no provider " + provider) +
                     ": " + library.strerror(-status) + "; 'fi_info' lists those there are");
-  // Those that reach other hosts, then those with a card, then by address; the library's own order
-  // decides the rest.
+  // Offers that reach other hosts, then cards, then by address, then in the library's order.
   const auto rank = [&](const fi_info& info) {
     const bool local = !reaches_hosts(info);
     return std::tuple(local, info.nic == nullptr, place_of(info, own_addresses));
   };
   const fi_info* best = nullptr;
-  const fi_info* beside_best = nullptr;  // the list that it is of
+  const fi_info* beside_best = nullptr;  // the list that contains it
   for (size_t i = 0; i < lists.size(); ++i)
     for (const fi_info* one = lists[i].get(); one != nullptr; one = one->next)
       if (wanted[i].serves(*one) && (best == nullptr || rank(*one) < rank(*best))) {

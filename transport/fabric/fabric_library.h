@@ -1,6 +1,5 @@
 #pragma once
-// libfabric as it is found when the process runs. Its headers are needed to build this, the library
-// is not: all but six of its functions are calls through tables that its objects carry.
+// libfabric, loaded at run time; the build needs only its headers.
 #include <rdma/fabric.h>
 #include <rdma/fi_errno.h>
 
@@ -31,38 +30,35 @@ struct FreeInfo {
 };
 using FabricInfo = std::unique_ptr<fi_info, FreeInfo>;
 
-// The oldest interface that serves; the application says it to the library, which then behaves as
-// that version did.
+// The oldest usable interface version. The library behaves as that version.
 inline constexpr uint32_t kFabricVersion = FI_VERSION(1, 17);
 
-// Loads it for good: `setting` if it is not empty; else the one that the loader finds, or the first
-// of `hints` (paths) that can be loaded. The first call decides for the process. Throws
-// kUnsupported, with what was tried. Any thread.
+// Loads libfabric permanently: `setting` if not empty, else the one that the loader finds, else the
+// first loadable path of `hints`. The first call decides for the process. Throws kUnsupported with
+// the attempts. Any thread.
 const FabricLibrary& load_fabric(const std::string& setting, const std::vector<std::string>& hints);
 
-// Registration of a device's memory by a file that stands for it came with this version, after the
-// one that is said otherwise.
+// First version with dma-buf registration of device memory; requested for device memory only.
 inline constexpr uint32_t kFabricVersionOfFiles = FI_VERSION(1, 20);
 
-// What a provider offers that can carry blocks to another process: the one that `provider` names,
-// or else the best: real cards before software, and what reaches other hosts only. Behind it what
-// the same provider offers over other cards, or, where it has none, over other networks; `rails` in
-// all at most, 0 for all cards or one network. With `device_memory` one that takes it goes before
-// one that is as good but for that. Throws kUnsupported with the providers there are.
+// The offers (fi_info) of the provider named `provider`, or else of the best provider: those that
+// reach other hosts come first, then real cards before software. The first offer carries messages.
+// The others are the same provider's offers over other cards or, without cards, over other
+// networks; at most `rails` in all, 0 meaning all cards or one network. Among equals,
+// `device_memory` prefers a provider that takes device memory. Throws kUnsupported with the
+// available providers.
 std::vector<FabricInfo> choose_providers(const FabricLibrary& library, const std::string& provider,
                                          const std::vector<std::string>& own_addresses,
                                          size_t rails, bool device_memory);
 
-// Whether it was asked for with memory of devices, and takes it. Only cards do: software would copy
-// through the host by itself.
+// Whether the offer takes device memory in a card: software would copy through the host.
 bool takes_device_memory(const fi_info& info);
 
-// Whether it reads a peer's memory faster than it moves messages. Not where datagrams are made
-// reliable by software: both are cut up there, and reads from a peer that has gone end only after
-// long.
+// Whether fi_read is faster than messages. False for datagrams made reliable in software: they
+// segment both, and reads from a lost peer take long to fail.
 bool reads_memory(const fi_info& info);
 
-// Whether what a provider offers goes beyond this host.
+// Whether the offer reaches other hosts.
 bool reaches_hosts(const fi_info& info);
 
 }  // namespace hccl_like

@@ -8,7 +8,7 @@
 
 namespace hccl_like {
 
-// Of a place: an address and a key for each end-point of the process that shows it.
+// A place holds an address and a key per endpoint of the showing process.
 static_assert(2 * FabricMemory::kMostRails <= std::tuple_size_v<decltype(RemotePlace::words)>);
 
 FabricMemory::FabricMemory(std::vector<FabricEnd*> own, std::vector<FabricRail> rails,
@@ -44,7 +44,7 @@ bool FabricMemory::is_of_device(std::span<const std::byte> memory) const {
   return devices_ && ExportedMemory::find(memory.data(), memory.size()) != nullptr;
 }
 
-// By all ends: which of them reads is known only when it does.
+// Registers with all endpoints: the reading one is not known yet.
 bool FabricMemory::prepare(const std::byte* data, size_t bytes) {
   return devices_ && std::ranges::all_of(own_, [&](FabricEnd* end) {
            return end->registrations().use(data, bytes) != nullptr;
@@ -100,7 +100,7 @@ void FabricMemory::tell(Note note) {
   send_notes();
 }
 
-// The wire takes a small block whole, or not at all.
+// The wire takes a small block whole or not at all.
 void FabricMemory::send_notes() {
   while (!to_tell_.empty()) {
     const ConstRegion note{reinterpret_cast<const std::byte*>(&to_tell_.front()), sizeof(Note)};
@@ -121,8 +121,7 @@ std::optional<RemoteMemory::Note> FabricMemory::hear() {
   return note;
 }
 
-// The first end is driven by the wire of bytes; only software needs the others driven, and only
-// while something is read.
+// The byte wire drives the first endpoint. Software providers need the others driven during reads.
 void FabricMemory::progress() {
   if (!to_tell_.empty()) send_notes();
   if (busy_ == 0) return;

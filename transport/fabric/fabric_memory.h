@@ -1,5 +1,5 @@
 #pragma once
-// A peer's memory, read by libfabric (fi_read) over one or several cards.
+// Reads a peer's memory with libfabric (fi_read) over one or several cards.
 #include <array>
 #include <deque>
 #include <memory>
@@ -15,21 +15,21 @@
 
 namespace hccl_like {
 
-// The way from one of this process's end-points to one of the peer's, which is number `far` there.
+// One of this process's endpoints paired with the peer's endpoint number `far`.
 struct FabricRail {
   std::shared_ptr<FabricPeer> peer;
   size_t far = 0;
 };
 
-// Reads take turns with the rails; notes go over the first. `notes`: a port for small blocks.
+// Reads alternate over the rails; notes use the first rail. `notes`: a port for small blocks.
 class FabricMemory final : public RemoteMemory {
  public:
-  // Of each end; so many keys fit into a place.
+  // Per process: the number of keys that fit into a RemotePlace.
   static constexpr size_t kMostRails = 4;
-  // For notes; a few at a time.
+  // The shape of the port for notes.
   static constexpr BlockShape kNotes{.blocks = 8, .block_bytes = 64};
 
-  // `devices`: both processes' ends take memory of devices.
+  // `devices`: the endpoints of both processes take device memory.
   FabricMemory(std::vector<FabricEnd*> own, std::vector<FabricRail> rails,
                std::unique_ptr<FabricPort> notes, const std::string& peer, bool devices);
 
@@ -49,11 +49,11 @@ class FabricMemory final : public RemoteMemory {
   void abandon(const char* why) override;
 
  private:
-  using Uses = std::vector<RegistrationCache::Use>;  // one for each of own_
+  using Uses = std::vector<RegistrationCache::Use>;  // one per element of own_
   struct Read {
     FabricOperation operation;
     const FabricEnd* end = nullptr;  // null: not in use
-    RegistrationCache::Use into;     // where the provider wants one
+    RegistrationCache::Use into;     // if the provider requires local registration
   };
 
   void send_notes();
@@ -68,7 +68,7 @@ class FabricMemory final : public RemoteMemory {
   std::array<Uses, kSlots> shown_;
   std::array<Read, kReads> reads_;
   size_t next_rail_ = 0;
-  size_t busy_ = 0;  // slots shown and reads under way
+  size_t busy_ = 0;  // slots shown and reads in flight
 };
 
 }  // namespace hccl_like

@@ -9,8 +9,8 @@
 namespace hccl_like {
 namespace {
 
-// Until cancelled receives are given back.
-constexpr std::chrono::milliseconds kBackoff{100};
+// Timeout for the completions of cancelled receives.
+constexpr std::chrono::milliseconds kTimeout{100};
 
 void* descriptor(const FabricSlots& slots) {
   return slots.registration ? fi_mr_desc(slots.registration.get()) : nullptr;
@@ -40,12 +40,12 @@ FabricPort::FabricPort(Poller& poller, BlockShape shape, std::shared_ptr<FabricP
 FabricPort::~FabricPort() {
   memory_.reset();
   poller_.count_nappers(-1);
-  // What was under way at a closed end-point is over.
+  // A closed endpoint has no operations in flight.
   if (!end_.shut().empty()) return;
   for (const size_t slot : receiving_)
     if (!receives_->operations[slot].done)
       fi_cancel(&end_.endpoint()->fid, &receives_->operations[slot].context);
-  const Deadline deadline = Deadline::after(kBackoff);
+  const Deadline deadline = Deadline::after(kTimeout);
   while (!quiet(*receives_) && !deadline.expired()) end_.progress();
   if (!quiet(*receives_)) end_.bury(std::move(receives_));
   if (quiet(*sends_)) return;

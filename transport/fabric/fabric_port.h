@@ -1,5 +1,5 @@
 #pragma once
-// Blocks as tagged messages of libfabric to one peer.
+// Blocks as tagged libfabric messages to one peer.
 #include <deque>
 #include <memory>
 #include <string>
@@ -13,7 +13,7 @@ namespace hccl_like {
 
 class FabricPort final : public BlockPort {
  public:
-  // Poller and end must outlive it. `memory`: beside the blocks.
+  // Poller and endpoint must outlive this object. `memory`: returned by remote_memory().
   FabricPort(Poller& poller, BlockShape shape, std::shared_ptr<FabricPeer> peer, uint64_t send_tag,
              uint64_t receive_tag, std::unique_ptr<RemoteMemory> memory = nullptr);
   ~FabricPort() override;
@@ -27,7 +27,7 @@ class FabricPort final : public BlockPort {
   bool prepare_sleep() override { return true; }
   void end_sleep() override {}
   RemoteMemory* remote_memory() const override { return memory_.get(); }
-  // The next progress() has something to report that came. Free.
+  // Whether the next progress() has an arrival to report. Makes no library call.
   bool has_arrivals() const {
     return !receiving_.empty() && receives_->operations[receiving_.front()].done;
   }
@@ -50,7 +50,7 @@ class FabricPort final : public BlockPort {
   const BlockShape shape_;
   const uint64_t send_tag_, receive_tag_;
   std::unique_ptr<FabricSlots> sends_, receives_;
-  std::deque<Posted> to_send_, sending_;  // not started; under way; oldest first
+  std::deque<Posted> to_send_, sending_;  // not started; in flight; oldest first
   std::deque<size_t> to_receive_, receiving_;
   std::unique_ptr<RemoteMemory> memory_;
 };

@@ -15,12 +15,10 @@
 namespace hccl_like {
 namespace {
 
-// Between two hosts 16 MiB take a quarter longer with blocks half as large. Memory that no message
-// needed is never touched.
+// 64 KiB blocks make 16 MiB between hosts a quarter slower. Unused memory stays untouched.
 constexpr BlockShape kFabricShape{.blocks = 8, .block_bytes = 128 << 10};
 
-// Of what goes from one end to another; both compute it (FNV-1a). Some providers leave 48 bits of a
-// tag to the user.
+// One direction's tag, equal at both ends (FNV-1a). Some providers leave 48 tag bits to users.
 uint64_t tag_for(const std::string& from, const std::string& to) {
   uint64_t hash = 0xcbf29ce484222325u;
   for (const char byte : from + to)
@@ -28,7 +26,7 @@ uint64_t tag_for(const std::string& from, const std::string& to) {
   return hash >> 16;
 }
 
-// The end-points of one provider that this process has, the first one for messages.
+// The process's endpoints of one provider; the first one carries messages.
 std::vector<std::unique_ptr<FabricEnd>> open_ends(const FabricLibrary& library,
                                                   std::vector<FabricInfo> infos) {
   std::vector<std::unique_ptr<FabricEnd>> ends;
@@ -96,8 +94,8 @@ class FabricTransport final : public Transport {
                                        name(), peer.hostname);
   }
 
-  std::string route(const Wire& wire) const override {
-    const auto* const memory = static_cast<const FabricMemory*>(wire.remote_memory());
+  std::string route(Wire& wire) const override {
+    const auto* const memory = static_cast<const FabricMemory*>(wire.extensions().remote_memory);
     const std::string over = memory != nullptr && memory->rails() > 1
                                  ? ", over " + std::to_string(memory->rails()) + " networks"
                                  : "";
@@ -115,7 +113,7 @@ class FabricTransport final : public Transport {
   const std::string self_id_;
   Poller& poller_;
   const std::string address_;
-  std::set<std::string> connected_;  // ids: a second wire could not be told from the first
+  std::set<std::string> connected_;  // ids; a second wire could not be told from the first
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 #pragma once
-// Peers over libfabric: whatever network one of its providers knows.
+// A Transport over libfabric, for any network of its providers.
 #include <memory>
 #include <set>
 #include <string>
@@ -11,9 +11,9 @@
 
 namespace hccl_like {
 
-// Opens an end-point of the provider that the settings name, or of the best. `hints`: where
-// packages keep libfabric. Throws kUnsupported with the reason where there is none. The poller must
-// outlive it.
+// Opens an endpoint of the provider in the settings, or of the best one. `hints`: paths of
+// libfabric in installed packages. Throws kUnsupported with the reason if there is none. The poller
+// must outlive the transport.
 std::unique_ptr<Transport> open_fabric(const Config& config, const std::vector<std::string>& hints,
                                        const std::string& self_id, Poller& poller);
 

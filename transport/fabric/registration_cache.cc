@@ -32,7 +32,7 @@ RegistrationCache::Use RegistrationCache::use(const std::byte* data, size_t byte
   drop_overlapping(*range);
   drop_gone();
   Use made = add(range->data, range->bytes);
-  if (!made) return add(data, bytes);  // a part may fit where the whole does not
+  if (!made) return add(data, bytes);  // a part may fit although the whole does not
   if (!make_room(range->bytes)) return made;
   entries_[range->data] = {range->bytes, range->identity, made, ++clock_};
   bytes_ += range->bytes;
@@ -49,7 +49,7 @@ RegistrationCache::Entries::iterator RegistrationCache::erase(Entries::iterator 
   return entries_.erase(at);
 }
 
-// They are of memory that is gone. Who uses one still has it.
+// Overlapping entries belong to freed memory. Current users keep their registration.
 void RegistrationCache::drop_overlapping(const LastingRange& range) {
   auto at = entries_.upper_bound(range.data);
   if (at != entries_.begin()) {
@@ -59,7 +59,7 @@ void RegistrationCache::drop_overlapping(const LastingRange& range) {
   while (at != entries_.end() && at->first < range.data + range.bytes) at = erase(at);
 }
 
-// Who uses one still has it.
+// Current users keep their registration.
 void RegistrationCache::drop_gone() {
   for (auto at = entries_.begin(); at != entries_.end();) {
     const auto there = find_(at->first, at->second.bytes);
@@ -68,8 +68,7 @@ void RegistrationCache::drop_gone() {
   }
 }
 
-// False if what is in use leaves none. Linear in what is kept, beside a registration that takes far
-// longer.
+// False if registrations in use leave no room. Linear, but cheap compared with a registration.
 bool RegistrationCache::make_room(size_t bytes) {
   if (limits_.entries == 0 || bytes > limits_.bytes) return false;
   while (entries_.size() >= limits_.entries || bytes_ + bytes > limits_.bytes) {

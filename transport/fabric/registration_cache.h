@@ -1,5 +1,5 @@
 #pragma once
-// Registrations of memory with a card, kept for the next message from the same memory.
+// A cache of memory registrations with network cards.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -11,7 +11,6 @@
 
 namespace hccl_like {
 
-// Makes and ends them.
 class Registrar {
  public:
   // Null if it cannot be registered.
@@ -22,30 +21,26 @@ class Registrar {
   virtual ~Registrar() = default;
 };
 
-// Memory whose owner is known: all of what it has there in one piece, and a number that nothing
-// else ever has.
+// Memory with a known owner: its whole range, and an identity that no other range ever has.
 struct LastingRange {
   const std::byte* data = nullptr;
   size_t bytes = 0;
   std::array<uint64_t, 2> identity{};
 };
 
-// Registering pins pages and tells the card of them, which takes as long as sending some tens of
-// KiB. But a cache is right only if it hears of memory that is gone, since other memory may come to
-// lie at the same address. Of malloc's memory only hooks in the whole process's allocator would
-// tell, as libfabric's own cache has them for providers that pin (FI_MR_CACHE_MONITOR); a second
-// set of hooks is no gain. So here
+// Registering memory pins pages and takes as long as sending some tens of KiB. A cache must notice
+// when memory is freed, since new memory may get the same address. For malloc's memory only hooks
+// in the process's allocator can do that. libfabric's own cache has such hooks for providers that
+// pin (FI_MR_CACHE_MONITOR), so this cache adds none:
+// - Memory of this library's allocators is registered once as a whole. A lookup compares address
+//   and identity, so no notification is needed. Stale entries, and the least recently used ones
+//   beyond the limits, are ended.
+// - Device memory exported to network adapters (device/exported_memory.h) likewise. A registration
+//   keeps that memory alive, so every new registration, and every few lookups, search for freed
+//   memory.
+// - All other memory is registered for one message.
 //
-// * memory of our own allocators is registered once, all of a piece, and found again by address
-// *and* identity: what lies at
-//   the address by now is compared with what was registered there, so nothing needs to be told.
-//   What is stale, or least recently used beyond the limits, is ended;
-// * so is memory of a device that was exported to network adapters (device/exported_memory.h): its
-// registration keeps the memory,
-//   so what is gone is looked for whenever something new is registered, and now and then besides;
-// * all other memory is registered for one message.
-//
-// Used by one thread at a time. What is in use is never ended.
+// Used by one thread at a time. Registrations in use are never ended.
 class RegistrationCache {
  public:
   struct Limits {
@@ -57,22 +52,20 @@ class RegistrationCache {
     size_t bytes = 0;
   };
   using Find = std::function<std::optional<LastingRange>(const std::byte* data, size_t bytes)>;
-  // What covers the memory that was asked for, and where it begins. It is not ended as long as this
-  // is held.
+  // A registration that covers the requested memory. Lasts while a Use is held.
   struct Registration {
     const std::byte* begin = nullptr;
     void* handle = nullptr;  // the registrar's
   };
   using Use = std::shared_ptr<const Registration>;
 
-  // The registrar must outlive this object and all uses. `find`: whose memory it is; nothing if
-  // nobody's.
+  // `find`: the memory's owner, if known. The registrar must outlive this object and all uses.
   RegistrationCache(Registrar& registrar, Find find, Limits limits)
       : registrar_(registrar), find_(std::move(find)), limits_(limits) {}
 
   // Null if it cannot be registered.
   Use use(const std::byte* data, size_t bytes);
-  // Ends what is not in use.
+  // Ends registrations that are not in use.
   void clear();
   Stats stats() const { return {entries_.size(), bytes_}; }
 
@@ -94,7 +87,7 @@ class RegistrationCache {
   Registrar& registrar_;
   const Find find_;
   const Limits limits_;
-  Entries entries_;  // by where they begin; none overlap
+  Entries entries_;  // by begin; none overlap
   size_t bytes_ = 0;
   uint64_t clock_ = 0;
 };

@@ -11,11 +11,9 @@
 namespace hccl_like {
 namespace {
 
-// Combined and released at once: large enough for the kernels, small enough that the sender gets
-// its space back while it is still writing.
+// Enough bytes for efficient kernels, few enough that the sender gets space while still writing.
 constexpr size_t kCombineBytes = 32 << 10;
 constexpr size_t kPastCachesBytes = 64 << 10;
-// Buffers up to this size are kept for the next early message.
 constexpr size_t kKeptBuffer = 16 << 10;
 
 }  // namespace
@@ -49,11 +47,11 @@ void Inbox::post(Recv& recv) {
 
   EarlyMessage* early = found->early;
   const bool announced = early->announced();
-  // A caller-driven receive asks for nothing.
+  // A caller-driven receive sends no request.
   if (announced && recv.caller_driven) return;
-  // Two early messages may name one slot, and the other one may have begun in it since.
+  // Two early messages may name one slot, and the other may have begun.
   if (early->has_descriptor() && !rendezvous_.may_begin(early->from.slot)) return fail(kSlotInUse);
-  // Also when it does not fit, so that the sender learns what is expected here.
+  // Also on a mismatch, so that the sender learns the expected call.
   if (announced) ask_for(recv);
   if (!matches(recv, early->header)) {
     if (early_ == early) early_ = nullptr;
@@ -91,7 +89,7 @@ void Inbox::withdraw(Recv& recv) {
   found->recv = nullptr;
   deliverable_.erase_if([&](const Tag& tag) { return tag == recv.tag; });
   if (recv_ == &recv) {
-    // Its message is being read: what is there already moves to where the rest will go.
+    // Its message is being read: the part that has arrived moves to an early buffer.
     early_ = found->early = new_early(header_);
     recv_ = nullptr;
     for (size_t& at = early_->filled; at < recv.moved;) {
@@ -183,7 +181,7 @@ bool Inbox::progress(const Recv* until) {
   return moved;
 }
 
-// Reads a header and decides where its payload goes. False: not yet.
+// Reads a header and chooses the destination of its payload. False: incomplete.
 bool Inbox::begin_frame() {
   const std::span<const std::byte> view = wire_.peek(sizeof header_);
   if (view.size() < sizeof header_) return false;
@@ -204,7 +202,7 @@ bool Inbox::begin_frame() {
   }
   switch (header_.kind) {
     case FrameKind::kEager:
-      // A stalled header stays on the wire and is looked at again the next time.
+      // A stalled header stays on the wire and is checked again later.
       if (!begin_eager(header_)) return false;
       break;
     case FrameKind::kAnnounce:
@@ -259,13 +257,13 @@ bool Inbox::begin_eager(const FrameHeader& header) {
   return true;
 }
 
-// Whether something is wanted of the peer, which may come behind what is early.
+// Whether a receive or an announced send waits for data that may follow the early messages.
 bool Inbox::awaits() const {
   return outbox_.awaits_ready() ||
          incoming_.any_of([](const Incoming& one) { return one.recv != nullptr && !one.early; });
 }
 
-// False if the wire has no more for now.
+// False if the wire has no more bytes now.
 bool Inbox::read_payload() {
   while (left_ > 0) {
     size_t part = 0;
@@ -298,14 +296,14 @@ size_t Inbox::read_into(Recv& recv) {
 
 size_t Inbox::read_past_caches(std::span<std::byte> into) {
   const std::span<const std::byte> view = wire_.peek();
-  // What was read is free soon, and the peer goes on meanwhile.
+  // Release in parts, so that the peer continues meanwhile.
   const size_t part = std::min({view.size(), into.size(), kPastCachesBytes});
   copy_past_caches(into.data(), view.data(), part);
   wire_.release(part);
   return part;
 }
 
-// Whole elements only: one that has arrived in part stays on the wire until it is whole.
+// Whole elements only: a partial element stays on the wire.
 size_t Inbox::combine_into(Recv& recv) {
   const std::span<const std::byte> view = wire_.peek(recv.element_bytes);
   const Piece into = recv.into_at.here(recv.into);
@@ -334,7 +332,7 @@ void Inbox::end_frame() {
   early_ = nullptr;
 }
 
-// Moves an early message, whole, to where its Recv wants it.
+// Moves a complete early message to the destination of its Recv.
 void Inbox::deliver(Tag tag) {
   const Incoming incoming = *incoming_.find(tag);
   Recv& recv = *incoming.recv;

@@ -1,5 +1,5 @@
 #pragma once
-// The receiving half of a Link: whose bytes these are, and where they go.
+// Receiving half of a Link: matches frames with receives and moves their payloads.
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -17,14 +17,14 @@
 
 namespace hccl_like {
 
-// A message that came, or was announced, before its Recv was posted.
+// A message that arrived or was announced before its Recv was posted.
 struct EarlyMessage {
   FrameHeader header;
-  Descriptor from;  // if the announcement had one
+  Descriptor from;  // if the announcement has one
   std::unique_ptr<std::byte[]> data;
   size_t capacity = 0;
   size_t filled = 0;
-  // What it takes of the limit, so that announcements count, too.
+  // Share of the limit. Announcements count, too.
   static size_t cost(const FrameHeader& header) {
     return header.kind == FrameKind::kEager ? 128 + header.payload : 384;
   }
@@ -40,17 +40,15 @@ class Inbox {
         Fifo<Link::Mismatch>& mismatches);
 
   void post(Recv& recv);
-  // Gives up a caller-driven Recv that is not done. What has arrived of its message is kept for the
-  // next one.
+  // Withdraws an incomplete caller-driven Recv. The next Recv gets the data that have arrived.
   void withdraw(Recv& recv);
   void cancel(uint64_t communicator);
-  // All of a message has arrived, by whichever way.
+  // Completes a message after the transfer, on any path.
   void done(Recv& recv);
 
-  // True if anything moved. Stops at the first thing that a link cannot have sent, and when `until`
-  // is done.
+  // True if anything moved. Stops at a protocol violation and when `until` is done.
   bool progress(const Recv* until = nullptr);
-  // The part of progress() that needs no wire: threads over messages that came before their Recv.
+  // The part of progress() that needs no wire: completes receives whose messages arrived early.
   bool deliver_early();
 
   bool arrived(const Tag& tag, size_t* bytes) const;
@@ -60,24 +58,21 @@ class Inbox {
   std::optional<CallNotice> take_call();
   bool has_calls() const noexcept { return !calls_.empty(); }
   bool peer_said_goodbye() const noexcept { return goodbye_; }
-  // Null while everything read made sense.
   const Error* failure() const noexcept { return failure_ ? &*failure_ : nullptr; }
 
-  // Something can be done without further bytes.
+  // Whether progress is possible without further bytes.
   bool has_work() const noexcept { return !deliverable_.empty(); }
   size_t eager_bytes() const noexcept { return eager_bytes_; }
-  // The early messages fill their limit, and nothing is wanted that may come behind them: it waits
-  // for a Recv.
+  // Early messages fill their limit, and no receive or request waits for data behind them.
   bool stalled() const noexcept { return stalled_; }
-  // The next early message is taken whatever the limit says.
+  // Accepts the next early message regardless of the limit.
   void allow_one_more() noexcept { one_more_ = true; }
 
  private:
-  // At least one of the two is set.
   struct Incoming {
     Recv* recv = nullptr;
     EarlyMessage* early = nullptr;
-    bool asked = false;  // a ready was sent, or is not waited for
+    bool asked = false;  // a request was sent or is not needed
   };
 
   static constexpr const char* kSlotInUse = "a slot that is in use";
@@ -115,7 +110,7 @@ class Inbox {
   Fifo<Link::Mismatch>& mismatches_;
 
   TagTable<Incoming> incoming_;
-  Fifo<Tag> deliverable_;  // posted, and here already
+  Fifo<Tag> deliverable_;  // posted and already arrived
   std::vector<uint64_t> cancelled_;
   Fifo<AbortNotice> aborts_;
   Fifo<CallNotice> calls_;
@@ -126,12 +121,12 @@ class Inbox {
   bool goodbye_ = false;
   std::optional<Error> failure_;
 
-  // The frame being read. Its payload goes to one of these, or nowhere.
+  // The frame being read. Its payload goes to recv_ or early_, or is dropped.
   bool busy_ = false;
   FrameHeader header_;
   Descriptor descriptor_;
   size_t left_ = 0;
-  uint64_t frames_end_ = 0;  // of those begun so far, in bytes from the beginning
+  uint64_t frames_end_ = 0;  // stream offset of the end of the last frame begun
   Recv* recv_ = nullptr;
   EarlyMessage* early_ = nullptr;
   std::string text_;

@@ -1,4 +1,4 @@
-// Messages that are too long to send unasked: how they are announced, asked for, and met.
+// Messages longer than eager_bytes: announcement, request and rendezvous.
 #include <cstring>
 #include <utility>
 
@@ -18,7 +18,7 @@ void Inbox::ask_for(Recv& recv) {
     outbox_.push(ready);
 }
 
-// A message whose sender has told where it lies, and a receive that has asked for it.
+// Both the announcement and the posted receive are there.
 void Inbox::meet(Recv& recv, const Descriptor& from) {
   const auto slot = static_cast<uint32_t>(from.slot);
   if (recv.beside)
@@ -27,8 +27,7 @@ void Inbox::meet(Recv& recv, const Descriptor& from) {
     rendezvous_.decline(slot);
 }
 
-// The payload of an announcement or a request is read with its header. False: not yet, or it is
-// none.
+// Reads the header together with a Descriptor as payload. False: incomplete or invalid.
 bool Inbox::read_descriptor() {
   constexpr size_t kBoth = sizeof header_ + sizeof descriptor_;
   const std::span<const std::byte> view = wire_.peek(kBoth);
@@ -84,7 +83,7 @@ void Inbox::begin_data(const FrameHeader& header) {
     fail("data that does not fit what was asked for");
     return;
   }
-  // A message that could not go another way.
+  // The rendezvous could not carry the message.
   if (recv->device) return mismatches_.push({.tag = header.tag, .unreachable = true});
   if (offset == 0) rendezvous_.end_receive(*recv);
   recv_ = recv;

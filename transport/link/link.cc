@@ -9,18 +9,17 @@
 #include "transport/message/fifo.h"
 #include "transport/rendezvous/rendezvous.h"
 #include "transport/same_host/local_peer.h"
+#include "transport/wire/same_host_peer.h"
 
 namespace hccl_like {
 namespace {
 
-// Whether a message is announced must not depend on where its memory lies, of which each end knows
-// its own alone.
+// Each end knows only its own memory, so the decision to announce must not depend on it.
 size_t eager_limit(const Rendezvous& rendezvous, const LinkOptions& options) {
   return rendezvous.reaches_devices() ? std::min(options.eager_bytes, kLeastRendezvous - 1)
                                       : options.eager_bytes;
 }
 
-// What needs a wire.
 struct Ends {
   Ends(std::unique_ptr<Wire> taken, LinkOptions options, Fifo<Link::Mismatch>& mismatches)
       : wire(std::move(taken)),
@@ -80,12 +79,11 @@ struct Link::State {
   std::string joined_transport;
   const std::unique_ptr<LocalPeer> local_peer;
   bool* const any_wanted = nullptr;
-  // Callers look at these two while another thread drives, and may join.
+  // Callers read these while the driver may attach a wire.
   std::atomic<const std::string*> transport{&expected_transport};
   std::atomic<size_t> eager_bytes{0};
   std::atomic<bool> reaches_devices{false};
 
-  // While there is no wire.
   bool wanted = false;
   std::vector<uint64_t> cancelled;
   std::vector<AbortNotice> parked_aborts;
@@ -93,7 +91,7 @@ struct Link::State {
   std::vector<Recv*> parked_recvs;
   bool parked_goodbye = false;
 
-  // The wire refused to sleep, although the inbox is stalled and asked for no bytes.
+  // The wire refused to sleep although the inbox is stalled and requested no wake-up for bytes.
   bool called_stalled = false;
 
   Fifo<Mismatch> mismatches;
@@ -119,7 +117,7 @@ void Link::State::join(std::unique_ptr<Wire> taken, const LinkOptions& options) 
   if (parked_goodbye) ends->outbox.push({.kind = FrameKind::kGoodbye});
 }
 
-// What goes beside the wire; after a failure only what is complete already.
+// Rendezvous progress. After a failure, only completed messages count.
 bool Link::State::meet() {
   if (ends->rendezvous->idle() || !ends->rendezvous->progress(/*copy=*/!failure)) return false;
   while (Recv* recv = ends->rendezvous->take_received()) ends->inbox.done(*recv);
@@ -138,8 +136,7 @@ void Link::State::look_for_failure() {
   }
 }
 
-// A peer that left in order has failed like one that died: only those who wait for it are
-// concerned.
+// An orderly exit is a failure, too: it concerns only ranks that wait for the peer.
 void Link::State::look_at_local_peer() {
   if (failure || !local_peer || !local_peer->gone()) return;
   failure =
@@ -157,8 +154,7 @@ Link::~Link() = default;
 
 bool Link::connected() const { return state_->ends.has_value(); }
 
-// Also for the peer to learn what was given up, if a connection is made anyway or this process
-// leaves.
+// Parked aborts set no `*wanted`: they leave with a wire made for another reason, or at exit.
 bool Link::needs_wire() const {
   return (state_->wanted || !state_->parked_aborts.empty()) && !state_->failure;
 }
@@ -188,7 +184,7 @@ void Link::post(Send& send) {
   state_->want_wire();
 }
 
-// Also after the end: what the peer sent before it left may have been waiting here for this.
+// Also after the end: the message may have arrived before the peer left.
 void Link::post(Recv& recv) {
   if (state_->ends) return state_->ends->inbox.post(recv);
   park(state_->parked_recvs, recv);
@@ -237,8 +233,7 @@ bool Link::progress() {
     return state.ends->inbox.deliver_early() || met;
   }
   const bool sent = state.ends->outbox.progress();
-  // If it wasn't room, the peer has gone: there is an end to what it sent, and behind it the
-  // reason.
+  // A refusal without send space means that the peer has gone: read all it sent, the error follows.
   if (std::exchange(state.called_stalled, false) && !sent) state.ends->inbox.allow_one_more();
   const bool received = state.ends->inbox.progress();
   const bool met = state.meet();
@@ -248,7 +243,7 @@ bool Link::progress() {
 
 bool Link::progress(const Send& until) {
   if (state_->failure || !state_->ends) return progress();
-  // A full wire empties only if this end reads, too.
+  // A full wire drains only if this end reads, too.
   return state_->ends->outbox.progress() && until.done ? true : progress();
 }
 
@@ -276,7 +271,7 @@ void Link::send_abort(uint64_t communicator, std::string_view reason) {
 std::optional<AbortNotice> Link::take_abort() {
   if (state_->ends)
     if (auto notice = state_->ends->inbox.take_abort()) return notice;
-  // Also with a wire: what the peer told before it had one.
+  // Also with a wire: the peer may have published aborts before the wire existed.
   return state_->local_peer ? state_->local_peer->take_abort() : std::nullopt;
 }
 
@@ -295,14 +290,13 @@ std::optional<CallNotice> Link::take_call() {
 
 void Link::send_goodbye() {
   if (state_->ends) return state_->ends->outbox.push({.kind = FrameKind::kGoodbye});
-  // A connection may still be made before this process has left, and its end is not to look like a
-  // death.
+  // If a connection is made before this process exits, the peer must see an orderly end.
   state_->parked_goodbye = true;
 }
 
 bool Link::peer_said_goodbye() const {
   if (state_->ends) return state_->ends->inbox.peer_said_goodbye();
-  // Of a peer that was never met nobody has anything: who does not wait for it is not concerned.
+  // Without local peer: a peer that was never connected has no messages in flight.
   return state_->local_peer ? state_->local_peer->said_goodbye() : state_->failure.has_value();
 }
 
@@ -333,19 +327,18 @@ bool Link::prepare_sleep() {
   if (state_->failure) return true;
   if (!state_->ends) {
     if (!state_->local_peer) return true;
-    // What it told before this process showed that it sleeps, it did not ring for.
+    // The peer did not ring for aborts that it published before this process was shown as asleep.
     if (state_->local_peer->has_aborts()) return false;
-    // One that died is noticed by the next progress().
     return !state_->local_peer->died() || !state_->local_peer->look_for_end();
   }
   Ends& ends = *state_->ends;
   if (ends.inbox.has_work()) return false;
   const bool writing = ends.outbox.wants_to_write();
-  // Stalled, the bytes that are there can't be taken before this process posts something.
+  // A stalled inbox cannot consume bytes before a receive is posted.
   const bool stalled = ends.inbox.stalled();
   const bool may = ends.wire->prepare_sleep({.bytes = !stalled, .space = writing});
   state_->called_stalled = stalled && !may;
-  // Looked at after the wire is armed: a peer that changes something from here on rings.
+  // Check after the wire is armed: later changes by the peer ring the doorbell.
   return may && !ends.rendezvous->could_advance();
 }
 
@@ -369,14 +362,17 @@ std::string_view Link::transport() const {
 
 const PeerCommons* Link::commons() const {
   if (state_->local_peer) return &state_->local_peer->commons();
-  const Wire* const wire = state_->wire.load(std::memory_order_acquire);
-  return wire == nullptr ? nullptr : wire->commons();
+  Wire* const wire = state_->wire.load(std::memory_order_acquire);
+  const SameHostPeer* const peer = wire == nullptr ? nullptr : wire->extensions().same_host;
+  return peer == nullptr ? nullptr : peer->commons();
 }
 
-// A local peer tells whether it sleeps, whatever wires there are.
+// A local peer shows whether it sleeps, independent of the wire.
 void Link::nudge() {
   if (state_->local_peer) return state_->local_peer->nudge();
-  if (Wire* const wire = state_->wire.load(std::memory_order_acquire)) wire->nudge();
+  Wire* const wire = state_->wire.load(std::memory_order_acquire);
+  if (SameHostPeer* const peer = wire == nullptr ? nullptr : wire->extensions().same_host)
+    peer->nudge();
 }
 
 }  // namespace hccl_like

@@ -1,6 +1,5 @@
 #pragma once
-// Messages over a Wire: tags, matching, and flow control. One Link per peer process, shared by all
-// communicators.
+// Messages over a Wire: tags, matching and flow control. One Link per peer, for all communicators.
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -21,133 +20,121 @@ class LocalPeer;
 class PeerCommons;
 
 struct LinkOptions {
-  // Messages up to this size travel at once and wait at the receiver if nobody asked for them yet;
-  // longer ones are announced and sent when the receiver is ready, so they are never buffered. The
-  // two ends need not agree.
+  // Messages up to this size are sent eagerly and buffered at the receiver if no receive is posted.
+  // Longer messages are announced and never buffered. The two ends may use different values.
   size_t eager_bytes = 16 * 1024;
-  // What progress() moves each way before it lets others have their turn.
+  // Bytes that progress() moves in each direction before other links get their turn.
   size_t turn_bytes = 256 * 1024;
-  // The receiver stops reading from a peer whose early messages fill this much, unless it waits for
-  // something of that peer: that may come behind them.
+  // When early messages of a peer fill this much, the receiver stops reading from that peer, unless
+  // it waits for a message of the peer (which may follow them).
   size_t early_bytes_limit = 64 << 20;
-  // Messages of so many bytes are copied out of what the wire shows, past the caches: what they
-  // overwrite need not be read first.
+  // Minimum size for non-temporal copies from the wire's view: the destination need not be read.
   size_t least_past_caches = std::numeric_limits<size_t>::max();
 };
 
-// Used by one thread at a time. Nothing blocks, nothing calls back. A message is moved, and counted
-// down, inside progress() only.
+// Used by one thread at a time. No method blocks, there are no callbacks. Messages move and
+// complete only inside progress().
 class Link {
  public:
   Link(std::unique_ptr<Wire> wire, LinkOptions options);
-  // Without a wire yet. Messages that are posted wait for it, and `*wanted` is set. `expected`: the
-  // transport that it will be. `local peer`: what is known of the peer without a wire, null where
-  // nothing is.
+  // No wire yet. Posted messages wait for one and set `*wanted`. `expected`: the transport of the
+  // future wire. `local_peer`: knowledge about the peer without a wire, may be null.
   Link(std::string_view expected, LinkOptions options, std::unique_ptr<LocalPeer> local_peer,
        bool* wanted);
   ~Link();
 
   bool connected() const;
-  // Whether a message waits for a wire, or somebody else wants one.
   bool needs_wire() const;
   void want_wire();
-  // Once, unless it has failed.
+  // At most once, and only before a failure.
   void attach(std::unique_ptr<Wire> wire, LinkOptions options);
-  // It was given up before there was a wire.
+  // Marks the link as failed before a wire exists.
   void fail(Error why);
-  // Asks the system whether a local peer is gone without whom this link has no wire; failure()
-  // tells.
+  // Asks the system whether a local peer without wire is gone. failure() has the result.
   void look_for_end();
-  // Null where the peer is known by its wire only.
+  // Null if the peer is known only by its wire.
   LocalPeer* local_peer() const;
 
-  // After failure() a post is accepted and never done.
+  // After failure(), a post is accepted and never completes.
   void post(Send& send);
   void post(Recv& recv);
-  // Takes back a `caller-driven` message of at most eager_bytes that need not be done here and now;
-  // false, and it is free to be posted again, unless it is done: a send that the wire has begun to
-  // take is done on return.
+  // Takes back a caller-driven message of at most eager_bytes. Returns false if withdrawn (it may
+  // be posted again), true if done. A send that the wire has begun to accept is done on return.
   bool withdraw(Send& send);
   bool withdraw(Recv& recv);
-  // Forgets every posted message of a communicator without completing it; its memory is free on
-  // return, for which a peer that copies to or from it is waited for, a second at most. A message
-  // that was half sent is finished from a copy of what the wire had begun to take (so the peer
-  // never sees wrong bytes), one that was half received is read and dropped, so that the other
-  // communicators on this link go on. It is the end of this communicator on this link: whatever the
-  // peer still sends for it is dropped, which is why a number must not be used twice.
+  // Forgets all posted messages of a communicator without completing them. Their memory is free on
+  // return: cancel() waits for a peer that copies to or from the memory, at most one second. A
+  // partly sent message is completed from a copy, so that the peer never reads wrong bytes. A
+  // partly received message is read and dropped. Other communicators on the link continue. Later
+  // data of this communicator are dropped, so its number must never be reused.
   void cancel(uint64_t communicator);
 
-  // Moves what can be moved, up to turn_bytes each way, so that other links get their turn.
-  // True if anything was.
+  // Moves up to turn_bytes in each direction. True if anything moved.
   bool progress();
 
-  // The part of progress() that a message needs which was just posted: whatever else has arrived
-  // stays on the wire, where the receives that will be posted next find it. To be mixed with
-  // progress(), for the others' sake.
+  // The part of progress() that a just-posted message needs. Other data stay on the wire, for
+  // receives posted next. Callers must alternate with progress() for the other messages.
   bool progress(const Send& until);
   bool progress(const Recv& until);
 
-  // True if a message with this tag has arrived or was announced and nobody asked for it yet;
-  // *bytes is its size.
+  // True if a message with this tag arrived or was announced, without a receive. *bytes is its
+  // size.
   bool arrived(const Tag& tag, size_t* bytes) const;
 
-  // Tells the peer that this rank gave up a communicator. The reason is cut at 4096 bytes.
+  // Tells the peer that this rank aborted a communicator. The reason is cut at 4096 bytes.
   void send_abort(uint64_t communicator, std::string_view reason);
-  // Tells the peer which call this rank is in. False, and it is not told, without a wire.
+  // Tells the peer which call this rank is in. Returns false, without effect, if there is no wire.
   bool send_call(const CallNotice& call);
-  // What the peer said so, one a call.
   std::optional<CallNotice> take_call();
-  // Whether failure(), take_abort(), take_mismatch() or take_call() have something to say.
+  // Whether failure(), take_abort(), take_mismatch() or take_call() has a result.
   bool has_news() const;
-  // What the peer gave up, one notice a call.
+  // Communicators that the peer aborted, one notice per call of this function.
   std::optional<AbortNotice> take_abort();
-  // Says that no further message will come, for a clean end.
+  // Announces an orderly end: no further messages will follow.
   void send_goodbye();
-  // Whether the peer said so. It closes its end when it likes after that, which is a failure() only
-  // in name: it concerns those who still have messages under way.
+  // Whether the peer announced its end. A later failure() concerns only ranks with messages in
+  // flight.
   bool peer_said_goodbye() const;
-  // True when everything handed over has left this process, or never will because the link failed.
+  // True when all data have left this process, or the link has failed.
   bool flushed();
-  // Whether some of it leaves only if progress() or flushed() is called again. Cheaper to ask than
-  // flushed().
+  // Whether data leave only if progress() or flushed() is called again. Cheaper than flushed().
   bool owes();
 
-  // Null while healthy. kPeerLost: the peer's process or host is gone, or it said something that
-  // cannot be understood; kTimeout: it could not be reached. Sticky; no message posted here will be
-  // done any more.
+  // Null while healthy. Sticky; messages never complete afterwards. kPeerLost: the peer's process
+  // or host is gone, or the peer violated the protocol. kTimeout: the peer could not be reached.
   const Error* failure() const;
 
-  // A message's fingerprint or size differs from what this rank expects. The buffer was not
-  // touched; the message will never be done, and its communicator is to be given up; the link and
-  // the other communicators are not concerned. For a message longer than eager_bytes the sender
-  // learns of it, too. One mismatch a call.
+  // A message has another fingerprint or size than this rank expects. The buffer is untouched, the
+  // message never completes, and the caller must abort the communicator. Other communicators
+  // continue. For messages longer than eager_bytes the sender gets the mismatch, too. One mismatch
+  // per call.
   struct Mismatch {
     Tag tag;
     uint64_t expected = 0, received = 0;  // fingerprints: this rank's, the peer's
     size_t expected_bytes = 0, received_bytes = 0;
-    // Both ends agree, but the message is in a device's memory, and its only way has failed.
+    // Fingerprints and sizes match, but the only path to the device memory has failed.
     bool unreachable = false;
-    bool sends = false;  // this rank, which has heard how much is expected
+    bool sends = false;  // reported at the sender, by the receiver's request
   };
   std::optional<Mismatch> take_mismatch();
-  // A message of the communicator's collectives that came although nobody asked for it and that is
-  // of another call than the one which this rank made under its number, if there is one. `made`
-  // gives that call's fingerprint, nothing if there was none. Slow: for a rank that waits.
+  // Finds a collective message of the communicator that no receive expects and whose fingerprint
+  // differs from that of this rank's call with the same number. `made` returns the fingerprint of
+  // that call, or nothing if this rank made none. Slow: only for a rank that waits.
   using Made = std::function<std::optional<uint64_t>(uint32_t sequence)>;
   std::optional<Mismatch> find_stray(uint64_t communicator, const Made& made) const;
 
-  // As Wire::prepare_sleep: false if there is something to do already.
+  // As Wire::prepare_sleep(): false if there is work.
   bool prepare_sleep();
   void end_sleep();
   std::string_view transport() const;
   size_t eager_bytes() const;
 
-  // Whether messages may lie in memory of devices at either end. Any thread.
+  // Whether either end may use device memory for messages. Any thread.
   bool reaches_devices() const;
-  // Makes such memory ready for messages; false if it cannot be. May take a while.
+  // Registers device memory for messages; false if not possible. May be slow.
   bool prepare(const std::byte* data, size_t bytes);
 
-  // As Wire's; any thread.
+  // As in Wire; any thread.
   const PeerCommons* commons() const;
   void nudge();
 

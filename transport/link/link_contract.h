@@ -1,6 +1,6 @@
 #pragma once
-// How a Link must carry messages over any Wire, as tests; link_endings_contract.h has what it does
-// when they end otherwise. The type is the same as for wire_contract.h:
+// Conformance tests for message transfer by a Link over any Wire. link_endings_contract.h tests
+// errors. The type is as in wire_contract.h:
 //
 //   INSTANTIATE_TYPED_TEST_SUITE_P(Tcp, LinkContract, TcpWires);
 //   INSTANTIATE_TYPED_TEST_SUITE_P(Tcp, LinkEndings, TcpWires);
@@ -18,7 +18,7 @@
 
 namespace hccl_like {
 
-// dst[i] = 3 * a[i] + b[i]: shows a swapped operand, an element used twice or torn.
+// dst[i] = 3 * a[i] + b[i]: detects swapped operands and elements that are torn or used twice.
 inline void combine_int32(std::byte* dst, const std::byte* a, const std::byte* b,
                           size_t elements) noexcept {
   for (size_t i = 0; i < elements; ++i) {
@@ -139,7 +139,7 @@ TYPED_TEST_P(LinkContract, GathersAndScattersPieces) {
     std::vector<std::byte> expected = got;
     Send& send = this->sends.emplace_back();
     Recv& recv = this->recvs.emplace_back();
-    // Pieces in descending order of address, so that they never merge; odd sizes; an empty one.
+    // Pieces in descending address order never merge. Odd sizes, one empty piece.
     std::vector<std::byte> stream;
     for (size_t at = 50'000; at > 10'000;) {
       const size_t bytes = std::min<size_t>(at - 10'000, random() % 3000);
@@ -180,7 +180,6 @@ TYPED_TEST_P(LinkContract, CombinesWholeElementsInPlaceAndOutOfPlace) {
         recv.combine = combine_int32;
         recv.element_bytes = 4;
         std::vector<std::byte>& into = in_place ? operand : got;
-        // In two pieces, cut at different elements.
         const size_t cut = bytes / 8 * 4;
         recv.operand.add(operand.data(), bytes);
         recv.into.add(into.data(), cut);
@@ -295,12 +294,11 @@ TYPED_TEST_P(LinkContract, EarlyMessagesAreBounded) {
   size_t bytes;
   for (uint32_t i = 0; i < kMessages; ++i) arrived += this->b().arrived(this->tag(i), &bytes);
   EXPECT_EQ(arrived, 8u) << "1000 bytes each, and a little more for the table";
-  // What is posted now is taken past the others, although the limit is reached.
+  // A message posted now passes the others although the limit is reached.
   this->recv(this->b(), this->tag(8), got[8].data(), 1000);
   this->settle();
   EXPECT_TRUE(got[8] == data[8]);
-  // So is what comes later: the sender may have made many calls before the one that is waited for
-  // here.
+  // So does a later message: the sender may have made many calls before the one awaited here.
   this->recv(this->b(), this->tag(99), got[99].data(), 1000);
   this->settle();
   EXPECT_TRUE(got[99] == data[99]);
@@ -312,7 +310,7 @@ TYPED_TEST_P(LinkContract, EarlyMessagesAreBounded) {
   EXPECT_TRUE(got == data);
 }
 
-// Neither end asks for what the other sends, and both wires are full.
+// Neither end receives the other's messages, and both wires are full.
 TYPED_TEST_P(LinkContract, SleepsWhileItsPeerNeitherReadsNorIsRead) {
   constexpr size_t kBytes = 100'000, kMessages = 400;
   constexpr LinkOptions kOptions{.eager_bytes = kBytes, .early_bytes_limit = 10'000};
@@ -328,7 +326,7 @@ TYPED_TEST_P(LinkContract, SleepsWhileItsPeerNeitherReadsNorIsRead) {
   });
   EXPECT_GT(this->pending, 0u) << "the wires hold less than that";
   for (size_t side : {0, 1}) {
-    // A wire may once refuse without a reason.
+    // A wire may refuse a sleep once without a reason.
     this->run([&] {
       const bool may = this->links[side]->prepare_sleep();
       EXPECT_FALSE(may && this->wires.pollers[side]->poll()) << "it would wake at once";
@@ -336,7 +334,6 @@ TYPED_TEST_P(LinkContract, SleepsWhileItsPeerNeitherReadsNorIsRead) {
       return may;
     });
   }
-  // It hears that its peer has gone, although there are messages that it does not want.
   this->links[0].reset();
   this->run([&] {
     this->b().prepare_sleep();

@@ -1,6 +1,5 @@
 #pragma once
-// What a Link must do over any Wire when messages don't fit, are given up, or have no peer any
-// more, as tests.
+// Conformance tests for Link: mismatches, cancellation and loss of the peer.
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -30,7 +29,6 @@ TYPED_TEST_P(LinkEndings, CancelInTheMiddleLeavesTheOtherCommunicatorsAlone) {
     this->pending = 0;
     this->links[canceller]->cancel(66);
     this->links[canceller]->send_abort(66, "enough");
-    // The memory is free now on this side.
     std::vector<std::byte>& freed = canceller == 0 ? doomed : got_doomed;
     freed.assign(freed.size(), std::byte{0xdd});
     std::optional<AbortNotice> notice;
@@ -80,7 +78,7 @@ TYPED_TEST_P(LinkEndings, CancelAtEveryMomentOfAnExchange) {
     }
     for (int i = 0; i < moment; ++i) this->step();
     const size_t first = static_cast<size_t>(moment) % 2;
-    // Counts of the communicator that stays are all that matters from here on.
+    // From here on, only messages of the other communicator matter.
     uint32_t lost = 0, left = 0;
     const auto redirect = [&](Message& message) {
       if (message.pending != &this->pending || message.moved == message.bytes) return;

@@ -1,6 +1,5 @@
 #pragma once
-// Two links over a pair of wires and what tests do with them. `Wires` is the same type as for
-// wire_contract.h.
+// Test fixture: two links over a pair of wires. `Wires` is as in wire_contract.h.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -43,7 +42,7 @@ class LinkPair : public testing::Test {
     if (++steps % 8 == 0)
       for (auto& poller : wires.pollers) poller->poll();
   }
-  // Until `stop` is true: fails the test rather than waiting for ever.
+  // Drives both ends until `stop` returns true. Fails the test after 60 s.
   void run(const std::function<bool()>& stop) {
     const Deadline deadline = Deadline::after(std::chrono::seconds(60));
     while (!stop()) {
@@ -54,7 +53,7 @@ class LinkPair : public testing::Test {
   void run_until_done() {
     run([&] { return pending == 0; });
   }
-  // Enough for what must not happen to happen.
+  // Drives both ends long enough for an unwanted event to occur.
   void settle() {
     for (int i = 0; i < 2000; ++i) step();
   }
@@ -82,7 +81,7 @@ class LinkPair : public testing::Test {
   static Tag tag(uint32_t sequence, uint64_t communicator = kCommunicator) {
     return {.communicator = communicator, .sequence = sequence};
   }
-  // Something of it has moved, by whichever way.
+  // Whether part of the message has moved, on any path.
   static bool begun(const Send& send, const Bytes& into) {
     return send.moved > 0 || into.front() != std::byte{0xee};
   }

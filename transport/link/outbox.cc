@@ -13,14 +13,13 @@ FrameHeader header_of(FrameKind kind, const Send& send) {
   return {.kind = kind, .tag = send.tag, .fingerprint = send.fingerprint, .bytes = send.bytes};
 }
 
-// Whether it gets a slot no sooner than its receiver asks: where there may be no other way, what
-// nobody waits for yet may not keep a slot from what somebody does. The receiver's memory may be a
-// device's also if the sender's is not.
+// Whether the message gets a slot only after its receiver has requested it. If the wire cannot
+// carry the message, unrequested messages must not take slots from requested ones. The receiver's
+// memory may be device memory even if the sender's is not.
 bool waits_to_be_asked(const Rendezvous& rendezvous, const Send& send) {
   return send.device || (rendezvous.reaches_devices() && rendezvous.can_send(send));
 }
 
-// A header and the first pieces of its payload, as one write.
 class Gather {
  public:
   bool full() const { return size_ == regions_.size(); }
@@ -48,7 +47,7 @@ void Outbox::post(Send& send) {
   send.at = {};
   if (send.bytes <= eager_bytes_) return eager_.push(&send);
   const Pending* request = pending_.find(send.tag);
-  // Not tried if the peer has asked and cannot be reached.
+  // No offer if the peer has requested without a destination: it cannot be reached.
   std::optional<uint32_t> slot;
   if (!waits_to_be_asked(rendezvous_, send) && (request == nullptr || request->into != nullptr) &&
       rendezvous_.can_send(send))
@@ -80,7 +79,6 @@ void Outbox::announce(Send& send, std::optional<uint32_t> slot) {
     push(header);
 }
 
-// Both ends are there.
 void Outbox::start(Send& send, std::optional<uint32_t> slot, const ExportedRange* into) {
   if (!slot && into != nullptr && waits_to_be_asked(rendezvous_, send)) {
     parked_.push(&send);
@@ -91,7 +89,7 @@ void Outbox::start(Send& send, std::optional<uint32_t> slot, const ExportedRange
   send_as_data(send);
 }
 
-// Announced, for a second time perhaps, with where it lies.
+// Announces the message, perhaps a second time, with its memory.
 void Outbox::offer_parked() {
   while (!parked_.empty() && rendezvous_.has_room()) {
     Send& send = *parked_.pop();
@@ -131,7 +129,7 @@ void Outbox::push_abort(uint64_t communicator, std::string_view reason) {
 void Outbox::ready(const FrameHeader& header, const Descriptor* into) {
   const Pending* found = pending_.find(header.tag);
   if (found == nullptr) {
-    // What is sent unasked needs no memory of having been asked for.
+    // Eager messages need no record of a request.
     if (header.bytes <= eager_bytes_) return;
     Pending request{.fingerprint = header.fingerprint, .bytes = header.bytes};
     if (into != nullptr) {
@@ -166,7 +164,7 @@ void Outbox::report_mismatch(const Send& send, uint64_t fingerprint, uint64_t by
 void Outbox::cancel(uint64_t communicator) {
   const auto of_it = [&](const Send* send) { return send->tag.communicator == communicator; };
   control_.erase_if([&](const Control& control) {
-    // An announced slot is free when the peer has seen that nothing comes of it.
+    // Keep announcements with a slot: the peer must see them before the slot is free.
     return control.header.tag.communicator == communicator && control.header.payload == 0 &&
            (control.header.kind == FrameKind::kAnnounce ||
             control.header.kind == FrameKind::kReady || control.header.kind == FrameKind::kCall);
@@ -193,7 +191,7 @@ bool Outbox::withdraw(Send& send) {
   return false;
 }
 
-// The frame that the wire has begun to take goes on without its message.
+// Finishes the current frame from a copy, without its message.
 void Outbox::finish_from_copy() {
   bytes_.resize(payload_left_);
   for (size_t done = 0; done < payload_left_;) {

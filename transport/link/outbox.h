@@ -1,5 +1,5 @@
 #pragma once
-// The sending half of a Link: which frame goes next, and how far it has gone.
+// Sending half of a Link: chooses the next frame and tracks its progress.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -17,37 +17,33 @@
 
 namespace hccl_like {
 
-// One frame is on the wire at any moment. The next is chosen when it is through: control frames
-// first, then eager messages, and the parts of long messages in turn, one after every kEagerRun
-// eager messages at the latest.
+// One frame is on the wire at a time. Order: control frames, eager messages, then parts of long
+// messages in turn. After kEagerRun eager messages at most, one part of a long message goes.
 class Outbox {
  public:
   Outbox(Wire& wire, Rendezvous& rendezvous, const LinkOptions& options,
          Fifo<Link::Mismatch>& mismatches);
 
   void post(Send& send);
-  // A frame without payload.
   void push(const FrameHeader& control);
-  // The same with a descriptor as its payload.
   void push(FrameHeader control, const Descriptor& descriptor);
   void push_abort(uint64_t communicator, std::string_view reason);
-  // The peer asks for a message that may have been announced, or not even posted yet.
+  // The peer requests a message that may be announced or not posted yet.
   void ready(const FrameHeader& header, const Descriptor* into);
-  // A message that its receiver waits for goes through the wire after all.
+  // Sends a requested message through the wire instead of the rendezvous.
   void send_as_data(Send& send);
-  // All of a message has left, by whichever way.
+  // Completes a message after the transfer, on any path.
   static void done(Send& send);
-  // Takes back an eager message; false if that was possible, true if it counts as sent.
+  // Takes back an eager message. Returns false on success, true if the message counts as sent.
   bool withdraw(Send& send);
   void cancel(uint64_t communicator);
 
-  // True if the wire took anything.
   bool progress();
-  // Something would go out at once if the wire took it.
+  // Whether a frame could go out now if the wire accepted bytes.
   bool wants_to_write() const noexcept;
-  // Nothing is left, not even messages that wait for their receiver.
+  // Nothing is left, including messages that wait for their receiver.
   bool empty() const noexcept { return !wants_to_write() && waiting_ == 0 && parked_.empty(); }
-  // A message was announced whose receiver has not asked for it yet.
+  // Whether an announced message has not been requested yet.
   bool awaits_ready() const noexcept { return waiting_ > 0; }
 
  private:
@@ -56,14 +52,13 @@ class Outbox {
     std::string text;  // or:
     Descriptor descriptor;
   };
-  // An announced message, or, with a null `send`, the peer's request for one.
+  // An announced message, or the peer's request for a message (`send` is null).
   struct Pending {
     Send* send = nullptr;
     uint64_t fingerprint = 0;
     uint64_t bytes = 0;
-    std::optional<uint32_t>
-        slot;  // of an announced message, if it may go another way than the wire
-    ExportedRange* into = nullptr;  // where the peer wants it; one of ranges_
+    std::optional<uint32_t> slot;   // of an announced message, if the rendezvous may carry it
+    ExportedRange* into = nullptr;  // destination at the peer; one of ranges_
   };
 
   void announce(Send& send, std::optional<uint32_t> slot);
@@ -89,27 +84,24 @@ class Outbox {
 
   Fifo<Control> control_;
   Fifo<Send*> eager_;
-  Fifo<Send*> data_;  // asked for; each in turn sends a frame
-  Fifo<Send*>
-      parked_;  // of a device, and asked for: they wait for a slot, as they have no other way
+  Fifo<Send*> data_;    // requested; they take turns, one frame each
+  Fifo<Send*> parked_;  // requested, in device memory; wait for a slot: they have no other path
   TagTable<Pending> pending_;
   Pool<ExportedRange> ranges_;
-  size_t waiting_ = 0;    // how many of pending_ have a send
+  size_t waiting_ = 0;    // entries of pending_ that have a send
   size_t eager_run_ = 0;  // eager messages since the last data frame
 
-  // The frame being written.
   bool busy_ = false;
-  // The header and the gap after it, zeros.
   struct Head {
     FrameHeader header;
     std::array<std::byte, kMostGap> gap{};
   };
   Head head_;
   size_t head_bytes_ = 0, head_left_ = 0;
-  uint64_t frames_end_ = 0;  // of those begun so far, in bytes from the beginning
+  uint64_t frames_end_ = 0;  // stream offset of the end of the last frame begun
   size_t payload_left_ = 0;
-  Send* send_ = nullptr;          // whose payload it is; else
-  std::vector<std::byte> bytes_;  // it is the end of this
+  Send* send_ = nullptr;          // source of the payload; if null:
+  std::vector<std::byte> bytes_;  // source of the payload is the end of this
 };
 
 }  // namespace hccl_like

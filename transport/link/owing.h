@@ -1,6 +1,5 @@
 #pragma once
-// What a process's links still hold of what was handed to them, which leaves only if somebody calls
-// them.
+// Data that the links of a process accepted and that leave only when a link is driven.
 #include <algorithm>
 #include <memory>
 #include <vector>
@@ -13,7 +12,7 @@ inline bool owe(const std::vector<std::unique_ptr<Link>>& links) {
   return std::ranges::any_of(links, [](const auto& link) { return link->owes(); });
 }
 
-// Hands on what leaves now; true if nothing is left.
+// Flushes as much as possible; true if nothing is left.
 inline bool hand_on(const std::vector<std::unique_ptr<Link>>& links) {
   for (const auto& link : links)
     if (link->owes()) link->flushed();

@@ -1,5 +1,5 @@
 #pragma once
-// For tests: memory that peers map, and two links over a shm wire between which messages of it go.
+// Test fixture: memory that peers map, and two links over a shm wire for messages of that memory.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ inline const Device& host_device() {
   return device;
 }
 
-// Memory that peers map, with a byte to spare on both sides.
+// Memory that peers map, with one guard byte at each end.
 class Shared {
  public:
   explicit Shared(size_t bytes, std::byte fill = std::byte{0xee})
@@ -56,7 +56,6 @@ class Shared {
   ExportedRange range_;
 };
 
-// Two links of this process over shared memory, and what is posted on them.
 class SharedLinks : public testing::Test {
  protected:
   explicit SharedLinks(LinkOptions options = {}) : options_(options) { connect(); }
@@ -99,15 +98,14 @@ class SharedLinks : public testing::Test {
       ASSERT_FALSE(deadline.expired()) << "nothing happens any more";
     }
   }
-  // Until nothing is left to do for one end alone.
+  // Drives one end until it makes no progress.
   static void exhaust(Link& link) {
     while (link.progress()) {
     }
   }
 
-  // Gives a message of `bytes` up on either end after every number of steps; the other end touches
-  // its memory no more. `post_both` takes the memory of both ends and the number of steps, `then`
-  // is called when both have noticed.
+  // Gives up a message of `bytes` on either end after each number of steps. The other end must not
+  // touch the memory afterwards. `then` runs when both ends have noticed.
   template <class PostBoth, class Then>
   void give_up_after_every_step(size_t bytes, PostBoth post_both, Then then) {
     for (const size_t quitter : {size_t{0}, size_t{1}})

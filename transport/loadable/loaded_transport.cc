@@ -12,7 +12,7 @@ namespace {
 class LoadedWire final : public Wire {
  public:
   LoadedWire(const hct_api& api, hct_wire* wire, std::string_view name, Poller& poller)
-      : api_(api), wire_(wire), name_(name), poller_(poller) {}
+      : Wire(std::string(name)), api_(api), wire_(wire), poller_(poller) {}
   ~LoadedWire() override { api_.close_wire(wire_); }
 
   size_t write(std::span<const ConstRegion> pieces) override {
@@ -31,7 +31,7 @@ class LoadedWire final : public Wire {
   const Error* failure() const override {
     if (!failed_)
       if (const char* const why = api_.failure(wire_); why != nullptr)
-        failed_ = Error{ErrorCode::kPeerLost, "the " + name_ + " connection is gone: " + why};
+        failed_ = Error{ErrorCode::kPeerLost, "the " + transport() + " connection is gone: " + why};
     return failed_ ? &*failed_ : nullptr;
   }
   bool flush() override { return api_.flush(wire_) != 0; }
@@ -48,7 +48,6 @@ class LoadedWire final : public Wire {
     if (std::exchange(napping_, false)) return poller_.count_nappers(-1);
     api_.end_sleep(wire_);
   }
-  std::string_view transport() const override { return name_; }
 
   std::string route() const {
     const char* const text = api_.route == nullptr ? nullptr : api_.route(wire_);
@@ -58,9 +57,8 @@ class LoadedWire final : public Wire {
  private:
   const hct_api& api_;
   hct_wire* const wire_;
-  const std::string name_;
   Poller& poller_;
-  bool napping_ = false;  // for a module that cannot sleep on unread bytes
+  bool napping_ = false;  // for a module without prepare_sleep_unread
   mutable std::optional<Error> failed_;
 };
 
@@ -119,7 +117,7 @@ std::unique_ptr<Wire> LoadedTransport::connect(const FarEnd& peer, WireSide side
   return std::make_unique<LoadedWire>(api_, wire, name_, poller_);
 }
 
-std::string LoadedTransport::route(const Wire& wire) const {
+std::string LoadedTransport::route(Wire& wire) const {
   const auto* const loaded = dynamic_cast<const LoadedWire*>(&wire);
   return loaded == nullptr ? "" : loaded->route();
 }

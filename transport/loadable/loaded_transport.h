@@ -1,5 +1,5 @@
 #pragma once
-// A module's table as a Transport.
+// A Transport backed by a module's table.
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -12,9 +12,8 @@ namespace hccl_like {
 
 class LoadedTransport final : public Transport {
  public:
-  // Opens the module's end for the process `self_id`; the table is complete (module_library.h).
-  // Throws kUnsupported, with the module's own words, if it does not open. The poller must outlive
-  // it.
+  // Opens the module's end. The table must be complete (module_library.h) and the poller must
+  // outlive this object. Throws kUnsupported with the module's error.
   LoadedTransport(const hct_api& api, const std::string& self_id, Poller& poller);
   ~LoadedTransport() override;
 
@@ -22,10 +21,9 @@ class LoadedTransport final : public Transport {
   const std::string& address() const override { return address_; }
   bool can_reach(const FarEnd& peer) const override;
   std::unique_ptr<Wire> connect(const FarEnd& peer, WireSide side) override;
-  std::string route(const Wire& wire) const override;
+  std::string route(Wire& wire) const override;
 
  private:
-  // A descriptor that the module watches.
   struct Watched final : Pollable {
     void ready(unsigned events) override { function(argument, events); }
     void (*function)(void*, uint32_t) = nullptr;

@@ -1,5 +1,4 @@
-// How the members of a new group are introduced to each other, and connected at once where that is
-// asked for.
+// Introduces the members of a new group to each other, and connects them at once if requested.
 #include <chrono>
 
 #include "core/base/error.h"
@@ -13,15 +12,14 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kNap{20};      // between two looks while nothing else is going on
-constexpr milliseconds kShortNap{1};  // while other communicators need their turn
+constexpr milliseconds kNap{20};      // between two polls while nothing else runs
+constexpr milliseconds kShortNap{1};  // while other communicators need progress
 constexpr milliseconds kProgressEvery{10'000};
-// A peer may die as soon as the group is made, and is missed then if its lifeline is there. A
-// network that lets no TCP through costs this once.
-constexpr milliseconds kBackoffWithLifelines{2'000};
+// Timeout for lifelines while the group is made: from then on a lifeline detects a peer's death. A
+// network that blocks TCP costs this time once.
+constexpr milliseconds kTimeoutWithLifelines{2'000};
 constexpr size_t kDialersAtOnce = 128;
-// Local peers of whose end a process is told at once. Whom nobody guards is looked at while it is
-// waited for.
+// Local peers whose exit notifies this process. All others are checked while they are waited for.
 constexpr size_t kGuardsAGroup = 2;
 constexpr size_t kMostGuards = 8;
 
@@ -30,8 +28,7 @@ std::string seconds_since(Deadline::Clock::time_point start) {
       std::chrono::duration_cast<std::chrono::seconds>(Deadline::Clock::now() - start).count());
 }
 
-// Where both ends connect at once: the lower id listens, the higher one connects, exactly one of
-// any two without asking.
+// If both ends connect at once, the higher id connects and the lower id listens.
 bool connects_to(const ProcessRecord& self, const ProcessRecord& peer) { return self.id > peer.id; }
 
 void check_members(const std::vector<ProcessRecord>& members, int rank, const ProcessRecord& self) {
@@ -65,12 +62,11 @@ struct Mesh::State::Missing {
   const ProcessRecord* record;
   bool we_connect;
   std::unique_ptr<Dialer>
-      dialer{};  // null: the peer connects to us, it is introduced, or it is not its turn yet
-  std::unique_ptr<Waiter> waiter{};  // null: we connect
-  bool may_leave = false;            // nothing is wrong here if it has ended meanwhile
+      dialer{};  // null: the peer connects, or is introduced, or waits for its turn
+  std::unique_ptr<Waiter> waiter{};  // null: this end connects
+  bool may_leave = false;            // its exit before the connection is no error
 };
 
-// Why a peer is not there yet, as far as this end can know.
 std::string Mesh::State::explain(const Missing& peer) const {
   const std::string who = person(peer.rank, *peer.record) + ": ";
   if (peer.dialer) return who + peer.dialer->report();
@@ -98,7 +94,6 @@ std::string Mesh::State::describe(const Link& link) const {
   return "a connection that was replaced";
 }
 
-// True once the peer has a link.
 bool Mesh::State::reached(Missing& peer) {
   const std::string& id = peer.record->id;
   if (absent.contains(id)) return false;
@@ -131,19 +126,19 @@ bool Mesh::State::reached(Missing& peer) {
 void Mesh::State::join(std::list<Missing>& missing, size_t peers, int rank, Deadline deadline,
                        const std::function<void()>& idle) {
   eager_dialing = 0;
-  // A transport of which nothing is known may be unable to wake a sleeper.
+  // A loadable transport may be unable to wake a sleeper.
   const milliseconds nap = links.empty() && local.others.empty() ? kNap : kShortNap;
   const auto start = Deadline::Clock::now();
   Deadline progress = Deadline::after(kProgressEvery);
-  Deadline backoff = Deadline::never();
+  Deadline timeout = Deadline::never();
   for (;;) {
     poller.poll();
     step();
     const size_t before = missing.size();
     missing.remove_if([this](Missing& peer) { return reached(peer); });
     if (missing.empty()) {
-      if (lifelines.empty() || backoff.expired() || deadline.expired()) return;
-      backoff = earliest(backoff, Deadline::after(kBackoffWithLifelines));
+      if (lifelines.empty() || timeout.expired() || deadline.expired()) return;
+      timeout = earliest(timeout, Deadline::after(kTimeoutWithLifelines));
     } else if (deadline.expired()) {
       throw Exception({ErrorCode::kTimeout,
                        person(rank, self) + " timed out connecting to " +
@@ -180,8 +175,7 @@ std::vector<Link*> Mesh::connect(const std::vector<ProcessRecord>& members, int 
   check_members(members, rank, state.self);
   std::list<State::Missing> missing;
   for (size_t i = 1; i < members.size(); ++i) {
-    // Everybody begins with its own local peers, so that a thousand ranks do not knock at one door
-    // first.
+    // Each rank starts with its neighbors, so that no listener gets all ranks first.
     const size_t peer = (static_cast<size_t>(rank) + i) % members.size();
     const ProcessRecord& record = members[peer];
     if (state.has_connected(record.id)) continue;
@@ -197,7 +191,7 @@ std::vector<Link*> Mesh::connect(const std::vector<ProcessRecord>& members, int 
   return state.links_of(members);
 }
 
-// Other transports connect both ends at the same time.
+// All other transports connect both ends at the same time.
 bool Mesh::State::connects_when_needed(const ProcessRecord& peer) const {
   const auto common = common_transports(local, self, peer);
   return std::ranges::all_of(common,
@@ -228,7 +222,7 @@ std::vector<Link*> Mesh::introduce(const std::vector<ProcessRecord>& members, in
       state.introduce(record, static_cast<int>(peer), rank, std::move(local_peer));
       state.adopt(record.id);
       if (unseen) {
-        // What it shows comes with its connection.
+        // Its shared memory becomes accessible with its connection.
         state.find(record.id)->link->want_wire();
         now.may_leave = true;
         missing.push_back(std::move(now));

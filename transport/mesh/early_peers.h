@@ -1,5 +1,5 @@
 #pragma once
-// Connections of peers that have proved themselves, and that nobody here has introduced yet.
+// Authenticated connections of peers that no group of this process has introduced yet.
 #include <chrono>
 #include <cstddef>
 #include <list>
@@ -12,34 +12,33 @@
 
 namespace hccl_like {
 
-// A peer that learns of a new group first connects before this process knows it. Its socket waits
-// here, unread and unwatched, so that one which is never introduced costs a descriptor for a while
-// and no work. Used by one thread at a time; nothing blocks.
+// A peer that learns of a new group first connects before this process knows the peer. Its socket
+// waits here unread and unwatched: a peer that is never introduced costs one descriptor for
+// kHeldAtMost and no work. Used by one thread at a time; nothing blocks.
 class EarlyPeers {
  public:
   using Clock = std::chrono::steady_clock;
-  // Whoever finds no room is turned away, and comes again.
+  // Further peers are rejected, and retry.
   static constexpr size_t kMost = 256;
   static constexpr std::chrono::milliseconds kHeldAtMost{60'000};
 
-  // Closes what was held for too long.
+  // Closes connections held longer than kHeldAtMost.
   void begin_turn(Clock::time_point now = Clock::now()) {
     admitted_ = 0;
     peers_.remove_if([&](const Held& one) { return now - one.since >= kHeldAtMost; });
   }
-  // When begin_turn() has something to close.
+  // The next time at which begin_turn() has a connection to close.
   Deadline next_timer() const {
     return peers_.empty() ? Deadline::never() : Deadline::at(peers_.front().since + kHeldAtMost);
   }
-  // Whether one more peer may be let in in this turn. It counts before it is held: a turn lets
-  // several in, then holds them.
+  // Reserves a place: a turn admits several peers before it holds them.
   bool admit() {
     if (peers_.size() + admitted_ >= kMost) return false;
     ++admitted_;
     return true;
   }
-  // Holds a peer that was admitted. A newer connection of the same peer replaces the older one,
-  // which the peer has given up.
+  // Holds an admitted peer. A newer connection of a peer replaces the older one, which that peer
+  // has abandoned.
   void hold(Accepted peer, Clock::time_point now = Clock::now()) {
     (void)take(peer.peer_id);
     peers_.push_back({std::move(peer), now});

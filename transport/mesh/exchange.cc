@@ -23,12 +23,12 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kExchangeProgressEvery{10'000};
-constexpr milliseconds kGlance{1};          // how long to look for one record of many
-constexpr milliseconds kGlanceBudget{200};  // for all of them
-// How long a rank waits before it looks whether rank 0 has begun anew; it doubles.
+constexpr milliseconds kGlance{1};          // per missing record
+constexpr milliseconds kGlanceBudget{200};  // for all missing records
+// Interval at which a waiting rank checks for a new round of rank 0; doubles.
 constexpr milliseconds kFirstLook{1'000}, kLongestLook{8'000};
 constexpr int kMostNamed = 32;
-constexpr size_t kDigits = 16;  // of the communicator and of a mark
+constexpr size_t kDigits = 16;  // of a communicator id and of a mark
 
 std::string hexadecimal(uint64_t value) {
   std::string text(kDigits, '0');
@@ -51,7 +51,7 @@ bool is_mark(std::string_view text) {
          text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
-// What a rank wrote, or somebody in its name: kept for a sentence about it.
+// Marks an unproved value, kept for the error message.
 constexpr char kUnproved = '!';
 constexpr size_t kQuoted = 4096;
 std::string unproved(std::string_view value) {
@@ -63,13 +63,11 @@ std::string unproved(std::string_view value) {
 
 std::string random_mark() { return hexadecimal(random_u64() | 1); }
 
-// The records as they come in.
 class Collector {
  public:
   Collector(ProvedStore& store, std::string prefix, int size)
       : store_(store), prefix_(std::move(prefix)), values_(static_cast<size_t>(size)) {}
 
-  // True once rank's record is here.
   bool collect(int rank, Deadline deadline) {
     std::string& value = values_[static_cast<size_t>(rank)];
     if (!value.empty()) return true;
@@ -82,7 +80,7 @@ class Collector {
     return !value.empty();
   }
 
-  // Looks for everybody without waiting for anybody, and names the missing: "[3,7]".
+  // Checks for all records without waiting, and lists the missing ranks: "[3,7]".
   std::string missing() {
     const Deadline budget = Deadline::after(kGlanceBudget);
     std::string names;
@@ -108,8 +106,7 @@ class Collector {
   std::vector<std::string> values_;
 };
 
-// Calls `arrived(deadline)` until it says yes, telling now and then, and at the end, who is
-// missing.
+// Calls `arrived` until true; logs missing ranks periodically; throws kTimeout at the deadline.
 void wait_for(Collector& records, Deadline deadline, const std::function<bool(Deadline)>& arrived) {
   const auto start = Deadline::Clock::now();
   Deadline progress = Deadline::after(kExchangeProgressEvery);
@@ -118,7 +115,7 @@ void wait_for(Collector& records, Deadline deadline, const std::function<bool(De
         std::chrono::duration_cast<std::chrono::seconds>(Deadline::Clock::now() - start).count();
     const bool over = deadline.expired();
     const std::string missing = over || progress.expired() ? records.missing() : "";
-    // What came while the missing were looked for counts.
+    // Accept a value that arrived while missing() ran.
     if (over && missing.empty() && arrived(Deadline::after(kGlance))) return;
     if (over)
       throw_error(
@@ -139,8 +136,7 @@ std::string why_unproved(const JobKey& job) {
          "HCCL_LIKE_SECRET";
 }
 
-// What the ranks of one group have in the store. Rounds before the last one are of processes that
-// are gone.
+// The entries of one group in the store. All rounds except the last belong to dead processes.
 class Meeting {
  public:
   Meeting(ProvedStore& store, int rank, int size, const std::string& record, Deadline deadline)
@@ -152,7 +148,7 @@ class Meeting {
         own_(mark_ + record),
         deadline_(deadline) {}
 
-  // What rank 0 makes of everybody's record: the communicator, all marks, and all records.
+  // Rank 0: collects all records and publishes the communicator id, all marks and all records.
   proof::Opened lead() {
     const int64_t round = store_.add(prefix_ + "rounds", 1);
     const std::string below = prefix_ + mark_ + "/";
@@ -176,7 +172,7 @@ class Meeting {
     return {all, true};
   }
 
-  // The same for the others, of the round in which rank 0 has met this very process.
+  // All other ranks: waits for the round in which rank 0 has read this process's record.
   proof::Opened join() {
     for (int64_t round = std::max<int64_t>(1, rounds());;) {
       proof::Opened all;
@@ -189,7 +185,7 @@ class Meeting {
         all = wait_in(round, below + "all", &records, tell).value_or(proof::Opened{});
         if (!all.value.empty() && mark_in(all.value) == mark_) return all;
       }
-      // That round was over before this process came, or rank 0 left it for another one.
+      // The round ended before this process came, or rank 0 opened another one.
       round = std::max(rounds(), all.value.empty() ? round : round + 1);
     }
   }
@@ -198,24 +194,23 @@ class Meeting {
   int64_t rounds() { return store_.add(prefix_ + "rounds", 0); }
   std::string_view mark_in(std::string_view all) const {
     const size_t at = kDigits * (1 + static_cast<size_t>(rank_));
-    return at < all.size() ? all.substr(at, kDigits) : mark_;  // malformed: the reader says so
+    return at < all.size() ? all.substr(at, kDigits) : mark_;  // malformed: the reader reports it
   }
 
-  // The mark of rank 0 in this round, or nothing if it has begun another one.
+  // Rank 0's mark of this round; empty if rank 0 has opened a later one.
   std::optional<std::string> meet_leader(int64_t round) {
     const std::string key = prefix_ + std::to_string(round);
     const auto leader = wait_in(round, key, nullptr, {});
     if (!leader) return std::nullopt;
     const std::string mark = leader->value.substr(0, kDigits);
     if (leader->proved && is_mark(mark)) return mark;
-    // Rank 0 is told all the same, so that it can say who does not believe it.
+    // Write the record in spite of the error, so that rank 0 can name this rank in its own error.
     if (is_mark(mark)) store_.set(prefix_ + mark + "/" + std::to_string(rank_), own_);
     throw_error(ErrorCode::kMismatch,
                 "rank 0's entry in the store is not authentic: " + why_unproved(store_.job()));
   }
 
-  // The value of a key, or nothing if meanwhile a round later than `round` has begun. While it
-  // waits it does `meanwhile` now and then.
+  // Waits for a key; empty once a round after `round` has begun. Calls `meanwhile` periodically.
   std::optional<proof::Opened> wait_in(int64_t round, const std::string& key, Collector* records,
                                        const std::function<void()>& meanwhile) {
     Collector nobody(store_, "", 0);
@@ -253,7 +248,7 @@ std::string person(const Roster& roster, size_t rank) {
   return person(static_cast<int>(rank), roster.members[rank]);
 }
 
-// Every rank compares all with rank 0, so that all come to the same verdict.
+// Every rank compares all ranks with rank 0, so that all reach the same verdict.
 void check_settings(const Roster& roster) {
   const auto& first = roster.members[0].settings;
   for (size_t rank = 1; rank < roster.members.size(); ++rank) {
@@ -272,11 +267,11 @@ void check_settings(const Roster& roster) {
   }
 }
 
-// An error names both ends, for the record may be unreadable because they differ.
+// Errors name both ends: the record may be unreadable because the versions differ.
 ProcessRecord parse_record(const std::string& stored, size_t member, int rank,
                            const ProcessRecord& self, const JobKey& job) {
   const bool proved = !stored.starts_with(kUnproved);
-  // Behind an unproved record stands a proof that is none, of whatever length.
+  // An invalid proof of unknown length follows an unproved record.
   const std::string text = proved ? stored : stored.substr(1, stored.rfind('}'));
   const auto cannot_join = [&](ErrorCode code, const std::string& why) {
     throw_error(code, hccl_like::person(rank, self) + " cannot join " +
@@ -297,18 +292,16 @@ std::string_view records_in(std::string_view all, size_t ranks) {
   return all.substr(std::min(all.size(), kDigits * (1 + ranks)));
 }
 
-// What is not proved is looked at for one thing: a member of another version, which proves what it
-// writes in another way.
+// Searches an unproved list only for a member of another version, with another proof format.
 [[noreturn]] void refuse_list(std::string_view all, size_t ranks, int rank,
                               const ProcessRecord& self, const JobKey& job) {
   constexpr size_t kLongest = 1 << 20;
-  // Behind what is unproved stands a proof that is none.
   const std::string_view list = records_in(all, ranks).substr(0, kLongest);
   std::vector<std::string> records;
   try {
     records = unpack_records(list.substr(0, list.rfind(']') + 1), ranks);
   } catch (const Exception&) {
-    records.clear();  // then it is no list of another version either
+    records.clear();  // no list of another version either
   }
   for (size_t member = 0; member < records.size(); ++member)
     parse_record(records[member], member, rank, self, job);

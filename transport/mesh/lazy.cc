@@ -1,4 +1,4 @@
-// How the mesh lets peers in, and connects those that were introduced once somebody wants them.
+// Accepts peers, and connects introduced peers on demand.
 #include <chrono>
 
 #include "core/base/error.h"
@@ -12,15 +12,15 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr size_t kLazyDialersAtOnce = 128;
-// How long a peer that was introduced may refuse before it counts as gone: it listened then.
-constexpr milliseconds kBackoffWithRefusal{100};
-// How long a peer at the door waits for this end's own way to it, of which only one is taken.
+// How long an introduced peer may refuse connections before it counts as lost.
+constexpr milliseconds kTimeoutWithRefusal{100};
+// How long an accepted connection waits for this end's own attempt; only one of the two is kept.
 constexpr milliseconds kHeldAtMost{1000};
 
 }  // namespace
 
-// A newcomer is wanted unless its process has a link already; a broken one may be replaced: the
-// peer can have given up a connection that this end took for made.
+// A connection is wanted unless its process has a connected link. A broken link may be replaced:
+// the peer may have abandoned a connection that this end considered established.
 bool Mesh::State::wanted(const std::string& id, size_t rail) {
   if (rail == kLifelineRail) return awaits_lifeline(id) != nullptr;
   if (rail > 0) return awaits_rail(id, rail) != nullptr;
@@ -28,7 +28,7 @@ bool Mesh::State::wanted(const std::string& id, size_t rail) {
   return find(id) != nullptr || early.admit();
 }
 
-// Where both ends have begun, the way of the one with the higher id is taken, if it leads anywhere.
+// If both ends have started, the attempt of the higher id wins unless it fails.
 bool Mesh::State::held(const std::string& id, size_t rail) {
   if (rail > 0) return false;
   const auto found = absent.find(id);
@@ -86,7 +86,7 @@ void Mesh::State::take_in(Accepted accepted) {
   add(accepted.peer_id, std::move(dialed));
 }
 
-// Lets a peer in that came before it was introduced.
+// Accepts a peer that connected before it was introduced.
 void Mesh::State::adopt(const std::string& id) {
   if (auto accepted = early.take(id)) take_in(std::move(*accepted));
 }
@@ -109,7 +109,7 @@ void Mesh::State::step_handshakes() {
 
 void Mesh::State::accept() {
   early.begin_turn();
-  // Handshakes first: a peer whose shared memory has failed comes again over tcp.
+  // Handshakes first: a peer whose shared memory setup failed reconnects over tcp.
   step_handshakes();
   for (Accepted& one :
        acceptor.step([this](const std::string& id, size_t rail) { return wanted(id, rail); },
@@ -148,7 +148,7 @@ void Mesh::State::dial_wanted() {
 void Mesh::State::step_dialing() {
   const auto now = Deadline::Clock::now();
   for (auto at = dialing.begin(); at != dialing.end();) {
-    Absent& peer = **at++;  // what happens to it may take it off the list
+    Absent& peer = **at++;  // the calls below may remove the peer from the list
     if (peer.link->failure() != nullptr) {
       give_up(peer, peer.link->failure()->message);
     } else if (peer.dialer->step()) {
@@ -158,7 +158,7 @@ void Mesh::State::step_dialing() {
     } else if (!peer.awaited && now - peer.since > connect_timeout) {
       give_up(peer, person(peer.own_rank, self) + " timed out connecting to " +
                         person(peer.rank, peer.record) + ": " + peer.dialer->report() + advice);
-    } else if (!peer.awaited && now - peer.since > kBackoffWithRefusal &&
+    } else if (!peer.awaited && now - peer.since > kTimeoutWithRefusal &&
                peer.dialer->is_refused()) {
       give_up(peer, person(peer.own_rank, self) + " cannot connect to " +
                         person(peer.rank, peer.record) +

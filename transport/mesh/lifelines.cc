@@ -1,5 +1,4 @@
-// How the wires of transports beside shm and tcp get their lifelines: the end that made a wire
-// makes its lifeline, too.
+// Makes lifelines for wires other than shm and tcp, at the end that made the wire.
 #include "core/base/log.h"
 #include "transport/mesh/state.h"
 
@@ -14,12 +13,12 @@ Mesh::State::Lifeline* Mesh::State::awaits_lifeline(const std::string& id) {
 }
 
 void Mesh::State::take_in_lifeline(Accepted accepted) {
-  // Null: its wire has ended since it was asked for.
+  // Null if the wire has ended since.
   if (Lifeline* const one = awaits_lifeline(accepted.peer_id); one != nullptr)
     one->wire->attach(std::move(accepted.socket));
 }
 
-// A wire does without rather than fail: its transport may be there because TCP has no way.
+// A missing lifeline is no error: TCP may be unavailable on this network.
 void Mesh::State::step_lifelines() {
   std::erase_if(lifelines, [](Lifeline& one) {
     if (one.link->failure() != nullptr || !one.wire->misses_lifeline()) return true;

@@ -32,20 +32,20 @@ bool has(const std::vector<std::string>& list, std::string_view what) {
   return std::find(list.begin(), list.end(), what) != list.end();
 }
 
-// Both directions take turns often enough that what is in the rings stays in the second-level
-// cache. The last cache has no room for both ends of what is half as long.
+// Directions alternate often enough that ring contents stay in the L2 cache. The last-level cache
+// holds both ends of a message only up to half its size.
 LinkOptions local_link_options(const Config& config) {
   return {.eager_bytes = config.shm_eager_bytes,
           .turn_bytes = 64 << 10,
           .least_past_caches = last_cache_bytes() / 2};
 }
 
-// Pieces as long as the system takes at once: every write ends with a packet that is not full.
+// Pieces as long as one system call takes: each write ends with a packet that is not full.
 LinkOptions remote_link_options(const Config& config) {
   return {.eager_bytes = config.eager_bytes, .turn_bytes = 1 << 20};
 }
 
-// What it makes faster works without.
+// Commons only improves performance: a failure is no error.
 std::shared_ptr<Commons> make_commons(const std::string& owner) {
   try {
     return std::make_shared<Commons>(owner);
@@ -85,8 +85,8 @@ bool all_on_one_host(const Roster& roster) {
   });
 }
 
-// The addresses that peers are told, and no other. The first one's port is chosen for all, and must
-// stay open: this host's own.
+// The published addresses, in listening order. The first address's port applies to all; the first
+// must be a loopback address, whose listener stays open.
 std::vector<Address> places_to_listen(const std::vector<InterfaceAddress>& offered) {
   std::vector<Address> places;
   for (const InterfaceAddress& one : offered) places.push_back(one.address);
@@ -94,7 +94,7 @@ std::vector<Address> places_to_listen(const std::vector<InterfaceAddress>& offer
   return places;
 }
 
-// After the settings of all ranks were compared, so that all throw.
+// Call it after the ranks' settings were compared, so that all ranks throw.
 void check_secret(const LocalEnd& local, const Roster& roster) {
   if (local.job.is_secret() || roster.members.size() < 2) return;
   if (local.require_auth && !all_on_one_host(roster))
@@ -153,14 +153,12 @@ Mesh::State::State(const Config& config, Poller& the_poller, const ModulePaths& 
 Mesh::Mesh(const Config& config, Poller& poller, const ModulePaths& modules)
     : state_(std::make_unique<State>(config, poller, modules)) {}
 
-// Nobody waits for us any more, so nothing here may take long or throw: a peer that is dead has a
-// failed link, and one that is stopped or busy costs the farewell's time at most. What it did not
-// fetch by then is safe all the same: in shared memory, which stays mapped at its end, or in the
-// kernel (see TcpWire).
+// Must neither take long nor throw: a dead peer has a failed link, and a stopped or busy peer costs
+// at most the farewell timeout. Unread bytes survive: in shared memory mapped by the peer, or in
+// the kernel (see TcpWire).
 //
-// After a fork the child holds copies of everything, and sockets and epoll sets are shared: closing
-// them in order there would take bytes and registrations away from the parent. The child leaves all
-// of it to its own end.
+// A forked child shares the parent's sockets and epoll sets, so closing them in order would take
+// bytes and registrations from the parent. The child leaks the state instead.
 Mesh::~Mesh() {
   if (::getpid() != state_->self.pid) {
     (void)state_.release();

@@ -1,5 +1,4 @@
-// How the mesh brings the further rails of a tcp wire together: the end that made the first
-// connection makes them all.
+// Makes the further rails of tcp wires: the end that made the first connection makes all of them.
 #include <algorithm>
 
 #include "core/base/log.h"
@@ -16,7 +15,7 @@ Mesh::State::Railing* Mesh::State::awaits_rail(const std::string& id, size_t rai
 
 void Mesh::State::take_in_rail(Accepted accepted) {
   Railing* const railing = awaits_rail(accepted.peer_id, accepted.rail);
-  if (railing == nullptr) return;  // its wire has ended since it was asked for
+  if (railing == nullptr) return;  // the wire has ended since
   railing->wire->attach(accepted.rail, std::make_unique<TcpWire>(std::move(accepted.socket), poller,
                                                                  local.tcp, accepted.from));
   railing->routes.push_back(accepted.from);

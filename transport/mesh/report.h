@@ -1,5 +1,5 @@
 #pragma once
-// What people read when ranks cannot find each other.
+// Error messages for ranks that cannot reach each other.
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,11 +13,10 @@ namespace hccl_like {
 // "rank 3 (node7, process 4711)".
 std::string person(int rank, const ProcessRecord& record);
 
-// The same of a record that may be of another version, as far as it can be read.
+// The same for a record that may be of another version, as far as it is readable.
 std::string person(int rank, std::string_view record);
 
-// ". This rank offers eth0 10.0.0.5: ...": the settings that decide by which way peers come, with
-// this rank's values. Empty if tcp is not to be used.
+// This rank's network settings: ". This rank offers eth0 10.0.0.5: ..."; empty without tcp.
 std::string network_advice(const Config& config, const std::vector<InterfaceAddress>& own);
 
 }  // namespace hccl_like

@@ -8,7 +8,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// What makes `to` of `from`: the fields that differ. Null means "not there".
+// The fields of `to` that differ from `from`. Null marks a missing field.
 Json difference(const Json& from, const Json& to) {
   Json patch = Json::object();
   for (const auto& [key, value] : to.items()) {
@@ -59,7 +59,7 @@ std::vector<std::string> unpack_records(std::string_view text, size_t count) {
         before[key] = value;
     }
     records.push_back(before.dump(-1, ' ', true, Json::error_handler_t::replace));
-    // Each holds what those before it held: a short text could stand for any number of long ones.
+    // Bounds the expansion: each record inherits the fields of its predecessor.
     if (records.back().size() > kLongestRecord)
       throw_error(ErrorCode::kMismatch,
                   "the list of ranks in the store holds one that is too long");

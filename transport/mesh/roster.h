@@ -1,5 +1,5 @@
 #pragma once
-// All ranks' records as one value of the store, which every rank fetches with one request.
+// All ranks' records as one value of the store, so that a rank fetches them with one request.
 #include <span>
 #include <string>
 #include <string_view>
@@ -9,12 +9,10 @@
 
 namespace hccl_like {
 
-// JSON: an array in which each record is the fields that differ from the one before, for ranks of
-// one host have nearly everything in common. A record that is no JSON object goes as it is, so that
-// every rank can say what is wrong.
+// JSON: an array in which each record holds only the fields that differ from the previous record. A
+// record that is no JSON object is stored unchanged, so that every rank can report the error.
 std::string pack_records(std::span<const std::string> records);
-// Throws a sentence if `text` does not hold `count` records, none of them longer than
-// kLongestRecord.
+// Throws if `text` does not hold `count` records, each at most kLongestRecord long.
 std::vector<std::string> unpack_records(std::string_view text, size_t count);
 
 }  // namespace hccl_like

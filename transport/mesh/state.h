@@ -1,5 +1,5 @@
 #pragma once
-// What a Mesh keeps, and how it meets peers. For the mesh's own files.
+// The state of a Mesh; internal to the mesh's files.
 #include <algorithm>
 #include <functional>
 #include <list>
@@ -26,7 +26,7 @@ struct Mesh::State {
     std::string route;
     std::string reason;
   };
-  // A peer that came in over the UNIX socket and whose shared memory is being set up.
+  // A peer connected over the UNIX socket whose shared memory is being set up.
   struct Upgrading {
     Upgrading(std::string id, Fd socket, const LocalEnd& local, Poller& poller)
         : peer_id(std::move(id)),
@@ -35,18 +35,16 @@ struct Mesh::State {
     std::string peer_id;
     ShmHandshake handshake;
   };
-  // A peer that was introduced, and is connected when somebody wants it. Of the two, either may
-  // begin.
+  // An introduced peer, connected on demand. Either end may start.
   struct Absent {
     ProcessRecord record;
-    int rank, own_rank;  // in the group that introduced it, for people
+    int rank, own_rank;  // in the introducing group, for messages
     Link* link;
-    bool awaited = false;  // whoever awaits it says when to give up
+    bool awaited = false;  // the waiting caller has its own deadline
     std::unique_ptr<Dialer> dialer{};
     Deadline::Clock::time_point since{};
   };
-  // A tcp wire whose further rails are not there yet. It lives as long as its link, which is as
-  // long as this.
+  // A tcp wire with missing rails. It and its link live as long as the State.
   struct Railing {
     std::string id;  // the peer
     Link* link;
@@ -54,7 +52,7 @@ struct Mesh::State {
     std::unique_ptr<RailDialer> dialer;  // null: the peer makes them
     std::vector<std::string> routes{};
   };
-  // A wire whose lifeline is not there yet. It lives as long as its link, which is as long as this.
+  // A wire with a missing lifeline. It and its link live as long as the State.
   struct Lifeline {
     std::string id;  // the peer
     Link* link;
@@ -71,7 +69,7 @@ struct Mesh::State {
     const auto found = known.find(id);
     return found == known.end() ? nullptr : &found->second;
   }
-  // Healthy: with a wire, or on the way to one.
+  // Healthy: connected or connecting.
   bool has_healthy(const std::string& id) {
     const Known* one = find(id);
     return one != nullptr && one->link->failure() == nullptr;
@@ -137,16 +135,16 @@ struct Mesh::State {
   const std::chrono::milliseconds connect_timeout;
   const LocalEnd local;
   ProcessRecord self;
-  const std::string advice;  // what to look at when peers cannot be reached
+  const std::string advice;  // for errors about unreachable peers
   Acceptor acceptor;
   std::unique_ptr<Bell> bell;  // null without a Commons
   EarlyPeers early;
   std::list<Upgrading> upgrading;
   std::map<std::string, Known> known;    // by process id
-  mutable std::mutex known_mutex;        // for those who only want to describe
-  std::map<std::string, Absent> absent;  // those of them without a wire
+  mutable std::mutex known_mutex;        // for describe() on other threads
+  std::map<std::string, Absent> absent;  // those in `known` without a wire
   std::list<Absent*> dialing;
-  bool any_wanted = false;  // somebody absent is wanted
+  bool any_wanted = false;  // an absent peer is wanted
   size_t eager_dialing = 0;
   size_t guards = 0;
   std::vector<std::unique_ptr<Link>> links;

@@ -1,5 +1,5 @@
 #pragma once
-// A queue that does not allocate once it has grown (std::deque does, block by block, for ever).
+// A queue without allocation in the steady state (std::deque allocates block by block).
 #include <cstddef>
 #include <utility>
 #include <vector>
@@ -23,7 +23,7 @@ class Fifo {
     --size_;
     return value;
   }
-  // The others keep their order.
+  // Keeps the order of the other elements.
   template <class Predicate>
   void erase_if(Predicate predicate) {
     for (size_t left = size_; left > 0; --left) {

@@ -1,6 +1,5 @@
 #pragma once
-// What a link writes on its wire: headers of one size, each followed by `payload` bytes, after a
-// gap where that helps.
+// Wire format of a link: fixed-size headers, each followed by an optional gap and `payload` bytes.
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -16,13 +15,12 @@ static_assert(std::endian::native == std::endian::little,
 
 enum class FrameKind : uint8_t {
   kEager = 1,  // a whole message
-  kAnnounce,   // a message that is too long to send unasked; the payload may be a Descriptor of
-               // where it lies
-  kReady,      // its receiver asks for it; the payload may be a Descriptor of where it shall go
-  kData,       // a part of it
-  kAbort,      // a communicator was given up; the payload says why
+  kAnnounce,   // a message too long for eager; the payload may be a Descriptor of its memory
+  kReady,      // the receiver requests it; the payload may be a Descriptor of the destination
+  kData,       // a part of an announced message
+  kAbort,      // a communicator was aborted; the payload is the reason
   kGoodbye,    // no further frame will come
-  kCall,       // which call the sender is in, and waits for this rank in
+  kCall,       // the call that the sender is in and in which it waits for this rank
 };
 
 struct FrameHeader {
@@ -41,30 +39,29 @@ static_assert(sizeof(FrameHeader) == 48 && std::is_trivially_copyable_v<FrameHea
 
 inline constexpr size_t kMostGap = 63;
 
-// The bytes between a header and its payload that make the payload of a message begin where the
-// wire's alignment() says. `at`: where the header begins, in bytes from the beginning of the link.
-// Nothing before what is short, which takes less time than its line.
+// Size of the gap before a message payload, for the wire's alignment(). `at`: stream offset of the
+// header. Short payloads get no gap: it would cost more than it saves.
 inline size_t gap_after(const FrameHeader& header, uint64_t at, size_t alignment) {
   constexpr uint32_t kLeastAligned = 1 << 10;
   const bool message = header.kind == FrameKind::kEager || header.kind == FrameKind::kData;
   return message && header.payload >= kLeastAligned ? -(at + sizeof header) % alignment : 0;
 }
 
-// A message's memory, for peers on this host.
+// A message's memory, for local peers and remote reads.
 struct Descriptor {
   uint64_t slot = 0;  // kAnnounce: the sender's, see rendezvous.h
   ExportedRange range;
 };
 static_assert(sizeof(Descriptor) == 152 && std::is_trivially_copyable_v<Descriptor>);
 
-// An eager message is never longer, whatever the settings: the receiver may have to buffer it.
+// Upper limit of eager messages, whatever the settings: the receiver may have to buffer them.
 inline constexpr uint64_t kLongestEager = 64 << 20;
 inline constexpr uint32_t kLongestText = 4096;
-// Long messages are cut so that several of them, and small ones, take turns on the wire.
+// Long messages are split so that several messages can share the wire.
 inline constexpr uint32_t kDataFrame = 1 << 20;
 
-// Whether a header may come from a link of this version: what can be said without knowing the
-// messages under way. Everything that is read from a wire passes this first.
+// Whether a link of this version can have sent the header, judged without the messages in flight.
+// Every header read from a wire must pass this check first.
 inline bool plausible(const FrameHeader& header) {
   if (header.magic != FrameHeader::kMagic || header.version != FrameHeader::kVersion) return false;
   switch (header.kind) {

@@ -1,5 +1,5 @@
 #pragma once
-// Memory of calls that ended while a peer was still writing to it.
+// Memory of ended calls to which a peer may still write.
 #include <atomic>
 #include <cstddef>
 #include <functional>
@@ -9,17 +9,16 @@
 
 namespace hccl_like {
 
-// A peer that was stopped in the middle of a copy goes on with the copy when it is continued,
-// however long that takes. The memory must not be handed out again before. Any thread.
+// A peer that is stopped in the middle of a copy finishes the copy whenever it continues. Until
+// then the memory must not be reused. Any thread.
 class KeptMemory {
  public:
-  // The one of this process; never destroyed.
+  // The singleton of this process; never destroyed.
   static KeptMemory& of_process();
 
-  // Keeps `memory` until a sweep() finds that `writes` is false. `writes` holds what it reads.
+  // Keeps `memory` until a sweep() finds `writes()` false. `writes` owns the data that it reads.
   void add(std::shared_ptr<void> memory, std::function<bool()> writes);
-  // Releases what nobody writes to any more. May free memory of torch: no lock of this library may
-  // be held. Next to nothing where nothing is kept.
+  // Releases memory without writers. May free torch memory: hold no lock of this library.
   void sweep();
   size_t size() const { return size_.load(std::memory_order_relaxed); }
 

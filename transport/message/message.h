@@ -1,6 +1,5 @@
 #pragma once
-// What ranks send each other over a link: messages, which a tag identifies, and notices about calls
-// and communicators.
+// Tagged messages and notices that ranks exchange over a link.
 #include <cstdint>
 #include <string>
 
@@ -14,50 +13,48 @@ namespace hccl_like {
 class Exports;
 class PeerMemory;
 
-// What a send and its receive have in common. Both ends compute it from the call alone, so no two
-// messages that are under way between two processes share one.
+// Matches a send with its receive. Both ranks compute the tag from the call alone. Tags are unique
+// among the messages in flight between two processes.
 struct Tag {
   uint64_t communicator = 0;
-  uint32_t channel = 0;   // 0: collectives; else 0x80000000 | the user's tag of a point-to-point
-                          // message
-  uint32_t sequence = 0;  // the operation's number in its communicator (collectives) or on (peer,
-                          // channel)
+  uint32_t channel = 0;   // 0: collectives; else 0x80000000 | user tag of a point-to-point message
+  uint32_t sequence = 0;  // of the operation, in its communicator or on (peer, channel)
   uint32_t lap = 0;
   uint16_t round = 0;
-  uint16_t occurrence = 0;  // several messages to one peer in one round
+  uint16_t occurrence = 0;  // distinguishes messages to one peer in one round
   friend bool operator==(const Tag&, const Tag&) = default;
 };
 
-// Where a peer on this host finds the memory of a message that lies in one piece.
+// Where a local peer finds the memory of a message that is one piece.
 struct SharedPlace {
-  const ExportedRange* range = nullptr;  // null: nowhere. Borrowed as the message is
-  // By which the peer's is opened here.
+  const ExportedRange* range = nullptr;  // null: not shareable. Borrowed like the message
+  // The device that opens the peer's memory in this process.
   const Device* device = nullptr;
   int index = 0;
   PeerMemory* memory = nullptr;
-  Exports* exports = nullptr;  // which names `range`; null: peers open it for each message
-  MemoryOwner owner{};         // of the memory, if it is a receive's
+  Exports* exports = nullptr;  // names `range`; null: peers open it for each message
+  MemoryOwner owner{};         // of a receive's memory
 };
 
-// A posted message. Owned by the caller, pinned in memory, and borrowed by the link until
-// `*pending` was decremented for it or it was cancelled. `fingerprint` is a hash of the call
-// (operation, type, sizes, root, ...): the receiver compares it with its own before it touches a
-// buffer. post() resets what the link owns, so a Message may be posted again after it is done.
+// A posted message. The caller owns it and keeps it at its address. The link borrows it until
+// `*pending` is decremented or the message is cancelled. The receiver compares `fingerprint`, a
+// hash of the call (operation, type, sizes, root, ...), with its own before it writes to a buffer.
+// post() resets the fields of the link, so a finished Message may be posted again.
 struct Message {
   Tag tag{};
   uint64_t fingerprint = 0;
   size_t bytes = 0;
   uint32_t* pending = nullptr;  // decremented once when the message is done
-  SharedPlace place;  // of the whole message; the memory is its owner's again when it is done
-  // Its memory is a device's (device/exported_memory.h), which prepare() has taken: nobody on the
-  // host may touch it. It is longer than eager_bytes, or empty, and a send is one piece. If its way
-  // fails take_mismatch() tells.
+  SharedPlace place;            // of the whole message; borrowed until the message is done
+  // The memory is device memory (device/exported_memory.h), accepted by prepare(): host code must
+  // not access it. The message is longer than eager_bytes, or empty, and a send is one piece. If
+  // the transfer fails, take_mismatch() reports it.
   bool device = false;
-  // Takes only the short way: a Recv what comes unasked, a Send what the wire or the peer takes
-  // without a further word. To be withdrawn if it is not done.
+  // Only the eager path, no request to the peer: a Recv takes data that arrives unasked, a Send
+  // what the wire or the peer accepts at once. Must be withdrawn if it does not complete.
   bool caller_driven = false;
   size_t moved = 0;  // bytes so far; owned by the link
-  // Set by the link with `pending`; tells a finished message without bytes from one that is not.
+  // Set by the link together with `pending`. Marks completion also for empty messages.
   bool done = false;
   uint8_t state = 0;  // owned by the link
 };
@@ -67,30 +64,28 @@ struct Send : Message {
   PieceCursor at;  // owned by the link
 };
 
-// dst = incoming, or, with `combine`, dst = operand op incoming. Operand and destination may be the
-// same memory.
+// dst = incoming or, with `combine`, dst = operand op incoming. `operand` and `into` may alias.
 struct Recv : Message {
   Pieces into;
   Pieces operand;
   Combine combine = nullptr;
   size_t element_bytes = 1;  // with combine: a power of two up to 4096; pieces hold whole elements
-  bool beside =
-      false;  // it asked for its message beside the wire; owned by the link, as what follows
+  bool beside = false;       // zero-copy was requested; owned by the link, like all below
   PieceCursor into_at;
   PieceCursor operand_at;
 };
 
-// Another rank gave up a communicator.
+// Another rank aborted a communicator.
 struct AbortNotice {
   uint64_t communicator = 0;
   std::string reason;
 };
 
-// What a rank says of the call that it is in.
+// The call that a rank is in.
 struct CallNotice {
   Tag tag{};  // without lap, round and occurrence
   uint64_t fingerprint = 0;
-  uint64_t bytes = 0;  // of its payload, for people
+  uint64_t bytes = 0;  // payload size, for error messages
 };
 
 }  // namespace hccl_like

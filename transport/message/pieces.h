@@ -1,5 +1,5 @@
 #pragma once
-// A short list of memory regions, in order, without allocation for the usual one or two.
+// An ordered list of memory regions. The usual one or two regions need no allocation.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -21,7 +21,7 @@ class Pieces {
     size_ = 0;
     more_.clear();
   }
-  // Empty regions are left out; one that continues the last is merged with it.
+  // Skips empty regions. Merges a region that continues the last one.
   void add(std::byte* data, size_t bytes) {
     if (bytes == 0) return;
     if (size_ > 0) {
@@ -46,7 +46,7 @@ class Pieces {
     for (size_t i = 0; i < size_; ++i) sum += (*this)[i].bytes;
     return sum;
   }
-  // The contiguous rest from byte `offset` on; empty at the end.
+  // The contiguous region from byte `offset` on; empty at the end.
   Piece from(size_t offset) const {
     for (size_t i = 0; i < size_; ++i) {
       const Piece& piece = (*this)[i];
@@ -63,16 +63,16 @@ class Pieces {
   size_t size_ = 0;
 };
 
-// A place in a list of pieces, for walking through it once.
+// A position in a list of pieces.
 class PieceCursor {
  public:
-  // The contiguous rest from here; empty at the end.
+  // The contiguous region from here on; empty at the end.
   Piece here(const Pieces& pieces) const {
     if (index_ == pieces.size()) return {};
     const Piece& piece = pieces[index_];
     return {piece.data + within_, piece.bytes - within_};
   }
-  // At most here().bytes.
+  // Requires bytes <= here().bytes.
   void advance(const Pieces& pieces, size_t bytes) {
     within_ += bytes;
     if (bytes > 0 && within_ == pieces[index_].bytes) {
@@ -80,7 +80,7 @@ class PieceCursor {
       within_ = 0;
     }
   }
-  // The same over several pieces.
+  // Like advance(), across pieces.
   void skip(const Pieces& pieces, size_t bytes) {
     while (bytes > 0) {
       const size_t part = std::min(bytes, here(pieces).bytes);

@@ -1,11 +1,11 @@
 #pragma once
-// Objects that are used again, so that a warm program allocates none.
+// An object pool without allocation in the steady state.
 #include <memory>
 #include <vector>
 
 namespace hccl_like {
 
-// Owns them all. What is taken has the value that it had when it was given back.
+// Owns all objects. take() does not reset an object.
 template <class T>
 class Pool {
  public:
@@ -19,7 +19,6 @@ class Pool {
     free_.pop_back();
     return object;
   }
-  // Null is nothing.
   void give_back(T* object) {
     if (object != nullptr) free_.push_back(object);
   }

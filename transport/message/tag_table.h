@@ -1,5 +1,5 @@
 #pragma once
-// A small hash table from Tag to a value: open addressing, no allocation once it has grown.
+// A hash table from Tag to a value: open addressing, no allocation in the steady state.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace hccl_like {
 
-// Pointers to values are valid until the next insert or erase.
+// Pointers to values stay valid until the next insert or erase.
 template <class Value>
 class TagTable {
  public:
@@ -25,7 +25,7 @@ class TagTable {
     return slots_[i].used ? &slots_[i].value : nullptr;
   }
 
-  // The tag must not be there yet.
+  // Requires that the tag is absent.
   Value& insert(const Tag& tag, Value value) {
     if (2 * (size_ + 1) > slots_.size()) grow();
     Slot& slot = slots_[position(tag)];
@@ -34,11 +34,11 @@ class TagTable {
     return slot.value;
   }
 
-  // Nothing happens if the tag isn't there.
+  // No-op if the tag is absent.
   void erase(const Tag& tag) noexcept {
     size_t hole = position(tag);
     if (!slots_[hole].used) return;
-    // Move back what was pushed past the hole, so that a search never meets a gap before its goal.
+    // Close the gap: later entries of the probe sequence move back.
     for (size_t i = next(hole); slots_[i].used; i = next(i)) {
       const size_t home = hash(slots_[i].tag) & mask();
       if (((i - home) & mask()) < ((i - hole) & mask())) continue;
@@ -49,7 +49,7 @@ class TagTable {
     --size_;
   }
 
-  // Calls visit(tag, value&) for each, in no order, and erases those for which it returns true.
+  // Calls visit(tag, value&) for each entry, in no order. Erases the entry if visit returns true.
   template <class Visit>
   void erase_if(Visit visit) {
     std::vector<Tag> gone;
@@ -58,7 +58,7 @@ class TagTable {
     for (const Tag& tag : gone) erase(tag);
   }
 
-  // Whether test(value) holds for any of them. As slow as the table is large.
+  // Whether test(value) holds for any entry. Linear in the capacity.
   template <class Test>
   bool any_of(Test test) const {
     return std::ranges::any_of(slots_,
@@ -82,7 +82,7 @@ class TagTable {
   }
   size_t mask() const noexcept { return slots_.size() - 1; }
   size_t next(size_t i) const noexcept { return (i + 1) & mask(); }
-  // Where the tag is, or the free slot where it would go.
+  // Slot of the tag, or the free slot for it.
   size_t position(const Tag& tag) const noexcept {
     size_t i = hash(tag) & mask();
     while (slots_[i].used && !(slots_[i].tag == tag)) i = next(i);

@@ -12,13 +12,12 @@
 namespace hccl_like {
 namespace {
 
-// Longer than either library's texts.
+// Longer than the texts of all libraries.
 constexpr size_t kTextBytes = 16 << 10;
 
-// A linker's script, which stands for a link to the library, is shorter.
+// A linker script, which stands in for a link to the library, is shorter.
 constexpr uintmax_t kScriptBytes = 256;
 
-// Predefined handles that are numbers in the place of a pointer.
 MpiLibrary::Handle number(uintptr_t value) { return reinterpret_cast<MpiLibrary::Handle>(value); }
 
 class Symbols {
@@ -74,10 +73,9 @@ void bind_standard(MpiLibrary& mpi) {
   mpi.status_ignore = nullptr;
 }
 
-// The values that MPICH, Intel MPI, Cray MPICH and MVAPICH have agreed upon
-// (https://www.mpich.org/abi). Their handles are ints: what is passed in a register is the lower
-// half of a pointer, and what is written through a pointer leaves the upper half of a Handle as it
-// was, zero.
+// The common ABI of MPICH, Intel MPI, Cray MPICH and MVAPICH (https://www.mpich.org/abi). Handles
+// are ints: a register passes the lower half of a Handle, and a write through a pointer leaves the
+// upper half zero.
 void bind_mpich(MpiLibrary& mpi) {
   mpi.comm_world = number(0x44000000);
   mpi.byte = number(0x4c00010d);
@@ -100,7 +98,7 @@ void bind_open_mpi(MpiLibrary& mpi, const Symbols& symbols) {
   mpi.status_ignore = nullptr;
 }
 
-// A library may have the function without having the interface: then it says -1.
+// A library may have the function without the interface, and then returns -1.
 bool is_standard(void* library) {
   using Ask = int(int* major, int* minor);
   auto* const ask = reinterpret_cast<Ask*>(::dlsym(library, "MPI_Abi_get_version"));
@@ -136,16 +134,14 @@ MpiLibrary bind(void* library, const std::string& path) {
   return mpi;
 }
 
-// Open MPI's own plugins look for its symbols among the process's. A name may hide which MPI it is
-// (libmpi.so).
+// Open MPI's plugins need its symbols globally. The name libmpi.so does not tell the MPI.
 int how_to_load(const std::string& path) {
   const bool another =
       path.find("libmpi_abi") != std::string::npos || path.find(".so.12") != std::string::npos;
   return RTLD_NOW | (another ? RTLD_LOCAL : RTLD_GLOBAL);
 }
 
-// The library itself where `path` is "INPUT(libmpi_abi.so.1)", which a package that can hold no
-// links has in their place.
+// Resolves a linker script "INPUT(libmpi_abi.so.1)", which packages without symbolic links contain.
 std::string without_script(const std::string& path) {
   std::error_code unknown;
   const uintmax_t bytes = std::filesystem::file_size(path, unknown);

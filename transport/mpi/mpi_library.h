@@ -1,13 +1,11 @@
 #pragma once
-// The few functions of MPI that are used, in whatever MPI this process has: no MPI is needed to
-// build this.
+// The MPI functions in use, from any MPI library of this process. The build needs no MPI.
 //
-// Three binary interfaces are known: the standard one of MPI 5 (libmpi_abi.so.1), whose predefined
-// handles are numbers in pointers; MPICH's (libmpi.so.12; Intel MPI, Cray MPICH and MVAPICH have
-// the same), whose handles are ints; and Open MPI's (libmpi.so.40), whose predefined handles are
-// addresses of its own objects. On the machines that this is built for, which pass ints in
-// registers and are little-endian, one set of declarations serves; what differs is a handful of
-// values.
+// Three binary interfaces are supported. MPI 5's standard one (libmpi_abi.so.1) has numbers in
+// pointers as predefined handles. MPICH's (libmpi.so.12; also Intel MPI, Cray MPICH and MVAPICH)
+// has ints as handles. Open MPI's (libmpi.so.40) has addresses of its own objects as predefined
+// handles. On the supported machines, which are little-endian and pass ints in registers, one set
+// of declarations serves all three; only some values differ.
 #include <string>
 #include <vector>
 
@@ -40,15 +38,15 @@ struct MpiLibrary {
   void* status_ignore;
 
   std::string path;
-  std::string version;  // "MPICH Version: 5.0.2", the first line
+  std::string version;  // the first line, e.g. "MPICH Version: 5.0.2"
 
-  // What MPI says about an error, and which function it was.
+  // MPI's text for an error of `function`.
   std::string reason(const char* function, int code) const;
 };
 
-// Loads one, for good: `setting` if it is not empty; else, of what mpi_candidates() names, the one
-// that this process has loaded already, or the first that can be loaded. `hints` are paths. Throws
-// kUnsupported, with what was tried.
+// Loads a library permanently: `setting` if not empty. Otherwise, of mpi_candidates(), the library
+// that the process has loaded already, or the first loadable one. `hints` are paths. Throws
+// kUnsupported with the attempts.
 MpiLibrary load_mpi(const std::string& setting, const std::vector<std::string>& hints);
 
 }  // namespace hccl_like

@@ -17,9 +17,8 @@ MpiPort::MpiPort(MpiWorld& world, Poller& poller, BlockShape shape, int peer, in
   poller_.count_nappers(+1);
 }
 
-// Receives that will never be filled are taken back. What MPI still holds (a send to a peer that
-// does not read, a cancelled receive that is being filled) keeps its memory: there is no moment at
-// which it would be safe to give it back.
+// Cancels pending receives. Memory that MPI still holds (a send to a peer that does not read, a
+// cancelled receive being filled) is leaked: no moment is safe to free it.
 MpiPort::~MpiPort() {
   poller_.count_nappers(-1);
   const MpiLibrary& mpi = world_.library();

@@ -1,5 +1,5 @@
 #pragma once
-// Blocks as MPI messages to one rank, under a tag for each direction.
+// Blocks as MPI messages to one rank, with one tag per direction.
 #include <deque>
 #include <memory>
 #include <string>
@@ -29,7 +29,7 @@ class MpiPort final : public BlockPort {
   struct alignas(64) Line {
     std::byte bytes[64];
   };
-  using Memory = std::unique_ptr<Line[]>;  // not touched before it is used
+  using Memory = std::unique_ptr<Line[]>;  // pages untouched before first use
   struct UnderWay {
     size_t slot;
     MpiLibrary::Handle request;

@@ -14,18 +14,16 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::array kOpenMpi{"libmpi.so.40", "libmpi.so.80"};
-// The standard binary interface of MPI 5, and the older one of MPICH, which Debian names its own
-// way.
+// The standard ABI of MPI 5, and MPICH's older one, including Debian's name for it.
 constexpr std::array kOthers{"libmpi_abi.so.1", "libmpi.so.12", "libmpich.so.12"};
 constexpr std::array kPrograms{"mpi", "hydra", "prte", "prun", "orte", "pmi"};
 constexpr std::array kVariables{"OPAL_PREFIX", "I_MPI_ROOT", "CRAY_MPICH_DIR",
                                 "MPICH_DIR",   "MPI_HOME",   "MPI_ROOT"};
 constexpr std::array kFolders{"lib", "lib64", "lib/release"};
-// Shells and wrappers may stand between the launcher and this process.
+// Shells and wrappers may sit between the launcher and this process.
 constexpr int kGenerations = 16;
 
-// Of a line of /proc/PID/stat, whose second field is a name in parentheses that may have any
-// character.
+// Parses /proc/PID/stat, whose second field is a parenthesized name with arbitrary characters.
 pid_t parent_in(const std::string& line) {
   const size_t name_end = line.rfind(')');
   return name_end == std::string::npos

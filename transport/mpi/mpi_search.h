@@ -1,6 +1,5 @@
 #pragma once
-// Where MPI's library may be: it has to be the launcher's own, since any other makes a world of one
-// rank of every process.
+// Finds the launcher's MPI library: with any other library every process is a world of one rank.
 #include <functional>
 #include <string>
 #include <vector>
@@ -8,24 +7,22 @@
 namespace hccl_like {
 
 struct MpiSurroundings {
-  // A variable of the environment, or null.
+  // An environment variable, or null.
   std::function<const char*(const char* name)> variable;
-  // Paths of the programs that started this process and belong to an MPI (mpiexec, hydra_pmi_proxy,
-  // prted), nearest first.
+  // Paths of the MPI programs that started this process (mpiexec, prted, ...), nearest first.
   std::vector<std::string> launchers;
 };
 
-// This process's.
 MpiSurroundings mpi_surroundings();
 
-// Libraries to try, in this order and each once: files in the prefixes of the launchers; in the
-// folders that MPIs have variables for; names that the loader looks for; `hints`, paths of
-// libraries in installed packages. Under a launcher of Open MPI that is Open MPI alone, under one
-// that sets PMI_RANK (MPICH, Intel MPI, Cray MPICH, MVAPICH) all but Open MPI.
+// Libraries to try, in order and without duplicates: files in the launchers' prefixes, in folders
+// named by MPI environment variables, names for the loader, and `hints` (libraries of installed
+// packages). Under Open MPI's launcher only Open MPI; under one that sets PMI_RANK (MPICH, Intel
+// MPI, Cray MPICH, MVAPICH) all but Open MPI.
 std::vector<std::string> mpi_candidates(const MpiSurroundings& surroundings,
                                         const std::vector<std::string>& hints);
 
-// Libraries of these names are Open MPI's.
+// Whether the file name is that of an Open MPI library.
 bool is_open_mpi(const std::string& path);
 
 }  // namespace hccl_like

@@ -10,12 +10,11 @@
 namespace hccl_like {
 namespace {
 
-// As libfabric's: large enough that the cost of a message does not matter, few enough to stay in
-// the second-level cache.
+// Large enough to amortize the cost of a message, few enough to stay in the L2 cache.
 constexpr BlockShape kMpiShape{.blocks = 8, .block_bytes = 128 << 10};
 
-// Of what goes from one end to another; both compute it. An earlier mesh of the same two processes
-// had other ids, so its messages are not taken for this one's. (FNV-1a.)
+// The tag of one direction, computed by both ends (FNV-1a). An earlier mesh of the same processes
+// had other ids, so its messages do not match.
 int tag_for(const std::string& from, const std::string& to, int last) {
   uint64_t hash = 0xcbf29ce484222325u;
   for (const char byte : from + to)
@@ -23,7 +22,7 @@ int tag_for(const std::string& from, const std::string& to, int last) {
   return static_cast<int>(hash % (static_cast<uint64_t>(last) + 1));
 }
 
-// "job rank"; -1 if it is of another job.
+// Parses "job rank"; -1 for another job.
 int rank_in(const std::string& job, const std::string& address) {
   if (!address.starts_with(job + " ")) return -1;
   int rank = -1;
@@ -58,6 +57,6 @@ std::unique_ptr<Wire> MpiTransport::connect(const FarEnd& peer, WireSide) {
                                      "rank " + std::to_string(rank) + " of the MPI job");
 }
 
-std::string MpiTransport::route(const Wire&) const { return "by " + world_.library().version; }
+std::string MpiTransport::route(Wire&) const { return "by " + world_.library().version; }
 
 }  // namespace hccl_like

@@ -1,5 +1,5 @@
 #pragma once
-// Peers in the same MPI job, over whatever network MPI knows.
+// A Transport to peers in the same MPI job, over any network that MPI supports.
 #include <chrono>
 #include <memory>
 #include <set>
@@ -14,16 +14,16 @@ namespace hccl_like {
 
 class MpiTransport final : public Transport {
  public:
-  // `self_id` is this end's; the poller must outlive it. The world lives for ever.
+  // `self_id`: this end's id. The poller must outlive the transport. The world is never destroyed.
   MpiTransport(MpiWorld& world, std::string self_id, Poller& poller);
   ~MpiTransport() override;
 
   std::string_view name() const override { return "mpi"; }
   const std::string& address() const override { return address_; }
   bool can_reach(const FarEnd& peer) const override;
-  // Once for a peer: a second wire could not be told from the first.
+  // Call it once per peer: a second wire could not be told from the first.
   std::unique_ptr<Wire> connect(const FarEnd& peer, WireSide side) override;
-  std::string route(const Wire& wire) const override;
+  std::string route(Wire& wire) const override;
 
  private:
   MpiWorld& world_;

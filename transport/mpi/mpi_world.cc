@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kJobDigits = 32;
 
-// What is needed at the process's end, when MPI was started here.
+// For finish_at_exit(), if this library started MPI.
 const MpiLibrary* started_here = nullptr;
 pid_t started_in = 0;
 
@@ -75,8 +75,7 @@ void MpiWorld::start() {
   if (const int code = library_.init_thread(nullptr, nullptr, library_.thread_multiple, &provided);
       code != 0)
     refuse("MPI_Init_thread", code);
-  // What must be finished in order is: a launcher takes a rank that ends without a word for a
-  // crash.
+  // Finalize in order: a launcher takes a rank that exits without MPI_Finalize for a crash.
   started_here = &library_;
   started_in = ::getpid();
   std::atexit(finish_at_exit);

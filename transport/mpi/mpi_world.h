@@ -1,6 +1,5 @@
 #pragma once
-// MPI as this process has it: started once, with a communicator of our own that has every rank of
-// the job.
+// This process's MPI, started once, with a private communicator of all ranks of the job.
 #include <cstddef>
 #include <mutex>
 #include <span>
@@ -12,15 +11,14 @@
 
 namespace hccl_like {
 
-// MPI can be started once in a process and lives to its end, so there is one of these and it is
-// never destroyed. If the program has started MPI itself (mpi4py, say), that is used, and ended by
-// the program; else it is started here, and ended when the process exits.
+// MPI starts once per process and lives to its end, so this object is a singleton and never
+// destroyed. If the program has started MPI itself (e.g. mpi4py), the program ends it. Otherwise
+// join() starts MPI, and MPI ends when the process exits.
 class MpiWorld {
  public:
-  // Starts it, with the library that load_mpi() finds. Every rank of the MPI job has to come: it
-  // duplicates the world's communicator, and throws kTimeout, naming MPI, if that is not done by
-  // the deadline; other failures are kUnsupported. Later calls return the same, whatever their
-  // arguments. Any thread.
+  // Starts MPI with load_mpi()'s library. Collective over all ranks of the MPI job: duplicates the
+  // world communicator. Throws kTimeout, naming MPI, at the deadline, and kUnsupported for other
+  // failures. Later calls return the same object for any arguments. Any thread.
   static MpiWorld& join(const std::string& setting, const std::vector<std::string>& hints,
                         Deadline deadline);
 
@@ -28,12 +26,12 @@ class MpiWorld {
   MpiLibrary::Handle comm() const { return comm_; }
   int rank() const { return rank_; }
   int size() const { return size_; }
-  // Tags go from 0 to this.
+  // The largest tag; the smallest is 0.
   int last_tag() const { return last_tag_; }
-  // The same on every rank of this job, and on no other: drawn by rank 0.
+  // A job id, equal on all ranks of this job and different in others; drawn by rank 0.
   const std::string& job() const { return job_; }
 
-  // From rank 0 to all; every rank calls it with as many bytes. Blocks until the deadline at most,
+  // Broadcasts from rank 0. Every rank passes the same number of bytes. Blocks until the deadline,
   // then throws kTimeout.
   void broadcast(std::span<std::byte> bytes, Deadline deadline);
 

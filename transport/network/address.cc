@@ -37,7 +37,7 @@ int prefix_bits(const sockaddr* mask) {
   return bits;
 }
 
-// 0 is tried first.
+// Lower classes are tried first.
 int publishing_class(const InterfaceAddress& candidate) {
   if (candidate.address.is_loopback()) return 2;
   return is_virtual_interface(candidate.interface) ? 1 : 0;
@@ -176,8 +176,8 @@ std::vector<InterfaceAddress> candidates(const std::vector<InterfaceAddress>& al
 std::vector<Address> order_for_connecting(const std::vector<std::string>& published,
                                           const std::vector<InterfaceAddress>& own,
                                           bool same_host) {
-  // 0: this host's own, 1: a subnet of a real interface of ours, 2: as published, 3: a subnet of a
-  // virtual one, which every host may have under the same numbers (docker's 172.17.0.0/16).
+  // 0: loopback, 1: subnet of a physical interface, 2: as published, 3: subnet of a virtual
+  // interface, which every host may have with the same numbers (docker's 172.17.0.0/16).
   const auto rank_of = [&](const Address& address) {
     if (address.is_loopback()) return 0;
     int best = 2;
@@ -220,8 +220,7 @@ InterfaceFilter effective_filter(const InterfaceFilter& ours, const char* gloo, 
              ", because HCCL_LIKE_SOCKET_IFNAME is not set");
     return filter;
   };
-  // Gloo takes concrete names only; people do give it NCCL's syntax, which then means what it means
-  // there.
+  // Gloo takes only plain names. Some users set it in NCCL's syntax, which is then parsed as such.
   if (gloo != nullptr && *gloo != 0)
     return take("GLOO_SOCKET_IFNAME", gloo, *gloo != '^' && *gloo != '=');
   if (nccl != nullptr && *nccl != 0) return take("NCCL_SOCKET_IFNAME", nccl, false);

@@ -1,14 +1,13 @@
 #pragma once
-// Reads JSON that comes from outside.
+// Parser for JSON from untrusted sources.
 #include <string_view>
 
 #include <nlohmann/json.hpp>
 
 namespace hccl_like {
 
-// The value, or a discarded one (neither object nor array) if the text is malformed or nested more
-// deeply than anything that is written here. nlohmann's parser does not recurse, but copying,
-// comparing and writing a value do. Never throws.
+// Returns the value, or a discarded one if the text is malformed or nested too deeply. nlohmann's
+// parser does not recurse, but copying, comparing and writing a value do. Never throws.
 inline nlohmann::json parse_bounded(std::string_view text) {
   constexpr int kDeepest = 8;
   bool too_deep = false;

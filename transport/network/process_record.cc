@@ -4,8 +4,7 @@
 #include "transport/network/bounded_json.h"
 #include "transport/wire/transport.h"
 
-// How a ProcessRecord travels: JSON, so that a person can read it in the store. It comes from a
-// store that others may write to, so every field is checked before it is believed.
+// ProcessRecord as JSON. Other users may write to the store, so every field is validated.
 namespace hccl_like {
 namespace {
 
@@ -44,7 +43,7 @@ std::string digits_at(const nlohmann::json& record, const char* field, size_t di
 
 constexpr std::string_view kHexDigits = "0123456789abcdef";
 
-// JSON is text and an address need not be.
+// Hexadecimal, because JSON strings are text and addresses are bytes.
 std::string to_digits(std::string_view bytes) {
   std::string digits;
   for (const char byte : bytes) {
@@ -77,7 +76,7 @@ std::map<std::string, std::string> ends_of(const nlohmann::json& record) {
   return ends;
 }
 
-// Of an object whose values are texts.
+// Reads an object whose values are strings.
 std::map<std::string, std::string> texts_at(const nlohmann::json& record, const char* field) {
   std::map<std::string, std::string> texts;
   const auto found = record.find(field);
@@ -92,7 +91,7 @@ std::map<std::string, std::string> texts_at(const nlohmann::json& record, const 
   return texts;
 }
 
-// Short, for every rank reads one of every host: [sockets, nodes, cores, threads, [[name, pci,
+// Compact, because every rank reads one per host: [sockets, nodes, cores, threads, [[name, pci,
 // node, Mbit/s], ...]].
 nlohmann::json packed(const Machine& machine) {
   auto nics = nlohmann::json::array();

@@ -1,5 +1,5 @@
 #pragma once
-// What a process tells its peers about itself through the store.
+// The record that a process publishes for its peers in the store.
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -17,25 +17,24 @@ inline constexpr size_t kNonceDigits = 64;
 inline constexpr uint32_t kProtocolVersion = 2;
 inline constexpr size_t kLongestRecord = 32 * 1024;
 
-// What a process publishes about itself, once per group, under the group's prefix in the store.
+// Published once per group, under the group's prefix in the store.
 struct ProcessRecord {
-  std::string id;        // unique to this process's Mesh: random
-  std::string nonce;     // random; whoever connects must know it
-  std::string host;      // boot id and namespaces: equal means that shared memory can work
-  std::string hostname;  // for people
+  std::string id;        // random, unique to this process's Mesh
+  std::string nonce;     // random; a connecting peer must present it
+  std::string host;      // boot id and namespaces; equal if shared memory can work
+  std::string hostname;  // for logs
   int64_t pid = 0;
-  std::string unix_name;                    // abstract UNIX socket, empty without shm
-  std::vector<std::string> addresses;       // "10.0.0.5", "fd00::5", best first
-  uint16_t port = 0;                        // 0 without tcp
-  std::optional<int> commons;               // the descriptor of its Commons
-  std::optional<uint32_t> area;             // of it, for this group; its lease's name
-  std::map<std::string, std::string> ends;  // its Transports' addresses, bytes, by their names
-  // What it has set that all ranks must have alike, by name; a setting that is not there has its
-  // default.
+  std::string unix_name;               // abstract UNIX socket, empty without shm
+  std::vector<std::string> addresses;  // "10.0.0.5", "fd00::5", best first
+  uint16_t port = 0;                   // 0 without tcp
+  std::optional<int> commons;          // descriptor of its Commons
+  std::optional<uint32_t> area;        // piece of its Commons for this group; also names the lease
+  std::map<std::string, std::string> ends;  // Transport::address() (bytes) by transport name
+  // Non-default settings, by name, that must be equal on all ranks.
   std::map<std::string, std::string> settings;
-  std::optional<Machine> machine;  // its host, if it is the first process there
+  std::optional<Machine> machine;  // of its host, if the process is the first there
   std::string serialize() const;
-  static ProcessRecord parse(std::string_view text);  // throws a sentence on anything malformed
+  static ProcessRecord parse(std::string_view text);  // throws a sentence if malformed
 };
 
 }  // namespace hccl_like

@@ -14,23 +14,21 @@ using State = RemoteMemory::State;
 
 namespace {
 
-// While reads are under way a waiting process looks again at once: software serves them only while
-// both ends drive. For a peer that has stopped for longer than this it sleeps.
+// While reads are in flight the driver polls instead of sleeping, because software RMA needs both
+// drivers. If nothing moves for this long, the peer is assumed stopped and the driver sleeps.
 constexpr std::chrono::milliseconds kAwake{2};
 
 }  // namespace
 
 static_assert(sizeof(RemotePlace) <= sizeof(hcd_ipc_handle));
 
-// Never idle: notes come also when nothing is under way.
-RemoteRendezvous::RemoteRendezvous(RemoteMemory& memory, std::chrono::milliseconds backoff)
-    : memory_(memory), backoff_(backoff) {
+// Never idle: notes may come at any time.
+RemoteRendezvous::RemoteRendezvous(RemoteMemory& memory, std::chrono::milliseconds timeout)
+    : memory_(memory), timeout_(timeout) {
   active_ = 1;
 }
 
 RemoteRendezvous::~RemoteRendezvous() { cancel(std::nullopt, /*peer_lives=*/true); }
-
-// ------------------------------------------------------------------------------------------- sends
 
 bool RemoteRendezvous::has_room() const {
   return std::ranges::any_of(offers_, [](const Offer& one) { return one.free(); });
@@ -53,14 +51,13 @@ ExportedRange RemoteRendezvous::send_range(uint32_t message) const {
   return range;
 }
 
-// The receiver reads nothing of it.
+// The receiver has not read.
 void RemoteRendezvous::retract(uint32_t message) {
   Offer& offer = offers_[slot_of(message)];
   hide(offer);
   end(offer);
 }
 
-// The receiver has asked for it already.
 void RemoteRendezvous::begin_send(uint32_t message, const ExportedRange&) {
   offers_[slot_of(message)].begun = true;
 }
@@ -90,15 +87,13 @@ bool RemoteRendezvous::sends() const {
   return std::ranges::any_of(offers_, [](const Offer& one) { return one.send != nullptr; });
 }
 
-// ---------------------------------------------------------------------------------------- receives
-
 bool RemoteRendezvous::may_begin(uint64_t message) const {
   return message <= UINT32_MAX && pulls_[slot_of(static_cast<uint32_t>(message))].recv == nullptr;
 }
 
 void RemoteRendezvous::begin_receive(Recv& recv, uint32_t message, const ExportedRange& from) {
   const uint32_t slot = slot_of(message);
-  // Its communicator is being given up by the sender: the message never comes.
+  // The sender is giving up the communicator: the message never comes.
   if (stopped_[slot] == message) return decline(message);
   seen_[slot] = message;
   Pull& pull = pulls_[slot];
@@ -128,13 +123,11 @@ void RemoteRendezvous::heard_stop(uint32_t message) {
   if (pull.recv != nullptr && pull.message == message) {
     pull.stopped = true;
   } else if (static_cast<int32_t>(message - seen_[slot]) >
-             0) {  // else it has been left, and the sender is being told
+             0) {  // otherwise the receive has ended, and the sender gets the note of that
     stopped_[slot] = message;
     memory_.tell({Told::kStopped, message});
   }
 }
-
-// ----------------------------------------------------------------------------------------- reading
 
 bool RemoteRendezvous::listen() {
   bool any = false;
@@ -163,7 +156,7 @@ bool RemoteRendezvous::progress(bool copy) {
   for (Pull& pull : pulls_)
     if (pull.recv != nullptr && advance(pull, copy)) moved = true;
   if (moved) awake_.reset();
-  // Also what was found while another communicator was given up.
+  // Includes results of give-ups of other communicators.
   return moved || found();
 }
 
@@ -174,7 +167,7 @@ bool RemoteRendezvous::advance(Pull& pull, bool go_on) {
     if (pull.failed && !pull.stopped && pull.recv->combine != nullptr && pull.read > 0) {
       memory_.abandon("a part of a message could not be read");
     } else {
-      // As if nothing had been read: the sender may send it through the wire.
+      // Restart from zero: the sender may send the message through the wire.
       pull.recv->into_at = {};
       pull.recv->moved = 0;
     }
@@ -189,14 +182,13 @@ bool RemoteRendezvous::advance(Pull& pull, bool go_on) {
   return true;
 }
 
-// In the order in which they were asked for.
 bool RemoteRendezvous::finish_parts(Pull& pull) {
   bool any = false;
   while (pull.under_way > 0) {
     const Part& part = pull.parts[pull.first];
     const State state = memory_.state(part.read);
     if (state == State::kUnderWay) break;
-    // A sender that let go of its memory before this was read has told so.
+    // If the sender released the memory before this read, its note is there. Process it first.
     listen();
     if (state == State::kFailed && !pull.stopped) {
       pull.failed = true;
@@ -239,7 +231,7 @@ bool RemoteRendezvous::ask(Pull& pull) {
   return any;
 }
 
-// One message at a time has them: what is combined next waits.
+// One message at a time uses the buffers. The next reduction waits.
 std::byte* RemoteRendezvous::buffer(const Pull& pull) {
   if (owner_ != nullptr && owner_ != &pull) return nullptr;
   owner_ = &pull;
@@ -261,10 +253,8 @@ bool RemoteRendezvous::could_advance() {
   return !awake_->expired();
 }
 
-// --------------------------------------------------------------------------------------- giving up
-
 void RemoteRendezvous::give_up(Pull& pull) {
-  const Deadline deadline = Deadline::after(backoff_);
+  const Deadline deadline = Deadline::after(timeout_);
   while (pull.under_way > 0) {
     memory_.progress();
     pull.stopped = true;
@@ -289,14 +279,14 @@ void RemoteRendezvous::cancel(std::optional<uint64_t> communicator, bool peer_li
   }
   for (Pull& pull : pulls_)
     if (given_up(pull.recv)) give_up(pull);
-  const Deadline deadline = Deadline::after(backoff_);
+  const Deadline deadline = Deadline::after(timeout_);
   const auto waits = [&] {
     for (size_t slot = 0; slot < kSlots; ++slot)
       if (ours[slot] && !offers_[slot].let_go) return true;
     return false;
   };
   while (peer_lives && waits() && !deadline.expired()) {
-    // The peer may be here, too.
+    // The peer may be waiting in cancel(), too.
     progress(/*copy=*/false);
     std::this_thread::yield();
   }

@@ -1,11 +1,10 @@
 #pragma once
-// A rendezvous in which the receiver reads the sender's memory: straight into the destination, or,
-// of what is to be combined, into a few pieces of memory that stay in the cache.
+// A rendezvous in which the receiver reads the sender's memory: directly into the destination or,
+// for reductions, into a few buffers that stay in the cache.
 //
-// The sender shows its memory and announces where; the receiver reads, and tells that the message
-// is taken. A sender that gives up tells the receiver to stop and is answered when no read is under
-// way any more; from when the receiver has heard of it, it counts no read as done. A receiver that
-// gives up waits for its own reads.
+// The sender exposes its memory and announces the address. The receiver reads, then tells kTaken. A
+// sender that gives up tells kStop. The receiver then counts no further read as done, and answers
+// kStopped when no read is in flight. A receiver that gives up waits for its own reads.
 #include <array>
 #include <chrono>
 #include <cstddef>
@@ -21,13 +20,13 @@ namespace hccl_like {
 
 class RemoteRendezvous final : public Rendezvous {
  public:
-  // `backoff`: for a peer that does not let go. Its reads are made to fail then, and ours to end
-  // with the wire.
+  // `timeout`: how long to wait for a peer that does not release memory. Afterwards the peer's
+  // reads are made to fail, and own reads are aborted together with the wire.
   explicit RemoteRendezvous(RemoteMemory& memory,
-                            std::chrono::milliseconds backoff = std::chrono::seconds(1));
+                            std::chrono::milliseconds timeout = std::chrono::seconds(1));
   ~RemoteRendezvous() override;
 
-  // Reading goes from one piece.
+  // A read needs a single source piece.
   bool can_send(const Send& send) const override {
     return usable_ && send.bytes >= kLeastRendezvous && send.from.size() == 1;
   }
@@ -55,38 +54,38 @@ class RemoteRendezvous final : public Rendezvous {
 
  private:
   static constexpr size_t kSlots = RemoteMemory::kSlots;
-  // Reads of a message under way, and how much each takes.
+  // Maximum reads in flight per message, and bytes per read.
   static constexpr size_t kAhead = 4;
   static constexpr size_t kPart = 256 << 10;
   struct alignas(4096) Buffer {
     std::byte bytes[kPart];
   };
-  // A message is known to both ends by its slot and by how many were in it before: a note may come
-  // late.
+  // Slot plus kSlots times the number of earlier messages in the slot, so that late notes are
+  // known.
   static uint32_t slot_of(uint32_t message) { return message % kSlots; }
 
   struct Offer {
     Send* send = nullptr;
     uint32_t message = 0;
     RemotePlace place;
-    bool begun = false;  // the receiver reads, or will soon
+    bool begun = false;  // the receiver reads or will read soon
     bool shown = false;
-    bool left = true;  // by the receiver, so that the slot may be used again
+    bool left = true;  // by the receiver: the slot may be reused
     bool let_go = false;
     bool free() const { return send == nullptr && left; }
   };
   struct Part {
     uint32_t read = 0;
     size_t bytes = 0;
-    const std::byte* buffer = nullptr;  // null: read to where it belongs
+    const std::byte* buffer = nullptr;  // null: the read goes directly to the destination
   };
   struct Pull {
     Recv* recv = nullptr;
     uint32_t message = 0;
     RemotePlace from;
-    size_t asked = 0;  // bytes
+    size_t asked = 0;  // bytes requested
     size_t read = 0;
-    std::array<Part, kAhead> parts;  // under way, the oldest first
+    std::array<Part, kAhead> parts;  // in flight, oldest first
     size_t first = 0, under_way = 0;
     bool stopped = false, failed = false;
   };
@@ -105,15 +104,15 @@ class RemoteRendezvous final : public Rendezvous {
   std::byte* buffer(const Pull& pull);
 
   RemoteMemory& memory_;
-  const std::chrono::milliseconds backoff_;
-  bool usable_ = true;             // reads have not failed
-  std::optional<Deadline> awake_;  // since nothing moved while something is read
+  const std::chrono::milliseconds timeout_;
+  bool usable_ = true;             // no read has failed
+  std::optional<Deadline> awake_;  // ends the busy polling; set while reads make no progress
   std::array<Offer, kSlots> offers_;
   std::array<Pull, kSlots> pulls_;
   std::array<uint32_t, kSlots> seen_{};     // the last message of a slot that was begun or left
-  std::array<uint32_t, kSlots> stopped_{};  // the last that was stopped before it was seen
-  std::unique_ptr<Buffer[]> buffers_;  // kAhead for all, taken in turn by one message at a time
-  const Pull* owner_ = nullptr;        // of the buffers
+  std::array<uint32_t, kSlots> stopped_{};  // the last message stopped before this end saw it
+  std::unique_ptr<Buffer[]> buffers_;       // kAhead buffers, used by one message at a time
+  const Pull* owner_ = nullptr;             // user of the buffers
 };
 
 }  // namespace hccl_like

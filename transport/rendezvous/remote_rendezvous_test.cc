@@ -165,10 +165,10 @@ TEST_F(RemoteRendezvousTest, AReceiverThatGivesUpWaitsForItsReads) {
 // with its receive.
 TEST_F(RemoteRendezvousTest, ASlotThatIsAnnouncedTwiceEndsTheLinkAndLeavesNoReads) {
   wires = Readable::make();
-  memory[1] = static_cast<FakeMemory*>(wires.ends[1]->remote_memory());
+  memory[1] = static_cast<FakeMemory*>(wires.ends[1]->extensions().remote_memory);
   links[1] = std::make_unique<Link>(std::move(wires.ends[1]), LinkOptions{});
   auto data = stream_bytes(0, 1 << 20), first = fresh(data.size()), second = fresh(data.size());
-  const auto place = wires.ends[0]->remote_memory()->show(0, data.data(), data.size());
+  const auto place = wires.ends[0]->extensions().remote_memory->show(0, data.data(), data.size());
   const auto announce = [&](uint32_t number, uint64_t message) {
     Descriptor descriptor{.slot = message};
     std::memcpy(descriptor.range.handle.bytes, &*place, sizeof *place);

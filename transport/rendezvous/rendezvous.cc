@@ -6,7 +6,7 @@
 namespace hccl_like {
 
 std::unique_ptr<Rendezvous> make_rendezvous(Wire& wire) {
-  if (RemoteMemory* const memory = wire.remote_memory())
+  if (RemoteMemory* const memory = wire.extensions().remote_memory)
     return std::make_unique<RemoteRendezvous>(*memory);
   return std::make_unique<SharedRendezvous>(wire);
 }

@@ -1,10 +1,9 @@
 #pragma once
-// What the two ends of a link share about one long message whose memory both can reach.
+// Shared state of one long message whose memory both ends can access.
 //
-// The message is cut into blocks of one size. The receiver takes them from the front and copies
-// them out of the sender's memory, the sender takes them from the back and copies them into the
-// receiver's, until they meet: whoever has the time does the work. A block is taken by changing
-// `claims`, and counted when it is copied.
+// The message is divided into blocks of equal size. The receiver copies blocks from the front
+// (reads of the sender's memory), the sender from the back (writes to the receiver's), until they
+// meet. An end claims a block in `claims` and increments its done counter after the copy.
 #include <algorithm>
 #include <atomic>
 #include <bit>
@@ -16,27 +15,25 @@
 
 namespace hccl_like {
 
-// Lies in shared memory; starts out as zeros. Everything that is read from it is checked before it
-// is used.
+// In shared memory, initially zero. All values read from it are validated before use.
 struct RendezvousSlot {
   // front : 24 | back : 24 | flags : 16
   alignas(64) std::atomic<uint64_t> claims;
   std::atomic<uint32_t> sender_done;  // blocks that the sender has copied
   alignas(64) std::atomic<uint32_t> receiver_done;
-  std::atomic<uint32_t> receiver_left;  // the receiver will not look at this slot any more
+  std::atomic<uint32_t> receiver_left;  // the receiver will not access this slot again
 };
 static_assert(sizeof(RendezvousSlot) == 128);
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 
 enum class End : uint8_t { kSender, kReceiver };
 
-// A block of a message, in bytes.
 struct Block {
   size_t begin = 0;
   size_t bytes = 0;
 };
 
-// How a message of a length is cut. Both ends compute the same.
+// Division of a message into blocks. Both ends compute the same.
 class Blocks {
  public:
   explicit Blocks(size_t message) : message_(message) {
@@ -44,7 +41,7 @@ class Blocks {
     block_ = std::clamp(share, kSmallest, kLargest);
   }
   uint32_t count() const { return static_cast<uint32_t>((message_ + block_ - 1) / block_); }
-  // The `number`-th from an end's side.
+  // The `number`-th block, counted from the given end.
   Block from(End end, uint32_t number) const {
     const size_t index = end == End::kReceiver ? number : count() - 1 - number;
     const size_t begin = index * block_;
@@ -61,13 +58,12 @@ class Blocks {
   size_t block_;
 };
 
-// One end's view of a slot.
 class Claims {
  public:
   Claims(RendezvousSlot& slot, End end) : slot_(&slot), end_(end) {}
 
-  // The number of the block taken, counted from this end's side; nothing if all are taken or the
-  // message was given up.
+  // Claims a block and returns its number, from this end's side. Nothing if none is left or
+  // closed().
   std::optional<uint32_t> take(uint32_t blocks) {
     uint64_t now = slot_->claims.load(std::memory_order_acquire);
     while (is_open(now, blocks)) {
@@ -80,17 +76,16 @@ class Claims {
   bool may_take(uint32_t blocks) const {
     return is_open(slot_->claims.load(std::memory_order_acquire), blocks);
   }
-  // The block that was taken is copied.
   void count() {
     std::atomic<uint32_t>& done = this->done(end_);
     done.store(done.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   }
-  // It could not be copied, or the message was given up meanwhile, and it is free again.
+  // Releases a claimed block that was not copied, or whose message was given up.
   void put_back() {
     slot_->claims.fetch_sub(uint64_t{1} << shift(end_), std::memory_order_acq_rel);
   }
-  // Whether the message was given up. Asked after a block was copied: its memory may have been
-  // somebody else's by then.
+  // Whether the message was given up. Check after each copy: the memory may have been reused
+  // before.
   bool closed() const {
     acquire_fence();
     return (slot_->claims.load(std::memory_order_acquire) & kClosed) != 0;
@@ -101,8 +96,8 @@ class Claims {
            blocks;
   }
 
-  // No block is taken any more. The other end may be at work on one: see other_works(). Whoever
-  // copies what is written to the memory after this sees closed() when it asks.
+  // Prevents further claims. The other end may still copy a block: see other_works(). An end that
+  // copies data stored after close() sees closed() after its copy.
   void close() {
     slot_->claims.fetch_or(kClosed, std::memory_order_acq_rel);
     full_fence();
@@ -111,7 +106,7 @@ class Claims {
     return taken(slot_->claims.load(std::memory_order_acquire), other()) !=
            done(other()).load(std::memory_order_acquire);
   }
-  // This end cannot reach the other's memory.
+  // This end cannot access the other's memory.
   void refuse() { slot_->claims.fetch_or(refusal(end_), std::memory_order_acq_rel); }
   bool other_refuses() const {
     return (slot_->claims.load(std::memory_order_acquire) & refusal(other())) != 0;

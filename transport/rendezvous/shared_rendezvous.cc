@@ -17,13 +17,14 @@
 namespace hccl_like {
 namespace {
 
-// For a peer that is at work on a block: far longer than that takes, unless the peer was stopped.
+// Wait for a peer that copies a block: much longer than a block takes unless the peer is stopped.
 constexpr auto kLongestWait = std::chrono::seconds(1);
 
 }  // namespace
 
-SharedRendezvous::SharedRendezvous(Wire& wire) : wire_(wire) {
-  const Wire::Workspace space = wire.workspace();
+SharedRendezvous::SharedRendezvous(Wire& wire) : wire_(wire), peer_(wire.extensions().same_host) {
+  if (peer_ == nullptr) return;
+  const SameHostPeer::Workspace space = peer_->workspace();
   slots_ = std::min({space.own.size() / sizeof(RendezvousSlot),
                      space.peers.size() / sizeof(RendezvousSlot), kSlots});
   shared_ = space.memory;
@@ -51,8 +52,6 @@ ExportedRange SharedRendezvous::send_range(uint32_t slot) const {
   return named(sends_[slot].message->place);
 }
 
-// ------------------------------------------------------------------------------------------- sends
-
 Claims SharedRendezvous::claims(const Active<Send>& active) const {
   return {own_[&active - sends_.data()], End::kSender};
 }
@@ -60,8 +59,6 @@ Claims SharedRendezvous::claims(const Active<Send>& active) const {
 Claims SharedRendezvous::claims(const Active<Recv>& active) const {
   return {peers_[&active - recvs_.data()], End::kReceiver};
 }
-
-// ---------------------------------------------------------------------------- beginning and ending
 
 std::optional<uint32_t> SharedRendezvous::offer(Send& send) {
   for (uint32_t slot = 0; slot < slots_; ++slot) {
@@ -104,7 +101,7 @@ void SharedRendezvous::begin(Active<OneEnd>& active, std::byte* own, const Expor
   active.own = own;
   const SharedPlace& place = active.message->place;
   auto opened =
-      place.memory->open(*place.device, place.index, range, active.message->bytes, wire_.commons());
+      place.memory->open(*place.device, place.index, range, active.message->bytes, commons());
   if (opened.ok()) {
     active.other = std::move(opened).value();
     return;
@@ -135,18 +132,15 @@ void SharedRendezvous::end(Active<Recv>& active) {
   --active_;
 }
 
-// What the peer may be asleep for has changed in the slots.
+// The peer's driver may sleep until the slots change.
 void SharedRendezvous::tell_peer() {
   full_fence();
-  wire_.nudge();
+  peer_->nudge();
 }
-
-// ----------------------------------------------------------------------------------------- copying
 
 namespace {
 
-// A block of a message of `all` bytes. Often each end sends one and receives one at a time, and all
-// four are touched.
+// Factor 4: each end often sends and receives at the same time, with two buffers per message.
 void copy(std::byte* to, const std::byte* from, size_t bytes, size_t all) {
   if (4 * all > last_cache_bytes())
     copy_past_caches(to, from, bytes);
@@ -159,7 +153,7 @@ End end_of(const Recv&) { return End::kReceiver; }
 
 }  // namespace
 
-// The sender pushes into the other's memory, the receiver pulls out of it.
+// The sender writes to the receiver's memory, the receiver reads the sender's.
 void SharedRendezvous::copy(const Active<Send>& active, Block block) {
   hccl_like::copy(active.other.data + block.begin, active.own + block.begin, block.bytes,
                   active.message->bytes);
@@ -170,8 +164,7 @@ void SharedRendezvous::copy(const Active<Recv>& active, Block block) {
                   active.message->bytes);
 }
 
-// False if the message was given up while it was copied: its memory may have been somebody else's
-// in the end.
+// Returns false if the message was given up during the copy: the source may have been reused.
 template <class OneEnd>
 bool SharedRendezvous::copy_block(Active<OneEnd>& active, uint32_t number) {
   Claims claims = this->claims(active);
@@ -189,8 +182,7 @@ bool SharedRendezvous::progress(bool copy) {
   bool moved = false;
   for (Active<Recv>& active : recvs_)
     if (active.begun && advance(active, copy)) moved = true;
-  // The receiver of what is sent does the same: this end helps when it has nothing to receive
-  // itself.
+  // The peer copies the same message as its receiver. This end helps if it has nothing to receive.
   for (Active<Send>& active : sends_)
     if (active.begun && advance(active, copy && !moved)) moved = true;
   return moved;
@@ -227,7 +219,7 @@ void SharedRendezvous::done(Recv& recv) {
   received_.push(&recv);
 }
 void SharedRendezvous::refused(Send& send) { refused_.push(&send); }
-void SharedRendezvous::refused(Recv&) {}  // its data will come
+void SharedRendezvous::refused(Recv&) {}  // the data follow on the wire
 
 template <class OneEnd>
 bool SharedRendezvous::could_advance(const Active<OneEnd>& active) const {
@@ -243,8 +235,6 @@ bool SharedRendezvous::could_advance() {
   const auto could = [this](const auto& active) { return could_advance(active); };
   return std::ranges::any_of(recvs_, could) || std::ranges::any_of(sends_, could);
 }
-
-// --------------------------------------------------------------------------------------- giving up
 
 void SharedRendezvous::cancel(std::optional<uint64_t> communicator, bool peer_lives) {
   if (active_ == 0) return;
@@ -274,10 +264,10 @@ void SharedRendezvous::keep(const Active<Recv>& active) const {
            (memory ? "; the memory is kept until the peer goes on or dies"
                    : ", and may go on later: do not use that memory again"));
   if (!memory) return;
-  const PeerCommons* const commons = wire_.commons();  // null: a death is not seen
+  const PeerCommons* const its = commons();  // null: cannot detect a death
   KeptMemory::of_process().add(
       std::move(memory),
-      [peer = commons == nullptr ? std::nullopt : std::optional(*commons), shared = shared_,
+      [peer = its == nullptr ? std::nullopt : std::optional(*its), shared = shared_,
        claims = claims(active)] { return !(peer && peer->owner_died()) && claims.other_works(); });
 }
 

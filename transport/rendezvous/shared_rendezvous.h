@@ -1,10 +1,10 @@
 #pragma once
-// A rendezvous of two ends on one host that map each other's memory.
+// A rendezvous of two processes on one host that map each other's memory.
 //
-// From when the receiver has answered each end copies blocks when it is driven (rendezvous_slot.h),
-// and both are done when all blocks are. An end that gives up closes the slot and waits until the
-// other has finished the block it was at. A receiver whose sender was stopped in the middle of one
-// keeps its memory until the sender has finished or has died (kept_memory.h).
+// Once the receiver has answered, each driver copies blocks (rendezvous_slot.h). Both ends complete
+// when all blocks are copied. An end that gives up closes the slot and waits until the other end
+// has finished its current block. If the sender was stopped inside a block, the receiver keeps its
+// memory until the sender finishes or dies (kept_memory.h).
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -14,10 +14,11 @@
 #include "transport/rendezvous/rendezvous.h"
 #include "transport/rendezvous/rendezvous_slot.h"
 #include "transport/same_host/peer_memory.h"
+#include "transport/wire/same_host_peer.h"
 
 namespace hccl_like {
 
-// Without a workspace of the wire it takes nothing.
+// Accepts no messages if the wire has no workspace.
 class SharedRendezvous final : public Rendezvous {
  public:
   explicit SharedRendezvous(Wire& wire);
@@ -43,12 +44,11 @@ class SharedRendezvous final : public Rendezvous {
 
  private:
   static constexpr size_t kSlots = 12;
-  // A message under way.
   template <class OneEnd>
   struct Active {
-    OneEnd* message = nullptr;  // null: not in use on this side
-    bool used = false;          // the slot was, so the receiver must have left it
-    bool begun = false;         // the other end has told where its memory lies
+    OneEnd* message = nullptr;  // null: unused on this side
+    bool used = false;          // the slot was used, so the receiver must leave it before reuse
+    bool begun = false;         // the other end has sent its address
     std::byte* own = nullptr;
     PeerMemory::View other;  // null data: cannot be mapped
     bool reaches() const { return other.data != nullptr; }
@@ -82,8 +82,11 @@ class SharedRendezvous final : public Rendezvous {
   void end(Active<Send>& active);
   void end(Active<Recv>& active);
 
+  const PeerCommons* commons() const { return peer_ == nullptr ? nullptr : peer_->commons(); }
+
   Wire& wire_;
-  std::shared_ptr<const void> shared_;  // the slots' memory
+  SameHostPeer* const peer_;            // null: the wire has no memory that both ends map
+  std::shared_ptr<const void> shared_;  // keeps the slots mapped
   RendezvousSlot* own_ = nullptr;       // of sends
   RendezvousSlot* peers_ = nullptr;     // of receives
   size_t slots_ = 0;

@@ -164,7 +164,8 @@ class SharedRendezvousEnds : public testing::Test {
     send_.place = {.range = &from_.range(), .device = &host_device(), .memory = &memory_};
   }
   Claims receiver(uint32_t slot) {
-    auto* slots = reinterpret_cast<RendezvousSlot*>(wires_.ends[1]->workspace().peers.data());
+    auto* slots = reinterpret_cast<RendezvousSlot*>(
+        wires_.ends[1]->extensions().same_host->workspace().peers.data());
     return {slots[slot], End::kReceiver};
   }
 
@@ -207,7 +208,7 @@ TEST_F(SharedRendezvousEnds, OneThatFinishesItsBlockIsWaitedFor) {
 TEST(RendezvousKept, KeepsTheMemoryThatAStoppedSenderWritesTo) {
   Commons commons;
   WirePair wires = make_shm_pair(64 << 10, &commons);
-  auto slots = wires.ends[0]->workspace();
+  auto slots = wires.ends[0]->extensions().same_host->workspace();
   Claims sender(*reinterpret_cast<RendezvousSlot*>(slots.own.data()), End::kSender);
   const auto owner = std::make_shared<Shared>(100'000);
   PeerMemory memory;
@@ -318,7 +319,8 @@ TEST(RendezvousFork, APeerThatDiesInMidBlockIsAFailureAndNobodyWaitsForIt) {
     sockets[0].reset(), turn[0].reset();
     Poller poller;
     auto wire = make_shm_end(std::move(sockets[1]), false, 64 << 10, poller);
-    auto* slots = reinterpret_cast<RendezvousSlot*>(wire->workspace().peers.data());
+    auto* slots =
+        reinterpret_cast<RendezvousSlot*>(wire->extensions().same_host->workspace().peers.data());
     Link link(std::move(wire), {});
     Shared into(kBytes);
     Recv message;
@@ -331,7 +333,8 @@ TEST(RendezvousFork, APeerThatDiesInMidBlockIsAFailureAndNobodyWaitsForIt) {
   sockets[1].reset(), turn[1].reset();
   Poller poller;
   auto wire = make_shm_end(std::move(sockets[0]), true, 64 << 10, poller);
-  auto* slots = reinterpret_cast<RendezvousSlot*>(wire->workspace().own.data());
+  auto* slots =
+      reinterpret_cast<RendezvousSlot*>(wire->extensions().same_host->workspace().own.data());
   Link link(std::move(wire), {});
   Shared from(kBytes);
   Send message;

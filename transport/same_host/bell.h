@@ -1,6 +1,5 @@
 #pragma once
-// How processes of one host wake each other without a connection: a datagram socket with a name of
-// its own each.
+// Wake-ups between processes of one host without a connection: a named datagram socket for each.
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -11,22 +10,22 @@
 
 namespace hccl_like {
 
-// This process's, and the way to ring those of others. Nothing but wake-ups depends on it: whoever
-// rings without need, or holds it up, changes no result.
+// This process's bell, and ring() for the bells of others. A bell only wakes: spurious or missing
+// rings change no result.
 class Bell final : private Pollable {
  public:
-  // Where a bell hangs.
+  // Address of a bell.
   struct Place {
     sockaddr_un address{};
     socklen_t length = 0;
   };
   static Place place(const std::string& name);
 
-  // In the abstract name space. The poller, which it wakes, must outlive it. Throws kSystem.
+  // In the abstract namespace. Wakes the poller, which must outlive the bell. Throws kSystem.
   Bell(const std::string& name, Poller& poller);
   ~Bell() override;
 
-  // Any thread; never blocks. A bell that rings already, or is gone, needs no more.
+  // Any thread. Never blocks. No-op if the bell rings already or is gone.
   void ring(const Place& place) const noexcept;
 
  private:

@@ -22,7 +22,7 @@ namespace {
 
 Mapping map(int fd, int protection) {
   Mapping mapping = Mapping::map(fd, Commons::kBytes, protection, MAP_SHARED | MAP_NORESERVE);
-  // A forked child (a data loader's worker) must neither keep the memory alive nor write into it.
+  // A forked child (a data loader's worker) must neither keep the memory alive nor write to it.
   ::madvise(mapping.data(), mapping.size(), MADV_DONTFORK);
   return mapping;
 }
@@ -34,7 +34,7 @@ Fd make_sized() {
   return memory;
 }
 
-// For its owner: whoever has the descriptor maps it for reading only from then on.
+// For the owner: afterwards others can map the descriptor only for reading.
 Mapping map_and_seal(int fd) {
   Mapping mapping = map(fd, PROT_READ | PROT_WRITE);
   seal_size_and_writers(fd);
@@ -49,7 +49,7 @@ Commons::Commons(std::string_view owner)
       areas_(memory_.get(), mapping_.data(), 0, kAreaBytes, kAreaHeadBytes, kAreas),
       staging_buffers_(memory_.get(), mapping_.data() + kStagingBegin, kStagingBegin, kStagingBytes,
                        kStagingBytes, kStagingBuffers) {
-  // Before any of it is taken.
+  // Must precede the first touch of the memory.
   place_near_me(mapping_.span());
   if (!reserve(memory_.get(), kLifeBegin, sizeof(LifeWord)))
     throw_system("no memory to show to peers on this host");

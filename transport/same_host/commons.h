@@ -1,10 +1,7 @@
 #pragma once
-// Memory that one process shows to all its peers on the host: it writes, they read.
-//
-// Where a message to n peers is written n times, what lies here is written once. There are small
-// areas, one for each communicator that wants one, and large staging buffers, one for each call
-// whose payload passes by. What lies in them is their users' business (collectives/board,
-// collectives/direct).
+// Memory that one process writes and all its peers on the host read: data for n peers are written
+// once. It has small areas (one per communicator) and large staging buffers (one per call). Their
+// users define the contents (collectives/board, collectives/direct).
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -22,27 +19,26 @@
 
 namespace hccl_like {
 
-// What a process tells all its peers on the host, whether they are connected or not. Zeros at
-// first.
+// Notices to all peers on the host, connected or not. Initially zero.
 struct CommonsNotes {
   static constexpr uint32_t kGivenUp = 4096;
   static constexpr uint32_t kReasons = 16;
 
-  char owner[64];                                 // the id of the process, from its record
-  uint64_t identity = 0;                          // random: no other process has it
-  std::atomic<uint32_t> asleep{0};                // it sleeps, or is about to: ring its bell
-  std::atomic<uint32_t> leaving{0};               // it ended in order
-  std::atomic<uint32_t> given_up{0};              // how many communicators it gave up
-  std::atomic<uint64_t> communicators[kGivenUp];  // the last of them, by number modulo kGivenUp
-  GuardedText reasons[kReasons];                  // of the very last; the key: their number + 1
-  Exports::Words exports{};                       // of memory that peers may map
+  char owner[64];                                 // id of the process, from its record
+  uint64_t identity = 0;                          // random, unique
+  std::atomic<uint32_t> asleep{0};                // the driver sleeps or is about to: ring the bell
+  std::atomic<uint32_t> leaving{0};               // orderly exit
+  std::atomic<uint32_t> given_up{0};              // number of aborted communicators
+  std::atomic<uint64_t> communicators[kGivenUp];  // the last ones, by number modulo kGivenUp
+  GuardedText reasons[kReasons];                  // of the last aborts; key: number + 1
+  Exports::Words exports{};                       // of exported memory
 };
 
-// This process's own. Any thread.
+// This process's own Commons. Any thread.
 class Commons {
  public:
   static constexpr size_t kAreaBytes = 16 << 10;
-  static constexpr size_t kAreaHeadBytes = 4 << 10;  // all that most communicators use of it
+  static constexpr size_t kAreaHeadBytes = 4 << 10;  // the part that most communicators use
   static constexpr uint32_t kAreas = 4096;
   static constexpr size_t kStagingBytes = 8192 + (2 << 20);
   static constexpr uint32_t kStagingBuffers = 128;
@@ -54,7 +50,7 @@ class Commons {
   // `owner`: the id of the process. Throws kSystem.
   explicit Commons(std::string_view owner = {});
 
-  // For a peer; valid as long as this object.
+  // For a peer; valid during the lifetime of this object.
   int fd() const noexcept { return memory_.get(); }
 
   Shelf& areas() { return areas_; }
@@ -62,11 +58,10 @@ class Commons {
   Life& life() { return *life_; }
   Exports& exports() { return *exports_; }
 
-  // Whether whoever drives sleeps; told before it looks for the last time.
+  // Whether the driver sleeps. Must be set before the driver's last check for work.
   void set_asleep(bool asleep);
-  // Nothing more will come from this process.
   void leave() { notes_->leaving.store(1, std::memory_order_release); }
-  // False if the last communicator given up was this one. By one thread at a time.
+  // Publishes an abort. False if the last abort was of the same communicator. One thread at a time.
   bool give_up(uint64_t communicator, std::string_view reason);
 
  private:
@@ -79,35 +74,34 @@ class Commons {
   std::optional<Exports> exports_;
 };
 
-// A peer's, mapped for reading. A copy keeps the same mapping. Any thread.
+// A peer's Commons, mapped read-only. Copies share the mapping. Any thread.
 class PeerCommons {
  public:
-  // Takes the descriptor from a peer. Throws kPeerLost if it is not what a Commons makes, kSystem
-  // if it cannot be mapped.
+  // Takes a peer's descriptor. Throws kPeerLost if it is no Commons, kSystem if mapping fails.
   explicit PeerCommons(Fd memory);
 
-  // `piece` is less than kAreas, kStagingBuffers.
+  // Requires piece < kAreas or kStagingBuffers.
   const std::byte* area(uint32_t piece) const {
     return base_ + size_t{piece} * Commons::kAreaBytes;
   }
   const std::byte* staging_buffer(uint32_t piece) const {
     return base_ + Commons::kStagingBegin + size_t{piece} * Commons::kStagingBytes;
   }
-  // Whether the peer's process died, at once whatever its size; one that ended in order has not.
+  // Whether the peer's process died, detected at once. False after an orderly exit.
   bool owner_died() const;
 
   bool belongs_to(std::string_view owner) const;
   uint64_t identity() const { return notes().identity; }
-  // Whether the owner still has the memory that it has given this name.
+  // Whether the owner still has the memory with this name.
   bool exports(uint64_t name) const {
     return Exports::holds(notes().exports, name) && !leaving() && !owner_died();
   }
   bool asleep() const { return notes().asleep.load(std::memory_order_relaxed) != 0; }
   bool leaving() const { return notes().leaving.load(std::memory_order_acquire) != 0; }
   uint32_t given_up() const { return notes().given_up.load(std::memory_order_acquire); }
-  // The number-th communicator that the peer gave up, or a later one in its place.
+  // The number-th aborted communicator, or a later one that overwrote it.
   uint64_t given_up(uint32_t number) const;
-  // Why; a general word if that was overwritten since.
+  // The reason, or a generic text if the reason was overwritten.
   std::string reason(uint32_t number) const;
 
  private:
@@ -116,7 +110,7 @@ class PeerCommons {
   }
 
   std::shared_ptr<const Mapping> mapping_;
-  const std::byte* base_ = nullptr;  // of that
+  const std::byte* base_ = nullptr;  // of the mapping
 };
 
 }  // namespace hccl_like

@@ -12,17 +12,17 @@ namespace {
 
 constexpr size_t kMostLists = 64;
 
-// Two processes that follow each other do not give the same names.
+// Successive processes must not assign the same names.
 uint64_t random_generation() {
   uint64_t drawn = 0;
   if (::getrandom(&drawn, sizeof drawn, 0) != sizeof drawn)
     throw_system("no random numbers for the names of exported memory");
-  return drawn >> 20;  // so that it can count on for good
+  return drawn >> 20;  // leaves room to count
 }
 
 }  // namespace
 
-// A Last that another Exports has filled in is of another epoch.
+// A Last of another Exports has another epoch.
 Exports::Exports(Words& words)
     : words_(words), generation_(random_generation()), epoch_(generation_) {}
 
@@ -32,8 +32,8 @@ bool Exports::Known::is(const Device& other, int other_index,
          std::memcmp(handle.bytes, other_handle.bytes, sizeof handle.bytes) == 0;
 }
 
-// Finds a few candidates, no more: handles are compared as a whole. A sum of products, which unlike
-// a chain of them can be computed all at once.
+// A sum of products, because its terms can be computed in parallel (those of a chain cannot).
+// Collisions are harmless: handles are compared as a whole.
 uint64_t Exports::hash(const Device& device, int index, const hcd_ipc_handle& handle) {
   constexpr uint64_t kOdd = 0x9e3779b97f4a7c15;
   std::array<uint64_t, sizeof handle.bytes / sizeof(uint64_t)> words;
@@ -78,7 +78,7 @@ uint64_t Exports::name(const Device& device, int index, const hcd_ipc_handle& ha
   if (last.epoch == epoch && last.device == &device && last.index == index &&
       std::memcmp(last.handle.bytes, handle.bytes, sizeof handle.bytes) == 0)
     return last.name;
-  // The epoch is older than the name, if anything: then the next call asks again.
+  // The epoch may be older than the name: then the next call repeats the lookup.
   last = {&device, index, handle, name(device, index, handle), epoch};
   return last.name;
 }

@@ -1,6 +1,5 @@
 #pragma once
-// Names for the memory that this process lets peers map, and words that tell peers which of that
-// memory still exists.
+// Names of the memory that peers may map, and words that tell whether that memory still exists.
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -15,30 +14,26 @@
 
 namespace hccl_like {
 
-// Every handle of an allocation gets a name when it is first exported. A name is never given twice,
-// whatever the device's handles are like: handles are compared as a whole. A peer knows a mapping
-// again by its name, and closes the mapping when the name's word holds another value.
-//
-// Any thread. The devices must outlive this object.
+// Each handle of an allocation (compared as a whole) gets a unique name at its first export. A peer
+// caches a mapping by name and closes it when the name's word has another value. Any thread. The
+// devices must outlive this object.
 class Exports {
  public:
-  // More allocations than this are not named at once: the oldest loses its name, and gets a new one
-  // with its next call.
+  // Beyond this limit the oldest name is dropped; its memory gets a new name with the next call.
   static constexpr uint32_t kWords = 1024;
   using Words = std::array<std::atomic<uint64_t>, kWords>;
-  // Exports that one look() asks about at most.
+  // Maximum per look().
   static constexpr size_t kAsked = 64;
 
-  // `words` are zeros, read by peers, and must outlive this object.
+  // `words` are zero, readable by peers, and must outlive this object.
   explicit Exports(Words& words);
   Exports(const Exports&) = delete;
   Exports& operator=(const Exports&) = delete;
 
-  // The name of what `device` exported as `handle`. Never 0. A new name comes after a look().
+  // Returns the name of what `device` exported as `handle`, never 0. A new name implies a look().
   uint64_t name(const Device& device, int index, const hcd_ipc_handle& handle);
 
-  // What one caller named last, so that the next call on the same memory takes no lock. One thread
-  // at a time.
+  // One caller's last name. The next call for the same memory takes no lock. One thread at a time.
   struct Last {
     const Device* device = nullptr;
     int index = 0;
@@ -48,22 +43,21 @@ class Exports {
   };
   uint64_t name(const Device& device, int index, const hcd_ipc_handle& handle, Last& last);
 
-  // One name for several allocations in this order, at least one. It has no word.
+  // One name for a sequence of at least one allocation. It has no word.
   uint64_t name(std::span<const uint64_t> names);
 
-  // Asks the devices about some exports in turn, and clears the words of those that were freed.
+  // Checks some exports in turn and clears the words of freed ones.
   void look();
-  // Named now.
   size_t size() const;
 
-  // Whether the name's owner still has the memory.
+  // Whether the owner still has the memory with this name.
   static bool holds(const Words& words, uint64_t name) {
     return name != 0 && words[name % kWords].load(std::memory_order_acquire) == name;
   }
 
  private:
   struct Known {
-    const Device* device = nullptr;  // null: the place is free
+    const Device* device = nullptr;  // null: the entry is free
     int index = 0;
     hcd_ipc_handle handle{};
     uint64_t name = 0;
@@ -71,7 +65,7 @@ class Exports {
   };
   static uint64_t hash(const Device& device, int index, const hcd_ipc_handle& handle);
 
-  // With mutex_ held.
+  // Require mutex_.
   void ask();
   void forget(uint32_t place);
   uint64_t next_name(uint32_t place) { return ++generation_ * kWords + place; }
@@ -81,8 +75,8 @@ class Exports {
   std::vector<Known> known_;                           // by place: the name modulo kWords
   std::unordered_multimap<uint64_t, uint32_t> found_;  // places, by hash
   std::vector<uint32_t> free_;                         // places
-  uint32_t oldest_ = 0;  // the place that is taken next if none is free
-  size_t asked_ = 0;     // the place that is asked about next
+  uint32_t oldest_ = 0;  // the entry that is taken next if none is free
+  size_t asked_ = 0;     // the entry that is checked next
   uint64_t generation_;
   std::atomic<uint64_t> epoch_;  // grows whenever a name is lost
   struct List {

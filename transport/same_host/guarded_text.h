@@ -1,6 +1,5 @@
 #pragma once
-// A short text in shared memory that one process writes anew while others read it: they get all of
-// one text, or none.
+// A short text in shared memory with one writer. Readers get one complete text or nothing.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -14,13 +13,12 @@
 namespace hccl_like {
 
 // A sequence lock (Boehm, "Can Seqlocks Get Along with Programming Language Memory Models?", MSPC
-// 2012). The text has a key that was never used before instead of a count: whoever reads knows
-// which one it wants. Starts out as zeros.
+// 2012) with a unique key for each text instead of a counter. Initially zero.
 class GuardedText {
  public:
   static constexpr size_t kBytes = 1008;
 
-  // By one thread at a time. `key` is not 0. What is too long is cut.
+  // One thread at a time. `key` is not 0. Long texts are cut.
   void write(uint64_t key, std::string_view text) noexcept {
     key_.store(0, std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_release);  // before any of the text
@@ -34,7 +32,7 @@ class GuardedText {
     key_.store(key, std::memory_order_release);
   }
 
-  // Any process. Nothing if the text is not that of `key`, or is being written.
+  // Any process. Returns nothing if the text has another key or is being written.
   std::optional<std::string> read(uint64_t key) const {
     if (key_.load(std::memory_order_acquire) != key) return std::nullopt;
     std::string text(std::min<size_t>(bytes_.load(std::memory_order_relaxed), kBytes), '\0');
@@ -42,13 +40,13 @@ class GuardedText {
       const uint64_t word = words_[at / sizeof word].load(std::memory_order_relaxed);
       std::memcpy(text.data() + at, &word, std::min(sizeof word, text.size() - at));
     }
-    std::atomic_thread_fence(std::memory_order_acquire);  // after all of it
+    std::atomic_thread_fence(std::memory_order_acquire);  // after all of the text
     if (key_.load(std::memory_order_relaxed) != key) return std::nullopt;
     return text;
   }
 
  private:
-  std::atomic<uint64_t> key_{0};  // 0 while it is being written
+  std::atomic<uint64_t> key_{0};  // 0 during a write
   std::atomic<uint32_t> bytes_{0};
   std::array<std::atomic<uint64_t>, kBytes / sizeof(uint64_t)> words_{};
 };

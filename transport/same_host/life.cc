@@ -40,7 +40,7 @@ void Life::lend(std::function<void()> work) {
 
 void Life::take_back() { state_.wait(Thread::kLent); }
 
-// libc has a list of its own for the thread, which is empty and stays so.
+// Replaces libc's robust list of this thread, which stays empty.
 void Life::hold() {
   if (::syscall(SYS_set_robust_list, &head_, sizeof head_) == 0)
     word_.futex.store(static_cast<uint32_t>(::gettid()), std::memory_order_release);
@@ -54,7 +54,7 @@ void Life::hold() {
   word_.futex.store(0, std::memory_order_release);
 }
 
-// Whatever comes of it, the word is held.
+// The word stays held even if the work throws.
 void Life::do_work() {
   try {
     work_();

@@ -1,10 +1,8 @@
 #pragma once
-// Whether a process of this host lives, in a word of shared memory: known in milliseconds whatever
-// its size.
+// Detects the death of a local process by a word of shared memory, within milliseconds.
 //
-// A killed process closes its sockets only after the kernel has freed its memory, a second for some
-// GiB. Its robust futexes are marked before that (Documentation/locking/robust-futex-ABI.rst in the
-// kernel's tree).
+// The kernel closes the sockets of a killed process only after freeing its memory (1 s for some
+// GiB), but marks robust futexes before that (Linux: Documentation/locking/robust-futex-ABI.rst).
 #include <linux/futex.h>
 
 #include <atomic>
@@ -14,33 +12,32 @@
 
 namespace hccl_like {
 
-// Lies in memory that the process writes and its peers read; starts out as zeros.
+// Written by the process, read by its peers. Initially zero.
 struct LifeWord {
-  // Whether the process died while it held the word. One that let go of it, or never held it, has
-  // not. Any process.
+  // Whether the process died while holding the word. False after a release. Any process.
   bool died() const { return (futex.load(std::memory_order_acquire) & FUTEX_OWNER_DIED) != 0; }
 
-  robust_list entry{};  // its process's alone
+  robust_list entry{};  // used by the owner only
   std::atomic<uint32_t> futex{0};
 };
 static_assert(std::atomic<uint32_t>::is_always_lock_free);
 
-// Holds a word while it exists. It takes a thread of its own: a word belongs to the thread that
-// took it, and the program's threads come and go. The thread has nothing else to do, so it is lent.
+// Holds a word during its lifetime, on a thread of its own: a robust futex belongs to one thread,
+// and threads of the program may exit. The thread is otherwise idle and can be lent.
 class Life {
  public:
-  // `word` must outlive it. Throws kSystem without a thread. A system without robust futexes is no
-  // error: peers learn of a death by their sockets then.
+  // `word` must outlive this object. Throws kSystem if no thread can start. Without robust futexes
+  // peers detect a death by their sockets.
   explicit Life(LifeWord& word);
-  // Lets go. Not in a forked child, which has no such thread.
+  // Releases the word. A forked child must not call this: it has no such thread.
   ~Life();
   Life(const Life&) = delete;
   Life& operator=(const Life&) = delete;
 
-  // The thread does `work`, from when it is lent until that returns; what it throws is logged. To
-  // be taken back before it is lent again, and before the end. By one thread at a time.
+  // Runs `work` on the thread until `work` returns; exceptions are logged. take_back() must precede
+  // the next lend() and the destructor. One thread at a time.
   void lend(std::function<void()> work);
-  // Waits until the work has returned, which somebody has to tell it to.
+  // Waits until the work returns. The caller must have told the work to end.
   void take_back();
 
  private:
@@ -53,7 +50,7 @@ class Life {
   LifeWord& word_;
   robust_list_head head_{};
   std::atomic<Thread> state_{Thread::kStarting};
-  std::function<void()> work_;  // while it is lent
+  std::function<void()> work_;  // while lent
   std::thread thread_;
 };
 

@@ -47,7 +47,7 @@ LocalPeer::LocalPeer(PeerCommons commons, int pid, Bell::Place place, Commons& o
       own_(own),
       bell_(bell),
       poller_(poller),
-      // What it gave up a moment ago may be the group in which the two meet.
+      // Recent aborts may concern the group in which the two processes meet.
       seen_(commons_.given_up() - std::min(commons_.given_up(), CommonsNotes::kReasons)) {}
 
 LocalPeer::~LocalPeer() { poller_.forget(process_.get()); }
@@ -61,7 +61,7 @@ void LocalPeer::send_abort(uint64_t communicator, std::string_view reason) {
 std::optional<AbortNotice> LocalPeer::take_abort() {
   const uint32_t last = commons_.given_up();
   if (last == seen_) return std::nullopt;
-  // What was overwritten meanwhile is lost, and its communicator's calls run into their time-outs.
+  // Overwritten aborts are lost: calls of those communicators time out.
   if (last - seen_ > CommonsNotes::kGivenUp) seen_ = last - CommonsNotes::kGivenUp;
   const uint32_t number = seen_++;
   return AbortNotice{commons_.given_up(number), commons_.reason(number)};

@@ -1,5 +1,5 @@
 #pragma once
-// A process of this host that is known without a connection: by the memory that it shows to all.
+// A process of this host that is known by its shared memory, without a connection.
 #include <atomic>
 #include <memory>
 #include <optional>
@@ -15,39 +15,37 @@ namespace hccl_like {
 
 struct ProcessRecord;
 
-// Of a process's bell, beside its UNIX socket.
+// Name of a process's bell, derived from its UNIX socket.
 inline std::string bell_name(const std::string& unix_name) { return unix_name + ".bell"; }
 
-// Used by one thread at a time, except where a method says otherwise.
+// Used by one thread at a time, except where noted.
 class LocalPeer final : private Pollable {
  public:
-  // Maps what the process shows, through /proc. Null if that cannot be done: another PID namespace,
-  // another user, a process that may not be looked at. `own` is this process's; it, the bell and
-  // the poller must outlive the local peer.
+  // Maps the Commons of the process through /proc. Returns null if that is impossible: another PID
+  // namespace or user, or no permission. `own` is this process's Commons. `own`, the bell and the
+  // poller must outlive the local peer.
   static std::unique_ptr<LocalPeer> meet(const ProcessRecord& record, Commons& own,
                                          const Bell& bell, Poller& poller);
   ~LocalPeer() override;
 
-  // Any thread.
   const PeerCommons& commons() const { return commons_; }
-  // Wakes its driver if it sleeps. After a full fence; any thread.
+  // Wakes the peer's driver if it sleeps. Requires a prior full fence. Any thread.
   void nudge() const noexcept {
     if (commons_.asleep()) bell_.ring(place_);
   }
 
-  // Tells all local peers at once, unless it was just done; wakes this one.
+  // Publishes the abort to all local peers unless it was the last one published. Wakes this peer.
   void send_abort(uint64_t communicator, std::string_view reason);
   bool has_aborts() const { return commons_.given_up() != seen_; }
   std::optional<AbortNotice> take_abort();
 
   bool said_goodbye() const { return commons_.leaving(); }
-  // Whether it is known to have died, without asking the system.
+  // Whether a death is already recorded, without a system call.
   bool died() const { return commons_.owner_died(); }
-  // Looks whether it is gone, in order or not. A process of which a parent has not taken note
-  // counts as gone, whatever children hold open.
+  // Checks whether the peer is gone, orderly or not. A zombie counts as gone, even if children hold
+  // its descriptors open.
   bool look_for_end();
-  // From now on the poller notices its end by itself, for one descriptor.
-  // True if it did not do so before.
+  // Lets the poller detect the end from now on, for one descriptor. False if already enabled.
   bool guard();
   bool gone() const { return gone_; }
 
@@ -62,7 +60,7 @@ class LocalPeer final : private Pollable {
   Commons& own_;
   const Bell& bell_;
   Poller& poller_;
-  Fd process_;  // a pidfd, while it is guarded
+  Fd process_;  // a pidfd, while guarded
   uint32_t seen_;
   bool gone_ = false;
 };

@@ -15,7 +15,7 @@ size_t PeerMemory::Hash::operator()(const Key& key) const noexcept {
   return sum ^ (sum >> 29);
 }
 
-// Bounds what owners have freed without this process having looked since.
+// Limits memory that owners have freed and that this process still maps.
 size_t PeerMemory::half_of_memory() {
   const long pages = ::sysconf(_SC_PHYS_PAGES), bytes = ::sysconf(_SC_PAGESIZE);
   return pages <= 0 || bytes <= 0 ? SIZE_MAX
@@ -41,7 +41,7 @@ Result<PeerMemory::View> PeerMemory::open(const Device& device, int index,
     return view(std::make_shared<const PeerMapping>(std::move(imported).value()), range.offset,
                 bytes);
   }
-  Mappings closed;  // after the lock is released
+  Mappings closed;  // destroyed after the lock is released
   std::lock_guard lock(mutex_);
   const Key key{&device, index, owner->identity(), range.name};
   auto found = known_.find(key);
@@ -67,7 +67,7 @@ PeerMemory::Known PeerMemory::make(const Device& device, int index, const hcd_ip
 }
 
 void PeerMemory::close_freed() {
-  Mappings closed;  // after the lock is released
+  Mappings closed;  // destroyed after the lock is released
   std::lock_guard lock(mutex_);
   clock_.fetch_add(kBetweenLooks, std::memory_order_relaxed);
   closed = take_freed();

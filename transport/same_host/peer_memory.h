@@ -1,6 +1,5 @@
 #pragma once
-// Memory that peers on this host exported, mapped once and found again by the name that its owner
-// gave it.
+// Mappings of memory that local peers exported, cached by the name that the owner assigned.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -16,7 +15,7 @@
 
 namespace hccl_like {
 
-// A peer's memory, mapped here until nobody holds it.
+// A mapping of a peer's memory; unmapped when no reference is left.
 class PeerMapping {
  public:
   explicit PeerMapping(ImportedRange range) : range_(std::move(range)) {}
@@ -26,52 +25,44 @@ class PeerMapping {
  private:
   friend class PeerMemory;
   const ImportedRange range_;
-  mutable std::atomic<uint64_t> used_{0};  // when it was last asked for
+  mutable std::atomic<uint64_t> used_{0};  // clock value of the last use
 };
 
-// Calls name the same few allocations again and again, and to map one takes as long as many calls.
-// So a mapping stays until its owner has freed the memory or has gone (Exports), or until there are
-// too many mappings: then those that were used least recently are closed. Where a device cannot
-// tell what was freed, a mapping also ends when it has not been used for some time. A mapping that
-// somebody holds stays as long as it is held. Memory without a name, or of an owner that shows
-// nothing, is mapped for one caller.
+// Mappings are cached, because calls reuse a few allocations and mapping takes as long as many
+// calls. A mapping is closed when its owner has freed the memory or exited (Exports), or, least
+// recently used first, when there are too many. If the device cannot tell which memory was freed,
+// unused mappings expire. A mapping stays valid while a caller holds it. Memory without a name, or
+// of an owner without Commons, is mapped for one caller only.
 //
-// Any thread. An open of what is known takes tens of nanoseconds. The first one maps and may take
-// milliseconds, during which others wait. The devices must outlive this object and all views.
+// Any thread. A cached open takes tens of nanoseconds. The first one may take milliseconds, during
+// which other threads wait. The devices must outlive this object and all views.
 class PeerMemory {
  public:
-  // Some tens of pieces of each rank's allocators.
   static constexpr size_t kKept = 512;
-  // Calls between two of close_freed().
   static constexpr uint64_t kBetweenLooks = 64;
-  // A device without ipc_lives does not tell what its owner has freed: a mapping of it stays for
-  // this many calls without use.
+  // Mappings of devices without ipc_lives (no knowledge of freed memory) expire after so many
+  // calls.
   static constexpr uint64_t kUnusedUntold = 256;
 
-  // `most_bytes`: of all mappings together.
   explicit PeerMemory(size_t most_bytes = half_of_memory()) : most_bytes_(most_bytes) {}
 
   using Mapping = std::shared_ptr<const PeerMapping>;
-  // The peer's memory at `data`, for as long as `mapping` is held.
   struct View {
     Mapping mapping;
     std::byte* data = nullptr;
   };
 
-  // `bytes` bytes of what `owner` exported as `range`, by a device of the same kind as `device`.
-  // `owner` may be null. What cannot be opened is not tried again: the same error is given at once.
-  // An offset that lies outside of what the handle opens gives kMismatch: what a peer says is not
-  // trusted.
+  // Maps `bytes` bytes of the memory that `owner` exported as `range`, by a device of the same kind
+  // as `device`. `owner` may be null. Errors are cached. An offset outside of the mapping gives
+  // kMismatch, because values from peers are not trusted.
   Result<View> open(const Device& device, int index, const ExportedRange& range, size_t bytes,
                     const PeerCommons* owner);
-  // The mapping is used again, by a caller that did not have to open it.
+  // Records a use by a caller that kept the mapping.
   void use(const PeerMapping& mapping) const {
     mapping.used_.store(clock_.load(std::memory_order_relaxed), std::memory_order_relaxed);
   }
-  // Closes what owners have freed.
   void close_freed();
 
-  // Known now.
   struct Stats {
     size_t mappings = 0;
     size_t bytes = 0;
@@ -90,8 +81,8 @@ class PeerMemory {
     size_t operator()(const Key& key) const noexcept;
   };
   struct Known {
-    Mapping mapping;             // null if it could not be opened
-    std::optional<Error> error;  // why not
+    Mapping mapping;             // null after an error
+    std::optional<Error> error;  // the cached error
     PeerCommons owner;
   };
   using Mappings = std::vector<Mapping>;
@@ -101,9 +92,9 @@ class PeerMemory {
   static Result<View> view(const Mapping& mapping, uint64_t offset, size_t bytes);
   Known make(const Device& device, int index, const hcd_ipc_handle& handle,
              const PeerCommons& owner);
-  // With mutex_ held.
+  // Requires mutex_.
   bool may_be_freed(const Key& key, const Known& known) const;
-  // The same. They return what is to be closed when mutex_ is free again.
+  // Require mutex_. Return the mappings to close after mutex_ is released.
   Mappings take_freed();
   void make_room(Table::iterator added, Mappings& closed);
   Table::iterator remove(Table::iterator at, Mappings& closed);

@@ -1,5 +1,5 @@
 #pragma once
-// Equal pieces of shared memory, lent one by one.
+// Fixed-size pieces of shared memory, lent one at a time.
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -9,34 +9,31 @@
 
 namespace hccl_like {
 
-// Those who may still read a piece that its owner is done with. Any thread.
+// Processes that may still read a piece after its owner has finished with it. Any thread.
 class Readers {
  public:
   virtual ~Readers() = default;
-  // Whether none of them needs any more what the owner put there as `use`.
+  // Whether no reader needs the data of generation `use` any more.
   virtual bool are_done_with(uint32_t use) const = 0;
 };
 
-// Any thread. The first pages of a piece are reserved when it is first taken, so that touching them
-// cannot fail later; until then it costs address space only. The rest of it comes, as other memory
-// of a process does, when it is touched.
+// Any thread. The first pages of a piece are reserved at its first use, so that touching them
+// cannot fail later. The other pages are allocated when touched.
 class Shelf {
  public:
-  // `count` pieces of `bytes` each, of which `reserved` are, from `offset` of the shared memory
-  // `fd` on, mapped at `data`. All are borrowed.
+  // `count` pieces of `bytes` bytes each, of which `reserved` are reserved in advance. `fd` is the
+  // shared memory, mapped at `data` from `offset` on. All are borrowed.
   Shelf(int fd, std::byte* data, size_t offset, size_t bytes, size_t reserved, uint32_t count)
       : fd_(fd), data_(data), offset_(offset), bytes_(bytes), reserved_(reserved), count_(count) {}
 
-  // A piece that nobody else has, the one that came back last if any did; nothing if there is none
-  // or its memory cannot be had. Readers are asked only where no other is left, or first, if
-  // `asks_first`: then it is rather the one that was retired last. What is in it is left over from
-  // its last owner, or zeros.
+  // Returns the piece that came back last, else a new one; nothing if none is left or memory is
+  // exhausted. Checks the readers of retired pieces only if no returned piece is free, or with
+  // `asks_first`. The contents are the last owner's data or zeros.
   std::optional<uint32_t> take(bool asks_first = false);
-  // Nobody reads it any more.
+  // Requires that no process reads the piece any more.
   void give_back(uint32_t piece);
-  // It is given back once its readers are found to be done with `use`. Those of pieces that were
-  // retired before are asked here: what they say lies in other cores' caches, and whoever takes a
-  // piece need not wait for it then.
+  // Returns the piece once its readers have finished with `use`. Also checks pieces retired
+  // earlier, so that take() need not wait for the cache lines of other cores.
   void retire(uint32_t piece, std::shared_ptr<const Readers> readers, uint32_t use);
   std::byte* data(uint32_t piece) const { return data_ + size_t{piece} * bytes_; }
 
@@ -55,7 +52,7 @@ class Shelf {
   const size_t reserved_;
   const uint32_t count_;
   std::mutex mutex_;
-  uint32_t fresh_ = 0;  // pieces from here on have never been taken
+  uint32_t fresh_ = 0;  // pieces from here on were never taken
   std::vector<uint32_t> free_;
   std::vector<Retired> retired_;
 };

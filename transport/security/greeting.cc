@@ -14,12 +14,10 @@ bool is_hexadecimal(std::string_view text) {
   return text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
-// `said` with the tag that closes it.
 std::string tagged(const Key& door, std::string_view name, std::string_view said) {
   return std::string(said) + door.tag(name, {said});
 }
 
-// A message of nothing but magic and tag.
 std::string closing(const Key& door, std::string_view name, std::string_view magic,
                     std::string_view said) {
   return std::string(magic) + door.tag(name, {said, magic});
@@ -50,8 +48,6 @@ bool could_be_hello(std::string_view beginning) {
   const size_t known = std::min(beginning.size(), kHelloMagic.size());
   return beginning.substr(0, known) == kHelloMagic.substr(0, known);
 }
-
-// --------------------------------------------------------------------------------------- connector
 
 Calling::Calling(const Identity& self, const Identity& target, size_t rail)
     : door_(target.door), self_(self.id), target_(target.id), rail_(rail) {}
@@ -86,8 +82,6 @@ bool Calling::believes_welcome(std::string_view bytes) const {
 Key Calling::session() const {
   return door_.derive(kSession, {std::string_view(said_).substr(0, opening_)});
 }
-
-// ---------------------------------------------------------------------------------------- acceptor
 
 Hosting::Hosting(const Identity& self) : door_(self.door), self_(self.id) {}
 

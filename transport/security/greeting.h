@@ -1,30 +1,25 @@
 #pragma once
-// How two processes make sure of each other, before either keeps anything for the other; bytes
-// only, no socket.
+// Mutual authentication of two processes on a fresh connection; bytes only, no socket.
 //
-//   connector                                        acceptor
-//   hello: who I am, whom I want, which rail,  ->    compares; closes without a word if anything is
-//   wrong
-//          a fresh nonce, a tag
-//   compares; closes if wrong                  <-    answer: a fresh nonce, a tag
-//   commit: a tag; this connection has won     ->    compares; takes the connection, unless it has
-//   one to this
-//          the race                                  peer already
-//   compares; the wire exists                  <-    welcome: a tag
+//   connector                                      acceptor
+//   hello: own id, target id, rail, nonce, tag ->  verifies; closes silently on error
+//   verifies; closes on error                  <-  answer: nonce, tag
+//   commit: tag; this connection won the race  ->  verifies; keeps the connection unless this peer
+//                                                  has one already
+//   verifies; the wire exists                  <-  welcome: tag
 //
-// A tag is the HMAC, with the acceptor's door key, of the message's name and of everything said
-// before on this connection. So each end proves the key to the other on words that the other has
-// just drawn: what was said on another connection, by the other end, or in another place fits
-// nowhere. A connector that knows the key of an acceptor has the job's secret and has read the
-// record of that very process. A hello alone can be heard and said again; acceptors remember the
-// nonces of those they believed, for as long as they live (acceptor.h), and a believed hello is
-// worth a place at the door and no more.
+// A tag is the HMAC, with the acceptor's door key, of the message's name and of all earlier bytes
+// of this connection. Each end thus proves the key over the other's fresh nonce: a message from
+// another connection, direction or position never verifies. A connector that knows an acceptor's
+// key has the job's secret and has read that process's record. A hello alone can be replayed, so
+// acceptors remember the nonces of verified hellos (heard_hellos.h). A verified hello only earns a
+// place in the accept queue.
 //
-// The last two messages also make both ends agree which of several racing connections is the one: a
-// connector that sees no welcome has no link, an acceptor that saw no commit has none.
+// The last two messages make both ends agree on one of several racing connections: a connector
+// without a welcome has no link, and an acceptor without a commit has none.
 //
-// Everything that takes bytes takes any bytes, of any length, and only reads them: fuzz
-// parse_hello, could_be_hello, Hosting and Calling with them.
+// Every function that takes bytes accepts any bytes of any length and only reads them. Fuzz
+// parse_hello, could_be_hello, Hosting and Calling.
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -37,7 +32,7 @@ namespace hccl_like {
 namespace greeting {
 
 inline constexpr size_t kFreshBytes = 32;
-// The magic texts of hello and answer end with the version of the protocol.
+// The magic texts of hello and answer end with the protocol version.
 inline constexpr std::string_view kHelloMagic = "hccl-like hello 02";
 inline constexpr std::string_view kAnswerMagic = "hccl-like reply 02";
 inline constexpr std::string_view kCommitMagic = "hccl-like commit";
@@ -52,21 +47,20 @@ inline constexpr size_t kCommitBytes = kCommitMagic.size() + kTagBytes;
 inline constexpr size_t kWelcomeBytes = kWelcomeMagic.size() + kTagBytes;
 static_assert(kHelloBytes + kCommitBytes <= 256, "what a stranger may make us read");
 
-// The parts of a hello, views of its bytes; nothing of it is proved.
+// The parts of a hello, views of its bytes; not authenticated.
 struct Hello {
   std::string_view connector, target;  // ids
-  size_t rail = 0;  // which of the connections between the two: 0 makes a wire, the others join it
-  std::string_view fresh;     // the connector's nonce
+  size_t rail = 0;         // connection index between the two: 0 makes a wire, the others join it
+  std::string_view fresh;  // the connector's nonce
   std::string_view untagged;  // all but the tag
   std::string_view tag;
 };
-// Nothing if it is none of this version.
+// Empty if `bytes` are no hello of this version.
 std::optional<Hello> parse_hello(std::string_view bytes);
-// False as soon as the first bytes show that it will be no hello of this version.
+// False once the first bytes rule out a hello of this version.
 bool could_be_hello(std::string_view beginning);
 
-// The connector's part. Each method is called once, in this order, the next one only if the one
-// before said true.
+// The connector's part. Call each method once, in this order; stop if one returns false.
 class Calling {
  public:
   // `rail`: below 100.
@@ -75,15 +69,15 @@ class Calling {
   bool believes_answer(std::string_view bytes);
   std::string commit();
   bool believes_welcome(std::string_view bytes) const;
-  // Known to both ends of this connection and nobody else. After believes_answer().
+  // After believes_answer(): a key known to the two ends of this connection only.
   Key session() const;
 
  private:
   const Key door_;
   const std::string self_, target_;
   const size_t rail_;
-  std::string said_;    // by both, in order
-  size_t opening_ = 0;  // how much of it hello and answer are
+  std::string said_;    // by both ends, in order
+  size_t opening_ = 0;  // bytes of hello and answer in `said_`
 };
 
 // The acceptor's part, likewise.
@@ -92,7 +86,7 @@ class Hosting {
   enum class Verdict {
     kBelieved,
     kNotOurs,       // no hello of this version
-    kOtherProcess,  // wants another process, or is this one
+    kOtherProcess,  // for another process, or from this one
     kUnproved,      // its tag is wrong
   };
 

@@ -1,17 +1,17 @@
 #pragma once
-// The nonces of hellos that were believed: none is believed again.
+// The nonces of verified hellos, to reject replays.
 #include <string>
 #include <unordered_set>
 #include <utility>
 
 namespace hccl_like {
 
-// Only owners of the door's key can add to it. It keeps the last kKept at least.
+// Only owners of the door key can add to it. Keeps at least the last kKept nonces.
 class HeardHellos {
  public:
   static constexpr size_t kKept = 1 << 15;
 
-  // False if it was there.
+  // False if `fresh` is known already.
   bool remember(const std::string& fresh) {
     if (recent_.contains(fresh) || older_.contains(fresh)) return false;
     if (recent_.size() >= kKept) older_ = std::exchange(recent_, {});

@@ -1,5 +1,5 @@
 #pragma once
-// Who a process is, and what proves it.
+// The identity of a process, and the key that proves it.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -9,20 +9,19 @@
 
 namespace hccl_like {
 
-// Drawn anew by every process for every Mesh, so that an id stands for a job, a generation of it,
-// and one process there. Its rank in a group is what the group's records say (exchange.h).
+// Drawn anew by every process for every Mesh: an id names one process of one generation of a job.
+// The group's records map ids to ranks (exchange.h).
 struct Identity {
   std::string id;     // kIdDigits
-  std::string nonce;  // kNonceDigits; stands in the store, and is shown to nobody
-  // Made of the job's key, id and nonce: known to those who have the job's secret and have read
-  // this process's record.
+  std::string nonce;  // kNonceDigits; readable in the store only, never sent
+  // Derived from job key, id and nonce: needs the job's secret and this process's record.
   Key door;
 };
 
-// Throws kMisuse if id or nonce are of another length. `sealed`: what goes over tcp to it is
-// encrypted. Ends that differ in that have different keys.
+// Throws kMisuse if id or nonce have a wrong length. `sealed`: tcp traffic to the process is
+// encrypted. The key depends on `sealed`, so ends that differ in it do not authenticate.
 Identity make_identity(const JobKey& job, std::string id, std::string nonce, bool sealed = false);
-// With an id and a nonce that nobody had before.
+// With a fresh random id and nonce.
 Identity new_identity(const JobKey& job, bool sealed = false);
 
 }  // namespace hccl_like

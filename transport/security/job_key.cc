@@ -18,7 +18,7 @@ std::string to_hexadecimal(std::string_view bytes) {
   return digits;
 }
 
-// Of the part of a tag that goes with a value: 128 bits, which nobody guesses.
+// A value's proof is a tag truncated to 128 bits.
 constexpr size_t kProofBytes = 16;
 constexpr size_t kProofDigits = 2 * kProofBytes;
 

@@ -1,5 +1,5 @@
 #pragma once
-// What the processes of one job know and nobody else: the key that everything proves itself with.
+// The key that the processes of one job authenticate with.
 #include <string>
 #include <string_view>
 
@@ -8,20 +8,18 @@
 
 namespace hccl_like {
 
-// A value. Made of the secret in the settings; the secret itself is forgotten. Without one the key
-// is known to everybody, and what two processes prove to each other is that both have read the
-// store: see Identity.
+// A value, derived from the secret in the settings; the secret itself is not kept. Without a secret
+// the key is public, and two processes prove only that both have read the store: see Identity.
 class JobKey {
  public:
-  // As without any secret.
+  // The key without a secret.
   JobKey();
-  // Reads the secret's file. Throws kMisuse if it cannot be used, or if the settings want a secret
-  // for what they want else and there is none.
+  // Throws kMisuse if the secret's file is unusable or the settings require a missing secret.
   static JobKey of(const Config& config);
 
-  // Whether there is a secret besides what stands in the store.
+  // Whether the settings have a secret.
   bool is_secret() const { return !source_.empty(); }
-  // For people: "its secret is that of HCCL_LIKE_SECRET", "it has no secret".
+  // For messages: "its secret is that of HCCL_LIKE_SECRET", "it has no secret".
   std::string describe() const;
   const Key& key() const { return key_; }
 
@@ -30,12 +28,11 @@ class JobKey {
   std::string source_;  // the setting
 };
 
-// What is put into a store goes with a proof that its writer has the job's key and meant this very
-// key of the store: nobody else can write a value, and no value can be moved.
+// Values in a store carry a proof that the writer has the job's key and meant this store key.
+// Nobody else can write a value, and no value can be moved to another key.
 namespace proof {
 std::string seal(const JobKey& job, std::string_view key, std::string_view value);
-// `stored` comes from outside, and may be anything. The value if it is proved, else all of what is
-// there.
+// `stored` is untrusted. Returns the value if its proof verifies, else all of `stored`.
 struct Opened {
   std::string value;
   bool proved = false;

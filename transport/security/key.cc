@@ -15,8 +15,7 @@
 namespace hccl_like {
 namespace {
 
-// Every text that is computed on begins with it, so that nothing else made with the same secret is
-// ever taken for ours.
+// Domain separation: the prefix of every authenticated text.
 constexpr std::string_view kDomain = "hccl-like 2";
 
 void append_counted(std::string& text, std::string_view part) {

@@ -1,5 +1,5 @@
 #pragma once
-// Keys of 256 bits, and what is computed with them: HMAC-SHA256 and HKDF of OpenSSL's libcrypto.
+// 256-bit keys with HMAC-SHA256 and HKDF of OpenSSL's libcrypto.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace hccl_like {
 inline constexpr size_t kKeyBytes = 32;
 inline constexpr size_t kTagBytes = 32;
 
-// A value; wiped when it goes.
+// A value; wiped on destruction.
 class Key {
  public:
   Key() = default;
@@ -25,16 +25,15 @@ class Key {
     return {reinterpret_cast<const char*>(bytes_.data()), bytes_.size()};
   }
 
-  // What only owners of the key can compute from `parts`: kTagBytes bytes. Each part goes in with
-  // its length, so that no two lists of parts are the same text; `label` says what the tag is for.
-  // Throws kSystem if libcrypto fails.
+  // The HMAC of `parts`, each preceded by its length so that different lists never collide; `label`
+  // names the purpose. Returns kTagBytes bytes. Throws kSystem if libcrypto fails.
   std::string tag(std::string_view label, std::initializer_list<std::string_view> parts) const;
-  // Compares in constant time.
+  // Verifies a tag in constant time.
   bool proves(std::string_view tag, std::string_view label,
               std::initializer_list<std::string_view> parts) const;
-  // Another key, of which nobody can tell that it comes from this one (HKDF-Expand).
+  // An independent key (HKDF-Expand).
   Key derive(std::string_view label, std::initializer_list<std::string_view> parts) const;
-  // From a secret of any length and shape (HKDF-Extract).
+  // From a secret of any length and format (HKDF-Extract).
   static Key from_secret(std::string_view secret);
 
  private:

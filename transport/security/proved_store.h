@@ -1,5 +1,5 @@
 #pragma once
-// A store in which every value goes with a proof of its writer (see proof::seal).
+// A store in which every value carries a proof of its writer (see proof::seal).
 #include <chrono>
 #include <string>
 #include <string_view>
@@ -12,12 +12,11 @@ namespace hccl_like {
 // Used by one thread at a time; blocks as the store does.
 class ProvedStore {
  public:
-  // How long all unproved values together are looked at again before they count as such: whoever
-  // should have written there may come later, or mend what somebody else wrote.
+  // Time to re-read unproved values: the right writer may still come, or overwrite a forgery.
   static constexpr std::chrono::milliseconds kGrace{2'000};
 
-  // All must outlive it. `scope`: what is proved besides, the same on all ranks, so that a value
-  // which is copied here from another group's part of the store is unproved.
+  // All arguments must outlive this object. `scope`: proved with every value, equal on all ranks,
+  // so that a value copied from another group is unproved.
   ProvedStore(Store& store, const JobKey& job, std::string_view scope)
       : store_(store), job_(job), scope_(scope) {}
 
@@ -29,8 +28,7 @@ class ProvedStore {
   proof::Opened get(const std::string& key, Deadline deadline) {
     return proof::open(job_, in_scope(key), store_.get(key, deadline));
   }
-  // The same; an unproved value is looked at again while there is grace left, be it past the
-  // deadline.
+  // The same, but re-reads an unproved value within the rest of kGrace, even past the deadline.
   proof::Opened get_proved(const std::string& key, Deadline deadline);
 
   const JobKey& job() const { return job_; }
@@ -41,7 +39,7 @@ class ProvedStore {
   Store& store_;
   const JobKey& job_;
   const std::string_view scope_;
-  Deadline grace_ = Deadline::never();  // from the first unproved value on
+  Deadline grace_ = Deadline::never();  // starts at the first unproved value
 };
 
 }  // namespace hccl_like

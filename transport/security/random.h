@@ -1,18 +1,17 @@
 #pragma once
-// Randomness of the operating system, for what nobody may guess, and the comparison that goes with
-// it.
+// Secure random numbers of the operating system, and comparison in constant time.
 #include <cstdint>
 #include <string>
 #include <string_view>
 
 namespace hccl_like {
 
-// `bytes` random bytes as twice as many hexadecimal digits. Throws kSystem.
+// `bytes` random bytes as 2 * `bytes` hexadecimal digits. Throws kSystem.
 std::string random_hex(size_t bytes);
 std::string random_bytes(size_t bytes);
 // Never 0.
 uint64_t random_u64();
-// Takes the same time wherever the two differ, so that an answer's delay tells nothing.
+// The duration does not depend on the position of the first difference.
 bool equal_in_constant_time(std::string_view a, std::string_view b);
 
 }  // namespace hccl_like

@@ -26,7 +26,7 @@ size_t sum(std::span<const ConstRegion> pieces) {
   return bytes;
 }
 
-// Without the first `bytes` of what is there.
+// Skips `bytes` bytes; returns the rest of the first remaining piece.
 ConstRegion skip(std::span<const ConstRegion>& pieces, size_t bytes) {
   while (!pieces.empty() && bytes >= pieces.front().bytes) {
     bytes -= pieces.front().bytes;
@@ -40,8 +40,8 @@ ConstRegion skip(std::span<const ConstRegion>& pieces, size_t bytes) {
 
 SealedWire::SealedWire(std::unique_ptr<Wire> inner, const Key& session, WireSide side,
                        std::string peer, uint64_t frames_a_key)
-    : inner_(std::move(inner)),
-      transport_(inner_->transport()),
+    : Wire(inner->transport()),
+      inner_(std::move(inner)),
       peer_(std::move(peer)),
       sealing_(direction(session, side), SealingKey::Direction::kSeal, frames_a_key),
       opening_(direction(session, other(side)), SealingKey::Direction::kOpen, frames_a_key),
@@ -51,9 +51,7 @@ SealedWire::SealedWire(std::unique_ptr<Wire> inner, const Key& session, WireSide
 
 SealedWire::~SealedWire() = default;
 
-// --------------------------------------------------------------------------------------------- out
-
-// True when no sealed byte is left here.
+// Writes the sealed frame to the inner wire; true when none of it is left.
 bool SealedWire::push() {
   if (ended_) return true;
   while (out_head_ < out_tail_) {
@@ -104,9 +102,7 @@ size_t SealedWire::write(std::span<const ConstRegion> pieces) {
 
 bool SealedWire::flush() { return ended_ || (inner_->flush() && out_head_ == out_tail_); }
 
-// ---------------------------------------------------------------------------------------------- in
-
-// Collects the frame that is coming; true when all of it is here.
+// Reads the incoming frame; true when it is complete.
 bool SealedWire::fetch() {
   if (ended_ || (frame_ == 0 && !fetch_head())) return false;
   const size_t all = kHead + frame_ + SealingKey::kTag;
@@ -134,7 +130,7 @@ bool SealedWire::fetch_head() {
   return true;
 }
 
-// The frame that is here, to memory for all its bytes.
+// Decrypts the complete frame to `to`, which has room for all its bytes.
 bool SealedWire::decrypt(std::byte* to) {
   const size_t bytes = std::exchange(frame_, 0);
   in_bytes_ = 0;
@@ -157,7 +153,7 @@ void SealedWire::open_into_buffer() {
 
 std::span<const std::byte> SealedWire::peek(size_t want) {
   want_ = want;
-  // Less than `want` is here, so there is room for one frame more.
+  // Fewer than `want` bytes are buffered, so one more frame fits.
   while (clear() < want && fetch()) open_into_buffer();
   return {buffer_.get() + head_, clear()};
 }
@@ -187,8 +183,6 @@ size_t SealedWire::read(std::span<std::byte> into) {
   }
   return done;
 }
-
-// --------------------------------------------------------------------------------- everything else
 
 const Error* SealedWire::failure() const {
   if (clear() >= want_) return nullptr;

@@ -63,7 +63,8 @@ INSTANTIATE_TYPED_TEST_SUITE_P(SealedSim, WireContract, SealedSimWires);
 // A wire whose bytes lie open to whoever wants to change them on their way.
 class OpenWire final : public Wire {
  public:
-  OpenWire(std::vector<std::byte>& in, std::vector<std::byte>& out) : in_(in), out_(out) {}
+  OpenWire(std::vector<std::byte>& in, std::vector<std::byte>& out)
+      : Wire("open"), in_(in), out_(out) {}
   size_t write(std::span<const ConstRegion> pieces) override {
     size_t taken = 0;
     for (const ConstRegion& piece : pieces) {
@@ -83,7 +84,6 @@ class OpenWire final : public Wire {
   bool flush() override { return true; }
   bool prepare_sleep(WakeFor) override { return true; }
   void end_sleep() override {}
-  std::string_view transport() const override { return "open"; }
 
   size_t room = SIZE_MAX;
 

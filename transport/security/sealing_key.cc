@@ -49,7 +49,7 @@ bool SealingKey::begin(uint64_t nonce) {
   return EVP_CipherInit_ex(context_->cipher, nullptr, nullptr, nullptr, bytes, -1) == 1;
 }
 
-// The length is not hidden, only proved.
+// The length is authenticated but not encrypted.
 bool SealingKey::seal_length(uint32_t length, std::byte* tag) {
   int done = 0;
   unsigned char none[kTag];

@@ -1,5 +1,5 @@
 #pragma once
-// The key of one direction of an encrypted connection, and the count of its frames.
+// The key and frame counter of one direction of an encrypted connection.
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -8,11 +8,11 @@
 
 namespace hccl_like {
 
-// Frames are sealed by one end and opened by the other in the same order: see sealed_wire.h. Used
-// by one thread at a time; allocates nothing once it is made, but for the next key.
+// One end seals frames and the other opens them in the same order: see sealed_wire.h. Used by one
+// thread at a time; allocates only for the next key.
 class SealingKey {
  public:
-  // 2^20 frames of 64 KiB are 2^32 blocks: far from where AES-GCM begins to leak.
+  // 2^20 frames of 64 KiB are 2^32 blocks, far below the limit of AES-GCM.
   static constexpr uint64_t kFramesAKey = 1 << 20;
   static constexpr size_t kTag = 16;
 
@@ -24,12 +24,11 @@ class SealingKey {
   // The tag of the next frame's length.
   bool seal_length(uint32_t length, std::byte* tag);
   bool open_length(uint32_t length, const std::byte* tag);
-  // Its bytes, in as many pieces as one likes, and then their tag; to and from may be the same.
-  // False if libcrypto fails.
+  // Its bytes in any number of pieces, in place if wanted, then their tag. False on errors.
   bool begin_bytes();
   bool add_bytes(const std::byte* from, size_t bytes, std::byte* to);
   bool finish_sealing(std::byte* tag);
-  // False if the tag is not right.
+  // False if the tag is wrong.
   bool finish_opening(const std::byte* tag);
 
  private:

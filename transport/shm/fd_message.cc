@@ -8,7 +8,7 @@
 namespace hccl_like {
 namespace {
 
-// The kernel wants ancillary data aligned.
+// The kernel requires alignment of ancillary data.
 union ControlBuffer {
   char bytes[CMSG_SPACE(kMostFds * sizeof(int))];
   cmsghdr align;

@@ -1,5 +1,5 @@
 #pragma once
-// A few bytes and descriptors over a UNIX stream socket.
+// A few bytes and file descriptors over a UNIX stream socket.
 #include <cstddef>
 #include <span>
 #include <vector>
@@ -10,13 +10,13 @@ namespace hccl_like {
 
 inline constexpr size_t kMostFds = 4;
 
-enum class FdMessageResult { kDone, kNotNow, kFailed };  // kFailed: errno tells; 0: the peer closed
+enum class FdMessageResult { kDone, kNotNow, kFailed };  // kFailed: errno; 0: closed by the peer
 
-// All of the bytes or nothing. Never blocks, never raises SIGPIPE.
+// Sends all bytes or nothing. Never blocks, never raises SIGPIPE.
 FdMessageResult send_with_fds(int socket, std::span<const std::byte> bytes,
                               std::span<const int> fds);
-// All of `bytes` or nothing; `fds` gets whatever came along, closed on exec. A message that is cut
-// short, or brings too many descriptors, is kFailed with EPROTO.
+// Receives all of `bytes` or nothing. Received descriptors are close-on-exec. A truncated message
+// or too many descriptors give kFailed with EPROTO.
 FdMessageResult receive_with_fds(int socket, std::span<std::byte> bytes, std::vector<Fd>& fds);
 
 }  // namespace hccl_like

@@ -106,7 +106,7 @@ bool ShmHandshake::receive(std::span<std::byte> bytes, std::vector<Fd>& fds) {
   return result == FdMessageResult::kDone;
 }
 
-// The peer's doorbell and, if it has one, its Commons; false if they are something else.
+// Takes the peer's doorbell and optional Commons; false if the descriptors are something else.
 bool ShmHandshake::take_fds(std::span<Fd> fds) {
   if (fds.empty() || fds.size() > 2 || !is_doorbell(fds[0])) return false;
   doorbell_ = std::move(fds[0]);

@@ -2,15 +2,13 @@
 // Turns a connected UNIX stream socket into a ShmWire.
 //
 //   connector                                   acceptor
-//   makes the memory
-//   offer: ring size +
-//   memory, doorbell, commons             ->    checks and maps it
-//   the wire exists                       <-    reply: well or why not + doorbell, commons
+//   creates the segment
+//   offer: ring size + fds of
+//   segment, doorbell, commons            ->    validates and maps it
+//   the wire exists                       <-    reply: errno or 0 + fds of doorbell, commons
 //
-// Whoever has no Commons leaves it out.
-//
-// Both ends first make sure that the other process belongs to the same user. Who it is beyond that
-// (its nonce) is settled on the socket before a handshake begins.
+// A process without Commons omits that descriptor. Both ends check that the peer has the same user
+// id. The peer's identity (its nonce) is verified on the socket before the handshake.
 #include <memory>
 #include <optional>
 #include <span>
@@ -26,24 +24,22 @@
 
 namespace hccl_like {
 
-// Nothing blocks and nothing throws. Used by one thread at a time.
+// No method blocks or throws. Used by one thread at a time.
 class ShmHandshake final : private Pollable {
  public:
   enum class Side { kConnector, kAcceptor };
 
-  // The connector's ring_bytes, rounded, hold for both; the acceptor's are ignored. Both the
-  // handshake and the wire are woken through `poller`, which must outlive them.
-  // So must `commons`, which may be null: what this process shows to its peers.
+  // The connector's ring_bytes, rounded, apply to both ends. `poller` drives the handshake and the
+  // wire. `commons` (may be null) is this process's. Both must outlive handshake and wire.
   ShmHandshake(Fd socket, Side side, size_t ring_bytes, Poller& poller,
                const Commons* commons = nullptr);
   ~ShmHandshake() override;
   ShmHandshake(const ShmHandshake&) = delete;
   ShmHandshake& operator=(const ShmHandshake&) = delete;
 
-  // Goes on as far as it can; true when it is over, well or not. Call it again when the poller has
-  // seen something.
+  // Advances without blocking. True when finished, successfully or not. Repeat after poller events.
   bool step();
-  // After step() said true: the wire, or null if it failed; then cause() is a sentence.
+  // After step() returned true: the wire, or null with the reason in cause().
   std::unique_ptr<Wire> take();
   const std::string& cause() const { return cause_; }
 
@@ -57,7 +53,7 @@ class ShmHandshake final : private Pollable {
   void receive_offer();
   void receive_reply();
   void reply();
-  // False if it cannot be done now, or if the handshake has failed.
+  // False if not possible now, or after a failure.
   bool send(std::span<const std::byte> bytes, std::vector<int> fds);
   bool receive(std::span<std::byte> bytes, std::vector<Fd>& fds);
   bool take_fds(std::span<Fd> fds);

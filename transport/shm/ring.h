@@ -1,9 +1,9 @@
 #pragma once
-// A ring of bytes in memory that two processes share: one writes, the other reads.
+// A byte ring in shared memory with one writer and one reader process.
 //
-// Indices count bytes since the beginning and never wrap; each is written by one side. The data
-// lies in the address space twice in a row, so every part of it is contiguous. What is read from
-// shared memory is copied first and then checked: a peer gone mad is an error, not a crash.
+// Indices count bytes from the beginning and never wrap. Each has one writer. The data are mapped
+// twice in a row, so that every range is contiguous. Values from shared memory are copied, then
+// validated: a faulty peer causes an error, not a crash.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace hccl_like {
 // Two cache lines: processors fetch them in pairs.
 inline constexpr size_t kLineBytes = 128;
 
-// Lies in shared memory; starts out as zeros.
+// In shared memory; initially zero.
 struct RingIndices {
   alignas(kLineBytes) std::atomic<uint64_t> written{0};
   alignas(kLineBytes) std::atomic<uint64_t> read{0};
@@ -27,18 +27,16 @@ struct RingIndices {
 static_assert(sizeof(RingIndices) == 4 * kLineBytes);
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 
-// The writer publishes, and the reader gives back, in parts of at most this size, so that the other
-// side works on what is still in the cache.
+// Maximum size of a published or released part, so that the other side finds the data in the cache.
 inline constexpr size_t kRingPart = 32 << 10;
 
 class RingWriter {
  public:
-  // `size`: a power of two; `data`: 2 * size bytes, the second half the same memory as the first.
+  // `size`: a power of two. `data`: 2 * size bytes, both halves map the same memory.
   RingWriter(RingIndices& indices, std::byte* data, size_t size)
       : indices_(indices), data_(data), size_(size) {}
 
-  // How much write() takes. Looks at the reader's index only if less than `want` is known to be
-  // free.
+  // Free bytes. Loads the reader's index only if fewer than `want` are known to be free.
   size_t space(size_t want = 1) {
     if (size_ - (written_ - read_) < want) {
       const uint64_t read = indices_.read.load(std::memory_order_acquire);
@@ -49,25 +47,23 @@ class RingWriter {
     }
     return damaged_ ? 0 : size_ - (written_ - read_);
   }
-  // Copies without publishing; at most space().
+  // Copies without publishing. Requires bytes <= space().
   void put(const std::byte* from, size_t bytes) {
     std::memcpy(data_ + (written_ & (size_ - 1)), from, bytes);
     written_ += bytes;
   }
-  // True if the reader sleeps: ring its doorbell.
+  // True if the reader sleeps: the caller must ring its doorbell.
   bool publish() {
     published_ = written_;
     indices_.written.store(written_, std::memory_order_release);
     return indices_.reader.must_wake();
   }
   size_t unpublished() const { return written_ - published_; }
-  // Since the beginning.
   uint64_t written() const { return written_; }
-  // True if the reader sleeps, for news that are not in the ring. Any thread, after a full
-  // fence.
+  // True if the reader sleeps, for events outside the ring. Any thread, after a full fence.
   bool must_wake_reader() { return indices_.reader.must_wake_after_fence(); }
 
-  // True if it may sleep until the reader has made room.
+  // True if the caller may sleep until the reader frees space.
   bool prepare_sleep() {
     indices_.writer.arm();
     return space(1) == 0 && !damaged_;
@@ -90,7 +86,7 @@ class RingReader {
   RingReader(RingIndices& indices, const std::byte* data, size_t size)
       : indices_(indices), data_(data), size_(size) {}
 
-  // Bytes that can be seen. Looks at the writer's index only if fewer than `want` are known.
+  // Readable bytes. Loads the writer's index only if fewer than `want` are known.
   size_t available(size_t want = 1) {
     if (written_ - read_ < want) {
       const uint64_t written = indices_.written.load(std::memory_order_acquire);
@@ -102,19 +98,18 @@ class RingReader {
     return damaged_ ? 0 : written_ - read_;
   }
   uint64_t read() const { return read_; }
-  // available() bytes.
   const std::byte* data() const { return data_ + (read_ & (size_ - 1)); }
-  // Drops bytes without telling the writer yet.
+  // Consumes bytes without publishing.
   void drop(size_t bytes) { read_ += bytes; }
   size_t unpublished() const { return read_ - published_; }
-  // Gives the space back. True if the writer sleeps: ring its doorbell.
+  // Publishes the free space. True if the writer sleeps: the caller must ring its doorbell.
   bool publish() {
     published_ = read_;
     indices_.read.store(read_, std::memory_order_release);
     return indices_.writer.must_wake();
   }
 
-  // True if it may sleep until `want` bytes are there. The writer must have been told of all space.
+  // True if the caller may sleep until `want` bytes arrive. Requires unpublished() == 0.
   bool prepare_sleep(size_t want) {
     indices_.reader.arm();
     return available(want) < want && !damaged_;

@@ -70,7 +70,7 @@ ShmSegment::ShmSegment(Fd memory, size_t ring_bytes)
     map_over(data(direction), ring_bytes_, memory_.get(), offset);
     map_over(data(direction) + ring_bytes_, ring_bytes_, memory_.get(), offset);
   }
-  // A forked child (a data loader's worker) must neither keep the memory alive nor write into it.
+  // A forked child (a data loader's worker) must neither keep the memory alive nor write to it.
   ::madvise(base_, mapping_->size(), MADV_DONTFORK);
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// For tests and benchmarks: two ends of a shm wire, in one process or across a fork.
+// Test and benchmark fixture: two ends of a shm wire, in one process or across a fork.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
@@ -18,7 +18,7 @@ inline std::array<Fd, 2> make_socket_pair() {
   return {Fd(fds[0]), Fd(fds[1])};
 }
 
-// `commons`: what both ends show to each other, or null; must outlive them.
+// `commons`: of both ends, or null; must outlive them.
 inline WirePair make_shm_pair(size_t ring_bytes, const Commons* commons = nullptr) {
   WirePair pair;
   auto sockets = make_socket_pair();
@@ -34,8 +34,7 @@ inline WirePair make_shm_pair(size_t ring_bytes, const Commons* commons = nullpt
   return pair;
 }
 
-// One end, made by the process that calls it; the other process does the same with the other
-// socket.
+// Creates one end. The other process does the same with the other socket.
 inline std::unique_ptr<Wire> make_shm_end(Fd socket, bool connector, size_t ring_bytes,
                                           Poller& poller, const Commons* commons = nullptr) {
   ShmHandshake handshake(std::move(socket),

@@ -13,16 +13,19 @@
 namespace hccl_like {
 namespace {
 
-// Of a ring's memory. At least what is written at once.
+// Bytes of ring memory allocated at a time; not less than one write.
 constexpr size_t kMadeAtOnce = 256 << 10;
 static_assert(kMadeAtOnce >= kRingPart);
-// What is this short does not make a part of its own.
+// The alignment of long payloads: other copies take up to twice as long.
+constexpr size_t kCacheLine = 64;
+// Shorter pieces do not form a part of their own.
 constexpr size_t kMostHead = 128;
 
 }  // namespace
 
 ShmWire::ShmWire(ShmEnd end, Poller& poller)
-    : poller_(poller),
+    : Wire("shm", kCacheLine),
+      poller_(poller),
       side_(end.side),
       socket_(std::move(end.socket)),
       doorbell_(std::move(end.doorbell)),
@@ -54,12 +57,12 @@ size_t ShmWire::write(std::span<const ConstRegion> pieces) {
   size_t total = 0;
   for (ConstRegion piece : pieces) {
     while (piece.bytes > 0) {
-      // A header goes with what it belongs to, which so ends where a line does if it begins there.
+      // Publish a header together with its payload, so that parts end at cache line boundaries.
       const size_t wanted = std::min(piece.bytes, kRingPart);
       const bool full = writer_.unpublished() + wanted > kRingPart + kMostHead;
       const size_t part = full ? 0 : std::min(wanted, writer_.space(wanted));
       if (part == 0) {
-        // Full; or a part is complete and goes first.
+        // The ring is full, or a part is complete and must be published first.
         if (writer_.unpublished() == 0) return total;
         publish_written();
         continue;
@@ -75,7 +78,7 @@ size_t ShmWire::write(std::span<const ConstRegion> pieces) {
   return total;
 }
 
-// Has as much of the ring's memory as the first `end` bytes take.
+// Allocates the ring's memory for the first `end` bytes of the stream.
 bool ShmWire::make_ring(uint64_t end) {
   while (made_ < std::min<uint64_t>(end, segment_.ring_bytes()) && !no_memory_) {
     const size_t more = std::min(kMadeAtOnce, segment_.ring_bytes() - made_);
@@ -100,7 +103,7 @@ void ShmWire::publish_read() {
 std::span<const std::byte> ShmWire::peek(size_t want) {
   want_ = want;
   const size_t shown = reader_.available(want);
-  // The writer learns of free space now and then, and whenever this side has to wait.
+  // Publish free space when this side has to wait (otherwise now and then).
   if (shown < want && reader_.unpublished() > 0) publish_read();
   return {reader_.data(), shown};
 }
@@ -142,7 +145,7 @@ const Error* ShmWire::failure() const {
 bool ShmWire::prepare_sleep(WakeFor wake) {
   if (!gone_ && commons_ && commons_->owner_died()) lose();
   if (reader_.unpublished() > 0) publish_read();
-  // Armed in any case: a nudge rings this one.
+  // Armed in any case: nudges wake this side, too.
   const bool nothing_to_read = reader_.prepare_sleep(want_) || !wake.bytes;
   const bool no_space = !wake.space || writer_.prepare_sleep();
   const bool ends = wake.bytes ? failure() != nullptr : gone_ || reader_.damaged();

@@ -1,5 +1,5 @@
 #pragma once
-// How one side of a ring goes to sleep without missing what the other side does at that moment.
+// Sleep and wake-up protocol of one side of a ring, without lost wake-ups.
 #include <atomic>
 #include <cstdint>
 
@@ -7,14 +7,11 @@
 
 namespace hccl_like {
 
-// A word in shared memory: "I sleep, or am about to".
-//
-//   sleeper: arm; look at the index; sleep on the doorbell if there is still nothing; disarm
+// "I sleep, or am about to", in shared memory.
+//   sleeper: arm; check the index; sleep on the doorbell if nothing changed; disarm
 //   waker:   store the index; must_wake; ring the doorbell if true
-//
-// Both sides store, then load what the other stored, with a full fence in between, so at least one
-// of them sees the other (Dekker): either the sleeper finds the index changed, or the waker finds
-// it armed. A waker that sees it armed disarms it, so that one sleep costs one ring.
+// Each side stores, executes a full fence, then loads the other's store (Dekker). So the sleeper
+// sees the new index, or the waker sees the armed word. The waker disarms it: one ring per sleep.
 class Sleeper {
  public:
   void arm() noexcept {
@@ -28,7 +25,7 @@ class Sleeper {
     full_fence();
     return must_wake_after_fence();
   }
-  // The same where the caller has made the fence.
+  // The same, after a full fence by the caller.
   bool must_wake_after_fence() noexcept {
     return armed_.load(std::memory_order_relaxed) != 0 &&
            armed_.exchange(0, std::memory_order_relaxed) != 0;

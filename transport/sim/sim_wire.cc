@@ -21,15 +21,14 @@ struct SimClock {
   bool cut = false;
 };
 
-// One direction.
 struct Channel {
   struct Arrival {
     uint64_t tick;
     size_t bytes;
   };
-  std::vector<std::byte> bytes;   // under way or arrived, not yet released
-  std::deque<Arrival> under_way;  // the last of `bytes`
-  size_t arrived = 0;             // how many of `bytes` may be seen
+  std::vector<std::byte> bytes;   // in flight or arrived, not released
+  std::deque<Arrival> under_way;  // the tail of `bytes`
+  size_t arrived = 0;             // the visible part of `bytes`
   bool closed = false;            // by the writer
   bool abandoned = false;         // by the reader
 };
@@ -38,7 +37,11 @@ class SimWire final : public Wire {
  public:
   SimWire(const SimOptions& options, std::shared_ptr<SimClock> clock, std::shared_ptr<Channel> in,
           std::shared_ptr<Channel> out)
-      : options_(options), clock_(std::move(clock)), in_(std::move(in)), out_(std::move(out)) {}
+      : Wire("sim", options.alignment),
+        options_(options),
+        clock_(std::move(clock)),
+        in_(std::move(in)),
+        out_(std::move(out)) {}
   ~SimWire() override {
     out_->closed = true;
     in_->abandoned = true;
@@ -88,7 +91,6 @@ class SimWire final : public Wire {
   }
 
   bool flush() override { return true; }
-  size_t alignment() const override { return options_.alignment; }
 
   bool prepare_sleep(WakeFor wake) override {
     tick();
@@ -97,7 +99,6 @@ class SimWire final : public Wire {
     return in_->arrived < want_ && !space && failure() == nullptr;
   }
   void end_sleep() override {}
-  std::string_view transport() const override { return "sim"; }
 
  private:
   void tick() {

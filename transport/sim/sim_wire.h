@@ -1,5 +1,5 @@
 #pragma once
-// Two wires that are connected in memory, for tests and for simulating whole jobs in one thread.
+// Two wires connected in memory, for tests and for simulating whole jobs in one thread.
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -10,25 +10,23 @@
 
 namespace hccl_like {
 
-// Everything that happens follows from the seed and the order of the calls.
+// Deterministic: seed and order of calls determine all results.
 struct SimOptions {
-  size_t capacity = 64 << 10;  // bytes under way per direction
+  size_t capacity = 64 << 10;  // bytes in flight per direction
   uint64_t seed = 1;
-  // Largest number of bytes that a write takes, or a peek shows beyond what was wanted: each time a
-  // random number up to this. 0: all there is.
+  // Limit of a random number of bytes per write, and per peek beyond the wanted bytes; 0: none.
   size_t chunk = 0;
-  // Bytes arrive up to this many ticks after they were written, in order. Each call to either end
-  // is a tick.
+  // Maximum delay of arriving bytes in ticks, in order. Each call to either end is a tick.
   uint64_t delay = 0;
-  size_t alignment = 1;  // as it tells (wire.h)
+  size_t alignment = 1;  // reported alignment (wire.h)
 };
 
-// Both ends of a simulated connection. Destroying one end is a clean close for the other: it reads
-// what was written, then fails.
+// Both ends of a simulated connection. Destroying one end closes it: the other end reads the
+// remaining bytes, then fails.
 struct SimPair {
   std::unique_ptr<Wire> a;
   std::unique_ptr<Wire> b;
-  // Breaks the connection in both directions: what is under way is lost.
+  // Breaks the connection in both directions; bytes in flight are lost.
   std::function<void()> cut;
 };
 SimPair make_sim_pair(const SimOptions& options = {});

@@ -14,7 +14,7 @@
 namespace hccl_like {
 namespace {
 
-// Round-trip times above this are no machine room's.
+// Longer round-trip times leave the machine room.
 constexpr uint32_t kFarMicroseconds = 2000;
 constexpr const char* kNear = "reno";
 

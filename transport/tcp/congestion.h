@@ -1,33 +1,31 @@
 #pragma once
-// Which congestion control the connections use. It decides between a half and all of the speed on a
-// short network.
+// Selects the congestion control: half or full bandwidth on a short network.
 #include <string>
 
 namespace hccl_like {
 
 // The value of HCCL_LIKE_TCP_CONGESTION, applied to sockets. A value, immutable.
 //
-// "auto": where the system's is one of those that are made for wide-area networks (bbr paces its
-// packets by an estimate that is half of what a processor-bound network carries; cubic leaves its
-// slow start at the first queue), near peers get reno, which grows as fast as cubic does at such
-// round-trip times. What an administrator has chosen for a data centre (dctcp and all others)
-// stays, and so does the system's for peers that are far away.
+// "auto" replaces the system's congestion control by reno for near peers if the system's is one for
+// wide-area networks: bbr paces packets by an estimate that is half of the bandwidth of a CPU-bound
+// network, and cubic leaves slow start at the first queue. Reno grows as fast as cubic at these
+// round-trip times. Far peers keep the system's. All other choices of an administrator, such as
+// dctcp, stay.
 class Congestion {
  public:
-  // As the system has it.
+  // The system's.
   Congestion() = default;
-  // "auto", "system", or a name that the kernel knows. Throws kMisuse, naming those there are, on
-  // any other.
+  // "auto", "system" or a name that the kernel knows. Otherwise throws kMisuse with those names.
   explicit Congestion(const std::string& setting);
 
-  // On a socket that has not connected yet, or that listens: what it accepts inherits.
+  // For a socket that is not connected yet, or a listener: accepted sockets inherit the setting.
   void prepare(int socket) const;
-  // On a connection over which a few messages have gone: gives a far peer the system's again.
+  // For a connection that has carried a few messages: restores the system's setting for a far peer.
   void settle(int socket) const;
 
  private:
   std::string wanted_;  // empty: the system's
-  std::string system_;  // what far peers get, empty: no difference
+  std::string system_;  // for far peers; empty: no difference
 };
 
 }  // namespace hccl_like

@@ -11,14 +11,17 @@ namespace {
 constexpr size_t kLongestPeek = 4096;
 constexpr size_t kRailPiecesPerCall = 16;
 
-// What is worth the other rails: a part of what the first one carries alone, so that they are there
-// when their turn comes.
+// Traffic that justifies the other rails, early enough that they are ready at their turn.
 constexpr uint64_t worth_rails(const RailOptions& options) { return options.first_bytes / 4; }
 
 }  // namespace
 
 RailedWire::RailedWire(std::unique_ptr<TcpWire> first, const RailOptions& options)
-    : options_(options), rails_(options.rails), missing_(options.rails - 1), seam_(kLongestPeek) {
+    : Wire("tcp"),
+      options_(options),
+      rails_(options.rails),
+      missing_(options.rails - 1),
+      seam_(kLongestPeek) {
   if (options.rails == 0 || options.stripe_bytes < kLongestPeek)
     throw_misuse("a wire has at least one rail, and stripes of at least 4096 bytes");
   rails_[0] = std::move(first);
@@ -43,7 +46,7 @@ RailedWire::Place RailedWire::place(uint64_t position) const {
   if (position < options_.first_bytes)
     return {rails_[0].get(), static_cast<size_t>(options_.first_bytes - position)};
   const uint64_t beyond = position - options_.first_bytes;
-  // The first rail has had its turn.
+  // Rail 1 is next after the first rail's share.
   const size_t rail = (beyond / options_.stripe_bytes + 1) % rails_.size();
   return {rails_[rail].get(), options_.stripe_bytes - beyond % options_.stripe_bytes};
 }
@@ -51,7 +54,7 @@ RailedWire::Place RailedWire::place(uint64_t position) const {
 size_t RailedWire::write(std::span<const ConstRegion> pieces) {
   if (ended_) return 0;
   size_t written = 0;
-  size_t begun = 0;  // bytes of pieces[0] that are gone
+  size_t begun = 0;  // bytes of pieces[0] already written
   while (!pieces.empty()) {
     const Place at = place(written_);
     if (at.rail == nullptr) break;
@@ -124,9 +127,9 @@ size_t RailedWire::read(std::span<std::byte> into) {
   return got;
 }
 
-// Fewer than `want` bytes are there. It is the end if the rail that should bring the next ones has
-// ended; or if another one has, and nothing more of this one is on its way: who ends it in peace
-// lets everything arrive first.
+// Called with fewer than `want` bytes available. The wire ends if the rail of the next byte has
+// ended. It also ends if another rail has ended and no more bytes of this rail are on their way: a
+// peer that closes in order delivers everything first.
 void RailedWire::look_for_the_end(size_t want) {
   if (ended_) return;
   const Place at = place(read_);
@@ -155,8 +158,7 @@ bool RailedWire::flush() {
   return all;
 }
 
-// The rails whose turn is not now may hold bytes already. They are taken in as far as there is
-// room, and wake nobody until there is more.
+// Other rails may hold early bytes. Once buffered, these bytes do not prevent the sleep.
 bool RailedWire::prepare_sleep(WakeFor wake) {
   if (ended_) return true;
   if (wake.bytes && peek(want_).size() >= want_) return false;

@@ -1,6 +1,6 @@
 #pragma once
-// A Wire over several TCP connections to one peer, its rails: for hosts with several networks, and
-// for networks that give one connection less than their whole.
+// A Wire over several TCP connections (rails) to one peer: for hosts with several networks, and for
+// networks that limit the bandwidth of one connection.
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -16,34 +16,33 @@
 namespace hccl_like {
 
 struct RailOptions {
-  // Connections to a peer, in all; both ends must say the same, of this and of the two below.
+  // Connections per peer. Both ends must use the same RailOptions.
   size_t rails = 1;
-  // Bytes that go over one rail before the next one has its turn; at least 4096, the longest peek.
+  // Bytes per rail before the next rail takes its turn; at least 4096, the longest peek.
   size_t stripe_bytes = 128 * 1024;
-  // So much goes over the first rail, each way: whoever says little needs no more than one.
+  // Bytes in each direction over the first rail alone: light traffic needs no other rail.
   size_t first_bytes = 1024 * 1024;
 };
 
-// Which rail a byte takes follows from its place in the stream alone, so nothing is added to the
-// bytes, and no two ends can disagree. Each rail has its own share in the kernel's buffers, so all
-// are under way at the same time; the slowest of them decides.
+// The stream position alone determines the rail of a byte, so rails need no extra headers and both
+// ends always agree. Each rail has its own kernel buffers, so all rails carry data at the same
+// time. The slowest rail determines the bandwidth.
 //
-// It begins with its first rail. The others are attached when they have come, in any order; what
-// can't go on without one waits for it. One rail that breaks ends the wire.
+// The wire starts with its first rail; the others attach later in any order. Data for a missing
+// rail waits for it. The failure of one rail ends the wire.
 class RailedWire final : public Wire {
  public:
   RailedWire(std::unique_ptr<TcpWire> first, const RailOptions& options);
 
-  // Whether enough has passed for the other rails to be worth making, as this end sees it, and some
-  // are still missing.
+  // Whether rails are missing and this end has seen enough traffic to justify them.
   bool wants_rails() const;
-  // Whether some are, worth making or not: the other end may have seen more pass.
+  // Whether any rail is missing, for either reason: the other end may have seen more traffic.
   bool misses_any() const { return missing_ > 0; }
-  // Whether rail `index` may come: there is such a one, and it is not there.
+  // Whether rail `index` exists and is missing.
   bool misses(size_t index) const;
-  // Only if it misses it.
+  // Precondition: misses(index).
   void attach(size_t index, std::unique_ptr<TcpWire> rail);
-  // Ends the wire: a rail cannot be made. Not if it has ended already.
+  // Ends the wire because a rail cannot be made; no effect if the wire has ended.
   void give_up(Error error);
 
   size_t write(std::span<const ConstRegion> pieces) override;
@@ -54,13 +53,11 @@ class RailedWire final : public Wire {
   bool flush() override;
   bool prepare_sleep(WakeFor wake) override;
   void end_sleep() override;
-  std::string_view transport() const override { return "tcp"; }
 
  private:
-  // A place in the stream: which rail the byte there takes, and how many follow it on that rail
-  // without a break.
+  // The rail of a stream position, and the number of consecutive bytes on that rail from there.
   struct Place {
-    TcpWire* rail;  // null: it has not come yet
+    TcpWire* rail;  // null: not attached yet
     size_t run;
   };
   Place place(uint64_t position) const;
@@ -72,7 +69,7 @@ class RailedWire final : public Wire {
   uint64_t written_ = 0;
   uint64_t read_ = 0;
   size_t want_ = 1;              // of the last peek
-  std::vector<std::byte> seam_;  // what a peek shows that begins on one rail and ends on the next
+  std::vector<std::byte> seam_;  // a peek that spans two rails
   std::optional<Error> ended_;
 };
 

@@ -24,11 +24,10 @@ constexpr size_t kPiecesPerCall = 16;
 // A receive buffer below two of loopback's 64 KiB segments makes every segment wait for a timer.
 constexpr size_t kSmallestSocketBuffer = 128 * 1024;
 
-// A connection on which nothing is under way is tried by the kernel: after a second of silence,
-// three times a second apart.
+// Keepalive of an idle connection: after one second of silence, three probes one second apart.
 constexpr int kIdleSeconds = 1, kProbeSeconds = 1, kProbes = 3;
-// On one with bytes under way the kernel tries for a quarter of an hour. Longer than any outage of
-// two seconds lasts with the pause between two of its attempts, which double.
+// With bytes in flight the kernel retransmits for a quarter of an hour. The limit outlasts an
+// outage of two seconds, including the doubling pause between two retransmissions.
 constexpr unsigned kSilenceMs = 4300;
 constexpr unsigned kAttempts = 3;
 constexpr std::chrono::milliseconds kLookEvery{250};
@@ -36,16 +35,17 @@ constexpr std::chrono::milliseconds kLookEvery{250};
 bool would_block(int error_number) { return error_number == EAGAIN || error_number == EWOULDBLOCK; }
 
 void set_option(int fd, int level, int option, int value) {
-  // Every option here only makes things faster, so a kernel that refuses one is no reason to fail.
+  // Ignore errors: all options here only affect performance.
   ::setsockopt(fd, level, option, &value, sizeof value);
 }
 
 }  // namespace
 
-// TCP_USER_TIMEOUT is left alone on purpose: it counts a peer that is alive but slow to read (a
-// long kernel, a stopped process) as gone and kills the connection. See is_cut_off().
+// TCP_USER_TIMEOUT is not set: it kills connections to peers that live but read slowly (a long
+// kernel, a stopped process). See is_cut_off().
 TcpWire::TcpWire(Fd socket, Poller& poller, const TcpOptions& options, std::string peer)
-    : socket_(std::move(socket)),
+    : Wire("tcp"),
+      socket_(std::move(socket)),
       poller_(poller),
       peer_(std::move(peer)),
       capacity_(std::max(options.receive_buffer_bytes, 2 * kLargestTcpPeek)),
@@ -72,8 +72,8 @@ TcpWire::~TcpWire() {
   if (!ended_) {
     poller_.forget(socket_.get());
     poller_.count_tried_sockets(-1);
-    // Bytes that were never read make close() reset the connection, and a reset drops what still
-    // waits to be sent. They are thrown away first, but not for ever if the peer keeps sending.
+    // close() with unread bytes resets the connection and drops unsent bytes. Discard the unread
+    // bytes first, up to a limit if the peer keeps sending.
     for (int i = 0; i < 256; ++i)
       if (::recv(socket_.get(), buffer_.get(), capacity_, MSG_DONTWAIT) <= 0) break;
   }
@@ -96,8 +96,7 @@ size_t TcpWire::write(std::span<const ConstRegion> pieces) {
     const ssize_t sent = send({vectors.data(), count}, asked);
     if (sent < 0) {
       if (would_block(errno) || errno == ENOBUFS || errno == ENOMEM) break;
-      // The peer is gone, but what it sent before may still wait in the kernel: the read side
-      // reports the end.
+      // The kernel may still hold received bytes: the read side reports the end.
       write_cause_ = errno_text(errno);
       readable_ = true;
       break;
@@ -108,8 +107,7 @@ size_t TcpWire::write(std::span<const ConstRegion> pieces) {
   return written;
 }
 
-// What is short is copied together: the kernel takes one piece in less time than it takes to look
-// at a list of them.
+// Copy short pieces together: the kernel sends one buffer faster than it parses an iovec.
 ssize_t TcpWire::send(std::span<iovec> pieces, size_t bytes) {
   constexpr int kFlags = MSG_NOSIGNAL | MSG_DONTWAIT;
   constexpr size_t kShort = 1024;
@@ -147,8 +145,8 @@ void TcpWire::release(size_t bytes) {
   if (head_ == tail_) head_ = tail_ = 0;
 }
 
-// What was buffered goes first. The rest comes straight into the caller's memory, and what follows
-// it (the next message's header, mostly) into the buffer by the same system call.
+// Buffered bytes go first. One system call reads the rest directly into the caller's memory, and
+// the bytes after it (mostly the next header) into the buffer.
 size_t TcpWire::read(std::span<std::byte> into) {
   want_ = 1;
   const size_t ready_bytes = std::min(buffered(), into.size());
@@ -161,8 +159,7 @@ size_t TcpWire::read(std::span<std::byte> into) {
   return ready_bytes + receive(into);
 }
 
-// One system call that fills `into` and then the free end of the buffer. Returns how many bytes
-// went to `into`.
+// Fills `into`, then the free end of the buffer, in one system call. Returns the bytes in `into`.
 size_t TcpWire::receive(std::span<std::byte> into) {
   if (ended_) {
     readable_ = false;
@@ -173,7 +170,7 @@ size_t TcpWire::receive(std::span<std::byte> into) {
   const size_t asked = vectors[0].iov_len + vectors[1].iov_len;
   ssize_t got;
   do {
-    if (into.empty()) {  // the way of small messages
+    if (into.empty()) {  // small messages
       got = ::recv(socket_.get(), vectors[1].iov_base, vectors[1].iov_len, MSG_DONTWAIT);
     } else {
       msghdr message{};
@@ -185,8 +182,7 @@ size_t TcpWire::receive(std::span<std::byte> into) {
 
   if (got > 0) {
     const auto bytes = static_cast<size_t>(got);
-    // A short count means that the kernel's queue was empty; the poller tells when there is more,
-    // or the end.
+    // A short count means an empty kernel queue; the poller reports further bytes or the end.
     readable_ = bytes == asked;
     just_dry_ = !readable_;
     const size_t direct = std::min(bytes, into.size());
@@ -195,7 +191,7 @@ size_t TcpWire::receive(std::span<std::byte> into) {
   }
   if (got < 0 && would_block(errno)) {
     readable_ = false;
-    // After a failed write a dry queue is the end, even if the kernel has already told the cause.
+    // After a failed write an empty queue is the end, even if the kernel has reported the cause.
     if (!write_cause_.empty()) end(write_cause_);
     return 0;
   }
@@ -206,8 +202,7 @@ size_t TcpWire::receive(std::span<std::byte> into) {
   return 0;
 }
 
-// Moves the buffered bytes to the front if a peek of `want` bytes would not fit behind them, or if
-// little room is left.
+// Moves buffered bytes to the front if `want` bytes would not fit behind or room is short.
 void TcpWire::make_room(size_t want) {
   if (head_ == 0 || capacity_ - tail_ >= std::max(want, capacity_ / 4)) return;
   std::memmove(buffer_.get(), buffer_.get() + head_, buffered());
@@ -217,11 +212,10 @@ void TcpWire::make_room(size_t want) {
 
 const Error* TcpWire::failure() const { return ended_ && buffered() < want_ ? &*ended_ : nullptr; }
 
-// Nothing waits in this process: write() threads bytes to the kernel or does not take them. But the
-// kernel drops what it has not delivered if the connection is reset, and close() resets when the
-// peer's last bytes were not read here. So "flushed" means that the peer's kernel has confirmed
-// every byte; from then on neither a reset nor the end of this process can lose one. Whoever closes
-// before that relies on the destructor, which avoids the reset.
+// This process buffers no outgoing bytes, but the kernel drops undelivered bytes at a reset, and
+// close() resets if received bytes are unread. flush() therefore returns true once the peer's
+// kernel has confirmed every byte; afterwards neither a reset nor the end of this process loses
+// one. The destructor avoids the reset for owners that close earlier.
 bool TcpWire::flush() {
   if (ended_ || !write_cause_.empty()) return true;
   int unconfirmed = 0;
@@ -234,7 +228,7 @@ bool TcpWire::prepare_sleep(Bytes bytes, bool for_space) {
   if (ended_) return !unread;
   if (unread && !write_cause_.empty()) return false;
   if (bytes == Bytes::kWanted && buffered() >= want_) return false;
-  // A socket that nobody reads tells by itself that its peer has sent its last byte.
+  // EPOLLRDHUP reports the peer's end of stream without a read.
   static_assert(EPOLLIN == POLLIN && EPOLLOUT == POLLOUT && EPOLLRDHUP == POLLRDHUP);
   unsigned events = unread ? EPOLLRDHUP : buffered() < capacity_ ? EPOLLIN : 0u;
   if (for_space) events |= EPOLLOUT;
@@ -251,9 +245,9 @@ bool TcpWire::prepare_sleep(Bytes bytes, bool for_space) {
   return true;
 }
 
-// Whether the peer's host is gone, or the way to it: bytes were sent again and again, and nothing
-// at all has come back. The kernel of a host that is there answers, even if the process does not
-// read: then there are no further attempts, only questions after room, which this leaves out.
+// Whether the peer's host or the path to it is lost: repeated retransmissions and no answer. A live
+// host's kernel acknowledges even if the process does not read: then TCP sends window probes, not
+// retransmissions, and this check ignores them.
 bool TcpWire::is_cut_off() {
   if (!next_look_.expired()) return false;
   next_look_ = Deadline::after(kLookEvery);
@@ -263,8 +257,7 @@ bool TcpWire::is_cut_off() {
   return info.tcpi_retransmits >= kAttempts && info.tcpi_last_ack_recv >= kSilenceMs;
 }
 
-// A network may fail in one direction only: a peer that still hears this host, and goes on waiting
-// for it, is told.
+// Resets the connection: a peer that still hears this host learns of the end.
 void TcpWire::break_off() {
   const linger at_once{.l_onoff = 1, .l_linger = 0};
   ::setsockopt(socket_.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
@@ -285,8 +278,7 @@ void TcpWire::set_interest(unsigned events) {
   poller_.rewatch(socket_.get(), events, *this);
 }
 
-// A finished socket stays readable for ever: leaving it in the poller would keep the process from
-// sleeping.
+// An ended socket stays readable, so leaving it in the poller would prevent sleeping.
 void TcpWire::end(std::string cause) {
   if (ended_) return;
   ended_ = Error{ErrorCode::kPeerLost, "the tcp connection to " + peer_ + " is gone: " + cause};

@@ -18,18 +18,17 @@ namespace hccl_like {
 struct TcpOptions {
   // SO_SNDBUF and SO_RCVBUF; 0 leaves the size to the kernel, which adapts it to the path.
   size_t socket_buffer_bytes = 0;
-  // What peek() can show at most.
+  // The longest peek().
   size_t receive_buffer_bytes = 256 * 1024;
   Congestion congestion;
 };
 
 class TcpWire final : public Wire, private Pollable {
  public:
-  // Takes over a connected socket on which both ends have agreed to speak. `peer` is for error
-  // messages, e.g. "10.0.0.5:4000". The poller must outlive the wire. Throws kSystem if the socket
-  // cannot be watched.
+  // Takes over a connected socket after the handshake. `peer` ("10.0.0.5:4000") is for errors. The
+  // poller must outlive the wire. Throws kSystem if the socket cannot be watched.
   TcpWire(Fd socket, Poller& poller, const TcpOptions& options, std::string peer);
-  // Closes without losing what was written: see the comment at flush().
+  // Closes without losing written bytes: see flush() in tcp_wire.cc.
   ~TcpWire() override;
 
   size_t write(std::span<const ConstRegion> pieces) override;
@@ -42,11 +41,10 @@ class TcpWire final : public Wire, private Pollable {
     return prepare_sleep(wake.bytes ? Bytes::kWanted : Bytes::kUnread, wake.space);
   }
   void end_sleep() override;
-  std::string_view transport() const override { return "tcp"; }
 
-  // What prepare_sleep() does about bytes: waits for those that the last peek wanted; takes in what
-  // fits of those that arrive, of which none is a reason not to sleep, as the next ones come
-  // another way; or leaves all where they are.
+  // How prepare_sleep() treats bytes. kWanted: wakes for the bytes of the last peek. kTakenIn:
+  // buffered bytes do not prevent the sleep, because the next bytes of the stream arrive on another
+  // rail; new bytes wake while the buffer has room. kUnread: leaves all bytes in the kernel.
   enum class Bytes { kWanted, kTakenIn, kUnread };
   bool prepare_sleep(Bytes bytes, bool for_space);
 
@@ -68,20 +66,20 @@ class TcpWire final : public Wire, private Pollable {
   Poller& poller_;
   const std::string peer_;
 
-  std::unique_ptr<std::byte[]> buffer_;  // bytes [head_, tail_) have arrived and were not taken yet
+  std::unique_ptr<std::byte[]> buffer_;  // [head_, tail_): bytes not taken yet
   const size_t capacity_;
   size_t head_ = 0;
   size_t tail_ = 0;
-  // Of the last peek: fewer bytes than that are no reason to wake, and end with the peer.
+  // Of the last peek. Fewer bytes neither wake the sleeper nor delay failure() at the peer's end.
   size_t want_ = 1;
 
-  // The kernel may hold bytes: set by the poller, cleared when a receive ran dry.
+  // The kernel may hold bytes: set by the poller, cleared when a receive drains the socket.
   bool readable_ = true;
-  bool just_dry_ = false;  // the last receive took all there was: not asked again at once
+  bool just_dry_ = false;  // the last receive drained the socket: skip the next try
   unsigned interest_ = 0;
-  Deadline next_look_;          // at what the kernel knows of the peer's host
-  std::string write_cause_;     // why a write failed, until the read side has been emptied
-  std::optional<Error> ended_;  // set once nothing more can arrive
+  Deadline next_look_;          // when is_cut_off() checks again
+  std::string write_cause_;     // a write error, reported once the read side is drained
+  std::optional<Error> ended_;  // set once no byte can arrive any more
 };
 
 }  // namespace hccl_like

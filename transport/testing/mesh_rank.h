@@ -25,8 +25,8 @@ struct MeshRank {
   explicit MeshRank(const Config& config) : mesh(config, poller) {}
 
   std::vector<Link*> join(Store& store, int rank, int size,
-                          std::chrono::seconds backoff = std::chrono::seconds(20)) {
-    const Deadline deadline = Deadline::after(backoff);
+                          std::chrono::seconds timeout = std::chrono::seconds(20)) {
+    const Deadline deadline = Deadline::after(timeout);
     roster = mesh.exchange(store, rank, size, deadline);
     return mesh.connect(roster.members, rank, deadline, {});
   }

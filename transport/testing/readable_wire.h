@@ -123,7 +123,7 @@ class ReadableWire final : public WireWrapper {
  public:
   ReadableWire(std::unique_ptr<Wire> wire, std::unique_ptr<FakeMemory> memory)
       : WireWrapper(std::move(wire)), memory_(std::move(memory)) {}
-  RemoteMemory* remote_memory() const override { return memory_.get(); }
+  WireExtensions extensions() override { return {.remote_memory = memory_.get()}; }
 
  private:
   const std::unique_ptr<FakeMemory> memory_;
@@ -151,7 +151,7 @@ class ReadableLinks : public LinkPair<Readable> {
     LinkOptions options;
     if (devices) options.eager_bytes = 512 << 10;
     for (size_t end : {0u, 1u}) {
-      memory[end] = static_cast<FakeMemory*>(wires.ends[end]->remote_memory());
+      memory[end] = static_cast<FakeMemory*>(wires.ends[end]->extensions().remote_memory);
       memory[end]->devices = devices;
       links[end] = std::make_unique<Link>(std::move(wires.ends[end]), options);
     }

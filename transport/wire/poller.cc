@@ -15,7 +15,7 @@ namespace hccl_like {
 namespace {
 
 constexpr int kLongestSleepMs = 100;
-// Short beside a trip through a network that cannot wake us, long beside the look at it.
+// Short compared to the latency of networks without wake-ups, long compared to a poll.
 constexpr long kNapNs = 200'000;
 
 uint64_t event_key(int fd, uint32_t generation) {
@@ -64,7 +64,7 @@ bool Poller::poll() { return wait(0, false); }
 void Poller::sleep(Deadline deadline) {
   const int remaining = deadline.remaining();
   if (nappers_ > 0 && remaining != 0) {
-    // epoll_wait counts in milliseconds; an epoll set can be polled like a socket.
+    // epoll_wait has millisecond resolution, so ppoll() waits for the epoll set.
     pollfd set{epoll_.get(), POLLIN, 0};
     const timespec nap{0, kNapNs};
     ::ppoll(&set, 1, &nap, nullptr);
@@ -87,7 +87,7 @@ bool Poller::wait(int timeout_ms, bool silence_doorbell) {
       if (silence_doorbell) (void)!::read(fd, &rings, sizeof rings);
       continue;
     }
-    // A ready() called before may have forgotten this descriptor.
+    // An earlier ready() of this loop may have forgotten the descriptor.
     const Watched watched = watched_[static_cast<size_t>(fd)];
     if (watched.pollable == nullptr || watched.generation != event.data.u64 >> 32) continue;
     watched.pollable->ready(event.events);
@@ -99,7 +99,7 @@ bool Poller::wait(int timeout_ms, bool silence_doorbell) {
 void Poller::ring(int doorbell) noexcept {
   const int saved = errno;
   const uint64_t one = 1;
-  // A ring that is lost may be the one that a thread waits for without a limit.
+  // Retry on EINTR: a thread may wait for this ring without a timeout.
   while (::write(doorbell, &one, sizeof one) < 0 && errno == EINTR) {
   }
   errno = saved;

@@ -1,5 +1,5 @@
 #pragma once
-// The one place where a process sleeps: an epoll set with a doorbell.
+// The only place where a process sleeps: an epoll set with a doorbell.
 #include <cstdint>
 #include <vector>
 
@@ -8,64 +8,58 @@
 
 namespace hccl_like {
 
-// Something with a file descriptor in a Poller. ready() is called on the thread that polls, with
-// EPOLL* bits. It may watch and forget descriptors, its own included, but not poll.
+// Owner of a file descriptor in a Poller. The polling thread calls ready() with EPOLL* bits.
+// ready() may watch and forget descriptors, also its own, but must not poll.
 class Pollable {
  public:
   virtual ~Pollable() = default;
   virtual void ready(unsigned events) = 0;
 };
 
-// Used by one thread at a time, except ring() and doorbell(), which any thread may call.
+// Used by one thread at a time, except ring() and doorbell(): any thread.
 class Poller {
  public:
-  // Throws kSystem when the process has no descriptors left.
+  // Throws kSystem.
   Poller();
 
-  // Watches fd for `events` (EPOLLIN, ...; level-triggered) until forget(fd). `pollable` must
-  // outlive that. Throws kSystem.
+  // Watches fd for `events` (EPOLLIN, ...; level-triggered) until forget(fd). `pollable` must stay
+  // valid until then. Throws kSystem.
   void watch(int fd, unsigned events, Pollable& pollable);
-  // Changes events and pollable of a watched fd.
   void rewatch(int fd, unsigned events, Pollable& pollable);
-  // To be called before fd is closed. Nothing happens if it isn't watched.
+  // Must precede close(fd). No-op if fd is not watched.
   void forget(int fd) noexcept;
 
-  // Looks without sleeping and calls ready() for what it finds; true if anything was. Costs a
-  // system call, so callers on the latency path do it only when sockets are watched
-  // (sockets() > 0), and rarely for mere liveness. Leaves the doorbell to sleep().
+  // Calls ready() for each event without sleeping. True if there was one. Costs a system call: on
+  // the latency path only if sockets() > 0, and rarely for liveness. Does not reset the doorbell.
   bool poll();
-  // Sleeps until something is ready, the doorbell rings, or the deadline (or 100 ms, whichever is
-  // first: callers loop; 200 us while there are nappers). A signal ends it too.
+  // Sleeps until an event, the doorbell, a signal or the deadline, at most 100 ms (200 us while
+  // there are nappers). Callers loop.
   void sleep(Deadline deadline);
 
-  // Wakes sleep(), now or the next time it is called. Async-signal-safe.
+  // Wakes the current or the next sleep(). Async-signal-safe.
   void ring() const noexcept { ring(doorbell_.get()); }
-  // The eventfd behind ring(), to be handed to a peer process that may ring it.
+  // The eventfd of ring(). Peer processes may get it to ring it.
   int doorbell() const noexcept { return doorbell_.get(); }
-  // Rings a doorbell of any process. Never blocks; errors mean that nobody is left to wake.
+  // Rings a doorbell of any process. Never blocks. Errors are ignored: the process is gone.
   static void ring(int doorbell) noexcept;
 
-  // How many watched descriptors carry data (as opposed to liveness only).
   size_t sockets() const noexcept { return sockets_; }
-  // Whether it costs less to try each of them than to ask the kernel which are ready, and all of
-  // them can be tried. Then those who drive need not poll() in every step: wires that wait for
-  // bytes look by themselves.
+  // True if all sockets can be read directly and are so few that reads cost less than epoll_wait.
+  // Then the driver need not poll() in every step: wires that wait for bytes read by themselves.
   bool few_sockets() const noexcept { return sockets_ == tried_ && sockets_ <= kFewSockets; }
   void count_sockets(int change) noexcept { sockets_ += static_cast<size_t>(change); }
-  // Of wires that try to read, without having been told that there is something, while
-  // few_sockets().
+  // For wires that read without a prior event while few_sockets().
   void count_tried_sockets(int change) noexcept {
     count_sockets(change);
     tried_ += static_cast<size_t>(change);
   }
-  // How many wires nothing can wake this process for: they must be looked at now and then.
+  // Number of wires that cannot wake this process. They need periodic polls.
   void count_nappers(int change) noexcept { nappers_ += static_cast<size_t>(change); }
 
  private:
   static constexpr size_t kFewSockets = 2;
 
-  // The generation tells an event of a forgotten descriptor from one of its successor with the
-  // same number.
+  // Distinguishes events of a forgotten descriptor from those of a new one with the same number.
   struct Watched {
     Pollable* pollable = nullptr;
     uint32_t generation = 0;
@@ -78,7 +72,7 @@ class Poller {
   Fd doorbell_;
   std::vector<Watched> watched_;  // by descriptor
   size_t sockets_ = 0;
-  size_t tried_ = 0;  // those of wires that read while few_sockets()
+  size_t tried_ = 0;  // sockets of wires that read while few_sockets()
   size_t nappers_ = 0;
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// For wires that have nothing quicker: read() by peek() and release().
+// Wire::read() by peek() and release(), for wires without a faster way.
 #include <algorithm>
 #include <cstddef>
 #include <span>

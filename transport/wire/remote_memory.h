@@ -1,7 +1,5 @@
 #pragma once
-// What a wire may offer beside its bytes: memory of the peer that this end reads by itself, without
-// the peer's help (remote memory access), and short notes to the peer that overtake what is on the
-// wire.
+// Optional part of a wire: one-sided reads of the peer's memory, and notes that overtake its bytes.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -10,23 +8,21 @@
 
 namespace hccl_like {
 
-// How a peer finds memory that was shown to it. Only the transport knows what the words mean.
+// Address of exposed memory. Only the transport interprets the words.
 struct RemotePlace {
   std::array<uint64_t, 16> words{};
 };
 
-// One peer, both directions. Used by one thread at a time, as the wire it belongs to; nothing
-// blocks. remote_rendezvous.h uses it.
+// Both directions to one peer. Used by one thread at a time, like its wire. No method blocks.
+// remote_rendezvous.h is the user.
 class RemoteMemory {
  public:
-  // Messages under way each way.
+  // In each direction.
   static constexpr size_t kSlots = 8;
-  // Reads under way.
   static constexpr size_t kReads = 16;
 
   enum class Told : uint32_t { kTaken = 1, kDropped, kStop, kStopped };
-  // What it means is remote_rendezvous.h's; they arrive in order, and none is lost. At most 4 *
-  // kSlots are ever under way.
+  // Defined by remote_rendezvous.h. Reliable and ordered. At most 4 * kSlots notes are in flight.
   struct Note {
     Told told{};
     uint32_t message = 0;
@@ -38,39 +34,36 @@ class RemoteMemory {
   RemoteMemory(const RemoteMemory&) = delete;
   RemoteMemory& operator=(const RemoteMemory&) = delete;
 
-  // Lets the peer read the memory until hide(). Nothing if that cannot be. One range a slot at a
-  // time.
+  // Lets the peer read the memory until hide(). Nothing on failure. One range per slot at a time.
   virtual std::optional<RemotePlace> show(size_t slot, const std::byte* data, size_t bytes) = 0;
-  // The peer's reads fail from here on. It should have none under way: with some providers that
-  // ends the connection.
+  // Ends the exposure: later reads by the peer fail. The peer should have no read in flight,
+  // because with some providers a failing read ends the connection.
   virtual void hide(size_t slot) = 0;
 
-  // Starts to read what lies `offset` bytes behind the beginning of a peer's place. The memory is
-  // borrowed until release(). Nothing: not now. `place` is the peer's word, and checked by whoever
-  // serves the read.
+  // Starts a read of peer memory at byte `offset` of `place`. `into` is borrowed until release().
+  // Returns nothing if no read can start now. `place` comes from the peer. The side that serves the
+  // read validates it.
   virtual std::optional<uint32_t> read(const RemotePlace& place, size_t offset,
                                        std::span<std::byte> into) = 0;
   virtual State state(uint32_t read) const = 0;
-  // Of a read that is not under way.
+  // Requires that the read is not in flight.
   virtual void release(uint32_t read) = 0;
 
-  // Whether both ends show and read memory of devices that host code cannot reach
-  // (device/exported_memory.h), too.
+  // Whether both ends can expose and read device memory that host code cannot access
+  // (device/exported_memory.h).
   virtual bool reaches_devices() const { return false; }
-  // Makes such memory ready to be shown and read into, so that neither will fail; false if it
-  // cannot be. Never before a message is under way that needs it, so it may take a while.
+  // Registers such memory so that later show() and read() calls cannot fail; false if that is not
+  // possible. May be slow: called before any message that needs the memory.
   virtual bool prepare(const std::byte*, size_t) { return false; }
 
   virtual void tell(Note note) = 0;
-  // What the peer told before it let go of any memory is heard no later than the reads that it
-  // concerns are done.
+  // A note that the peer sent before it released memory is received no later than the completion of
+  // the affected reads.
   virtual std::optional<Note> hear() = 0;
   virtual bool has_notes() = 0;
 
-  // Drives reads and notes.
   virtual void progress() = 0;
-  // Reads that the peer never answers are to touch no memory any more, whatever that takes: the
-  // wire fails.
+  // Guarantees that unanswered reads no longer write to memory. The wire fails.
   virtual void abandon(const char* why) = 0;
 };
 

@@ -1,6 +1,5 @@
 #pragma once
-// A way to connect processes beside shared memory and TCP, as the mesh sees it: fabric, mpi, or a
-// loaded module.
+// The mesh's interface to transports other than shared memory and TCP: fabric, mpi, loaded modules.
 #include <memory>
 #include <string>
 #include <string_view>
@@ -9,19 +8,18 @@
 
 namespace hccl_like {
 
-// The process at the other end.
 struct FarEnd {
   std::string id;
-  std::string hostname;  // for people
+  std::string hostname;  // for logs
   bool same_host = false;
-  std::string address;  // what its Transport::address() gave: bytes
+  std::string address;  // Transport::address() of the peer: bytes
 };
 
-// Of any two ends exactly one connects.
+// Of two ends, exactly one is the connector.
 enum class WireSide { kConnector, kAcceptor };
 
-// One process's end; made by opening it, closed by the destructor. Used by one thread at a time,
-// together with its wires, which it outlives. Nothing blocks.
+// One process's endpoint. Constructing opens it, destroying closes it. Used by one thread at a
+// time, together with its wires. Must outlive its wires. No method blocks.
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -30,16 +28,15 @@ class Transport {
   Transport& operator=(const Transport&) = delete;
 
   virtual std::string_view name() const = 0;
-  // What peers need to know, published in the process's record; at most kLongestAddress bytes.
+  // Published in the process's record for peers. At most kLongestAddress bytes.
   virtual const std::string& address() const = 0;
-  // Whether it makes sense to try. A peer that published no address of this transport is not asked
-  // about.
+  // Whether an attempt makes sense. Called only for peers with an address of this transport.
   virtual bool can_reach(const FarEnd& peer) const = 0;
-  // Both ends are asked at about the same time. The wire may be on its way still: it takes no bytes
-  // then, and fails if it cannot get there. Throws an Exception if the attempt cannot even be made.
+  // Both ends call this at about the same time. The connection may complete or fail later; until
+  // then the wire accepts no bytes. Throws an Exception if the attempt cannot start.
   virtual std::unique_ptr<Wire> connect(const FarEnd& peer, WireSide side) = 0;
-  // How a wire of this transport gets to its peer, for logs; may be empty.
-  virtual std::string route(const Wire& wire) const = 0;
+  // The network path of a wire of this transport, for logs. May be empty.
+  virtual std::string route(Wire& wire) const = 0;
 
   static constexpr size_t kLongestAddress = 2048;
 };

@@ -12,10 +12,9 @@
 namespace hccl_like {
 namespace {
 
-// The kernel's probes: after a second of silence, three times a second apart. An outage of two
-// seconds heals.
+// Keep-alive: 1 s of silence, then three probes 1 s apart. Outages up to 2 s are tolerated.
 constexpr int kLifelineIdleSeconds = 1, kLifelineProbeSeconds = 1, kLifelineProbes = 3;
-// For what the peer wrote before it ended. It is in this host's buffers, or never comes.
+// Time for the peer's last bytes. They are in this host's buffers or never arrive.
 constexpr std::chrono::milliseconds kLastWords{250};
 
 void set_lifeline_option(int fd, int level, int option, int value) {
@@ -77,13 +76,13 @@ void WatchedWire::release(size_t bytes) {
 }
 
 void WatchedWire::wait_for_more() {
-  if (ended_) backoff_ = Deadline::after(kLastWords);
+  if (ended_) timeout_ = Deadline::after(kLastWords);
 }
 
-// What has arrived comes first.
+// Arrived bytes are delivered before the error.
 const Error* WatchedWire::failure() const {
   if (const Error* const lost = wire().failure()) return lost;
-  return ended_ && !has_bytes_ && backoff_.expired() ? &*ended_ : nullptr;
+  return ended_ && !has_bytes_ && timeout_.expired() ? &*ended_ : nullptr;
 }
 
 bool WatchedWire::prepare_sleep(WakeFor wake) {

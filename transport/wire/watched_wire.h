@@ -1,6 +1,5 @@
 #pragma once
-// A Wire of a transport that need not notice the end of its peer, beside a TCP connection that
-// does: its lifeline.
+// A wire that detects the loss of its peer by a second connection over TCP (the lifeline).
 #include <cstddef>
 #include <memory>
 #include <optional>
@@ -16,23 +15,20 @@
 
 namespace hccl_like {
 
-// Nothing is ever sent over the lifeline. The kernel at its other end closes it when the process
-// ends, however it ends, and answers probes as long as the host is there, whatever the process
-// does: one that is busy, or stopped by a debugger, is never taken for gone. So the limits on
-// silence lie here, and none on the wire.
-//
-// What the peer wrote last may still be on its way when the lifeline ends. The wire has failed once
-// nothing came for a moment after that.
+// The lifeline carries no data. The peer's kernel closes it when the process ends, and answers
+// keep-alive probes while the host is up. A process that is busy or stopped by a debugger is
+// therefore not reported lost. Only the lifeline has timeouts, the wire has none.
+// The last bytes of the peer may arrive after the lifeline ends: the wire fails a short time later.
 class WatchedWire final : public WireWrapper, private Pollable {
  public:
-  // `peer` is for people. The poller must outlive it.
+  // `peer` is a name for error messages. The poller must outlive the wire.
   WatchedWire(std::unique_ptr<Wire> wire, Poller& poller, std::string peer);
   ~WatchedWire() override;
 
-  // Whether a lifeline may come: there was none yet, and the wire has not failed.
+  // True while there has been no lifeline and the wire has not failed.
   bool misses_lifeline() const;
   const std::string& peer() const { return peer_; }
-  // Only if it misses it. Takes over a connected socket over which nobody speaks.
+  // Requires misses_lifeline(). Takes over a connected socket that carries no data.
   void attach(Fd socket);
 
   std::span<const std::byte> peek(size_t want = 1) override;
@@ -51,10 +47,10 @@ class WatchedWire final : public WireWrapper, private Pollable {
   const std::string peer_;
   Fd lifeline_;
   bool attached_ = false;
-  bool has_bytes_ = false;      // those that the last peek wanted
-  std::optional<Error> ended_;  // the lifeline has; the wire has once `backoff_` is over
-  Deadline backoff_ = Deadline::never();
-  bool told_ = false;  // to whoever was about to sleep
+  bool has_bytes_ = false;      // at least the bytes that the last peek wanted
+  std::optional<Error> ended_;  // the lifeline failed; the wire fails when `timeout_` expires
+  Deadline timeout_ = Deadline::never();
+  bool told_ = false;  // prepare_sleep() has reported the end
 };
 
 }  // namespace hccl_like

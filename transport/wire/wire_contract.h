@@ -1,13 +1,13 @@
 #pragma once
-// What every transport's Wire must do, as tests. A transport's own test file makes a type like
+// Conformance tests for Wire. The test file of a transport instantiates them with a type like
 //
 //   struct TcpWires {
-//     static constexpr bool kThreads = true;   // the two ends may be used by two threads
+//     static constexpr bool kThreads = true;   // each end may have its own thread
 //     static WirePair make();                  // two connected ends in this process
 //   };
 //   INSTANTIATE_TYPED_TEST_SUITE_P(Tcp, WireContract, TcpWires);
 //
-// and has them all. A wire must hold 16 KiB under way.
+// A wire must hold at least 16 KiB in flight.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -126,7 +126,6 @@ TYPED_TEST_P(WireContract, AFullWireTakesNothingAndLosesNothing) {
   EXPECT_TRUE(right);
   ASSERT_EQ(read, written);
   EXPECT_EQ(this->b().read(buffer), 0u);
-  // What was refused comes again.
   this->write_all(this->a(), written % data.size(), 9);
   this->read_all(this->b(), written % data.size(), 9);
 }
@@ -258,8 +257,7 @@ TYPED_TEST_P(WireContract, BytesThatAreLeftUnreadDoNotHideThePeersEnd) {
 
 TYPED_TEST_P(WireContract, KeepsALongRandomStreamBetweenSleepingThreads) {
   if constexpr (!TypeParam::kThreads) GTEST_SKIP() << "one thread only";
-  // Each side sleeps whenever it has nothing to do. A lost wake-up costs 100 ms, so that a few of
-  // them would show in `slept_long`.
+  // Each side sleeps when it has nothing to do. A lost wake-up costs 100 ms.
   std::atomic<int> slept_long{0};
   const auto sleep = [&](size_t side, bool for_space) {
     Wire& wire = *this->pair.ends[side];

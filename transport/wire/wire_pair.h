@@ -1,5 +1,5 @@
 #pragma once
-// Two ends of a wire and what tests do with them.
+// Test fixture: two connected ends of a wire.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -15,15 +15,13 @@
 
 namespace hccl_like {
 
-// Two connected ends, each with the poller that it sleeps in.
 struct WirePair {
   std::array<std::unique_ptr<Poller>, 2> pollers{std::make_unique<Poller>(),
                                                  std::make_unique<Poller>()};
   std::array<std::unique_ptr<Wire>, 2> ends;
 };
 
-// Byte `i` of an endless stream whose every window of eight bytes is different enough to notice a
-// lost, doubled or swapped byte.
+// Byte `i` of a test stream without repetitions, so that lost, doubled or swapped bytes show.
 inline std::byte stream_byte(uint64_t i) {
   uint64_t h = (i / 8) * 0x9e3779b97f4a7c15u;
   h ^= h >> 29;
@@ -37,7 +35,6 @@ inline std::vector<std::byte> stream_bytes(uint64_t begin, size_t bytes) {
   return result;
 }
 
-// `Wires`: see wire_contract.h.
 template <class Wires>
 class WireTest : public ::testing::Test {
  protected:
@@ -51,7 +48,7 @@ class WireTest : public ::testing::Test {
       if (poller != nullptr) poller->poll();
   }
 
-  // Tries again until `attempt` is true. A bug is a failed test, not one that hangs.
+  // Repeats `attempt` until it returns true. After 20 s the test fails.
   template <class Attempt>
   void patiently(Attempt attempt) {
     const Deadline deadline = Deadline::after(std::chrono::seconds(20));
@@ -67,7 +64,6 @@ class WireTest : public ::testing::Test {
     const ConstRegion region{bytes.data(), bytes.size()};
     return wire.write({&region, 1});
   }
-  // Writes stream bytes [begin, begin + bytes), all of them.
   void write_all(Wire& wire, uint64_t begin, size_t bytes) {
     const std::vector<std::byte> data = stream_bytes(begin, bytes);
     size_t done = 0;
@@ -77,7 +73,6 @@ class WireTest : public ::testing::Test {
     });
     ASSERT_EQ(done, bytes);
   }
-  // Reads until `bytes` have come, and checks each.
   void read_all(Wire& wire, uint64_t begin, size_t bytes) {
     std::vector<std::byte> data(bytes);
     size_t done = 0;
@@ -88,7 +83,7 @@ class WireTest : public ::testing::Test {
     ASSERT_EQ(done, bytes);
     ASSERT_TRUE(data == stream_bytes(begin, bytes));
   }
-  // Writes `endless` again and again until nothing more fits; returns how many bytes.
+  // Writes `endless` repeatedly until the wire is full. Returns the number of bytes.
   uint64_t fill_a() {
     uint64_t written = 0;
     int refused = 0;
@@ -101,7 +96,7 @@ class WireTest : public ::testing::Test {
     EXPECT_EQ(refused, 1000) << "a wire must have an end";
     return written;
   }
-  // Both ends are driven: what one has to give may wait for the other to look.
+  // Drives both ends: bytes of a() may leave only when b() makes progress.
   void flush_a() {
     patiently([&] { return b().peek(), a().flush(); });
   }

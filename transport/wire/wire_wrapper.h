@@ -1,17 +1,15 @@
 #pragma once
-// A wire around another one, for those that add something to it.
+// Base class of wires that add a feature to another wire.
 #include <cstddef>
 #include <memory>
 #include <span>
-#include <string_view>
 #include <utility>
 
 #include "transport/wire/wire.h"
 
 namespace hccl_like {
 
-// Passes everything on: whatever a Wire can be asked, a wrapper answers as the wire in it does
-// unless it says otherwise.
+// Forwards every method to the inner wire. Derived classes override some of them.
 class WireWrapper : public Wire {
  public:
   size_t write(std::span<const ConstRegion> pieces) override { return wire_->write(pieces); }
@@ -23,15 +21,11 @@ class WireWrapper : public Wire {
   bool owes() override { return wire_->owes(); }
   bool prepare_sleep(WakeFor wake) override { return wire_->prepare_sleep(wake); }
   void end_sleep() override { wire_->end_sleep(); }
-  size_t alignment() const override { return wire_->alignment(); }
-  Workspace workspace() override { return wire_->workspace(); }
-  RemoteMemory* remote_memory() const override { return wire_->remote_memory(); }
-  const PeerCommons* commons() const override { return wire_->commons(); }
-  void nudge() override { wire_->nudge(); }
-  std::string_view transport() const override { return wire_->transport(); }
+  WireExtensions extensions() override { return wire_->extensions(); }
 
  protected:
-  explicit WireWrapper(std::unique_ptr<Wire> wire) : wire_(std::move(wire)) {}
+  explicit WireWrapper(std::unique_ptr<Wire> wire)
+      : Wire(wire->transport(), wire->alignment()), wire_(std::move(wire)) {}
   Wire& wire() const { return *wire_; }
 
  private:

@@ -1,5 +1,5 @@
-// A CUDA driver for tests, on host memory: streams are threads, and kernels are the host's
-// reductions. Only what the plugin calls is here; see fake_memory.cc for the rest.
+// A fake CUDA driver on host memory for tests: streams are threads, kernels are the host's
+// reductions. Has only the functions that the plugin uses; memory is in fake_memory.cc.
 #include "device/cuda/testing/fake_driver.h"
 
 #include <cstring>
@@ -17,7 +17,7 @@ using fake_device::Worker;
 
 namespace hccl_like::fake_cuda {
 
-// Never destroyed: its threads may run when the process ends.
+// Never destroyed: its threads may run during process exit.
 Worker& worker_of(CUstream stream) {
   static auto& legacy = *new Worker();
   const bool is_legacy = stream == nullptr || stream == CU_STREAM_LEGACY;
@@ -74,7 +74,7 @@ CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned, int) {
   return CUDA_SUCCESS;
 }
 CUresult cuStreamDestroy(CUstream stream) {
-  // The driver ends a stream when it has done its work, and does not wait for that.
+  // As in the real driver: ends the stream after its work, without waiting.
   std::thread([stream] { delete reinterpret_cast<Worker*>(stream); }).detach();
   return CUDA_SUCCESS;
 }
@@ -137,7 +137,7 @@ CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* 
   for (int t = 0; types.size() < kDataTypes && t < kDataTypes; ++t)
     types.emplace("reduce_" + std::string(hccl_like::name(static_cast<DataType>(t))),
                   static_cast<DataType>(t));
-  // The name must be one of the image's, too.
+  // The name must also be in the module image.
   const std::string entry = ".entry " + std::string(name) + "(";
   const auto found = types.find(name);
   if (found == types.end() ||

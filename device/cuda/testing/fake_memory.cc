@@ -1,4 +1,4 @@
-// The fake driver's memory. An allocation is a file in memory, so that it can be exported.
+// The fake driver's memory. Each allocation is a memory file, so that it can be exported.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -20,12 +20,12 @@ struct Allocation {
 };
 std::mutex mutex;
 std::map<CUdeviceptr, Allocation> allocations;
-std::map<uintptr_t, size_t> pinned;  // host memory that the device sees
+std::map<uintptr_t, size_t> pinned;  // host memory visible to the device
 
 constexpr size_t kPage = 4096;
 size_t whole_pages(size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
-// Under the mutex. The entry that holds `at`, or the end.
+// Requires the mutex. The entry that holds `at`, or end().
 template <class Map, class Size>
 auto find_in(Map& map, typename Map::key_type at, Size size) {
   auto after = map.upper_bound(at);

@@ -19,7 +19,7 @@ void ring(int doorbell) {
 class BlindWire final : public Wire {
  public:
   BlindWire(std::string self, std::string peer, WireSide side, Poller& poller)
-      : self_(std::move(self)), peer_(std::move(peer)), poller_(poller) {
+      : Wire("blind"), self_(std::move(self)), peer_(std::move(peer)), poller_(poller) {
     if (side == WireSide::kConnector) take(++the_blind_net->attempts(self_, peer_), self_, peer_);
   }
   ~BlindWire() override {
@@ -58,7 +58,6 @@ class BlindWire final : public Wire {
     return !(wake.bytes && in_->unread() >= want_) && !(wake.space && out_->room() > 0);
   }
   void end_sleep() override {}
-  std::string_view transport() const override { return "blind"; }
 
  private:
   // An end that accepts has a wire once the other one has begun it.

@@ -55,7 +55,7 @@ class BlindTransport final : public Transport {
   const std::string& address() const override { return self_; }
   bool can_reach(const FarEnd&) const override { return true; }
   std::unique_ptr<Wire> connect(const FarEnd& peer, WireSide side) override;
-  std::string route(const Wire&) const override { return ""; }
+  std::string route(Wire&) const override { return ""; }
 
  private:
   const std::string self_;
