@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 #include <mutex>
+#include <vector>
 
 #include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -27,7 +28,7 @@ constexpr size_t kBlock = size_t{8} << 20;
 constexpr size_t kPart = size_t{64} << 10;
 // Fractions of a whole copy: below kLittle counts as 0; above kMuch the measurement ends early.
 constexpr double kLittle = 1.0 / 32, kMuch = 1.0 / 4;
-constexpr int kLeastRounds = 6, kMostRounds = 24;
+constexpr int kLeastRounds = 6, kMostRounds = 24, kTries = 4;
 constexpr std::chrono::milliseconds kTimeout{100};  // no round begins later
 
 at::Tensor bytes_on(c10::Device device, size_t bytes) {
@@ -65,18 +66,29 @@ std::string in_milliseconds(double seconds) {
   return text;
 }
 
-// Takes minimums, because other processes use the host. The small block gives the fixed cost.
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+// Takes minimums, because other processes use the host. The small block gives the fixed cost: its
+// median, so that preemptions on a busy host do not look like a cost of the block.
 CopyCosts measure(Devices& devices, const DeviceAccess& access) {
   const at::AutoDispatchBelowADInplaceOrView unseen;
   const TimedCopies copies(devices, access);
   const at::Tensor block = bytes_on(access.device(), kBlock);
   const at::Tensor small = bytes_on(access.device(), kPart);
   constexpr double kNever = std::numeric_limits<double>::max();
-  double whole = kNever, part = kNever, alone = kNever, per_block = 0;
+  double whole = kNever, part = kNever, alone = 0, per_block = 0;
+  std::vector<double> smalls;
   const auto end = Clock::now() + kTimeout;
   for (int round = 1; round <= kMostRounds; ++round) {
-    part = std::min(part, copies.time(block, kBlock / 2, kPart));
-    alone = std::min(alone, copies.time(small, 0, kPart));
+    for (int i = 0; i < kTries && (i == 0 || Clock::now() < end); ++i) {
+      part = std::min(part, copies.time(block, kBlock / 2, kPart));
+      smalls.push_back(copies.time(small, 0, kPart));
+    }
+    alone = median(smalls);
     whole = std::min(whole, copies.time(block, 0, kBlock));
     per_block = std::clamp((part - alone) / whole, 0.0, 1.0);
     if (Clock::now() > end) break;  // a slow device gets one round
