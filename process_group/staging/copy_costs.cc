@@ -6,7 +6,6 @@
 #include <limits>
 #include <map>
 #include <mutex>
-#include <vector>
 
 #include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -28,8 +27,11 @@ constexpr size_t kBlock = size_t{8} << 20;
 constexpr size_t kPart = size_t{64} << 10;
 // Fractions of a whole copy: below kLittle counts as 0; above kMuch the measurement ends early.
 constexpr double kLittle = 1.0 / 32, kMuch = 1.0 / 4;
-constexpr int kLeastRounds = 6, kMostRounds = 24, kTries = 4;
+constexpr int kLeastRounds = 6, kMostRounds = 24;
 constexpr std::chrono::milliseconds kTimeout{100};  // no round begins later
+// Parts are copied in batches with one wait, because on a busy host a wait costs more than a part.
+constexpr int kMostInBatch = 16;
+constexpr double kBatchSeconds = 0.02;
 
 at::Tensor bytes_on(c10::Device device, size_t bytes) {
   return at::empty({static_cast<int64_t>(bytes)}, at::TensorOptions(at::kByte).device(device));
@@ -42,16 +44,17 @@ class TimedCopies {
         queue_(devices, access, streams_),
         host_(StagingMemory::make(access, kBlock)) {}
 
-  // Seconds of one round trip.
-  double time(const at::Tensor& block, size_t begin, size_t bytes) const {
+  // Seconds of one round trip, of `batch` that are queued together.
+  double time(const at::Tensor& block, size_t begin, size_t bytes, int batch = 1) const {
     const at::Tensor there = part_of(block, begin, bytes);
     const at::Tensor here = host_.tensor.narrow(0, 0, static_cast<int64_t>(bytes));
     const auto start = Clock::now();
-    queue_.to_host(here, there);
+    for (int i = 0; i < batch; ++i) {
+      queue_.to_host(here, there);
+      queue_.to_device(here, there);
+    }
     queue_.wait();
-    queue_.to_device(here, there);
-    queue_.wait();
-    return std::chrono::duration<double>(Clock::now() - start).count();
+    return std::chrono::duration<double>(Clock::now() - start).count() / batch;
   }
 
  private:
@@ -66,29 +69,20 @@ std::string in_milliseconds(double seconds) {
   return text;
 }
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
-
-// Takes minimums, because other processes use the host. The small block gives the fixed cost: its
-// median, so that preemptions on a busy host do not look like a cost of the block.
+// Takes minimums, because other processes use the host. The small block gives the fixed cost.
 CopyCosts measure(Devices& devices, const DeviceAccess& access) {
   const at::AutoDispatchBelowADInplaceOrView unseen;
   const TimedCopies copies(devices, access);
   const at::Tensor block = bytes_on(access.device(), kBlock);
   const at::Tensor small = bytes_on(access.device(), kPart);
   constexpr double kNever = std::numeric_limits<double>::max();
-  double whole = kNever, part = kNever, alone = 0, per_block = 0;
-  std::vector<double> smalls;
+  double whole = kNever, alone = kNever, per_block = 0;
+  double part = copies.time(block, kBlock / 2, kPart);
   const auto end = Clock::now() + kTimeout;
   for (int round = 1; round <= kMostRounds; ++round) {
-    for (int i = 0; i < kTries && (i == 0 || Clock::now() < end); ++i) {
-      part = std::min(part, copies.time(block, kBlock / 2, kPart));
-      smalls.push_back(copies.time(small, 0, kPart));
-    }
-    alone = median(smalls);
+    const int batch = std::clamp(static_cast<int>(kBatchSeconds / part), 1, kMostInBatch);
+    part = std::min(part, copies.time(block, kBlock / 2, kPart, batch));
+    alone = std::min(alone, copies.time(small, 0, kPart, kMostInBatch));
     whole = std::min(whole, copies.time(block, 0, kBlock));
     per_block = std::clamp((part - alone) / whole, 0.0, 1.0);
     if (Clock::now() > end) break;  // a slow device gets one round
