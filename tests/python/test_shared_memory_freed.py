@@ -133,7 +133,7 @@ def stopped_while_it_writes(rank, size, folder):
 
 
 def test_a_rank_that_was_stopped_writes_only_into_memory_that_is_kept(tmp_path):
-    for attempt in range(8):
+    for attempt in range(16):
         folder = tmp_path / str(attempt)
         folder.mkdir()
         log = folder / "log"
@@ -154,7 +154,7 @@ def stopped_while_it_writes_on_the_device(rank, size, folder):
         os._exit(0)
     with pytest.raises(dist.DistBackendError):
         for call in range(1_000_000):
-            tensor = torch.ones(1 << 23, device="sim")
+            tensor = torch.empty(1 << 23, device="sim")
             dist.all_reduce(tensor)
             del tensor
             if call % 2:
@@ -172,7 +172,7 @@ def stopped_while_it_writes_on_the_device(rank, size, folder):
 
 
 def test_a_tensor_that_was_freed_while_a_stopped_rank_wrote_is_named(sim, tmp_path):
-    for attempt in range(8):
+    for attempt in range(16):
         folder = tmp_path / str(attempt)
         folder.mkdir()
         log = folder / "log"
