@@ -3,9 +3,7 @@
 namespace hccl_like {
 
 const Layout& chunk_side(const Call& call) {
-  const bool collects =
-      call.collective == Collective::kAllGather || call.collective == Collective::kGather;
-  return collects ? call.output : call.input;
+  return semantics(call.collective).input == Chunking::kOwn ? call.output : call.input;
 }
 
 Chunks chunks_of(const Call& call, int ranks) {

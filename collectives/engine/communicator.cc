@@ -15,16 +15,13 @@ namespace {
 // Payload as far as all ranks know it; the basis of every common decision.
 size_t common_bytes(const Call& call, int size) {
   if (call.uneven) return 0;
-  switch (call.collective) {
-    case Collective::kGather:
-      return call.input.total_bytes() * static_cast<size_t>(size);
-    case Collective::kScatter:
-      return call.output.total_bytes() * static_cast<size_t>(size);
-    case Collective::kAllGather:
-      return call.output.total_bytes();
-    default:
-      return std::max(call.input.total_bytes(), call.output.total_bytes());
-  }
+  // Only the root knows the output of a gather and the input of a scatter.
+  const Semantics meaning = semantics(call.collective);
+  const size_t in = call.input.total_bytes(), out = call.output.total_bytes();
+  const auto ranks = static_cast<size_t>(size);
+  if (meaning.to_root && meaning.input == Chunking::kOwn) return in * ranks;
+  if (meaning.from_root && meaning.output == Chunking::kOwn) return out * ranks;
+  return std::max(in, out);
 }
 
 // Sizes that must be equal and the path that they select, as a fingerprint detail.

@@ -23,34 +23,18 @@ Job make_message(int size, int from, int to) {
 }
 
 bool may_read_input(const Job& job, int rank, uint32_t chunk) {
-  switch (job.collective) {
-    case Collective::kAllGather:
-    case Collective::kGather:
-      return chunk == static_cast<uint32_t>(rank);
-    case Collective::kBroadcast:
-    case Collective::kScatter:
-    case Collective::kSend:
-      return rank == job.root;
-    case Collective::kRecv:
-      return false;
-    default:
-      return true;
-  }
+  if (is_point_to_point(job.collective))
+    return job.collective == Collective::kSend && rank == job.root;
+  const Semantics meaning = semantics(job.collective);
+  if (meaning.input == Chunking::kOwn) return chunk == static_cast<uint32_t>(rank);
+  return !meaning.from_root || rank == job.root;
 }
 
 bool may_write_output(const Job& job, int rank, uint32_t chunk) {
-  switch (job.collective) {
-    case Collective::kReduceScatter:
-    case Collective::kScatter:
-      return chunk == static_cast<uint32_t>(rank);
-    case Collective::kReduce:
-    case Collective::kGather:
-      return rank == job.root;
-    case Collective::kSend:
-      return rank != job.root;
-    default:
-      return true;
-  }
+  if (job.collective == Collective::kSend) return rank != job.root;
+  const Semantics meaning = semantics(job.collective);
+  if (meaning.output == Chunking::kOwn) return chunk == static_cast<uint32_t>(rank);
+  return !meaning.to_root || rank == job.root;
 }
 
 bool may_run_in_place(Collective collective) {
