@@ -8,16 +8,17 @@ namespace {
 std::string as_many_as(const at::Tensor& tensor) { return "as many as in " + describe(tensor); }
 
 // Returns the root's inner list. Non-root ranks pass an empty list or one empty inner list.
-const Tensors& roots_list(const NestedTensors& lists, bool is_root, int size, const char* what) {
+const Tensors& roots_list(const NestedTensors& lists, int64_t root, Place place,
+                          const char* what) {
   static const Tensors none;
-  if (!is_root) {
+  if (root != place.rank) {
     if (lists.size() > 1 || (lists.size() == 1 && !lists.front().empty())) {
       throw_misuse(std::string("only the root passes ") + what + "; pass None on the other ranks");
     }
     return none;
   }
-  if (lists.size() != 1 || lists.front().size() != static_cast<size_t>(size)) {
-    throw_misuse("the root must pass a list of " + std::to_string(size) + " " + what +
+  if (lists.size() != 1 || lists.front().size() != static_cast<size_t>(place.size)) {
+    throw_misuse("the root must pass a list of " + std::to_string(place.size) + " " + what +
                  ", one for each rank");
   }
   return lists.front();
@@ -25,8 +26,9 @@ const Tensors& roots_list(const NestedTensors& lists, bool is_root, int size, co
 
 // gather or scatter without a title. `own` is this rank's tensor; `list` is empty on non-root
 // ranks. Part sizes may differ; only the root and the peer know the size of a part.
-Issue rooted(Collective collective, const at::Tensor& own, const Tensors& list, int root,
-             Place place) {
+template <class Options>
+Issue rooted(Collective collective, const at::Tensor& own, const Tensors& list,
+             const Options& options, Place place) {
   const bool gathers = collective == Collective::kGather;
   const auto device = gathers ? check_tensors(own, list) : check_tensors(list, own);
   for (const at::Tensor& part : list) check_same_type(part, own);
@@ -34,11 +36,16 @@ Issue rooted(Collective collective, const at::Tensor& own, const Tensors& list, 
     check_elements(list[static_cast<size_t>(place.rank)], "the root's own part of the list",
                    own.numel(), [&] { return as_many_as(own); });
   }
-  Request request{
-      .collective = collective, .type = carrier_type(own), .root = root, .uneven = true};
+  Request request{.collective = collective,
+                  .type = carrier_type(own),
+                  .root = static_cast<int>(options.rootRank),
+                  .uneven = true};
   (gathers ? request.input : request.output) = {own, Arrangement::kOwn, {}};
   if (!list.empty()) (gathers ? request.output : request.input) = {list, Arrangement::kPerRank, {}};
-  return {.device = device, .requests = {std::move(request)}};
+  return {.device = device,
+          .requests = {std::move(request)},
+          .timeout = options.timeout,
+          .async = options.asyncOp};
 }
 
 Request gather_request(at::TensorList outputs, const at::Tensor& input, Place place) {
@@ -123,23 +130,17 @@ Issue all_gather_coalesced(at::TensorList outputs, at::TensorList inputs,
 
 Issue gather(const NestedTensors& outputs, const Tensors& inputs,
              const c10d::GatherOptions& options, Place place) {
-  const auto root = static_cast<int>(options.rootRank);
-  const Tensors& list = roots_list(outputs, root == place.rank, place.size, "output tensors");
-  Issue issue = rooted(Collective::kGather, only(inputs), list, root, place);
+  const Tensors& list = roots_list(outputs, options.rootRank, place, "output tensors");
+  Issue issue = rooted(Collective::kGather, only(inputs), list, options, place);
   issue.description = {"hccl-like:gather", c10d::OpType::GATHER, inputs, list};
-  issue.timeout = options.timeout;
-  issue.async = options.asyncOp;
   return issue;
 }
 
 Issue scatter(const Tensors& outputs, const NestedTensors& inputs,
               const c10d::ScatterOptions& options, Place place) {
-  const auto root = static_cast<int>(options.rootRank);
-  const Tensors& list = roots_list(inputs, root == place.rank, place.size, "input tensors");
-  Issue issue = rooted(Collective::kScatter, only(outputs), list, root, place);
+  const Tensors& list = roots_list(inputs, options.rootRank, place, "input tensors");
+  Issue issue = rooted(Collective::kScatter, only(outputs), list, options, place);
   issue.description = {"hccl-like:scatter", c10d::OpType::SCATTER, list, outputs};
-  issue.timeout = options.timeout;
-  issue.async = options.asyncOp;
   return issue;
 }
 
