@@ -171,7 +171,12 @@ void reduce_part(const BlockPlan& plan, Span range, Span block, uint32_t number)
     plan.call->plan->reduction.combine_all(
         result, twin, sources, now / size_of(plan.call->call->type), plan.call->plan->scaling);
     if (past) copy_past_caches(target.data, result, now);
-    if (kept != nullptr && several) std::memcpy(kept + at, result, now);
+    if (kept != nullptr && several) {
+      if (plan.staging->write_mode.goes_past_caches())
+        copy_past_caches(kept + at, result, now);
+      else
+        std::memcpy(kept + at, result, now);
+    }
     if (several && twin == nullptr) spread(plan, result, range.begin + at, now, goes_past);
     at += now;
   }
@@ -183,7 +188,10 @@ void stage_block(const BlockPlan& plan, uint32_t number) {
   const Span block = plan.shape.block(number);
   const auto put = [&](int to, Span range) {
     std::byte* const at = plan.slot(number) + plan.shape.place(block, plan.rank, to, range.begin);
-    copy_pieces(Pieces(at, range.bytes()), own_input(plan, to, range), std::memcpy);
+    copy_pieces(Pieces(at, range.bytes()), own_input(plan, to, range),
+                [&](std::byte* target, const std::byte* source, size_t bytes) {
+                  plan.staging->write_mode.copy(target, source, bytes);
+                });
   };
   switch (plan.shape.kind) {
     case Shape::Kind::kWhole:

@@ -9,6 +9,7 @@
 #include "collectives/call/shared_regions.h"
 #include "collectives/same_host/known_memory.h"
 #include "collectives/same_host/roles.h"
+#include "core/memory/write_mode.h"
 #include "transport/same_host/commons.h"
 
 namespace hccl_like {
@@ -54,6 +55,7 @@ struct StagingBuffer {
   alignas(kBoardLine) Counter writing{0};  // base + 1 while it writes into a peer's memory
   uint64_t next_base = 0;                  // this and the next: owner only
   uint32_t next_slot = 0;
+  WriteMode write_mode;
   // By peer, for Chunks::kPairs. Written before the slot is published.
   alignas(kBoardLine) std::array<ChunkSizes, kMostLargeCallRanks> sizes;
   InputPlaces input_places;  // if the Offer says so; also written before the slot is published

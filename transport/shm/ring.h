@@ -10,6 +10,7 @@
 #include <cstring>
 #include <span>
 
+#include "core/memory/write_mode.h"
 #include "transport/shm/sleeper.h"
 
 namespace hccl_like {
@@ -49,7 +50,7 @@ class RingWriter {
   }
   // Copies without publishing. Requires bytes <= space().
   void put(const std::byte* from, size_t bytes) {
-    std::memcpy(data_ + (written_ & (size_ - 1)), from, bytes);
+    write_mode_.copy(data_ + (written_ & (size_ - 1)), from, bytes);
     written_ += bytes;
   }
   // True if the reader sleeps: the caller must ring its doorbell.
@@ -78,6 +79,7 @@ class RingWriter {
   uint64_t written_ = 0;
   uint64_t published_ = 0;
   uint64_t read_ = 0;  // as last seen
+  WriteMode write_mode_;
   bool damaged_ = false;
 };
 
