@@ -1,6 +1,6 @@
 #pragma once
-// What this machine's memory gives: the plain loops of move.h at sizes that stay in a cache, and at
-// one that does not.
+// Measures this machine's memory bandwidth with the plain loops of move.h, at sizes that stay in a
+// cache and at one that does not.
 #include <array>
 #include <cstddef>
 #include <string>

@@ -1,5 +1,5 @@
-// What the check of calls costs (collectives/call/fingerprint.h), beside the shortest call that it
-// is a part of: an all_reduce of 8 B over the board. Ranks are threads.
+// Measures the cost of the check of calls (collectives/call/fingerprint.h), beside the shortest
+// call that includes it: an all_reduce of 8 B over the board. Ranks are threads.
 //
 // The check can't be left out to compare: every call's line has a fingerprint. So its parts are
 // timed alone, as the call makes them: the fingerprint of a call, written beside the input and held

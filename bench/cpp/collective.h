@@ -43,9 +43,9 @@ struct Case {
   int root;
 };
 
-// What a rank calls for one operation: one call, or a send and a receive. With `shared`, the host's
-// device, the buffers lie where peers can map them and the calls say so, as the layer above does
-// for a device's memory.
+// Calls of one rank for one operation: one call, or a send and a receive. With `shared`, the host's
+// device, peers can map the buffers and the calls say so, as process_group does for a device's
+// memory.
 std::vector<Call> calls_of(const Shape& shape, const Case& row, std::span<std::byte> send,
                            std::span<std::byte> receive, const Device* shared);
 

@@ -4,10 +4,10 @@
 // which the operation finds its data (dirty: fresh from the caches of whoever owns it), so it needs
 // no guess about which cache that is.
 //
-// What must move, with every rank's memory within reach of all (n ranks, share = size / n, all
-// cores do an even part):
-//   all_reduce      rank r adds share r of all inputs and writes it into all outputs: reads and
-//   writes the size once
+// Data movement of each collective. All n ranks map every rank's memory, a share is size / n, and
+// all cores do an even part:
+//   all_reduce      rank r adds share r of all inputs and writes it into all outputs:
+//                   reads and writes the size once
 //                   (2 ranks in place: a = b = a + b over half of it)
 //   reduce_scatter  rank r adds share r of all inputs into its output
 //   reduce          the same into the root's output
@@ -31,11 +31,11 @@ struct Seen {
   std::byte* receive;
 };
 
-// Where the buffers of a row begin, by rank. `arena` holds 2 x ranks pieces of `piece` bytes.
+// The first byte of each rank's buffers of a row. `arena` holds 2 x ranks pieces of `piece` bytes.
 std::vector<Seen> places(const Shape& shape, const Case& row, bool in_place, std::byte* arena,
                          size_t piece);
 
-// What row.rank has to do.
+// The moves of row.rank.
 std::vector<Move> moves(const Shape& shape, const Case& row, bool in_place,
                         const std::vector<Seen>& all);
 

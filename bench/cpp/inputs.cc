@@ -47,8 +47,8 @@ int64_t averaged(int64_t share, int64_t at, int rank, int ranks) {
   return odd_one_out ? base : base + (rank % 2 ? 1 : -1);
 }
 
-// What `rank` contributes at a position of the pattern: a small integer, chosen so that no
-// intermediate result leaves the exact range of the type.
+// The contribution of `rank` at a position of the pattern: a small integer. Every intermediate
+// result stays in the exact range of the type.
 int64_t contribution(DataType type, ReduceOp op, int rank, int ranks, int64_t at) {
   const int64_t range = exact_range(type);
   if (type == DataType::kBool) {

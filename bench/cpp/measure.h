@@ -11,7 +11,7 @@
 
 namespace hccl_like::bench {
 
-// What one rank found for one form of a row.
+// Results of one rank for one form of a row.
 struct Timing {
   double median_us = 0;
   double p99_us = 0;

@@ -1,7 +1,7 @@
 #pragma once
-// Where the ranks of a benchmark meet before the clock starts: a barrier of its own, the same for
-// every library that is measured, so that a library with a slow barrier does not look slow in
-// everything else.
+// A barrier that the ranks of a benchmark pass before the clock starts. Every measured library uses
+// the same barrier, so a library with a slow barrier of its own does not look slow in all
+// operations.
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mman.h>

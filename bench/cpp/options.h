@@ -37,7 +37,7 @@ struct Options {
   std::vector<std::string> name_spaces;
 };
 
-// What the types and reductions are called on the command line and in the columns.
+// Names of the types and reductions on the command line and in the columns.
 struct NamedType {
   const char* name;
   DataType type;

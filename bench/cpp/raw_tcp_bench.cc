@@ -1,10 +1,11 @@
-// raw_tcp NAMESPACE,NAMESPACE... BYTES [CONNECTIONS [CONGESTION]]: what TCP itself gives between
-// hosts for the bytes of an all-reduce, without messages, sums or a protocol. Prints the median in
-// microseconds.
+// raw_tcp NAMESPACE,NAMESPACE... BYTES [CONNECTIONS [CONGESTION]]: measures TCP itself
+// between hosts with the bytes of an all-reduce, without messages, sums or a protocol. Prints the
+// median in microseconds.
 //
-//   up to 1 KiB   as many exchanges with a partner, one after the other, as recursive doubling has
-//   rounds above         every rank sends to the next one and receives from the previous one, both
-//   at once, what a ring would move
+//   up to 1 KiB   as many exchanges with a partner, one after the other, as recursive doubling
+//                 has rounds
+//   above         every rank sends to the next one and receives from the previous one, both at
+//                 once, the bytes that a ring would move
 //
 // One rank a host, tied to a core, on sockets that never block: it polls, and sleeps only where
 // ranks outnumber cores. CONGESTION is their congestion control, if not the system's.

@@ -1,5 +1,5 @@
-// What grows with the number of ranks: messages, peers, schedules and records, for docs/scale.md.
-// Measures nothing.
+// Prints the quantities that grow with the number of ranks: messages, peers, schedules and records,
+// for docs/scale.md. Measures no time.
 #include <algorithm>
 #include <cstdio>
 #include <set>

@@ -1,5 +1,5 @@
-// What a call costs before the first byte moves: choosing an algorithm, and making its schedule,
-// which is done once for each communicator.
+// Measures the fixed cost of a call: the choice of an algorithm and the construction of its
+// schedule. A communicator constructs each schedule once.
 #include <benchmark/benchmark.h>
 
 #include <string>

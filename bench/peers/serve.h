@@ -1,11 +1,13 @@
 #pragma once
-// What the programs that measure another library share: one process a rank stays alive, waits in
-// the kernel for a line that names a row, runs it and answers with a line. So many libraries can be
-// measured in turns, row by row, without paying for their start each time.
+// Shared part of the programs that measure other libraries. One process for each rank stays alive,
+// waits in the kernel for a line that names a row, runs the row and answers with a line. So a
+// benchmark can measure many libraries in turns, row by row, without paying for their start each
+// time.
 //
 //   request   all_reduce float 65536 20 300 1    collective, type, bytes of the larger buffer,
-//   warm-up, iterations, batch answer    ok 12.5 11.9 14.2 0                median, least and 99th
-//   percentile in microseconds, wrong elements
+//                                                warm-up, iterations, batch
+//   answer    ok 12.5 11.9 14.2 0                median, least and 99th percentile in
+//                                                microseconds, wrong elements
 //             no <reason>
 #include <cstddef>
 #include <cstdint>
@@ -25,7 +27,7 @@ struct Request {
   int batch = 1;
 };
 
-// Where buffers come from. Whole pages, zeros, touched.
+// Allocator of buffers. Buffers are whole pages, zeroed and touched.
 struct Memory {
   std::function<void*(size_t bytes)> allocate;
   std::function<void(void* memory)> free;

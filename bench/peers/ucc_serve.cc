@@ -21,7 +21,7 @@ void must(ucc_status_t status, const char* attempt) {
     throw std::invalid_argument(std::string(attempt) + ": " + ucc_status_string(status));
 }
 
-// What UCC's ranks tell each other while they meet: a slot each in a file.
+// Exchange of UCC's bootstrap data between the ranks at start: each rank has a slot in a file.
 class Exchange {
  public:
   Exchange(const std::string& folder, int rank, int ranks)

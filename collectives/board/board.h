@@ -62,7 +62,7 @@ class Board {
   bool writable(uint32_t call);
   // The ranks for which writable() is false.
   std::vector<int> behind(uint32_t call) const;
-  // Where this rank writes its payload of `bytes`, at most BoardArea::kPayloadBytes.
+  // Memory for this rank's payload of `bytes`, at most BoardArea::kPayloadBytes.
   std::byte* payload(uint32_t call, size_t bytes);
   // Publishes the call. Polling ranks see it at once; ring() wakes sleeping ranks and may be
   // delayed until this rank has to wait.

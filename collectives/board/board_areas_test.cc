@@ -1,5 +1,5 @@
-// Where boards lie: the areas that ranks take for them, and parts, whose members find each other's
-// areas by the parent.
+// Tests the placement of boards: the areas that ranks take for them, and parts, whose members find
+// each other's areas by the parent.
 #include <gtest/gtest.h>
 
 #include <array>

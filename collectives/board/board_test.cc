@@ -1,5 +1,5 @@
-// What a board adds to a communicator: small calls of every kind, several at once, parts, mistakes,
-// endings.
+// Tests a communicator with a board: small calls of every kind, several calls at once, parts,
+// mistakes, endings.
 #include "collectives/board/board.h"
 
 #include <gtest/gtest.h>

@@ -71,8 +71,8 @@ std::vector<std::byte> filled(const Type& type, size_t count, const Pattern& pat
   return bytes;
 }
 
-// What a rank gives and what comes of it: large numbers, and small ones that must be scaled exactly
-// once wherever they come from.
+// Inputs and expected results of a reduction that scales: large numbers, and small ones. Each input
+// must be scaled exactly once, whichever rank gives it.
 struct Sum {
   ReduceOp op;
   double factor;

@@ -36,7 +36,8 @@ class Engine {
   // Any thread.
   PeerMemory& peer_memory() { return peer_memory_; }
   ThreadPool& thread_pool() { return thread_pool_; }
-  // Where peers find memory of a call, if it is shared. `range`: one of the call's, borrowed.
+  // The place at which peers find memory of a call, if it is shared. `range`: one of the call's,
+  // borrowed.
   SharedPlace place(const Call& call, const std::optional<ExportedRange>& range);
   // Any thread. Call once for each call: runs look_at_memory() every kCallsBetweenLooks calls.
   void count_call() {

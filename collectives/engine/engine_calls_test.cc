@@ -86,7 +86,7 @@ void make(Communicator& group, const Kind& kind) {
   group.run(std::move(call));
 }
 
-// What this rank is told.
+// The error message that this rank receives.
 std::string error_of(Communicator& group, const Kind& kind) {
   try {
     // The first to be told may tell a rank that is still in this one.

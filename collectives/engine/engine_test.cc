@@ -1,4 +1,4 @@
-// What the engine does when things go wrong, and who drives it.
+// Tests failures in the engine, and the choice of the thread that drives it.
 #include "collectives/engine/engine.h"
 
 #include <gtest/gtest.h>
@@ -125,7 +125,7 @@ TEST(Engine, AGroupThatAPeerGaveUpBeforeItWasMadeHereHasFailed) {
       group = testing::on_hosts(me, {0, 1});
       group->abort("enough");
     }
-    // What rank 0 has told comes before this, on the same link.
+    // Rank 0's abort arrives before this call, on the same link.
     me.communicator.run(all_reduce(data));
     if (me.rank == 1) {
       group = testing::on_hosts(me, {0, 1});

@@ -1,4 +1,4 @@
-// What a group has agreed about is found again, and of much the oldest is forgotten.
+// A group finds its earlier agreements again. Of too many, it forgets the oldest.
 #include "collectives/same_host/known_memory.h"
 
 #include <gtest/gtest.h>

@@ -76,7 +76,7 @@ TEST(DirectFreed, MemoryThatItsOwnerHasFreedIsNotKeptByPeers) {
       }
       if (const size_t now = mapped("hccl-freed"); now > most) most = now;
     }
-    // What is left of it goes with calls that have nothing to do with it.
+    // Later calls on other memory drop the remaining mappings.
     for (int i = 0; i < 200; ++i) me.communicator.run({.collective = Collective::kBarrier});
     EXPECT_EQ(me.runtime.engine().peer_memory().stats().mappings, 0u);
   });
@@ -86,7 +86,8 @@ TEST(DirectFreed, MemoryThatItsOwnerHasFreedIsNotKeptByPeers) {
   EXPECT_EQ(mapped("hccl-freed"), 0u);
 }
 
-// What is known is mapped again when it was closed; the other ranks do not ask a second time.
+// A rank maps known memory again after it closed the mapping. The other ranks do not ask a second
+// time.
 TEST(DirectFreed, AMappingThatWasClosedIsMadeAgain) {
   constexpr size_t kCount = 20'000;
   on_ranks(3, Config{}, [&](Rank me) {

@@ -52,8 +52,8 @@ class List {
   std::deque<Numbers> pieces_;
 };
 
-// What stands for `regions` in the eyes of peers is where they are, or other memory of the same
-// sizes.
+// Shares `regions` with peers under the ranges of `in_the_eyes_of_peers`: the regions themselves,
+// or other memory of the same sizes.
 SharedRegions shared(std::span<const Region> regions,
                      std::span<const Region> in_the_eyes_of_peers) {
   SharedRegions all;
@@ -110,7 +110,7 @@ TEST_P(DirectLists, AreBroadcast) {
   });
 }
 
-// What is cut in a part for each rank piece by piece, as coalesced calls are.
+// Collectives with a part for each rank cut each piece of a list separately, as coalesced calls do.
 TEST_P(DirectLists, AreCutPieceByPiece) {
   const auto [ranks, sharing] = GetParam();
   on_ranks(ranks, Config{}, [&](Rank me) {
@@ -246,7 +246,7 @@ TEST(DirectListMemory, OfMorePiecesThanALaneTellsGoesThroughIt) {
   });
 }
 
-// Where one rank's cannot be read nobody's is.
+// If one rank's memory cannot be read, no rank reads any peer's memory.
 TEST(DirectListMemory, BeyondItsMappingIsNotTouched) {
   on_ranks(2, Config{}, [](Rank me) {
     const std::vector<size_t> sizes{60'000, 2'000};

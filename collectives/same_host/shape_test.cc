@@ -5,8 +5,8 @@
 namespace hccl_like {
 namespace {
 
-// What a rank gives to itself takes no room: two ranks go through twice as much of a staging buffer
-// with chunks that the peer read last as long ago as can be.
+// A rank's chunk for itself takes no room in the staging buffer. So two ranks pass through twice as
+// much of the buffer, with chunks that the peer read as long ago as possible.
 TEST(Shape, TheChunksForTheOthersFillABlocksRoom) {
   constexpr size_t kPayload = 1000, kChunk = 1024;  // whole cache lines
   for (const int ranks : {2, 3, 5}) {

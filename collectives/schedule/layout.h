@@ -1,5 +1,5 @@
 #pragma once
-// Where the chunks of one call are in memory. List, tensor, coalesced and uneven variants differ in
+// Places of the chunks of one call in memory. List, tensor, coalesced and uneven variants differ in
 // layout, not in algorithm.
 #include <algorithm>
 #include <cstddef>

@@ -1,5 +1,5 @@
 #pragma once
-// Which ranks of a group share a host.
+// The hosts of a group's ranks.
 #include <memory>
 #include <span>
 #include <string>

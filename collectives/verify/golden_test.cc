@@ -21,8 +21,8 @@ std::string all_texts() {
       const bool message =
           algorithm.collective == Collective::kSend || algorithm.collective == Collective::kRecv;
       std::vector<Hosts> layouts{3, 4};
-      // What needs several hosts: two ranks on each of two, and ranks 0 and 2 on one and rank 1 on
-      // another.
+      // Algorithms that need several hosts: two ranks on each of two, and ranks 0 and 2 on one and
+      // rank 1 on another.
       if (!algorithm.fits(4)) layouts = {Hosts::even(2, 2), Hosts::of(std::vector{0, 1, 0})};
       for (const Hosts& hosts : layouts) {
         if (!algorithm.fits(hosts)) continue;

@@ -28,8 +28,7 @@ class PlacementTest : public testing::Test {
   static Mapping shared(size_t bytes = kBytes) {
     return Mapping::map(-1, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS);
   }
-  // What the kernel does with a page of it that is touched for the first time; -1 if it does not
-  // say.
+  // The kernel's policy for an untouched page of `memory`; -1 if the kernel does not tell.
   static int policy_of(const Mapping& memory) {
     constexpr int kOfAddress = 2;  // MPOL_F_ADDR
     int policy = -1;

@@ -1,5 +1,5 @@
-// What this module promises beyond the contract: it speaks version 1 only, and keeps to one host.
-// Plain C++, as the module.
+// Tests this module's own promises beyond the contract: it speaks version 1 only, and keeps to one
+// host. Plain C++, as the module.
 #include <dlfcn.h>
 
 #include <cstdio>

@@ -61,8 +61,8 @@ class DeviceAccess {
   // The plugin and its index of the device; null without a plugin.
   const Device* plugin() const { return plugin_; }
   int plugin_index() const { return is_host() ? 0 : device_.index(); }
-  // Where local peers can map `tensor`, which is contiguous, not empty and on this device. Returns
-  // nothing if they cannot. Cheap enough for every call.
+  // The range by which local peers can map `tensor`, which is contiguous, not empty and on this
+  // device. Returns nothing if they cannot. Cheap enough for every call.
   std::optional<ExportedRange> share(const at::Tensor& tensor) const;
 
   // The calling thread's current stream. Not for the host.

@@ -16,8 +16,9 @@ c10::Allocator& mappable_host_allocator();
 // `options` are ordinary and no dispatch mode is active.
 at::Tensor empty_mappable(at::IntArrayRef sizes, const at::TensorOptions& options);
 
-// Where local peers can map a contiguous host tensor. Supports empty_mappable(), symmetric memory
-// and Tensor.share_memory_() with the strategy file_descriptor. Returns nothing otherwise.
+// The range by which local peers can map a contiguous host tensor. Supports empty_mappable(),
+// symmetric memory and Tensor.share_memory_() with the strategy file_descriptor. Returns nothing
+// otherwise.
 std::optional<ExportedRange> share_host_tensor(const at::Tensor& tensor);
 
 }  // namespace hccl_like

@@ -6,7 +6,7 @@
 
 namespace hccl_like::calls {
 
-// Which of them can fail.
+// Names of the system calls that can fail.
 std::span<const std::string_view> names();
 // Instead of an error: the call moves some of the bytes that it was asked for.
 inline constexpr int kShort = -1;

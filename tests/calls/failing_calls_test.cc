@@ -52,7 +52,7 @@ void play(int rank, Store& store, const Config& config) {
   }
 }
 
-// What fails, and at which rank.
+// A failing call: its name, the rank, the index of the call and the error.
 struct Case {
   int rank;
   std::string_view name;

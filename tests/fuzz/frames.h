@@ -1,5 +1,5 @@
 #pragma once
-// What a peer writes on a wire, read by a link.
+// Fuzz targets: a link reads the bytes that a peer writes on a wire.
 #include "tests/fuzz/targets.h"
 
 namespace hccl_like::fuzz {

@@ -1,5 +1,5 @@
 #pragma once
-// What strangers say at the door, and what they write into the store.
+// Fuzz targets: bytes that strangers send to a listener or write into the store.
 #include "tests/fuzz/targets.h"
 
 namespace hccl_like::fuzz {

@@ -32,7 +32,7 @@ Number take(Input& input) {
   return number;
 }
 
-// What lies in shared memory, to be overwritten anywhere.
+// Overwrites a random place in shared memory.
 template <class Shared>
 void damage(Shared& shared, Input& input) {
   const size_t at = take<uint16_t>(input) % (sizeof shared - sizeof(uint64_t));

@@ -1,6 +1,6 @@
 #pragma once
-// What a process of this host may do to the memory, and to the socket, that it shares with this
-// one.
+// Fuzz targets: a process of this host changes the memory, or writes to the socket, that it shares
+// with this process.
 #include "tests/fuzz/targets.h"
 
 namespace hccl_like::fuzz {

@@ -78,8 +78,7 @@ void address(Input input) {
     require(Address::parse(read->to_string()).has_value(), "an address that cannot be read again");
 }
 
-// ------------------------------------------------------------------------------------------ what a
-// user sets
+// ---------------------------------------------------------------------------- settings of the user
 
 void settings(Input input) {
   std::string text(text_of(input));
@@ -106,8 +105,7 @@ void profile(Input input) {
   read.find(Collective::kAllReduce, Hosts::even(2, 2), 1000);
 }
 
-// -------------------------------------------------------------------------------------- what other
-// code brings
+// ----------------------------------------------------------------------------- input of other code
 
 // The entries are never called here; the name is read, so it is one that can be.
 void table(Input input) {

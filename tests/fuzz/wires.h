@@ -1,5 +1,6 @@
 #pragma once
-// What a peer, or somebody between, writes on wires that are made of others.
+// Fuzz targets: bytes that a peer, or an attacker between the peers, writes on wires built on other
+// wires.
 #include "tests/fuzz/targets.h"
 
 namespace hccl_like::fuzz {
@@ -8,7 +9,7 @@ namespace hccl_like::fuzz {
 // to the first byte that is not.
 void sealed_frames(Input input);
 std::vector<Bytes> sealed_frame_seeds();
-// Blocks of a message-caller-driven library.
+// Blocks of a message-passing library.
 void blocks(Input input);
 std::vector<Bytes> block_seeds();
 // A greeting on a transport's own wire, of either side: nobody without the key comes to its end.

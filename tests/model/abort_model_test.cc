@@ -1,5 +1,5 @@
 // How a failure spreads among ranks of one host (transport/same_host/commons.h, guarded_text.h,
-// life.h, local peer.h, link.h), in every execution: a rank gives a group up, several do, it dies
+// life.h, local_peer.h, link.h), in every execution: a rank gives a group up, several do, it dies
 // while it does, it leaves. Every survivor ends, and says why.
 #include <gtest/gtest.h>
 
@@ -62,8 +62,8 @@ struct Job {
         if (link) link->look_for_end();
     }
   }
-  // Whoever was told does not pass it on among ranks that see each other's memory; whoever saw the
-  // end tells.
+  // A rank that was told of the abort does not pass it on: the other ranks see the same memory. A
+  // rank that saw a peer end tells all ranks.
   bool has_failed(size_t self) {
     Explorer::active()->landmark(0);
     for (const auto& link : links[self]) {

@@ -224,7 +224,7 @@ std::memory_order Explorer::weakened(std::memory_order order,
   return hit ? std::memory_order_relaxed : order;
 }
 
-// What all only read makes no difference to anybody.
+// Locations that all threads only read need no scheduling point.
 bool Explorer::is_shared(Location location, bool writes) {
   if (uses_.size() <= location) uses_.resize(location + 1);
   Use& use = uses_[location];

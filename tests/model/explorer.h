@@ -33,8 +33,9 @@ struct Verdict {
       failure;  // empty: every execution is right; else what failed, and how it came to that
   size_t executions = 0;
   size_t states = 0;
-  // What the executions stand for: each that was left at a state seen before, for all that go on
-  // from there. Those that turn in circles are not counted.
+  // Number of schedules that the executions cover. An execution that stopped at a state seen before
+  // counts for all schedules that go on from that state. Schedules that repeat a state are not
+  // counted.
   double schedules = 0;
 };
 
@@ -58,7 +59,7 @@ class Explorer {
   // Of the execution under way; null outside.
   static Explorer* active() { return active_; }
 
-  // What modelled memory is made of. Outside of threads these take effect at once.
+  // Operations of modelled memory. Outside of threads they take effect at once.
   Location add(uint64_t initial);
   uint64_t load(Location location, std::memory_order order, const std::source_location& where);
   void store(Location location, uint64_t value, std::memory_order order,
@@ -90,7 +91,7 @@ class Explorer {
     uint64_t state;
   };
   struct Fiber;
-  // What may come next.
+  // A possible next step.
   struct Move {
     Fiber* fiber;
     bool dies = false;

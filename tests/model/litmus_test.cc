@@ -23,7 +23,7 @@ struct Shared {
 };
 using Body = std::function<void(Shared&)>;
 
-// What the threads read, as digits, of all executions.
+// The values that the threads read, as digits, in all executions.
 std::set<std::string> results(const std::vector<Body>& bodies, size_t digits) {
   std::set<std::string> found;
   const Verdict verdict = Explorer::explore([&](Explorer& explorer) {

@@ -13,7 +13,7 @@
 
 namespace hccl_like::model {
 
-// What a rank shows, in memory that is made once.
+// The memory that a rank shows to local peers. A test makes it once.
 struct Shown {
   std::shared_ptr<Commons> commons = std::make_shared<Commons>();
   uint32_t area = commons->areas().take().value();

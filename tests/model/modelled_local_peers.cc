@@ -26,7 +26,7 @@ std::map<std::string, const Poller*>& hung() {
 
 }  // namespace
 
-// transport/same_host/life.h without a thread: ModelledLocal peers::die() is the kernel.
+// transport/same_host/life.h without a thread: ModelledLocalPeers::die() is the kernel.
 Life::Life(LifeWord& word) : word_(word) {}
 Life::~Life() = default;
 // Named by what is compiled beside what is modelled, and not called.

@@ -13,7 +13,7 @@
 
 namespace hccl_like::model {
 
-// What they show is made once, and for each execution begins anew.
+// A test makes the memory of the local peers once. Each execution resets it.
 class ModelledLocalPeers {
  public:
   // In an execution, what lies in the memory that they show: room for so many words of each reason.

@@ -1,6 +1,6 @@
-// Who gives a long message up while the other end copies a block of it
-// (transport/rendezvous/rendezvous_slot.h), in every execution: what is copied from memory that
-// serves something else by then is never counted.
+// Models the end that gives up a long message while the other end copies a block of it
+// (transport/rendezvous/rendezvous_slot.h), in every execution. The receiver never counts a block
+// that it copied from memory in use for another purpose.
 #include <gtest/gtest.h>
 
 #include <memory>

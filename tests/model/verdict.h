@@ -15,8 +15,8 @@ inline constexpr const char* kRace = "a data race";
 // Schedules that each protocol has at least.
 inline constexpr double kMany = 1e6;
 
-// What a test that holds has gone through is told, and is not less than `states` and `schedules`: a
-// scenario in which nothing happens any more holds, too.
+// Checks that the protocol holds and prints the numbers of executions, states and schedules.
+// Requires at least `states` and `schedules`: a scenario without any events would hold, too.
 inline testing::AssertionResult holds(const Verdict& verdict, size_t states, double schedules = 1) {
   if (!verdict.failure.empty()) return testing::AssertionFailure() << verdict.failure;
   std::printf("  holds in all of %zu executions through %zu states, which are %.3g schedules\n",

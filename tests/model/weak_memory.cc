@@ -135,7 +135,7 @@ uint64_t WeakMemory::exchange(size_t thread, Location location,
   Value& value = locations_[location][position];
   value.taken = true;
   const uint64_t old = value.value;
-  // What is released with a value is released with those that exchanges make of it, too.
+  // The exchanged value continues the release sequence of the value that it replaces.
   const View continued = value.view;
   self.seen.raise(location, position);
   self.acquirable.join(continued);
@@ -190,8 +190,8 @@ void WeakMemory::silence(size_t thread, size_t bell) {
   bells_[bell].view.join(threads_[thread].seen);
 }
 
-// What every thread has seen something newer than can be read no more, and nothing can be put
-// behind it.
+// Leaves out values that no thread can read any more: every thread has seen a newer value. No store
+// can be ordered before them.
 void WeakMemory::add_to(Hash& hash) const {
   std::vector<uint32_t> floors(locations_.size());
   for (Location i = 0; i < floors.size(); ++i) {

@@ -76,8 +76,8 @@ class WeakMemory {
   bool plain_read(size_t thread, Location location, Location readers);
   bool plain_write(size_t thread, Location location, Location readers);
 
-  // What a kernel offers to sleep on: it is rung, or not, and has no history. Whoever is woken sees
-  // what all ringers saw.
+  // A kernel object on which a thread sleeps. It is rung or not, and has no history. A woken thread
+  // sees the memory that all ringing threads saw.
   size_t add_bell();
   bool rung(size_t bell) const { return bells_[bell].rung; }
   void ring(size_t thread, size_t bell);

@@ -39,7 +39,7 @@ int32_t combined(const CallSpec& spec, int ranks, size_t i) {
   return result;
 }
 
-// What an output must hold, where the call writes it.
+// The expected contents of an output, where the call writes it.
 std::vector<int32_t> expected(const CallSpec& spec, int rank, int ranks,
                               const std::vector<int>& sources) {
   using enum Collective;

@@ -8,11 +8,10 @@ namespace hccl_like::storm {
 using Time = int64_t;
 inline constexpr Time kMicrosecond = 1'000, kMillisecond = 1'000'000, kSecond = 1'000'000'000;
 
-// What std::chrono::steady_clock says while a job runs (replaced.cc). Negative: no job, the
-// system's clock.
+// The time that std::chrono::steady_clock reports while a job runs (replaced.cc). Negative: no job,
+// the system's clock.
 inline Time now = -1;
-// Where simulated time begins on the steady clock: a clock at zero would be taken for one that was
-// never read.
+// Start of simulated time on the steady clock. Zero would mean a clock that was never read.
 inline constexpr Time kBegin = 1'000'000 * kSecond;
 
 // splitmix64 (Steele, Lea, Flood, OOPSLA 2014): the same on every machine, unlike the distributions

@@ -149,7 +149,7 @@ std::string Job::run() {
   return std::exchange(blame_, {});
 }
 
-// Whoever has made all its calls and stays has no more to do.
+// A rank that has made all its calls and stays has no more to do.
 bool Job::settled() const {
   for (int rank = 0; rank < ranks_; ++rank) {
     const Seat& seat = *seats_[index(rank)];

@@ -36,10 +36,10 @@ class Job {
 
   // Empty, or what should not have been.
   std::string run();
-  // What the seed stands for, for people.
+  // Describes the job of the seed in readable text.
   std::string describe() const;
 
-  // What happened in all jobs so far, for a look at what the seeds reach.
+  // Counts the events of all jobs so far, to show the coverage of the seeds.
   struct Tally {
     uint64_t turns = 0, calls = 0, errors = 0, jobs_with_errors = 0;
   };

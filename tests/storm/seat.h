@@ -34,7 +34,7 @@ struct Task {
   }
 };
 
-// What a rank does in a group.
+// A rank's communicator and calls in one group.
 struct Part {
   std::shared_ptr<Communicator> communicator;  // null if it is not in it
   std::vector<std::unique_ptr<Task>> tasks;

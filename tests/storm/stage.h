@@ -1,5 +1,5 @@
 #pragma once
-// What the replaced parts of a process (replaced.cc) know of the job that they are in.
+// The current job and rank, for the replaced parts of a process (replaced.cc).
 #include "tests/storm/world.h"
 #include "transport/link/link.h"
 

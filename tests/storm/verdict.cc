@@ -1,4 +1,4 @@
-// What may come of a call, given what has gone wrong.
+// Judges the outcome of a call by the faults of the job.
 #include <algorithm>
 
 #include "tests/storm/job.h"
@@ -53,7 +53,8 @@ bool Job::may_fail(int group) const {
 
 bool Job::may_time_out(int group) const {
   return std::ranges::any_of(mishaps_, [&](const Mishap& one) {
-    // Whoever hears anybody waits for nobody in particular, to whom it would be connected.
+    // A rank that receives from any source waits for no particular peer, and need not be connected
+    // to one.
     const bool hails = std::ranges::any_of(calls_[index(group)], [](const CallSpec& call) {
       return call.kind == CallSpec::Kind::kHail;
     });

@@ -195,7 +195,7 @@ void World::knock(int from, int to) {
   wake(from, now + delay());
 }
 
-// What happened on a way is seen by a reader that sleeps, if it is what it waits for.
+// Wakes a sleeping reader if the channel has the bytes, or the end, that it waits for.
 void World::look(Channel& way) {
   if (way.wanted == 0 || (way.arrived < way.wanted && !way.ended())) return;
   wake(way.to, now + random.between(0, 5 * kMicrosecond));

@@ -39,12 +39,12 @@ struct Channel {
 
   size_t sent() const { return bytes.size() - head; }
   bool quiet() const { return next == under_way.size(); }
-  // What is under way never arrives.
+  // Drops the segments that are under way.
   void lose_segments();
   bool ended() const { return dry; }
 };
 
-// What a process is to do at the door: take a connection that was made, or hear why there is none.
+// An event for a process's mesh: a new connection, or the reason for its failure.
 struct Knock {
   int peer;
   std::unique_ptr<Wire> wire;
@@ -70,7 +70,7 @@ class World {
   bool stopped(int rank, Time when = now) const {
     return processes_[index(rank)].stopped_until > when;
   }
-  // Where the process's connections are found; filled by the network, emptied by the mesh.
+  // The connection events of a process. The network adds them and the mesh takes them.
   std::vector<Knock>& knocks(int rank) { return processes_[index(rank)].knocks; }
   // Before each turn: what the process was armed for counts no more. Whether anything woke it.
   bool disarm(int rank);

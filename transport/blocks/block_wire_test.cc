@@ -14,7 +14,7 @@
 namespace hccl_like {
 namespace {
 
-// What two ports in one process have in common: blocks on their way.
+// State that two ports in one process share: the blocks in flight.
 struct Cable {
   std::array<std::deque<std::vector<std::byte>>, 2> to;
   std::array<size_t, 2> most{};  // that were under way to an end at once

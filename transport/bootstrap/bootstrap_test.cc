@@ -29,7 +29,7 @@ Fd connect_to(const Way& way) {
 
 const Address kLoopback = *Address::parse("127.0.0.1");
 
-// What a right hello looks like, to make wrong ones from.
+// A valid hello. Tests make invalid ones from it.
 std::string hello(const Identity& from, const Identity& to) {
   return greeting::Calling(from, to).hello();
 }

@@ -48,7 +48,7 @@ class DeviceMessages : public ReadableLinks {
     EXPECT_TRUE(got == data);
     EXPECT_TRUE(a().flushed());
   }
-  // Which ends were told that the message cannot go on.
+  // The ends that learned that the message cannot go on.
   std::array<bool, 2> unreachable() {
     std::array<bool, 2> told{};
     for (size_t end : {0u, 1u})

@@ -1,4 +1,4 @@
-// What a link makes of bytes that no link would send. The rest is in link_contract.h.
+// Tests a link's reaction to bytes that no link would send. link_contract.h has the other tests.
 #include "transport/link/link.h"
 
 #include <gtest/gtest.h>

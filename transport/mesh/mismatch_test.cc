@@ -18,7 +18,8 @@ namespace {
 
 std::string protocol(uint32_t version) { return "\"protocol\":" + std::to_string(version); }
 
-// What a process of the next version writes, and how it reads what others wrote.
+// The store as a process of the next version sees it: exchanges the protocol versions in all texts
+// that it writes and reads.
 class NextVersion final : public Store {
  public:
   explicit NextVersion(Store& store) : store_(store) {}
@@ -42,7 +43,7 @@ class NextVersion final : public Store {
   Store& store_;
 };
 
-// What each of three ranks throws.
+// The error messages of three ranks.
 std::vector<std::string> refusals(const std::function<ProcessRecord(int)>& record, bool next) {
   LocalStore store;
   NextVersion other(store);

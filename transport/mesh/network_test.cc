@@ -41,7 +41,8 @@ std::string why_not() {
   return status == 0 ? "" : "network name spaces cannot be made here";
 }
 
-// What each of two hosts does to its network once the cable "eth0" is there; %d stands for 1 or 2.
+// Commands by which each of two hosts sets up its network after the cable "eth0" is there; %d
+// stands for 1 or 2.
 struct Network {
   const char* name;
   std::vector<std::string> commands;
@@ -148,7 +149,7 @@ TEST(MeshAcross, SaysInTimeThatNobodyAnswersOnACutCable) {
   EXPECT_TRUE(all_ok(outcomes)) << to_string(outcomes);
 }
 
-// What connect() to an address of this host says: 0, or ECONNREFUSED.
+// The result of connect() to an address of this host: 0, or ECONNREFUSED.
 int knock(const std::string& address, uint16_t port) {
   const Address there = *Address::parse(address);
   sockaddr_storage name;

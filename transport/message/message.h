@@ -25,7 +25,7 @@ struct Tag {
   friend bool operator==(const Tag&, const Tag&) = default;
 };
 
-// Where a local peer finds the memory of a message that is one piece.
+// The place at which a local peer finds the memory of a message that is one piece.
 struct SharedPlace {
   const ExportedRange* range = nullptr;  // null: not shareable. Borrowed like the message
   // The device that opens the peer's memory in this process.

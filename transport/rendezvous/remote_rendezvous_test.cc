@@ -78,7 +78,7 @@ TEST_F(RemoteRendezvousTest, AMessageOfWhichAPartCannotBeReadIsSentFromItsBeginn
   EXPECT_EQ(memory[1]->abandoned, "");
 }
 
-// What was added already would be added again.
+// A second transfer would add the blocks that are added already a second time.
 TEST_F(RemoteRendezvousTest, ASumOfWhichAPartCannotBeReadEndsTheWire) {
   memory[1]->fails_from = 3 << 20;
   auto data = stream_bytes(1, 5 << 20), operand = data;

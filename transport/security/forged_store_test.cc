@@ -1,4 +1,4 @@
-// What ranks make of a store into which others write.
+// Tests ranks with a store into which others write.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -21,7 +21,7 @@ JobKey job_of(char letter) {
   return JobKey::of(config);
 }
 
-// What each of three ranks throws; empty if it met the others.
+// The error messages of three ranks; empty for a rank that met the others.
 std::vector<std::string> meet(
     Store& store, const std::function<JobKey(int)>& job,
     const std::function<std::string(int)>& scope = [](int) { return "group"; }) {

@@ -18,7 +18,7 @@ JobKey job_of(const char* secret) {
   return JobKey::of(config);
 }
 
-// What two ends say when all goes well.
+// The messages of a greeting that succeeds.
 struct Talk {
   Talk(const Identity& from, const Identity& to) : calling(from, to), hosting(to) {
     hello = calling.hello();

@@ -25,7 +25,7 @@ class ShmHandshakeTest : public testing::Test {
     text.append(reinterpret_cast<const char*>(&ring_bytes), sizeof ring_bytes);
     return text;
   }
-  // What an acceptor makes of what was sent.
+  // The acceptor's reason to refuse the sent bytes.
   std::string refusal() {
     ShmHandshake acceptor(std::move(sockets[1]), Side::kAcceptor, 0, poller);
     EXPECT_TRUE(acceptor.step());

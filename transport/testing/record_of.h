@@ -1,4 +1,4 @@
-// What a process of a job that tests make up says of itself.
+// The record of a process in a job that a test makes up.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 #pragma once
-// What a wire to a process of this host offers besides bytes.
+// Services of a wire to a process of this host besides bytes.
 #include <cstddef>
 #include <memory>
 #include <span>

@@ -23,7 +23,7 @@ struct WakeFor {
   bool space = false;  // for write()
 };
 
-// What some wires offer besides bytes. Owned by the wire; null where it does not.
+// Optional services of a wire besides bytes. The wire owns them. Null where the wire has none.
 struct WireExtensions {
   SameHostPeer* same_host = nullptr;
   RemoteMemory* remote_memory = nullptr;  // the peer's memory, read without the peer's help

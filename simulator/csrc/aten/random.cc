@@ -11,7 +11,7 @@
 namespace torch_sim {
 namespace {
 
-// Where the operator takes its generator, -1 if it takes none.
+// Position of the operator's generator argument; -1 if it takes none.
 int generator_position(const c10::FunctionSchema& schema) {
   const auto& arguments = schema.arguments();
   for (size_t i = 0; i < arguments.size(); ++i) {

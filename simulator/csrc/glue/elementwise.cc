@@ -18,7 +18,7 @@ template <typename T>
 inline constexpr bool kIsComplex =
     std::is_same_v<T, std::complex<float>> || std::is_same_v<T, std::complex<double>>;
 
-// What the arithmetic is done in: narrow floats are widened, and rounded once.
+// Type of the arithmetic: narrow floats are widened, and rounded once.
 template <typename T>
 using Wide = std::conditional_t<std::is_arithmetic_v<T> || kIsComplex<T>, T, float>;
 

@@ -1,4 +1,4 @@
-// What torch asks an accelerator beyond its operators.
+// Implements torch's accelerator hooks: everything that torch asks a device besides operators.
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 
 #include "aten/resize.h"

@@ -1,4 +1,5 @@
-// What torch's profiler asks of a device to time operators on it: recordings around each of them.
+// Implements the device functions by which torch's profiler times operators: it records an event
+// before and after each operator.
 #include <c10/util/ApproximateClock.h>
 #include <torch/csrc/profiler/stubs/base.h>
 

@@ -1,4 +1,4 @@
-// What the Python package needs beyond torch's own generic interfaces.
+// Functions for the Python package that torch's generic interfaces do not offer.
 #include <Python.h>
 #include <torch/csrc/Generator.h>
 #include <torch/csrc/utils/pybind.h>

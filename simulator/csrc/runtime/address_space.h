@@ -7,9 +7,9 @@ namespace torch_sim {
 
 // Two reserved ranges of addresses with the same layout. Every byte of device memory is mapped in
 // both:
-//   device range   what torch sees as data_ptr; never accessible, so a host that follows such a
-//   pointer faults at once kernel range   readable and writable; kernels, copies and the plugin's
-//   `map` use it
+//   device range   torch's data_ptr; never accessible, so a host that follows such a pointer
+//                  faults at once
+//   kernel range   readable and writable; kernels, copies and the plugin's `map` use it
 // The distance is the same for all memory, so translating a pointer is one addition, and the
 // address alone says which device it belongs to.
 class AddressSpace {
@@ -27,7 +27,7 @@ class AddressSpace {
 
   bool holds(const void* pointer) const { return within(pointer, base_); }
   bool holds_kernel(const void* pointer) const { return within(pointer, base_ + distance_); }
-  // Which device a pointer of the device range belongs to.
+  // The device of a pointer in the device range.
   int device_of(const void* pointer) const {
     return static_cast<int>((static_cast<const std::byte*>(pointer) - base_) /
                             static_cast<ptrdiff_t>(span_));

@@ -9,8 +9,8 @@
 
 namespace torch_sim {
 
-// What a peer process needs to know to map an arena: random bytes that only the owner can have told
-// it.
+// Random bytes that a peer process must present to map an arena. Only the owner of the arena can
+// tell the peer these bytes.
 using Nonce = std::array<uint64_t, 2>;
 
 // The last page of an arena's file. It is not part of the device's memory.
@@ -44,7 +44,7 @@ class Arena {
   size_t bytes() const { return bytes_; }
   int fd() const { return fd_.get(); }
   const Nonce& nonce() const { return nonce_; }
-  // Which has it under the number fd(): a forked child has no use of the device.
+  // The process that has the file under the number fd(). A forked child has no use of the device.
   int64_t process() const { return process_; }
 
  private:

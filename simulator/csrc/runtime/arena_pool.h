@@ -42,7 +42,7 @@ class ArenaPool {
  private:
   struct Entry {
     std::unique_ptr<Arena> arena;
-    std::map<size_t, size_t> free;  // offset -> bytes, local peers always joined
+    std::map<size_t, size_t> free;  // offset -> bytes, adjacent ranges always joined
     bool is_peer = false;
   };
 

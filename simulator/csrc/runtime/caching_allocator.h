@@ -51,7 +51,7 @@ class CachingAllocator {
   void free(void* at);
   // The block is used by work of that stream as well.
   void record_use(void* at, Stream& stream);
-  // What was asked for at `at`; 0 if that did not come from `allocate`.
+  // The size that the caller of `allocate` asked for; 0 if `at` did not come from `allocate`.
   size_t bytes_at(void* at) const;
 
   // Gives all unused memory back to the host. `finish_work` waits for the device: unmapping is not
@@ -100,7 +100,7 @@ class CachingAllocator {
     size_t bytes;
     Stream* stream;
     Pool* pool;
-    Block* before = nullptr;  // local peers in the same segment
+    Block* before = nullptr;  // adjacent blocks in the same segment
     Block* after = nullptr;
     size_t requested = 0;
     bool allocated = false;

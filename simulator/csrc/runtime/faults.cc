@@ -16,8 +16,8 @@ namespace {
 
 constexpr int kFrames = 40;
 
-// What is called after our handler: what was there before it and, on top of that, what was put in
-// its place meanwhile.
+// The handlers that run after our handler: the one installed before ours, and above it those that
+// replaced ours since then.
 struct Below {
   static constexpr int kMost = 8;  // the last place is that of the latest
   int signal;

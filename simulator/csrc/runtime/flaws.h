@@ -2,9 +2,9 @@
 
 namespace torch_sim {
 
-// What the device can be made to lack or to do wrong, each as some real device does:
-// TORCH_SIM_FLAWS names them, separated by commas. For trying tools and libraries on devices that
-// are less than perfect.
+// Features that the device can lack or implement wrongly, each as some real device does.
+// TORCH_SIM_FLAWS names them, separated by commas. They serve to test tools and libraries on
+// imperfect devices.
 enum class Flaw {
   kNoEvents,          // recording an event throws
   kNoStreams,         // whoever asks for a stream gets the default one

@@ -7,7 +7,7 @@
 namespace torch_sim {
 namespace {
 
-// An odd number has an inverse modulo 2^64, and spreads local peers far apart.
+// An odd number has an inverse modulo 2^64. This one spreads adjacent pointers far apart.
 constexpr uint64_t kSpread = 0x9e3779b97f4a7c15;
 
 constexpr uint64_t inverse(uint64_t odd) {

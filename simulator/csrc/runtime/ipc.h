@@ -8,7 +8,8 @@
 
 namespace torch_sim {
 
-// What a process tells a peer on the same host so that it can map one of its arenas.
+// The data that a process sends to a peer on the same host so that the peer can map one of its
+// arenas.
 struct ArenaToken {
   uint64_t magic = ArenaTrailer::kMagic;
   int64_t process = 0;

@@ -1,5 +1,5 @@
 #pragma once
-// What the entries of the plugin's table share.
+// Shared helpers of the entries of the plugin's table.
 #include <cstdint>
 #include <functional>
 #include <stdexcept>
@@ -26,7 +26,7 @@ int guarded(Body body) {
   }
 }
 
-// What the device is asked for and does not have.
+// Reports a request for a feature that the device does not have.
 struct NotSupported : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

@@ -1,4 +1,5 @@
-// What the plugin does within the device, and memory that it makes, takes in and exports.
+// The plugin's memory operations: work within the device, and the creation, import and export of
+// memory.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -126,8 +127,8 @@ int export_fd(int device, hcd_ref ref, size_t bytes, int* fd, uint64_t* offset) 
   });
 }
 
-// What torch gets as an address may be a handle, and the host may not read what lies there:
-// adapters are given no address.
+// Gives adapters no address: torch's address may be a handle, and the host may not read device
+// memory.
 int identify(int device, hcd_ref ref, size_t bytes, hcd_allocation* out) {
   return guarded([&] {
     return with_arena_of(device, ref, bytes, [&](const Arena& arena, uint64_t at) {

@@ -1,9 +1,8 @@
 #pragma once
 // Strict mode (TORCH_SIM_STRICT=SEED): what merely happens to go well on the simulator fails.
-//   - Device memory has no access but inside an operation of the device that works on it, or while
-//   the plugin maps it. Who
-//     touches it otherwise is told what he touched, and from where, and the process ends by the
-//     signal.
+//   - Only an operation of the device that works on device memory, or a mapping by the plugin,
+//     gives access to it. Any other access reports the address and the call stack, and the signal
+//     ends the process.
 //   - Streams take random rests, and short work is not always done at once.
 //   - Non-blocking copies to ordinary memory are as late as those to pinned memory.
 #include <cstddef>

@@ -105,8 +105,8 @@ void BlindNet::send(const std::string& from, const std::string& to, std::shared_
                              text = std::move(bytes)] { deliver(sender, receiver, way, text); });
 }
 
-// What a silence swallowed is sent again when it is over. A process that has ended takes nothing,
-// and its peer is not told.
+// Sends bytes that a silence swallowed again at its end. A process that has ended receives nothing,
+// and its peer gets no notice.
 void BlindNet::deliver(int from, int to, const std::shared_ptr<Way>& way,
                        const std::string& bytes) {
   const Time until = network_.silent_until(network_.host_of(from), network_.host_of(to));

@@ -12,7 +12,7 @@
 
 namespace hccl_like::storm {
 
-// What the ends of all such wires have in common.
+// State that the ends of all such wires share.
 class BlindNet {
  public:
   explicit BlindNet(Network& network) : network_(network) {}

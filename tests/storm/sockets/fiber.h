@@ -24,7 +24,7 @@ class Fiber {
   bool done() const { return done_; }
 
  private:
-  // What the C++ runtime keeps for each thread of exceptions that are on their way.
+  // The C++ runtime's state for each thread of exceptions in flight.
   struct Exceptions {
     void* caught = nullptr;
     unsigned uncaught = 0;

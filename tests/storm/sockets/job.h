@@ -45,7 +45,7 @@ struct Mishap {
 
 enum class Phase { kMeeting, kCalling, kLeaving, kOver };
 
-// What became of a rank.
+// The outcome of a rank.
 struct Report {
   int process = -1;
   Phase phase = Phase::kMeeting;
@@ -68,10 +68,10 @@ class Job {
   std::string run();
   // How far it got: the same for the same seed.
   uint64_t steps() const { return network_.steps(); }
-  // What the seed stands for, for people.
+  // Describes the job of the seed in readable text.
   std::string describe() const;
 
-  // What happened in all jobs so far, for a look at what the seeds reach.
+  // Counts the events of all jobs so far, to show the coverage of the seeds.
   struct Tally {
     uint64_t steps = 0, errors = 0, jobs_with_errors = 0, strangers = 0;
     std::array<uint64_t, kFaults> faults{};

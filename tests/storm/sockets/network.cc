@@ -212,7 +212,7 @@ void Network::damage(const Socket& from, const Socket& to, std::string& bytes) {
   const size_t greeting = from.connector ? greeting::kHelloBytes + greeting::kCommitBytes
                                          : greeting::kAnswerBytes + greeting::kWelcomeBytes;
   const size_t at = random.below(bytes.size());
-  // What is not encrypted is protected by checksums, not against malice.
+  // Checksums protect unencrypted bytes, but not against malice.
   if (begins + at >= greeting && !damage_.sealed) return;
   bytes[at] = static_cast<char>(bytes[at] ^ (1 << random.below(8)));
   damage_ = {};

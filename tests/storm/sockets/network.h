@@ -1,9 +1,9 @@
 #pragma once
 // The hosts of a simulated job, their kernels' sockets, and the network between them.
 //
-// What is modelled is what processes can see of TCP: connections that are made before anybody
-// accepts them, bytes that arrive late and in pieces, refusals, resets, acknowledgements, attempts
-// to send again, probes. All of it in virtual time, and all of it from the seed.
+// Models TCP as processes see it: connections that exist before a process accepts them, bytes that
+// arrive late and in pieces, refusals, resets, acknowledgements, retransmissions, probes. The seed
+// determines every event, and time is virtual.
 #include <netinet/in.h>
 #include <sys/epoll.h>
 
@@ -28,7 +28,7 @@ inline constexpr int kFirstFd = 256, kLastFd = 4096;
 
 class Network;
 
-// What a descriptor stands for.
+// The object behind a descriptor.
 class File {
  public:
   explicit File(int process) : process_(process) {}
@@ -188,9 +188,8 @@ class Network {
   void corrupt(int a, int b, bool sealed);
   bool corrupted = false, corrupted_a_wire = false;
 
-  // What connectors have said first, and where, as it arrives: a hello that was lost or changed on
-  // its way is answered when somebody says it again as it was, for the first time as far as that
-  // door can know.
+  // First hellos of connectors and their listeners, as they arrive. The original of a lost or
+  // damaged hello is left out: the listener would take its replay for a new hello and would answer.
   std::vector<std::pair<Endpoint, std::string>> hellos;
   std::vector<Endpoint> listeners() const;  // where anybody listens, by addresses that others reach
   bool second_network = false, second_network_works = true, bridges = false;

@@ -1,4 +1,4 @@
-// What goes wrong with the network.
+// Implements the faults of the network.
 #include <algorithm>
 #include <cerrno>
 #include <utility>

@@ -1,4 +1,4 @@
-// What a rank does: what Runtime and its user do, in one thread.
+// Runs one rank: does the work of Runtime and its user in one thread.
 #include <algorithm>
 #include <utility>
 

@@ -1,5 +1,5 @@
-// What a process would read of its host, for one of a simulated job. The linker takes these instead
-// of those in the layers' archives.
+// Replaces the functions that read the host's properties, for a process of a simulated job. The
+// linker takes these instead of those in the layers' archives.
 #include <string>
 
 #include "core/machine/idle_cores.h"

@@ -1,4 +1,5 @@
-// What a simulated process asks its host for beside sockets: chance, pauses, interfaces.
+// Replaces the system calls of a simulated process besides sockets: random bytes, pauses,
+// interfaces.
 #include <errno.h>
 #include <ifaddrs.h>
 #include <net/if.h>

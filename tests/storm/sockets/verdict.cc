@@ -1,4 +1,4 @@
-// What may come of a rank, given what has gone wrong.
+// Judges the outcome of a rank by the faults of the job.
 #include <algorithm>
 #include <cstdlib>
 #include <string_view>
@@ -10,7 +10,7 @@ namespace {
 
 // How late a rank may be.
 constexpr Time kLate = 300 * kMillisecond;
-// What is not proved is looked at again for so long.
+// A rank reads an unproved value of the store again for this time (ProvedStore::kGrace).
 constexpr Time kGrace = 2'100 * kMillisecond;
 // Stops and silences no longer than this, together, break nothing.
 constexpr Time kShortStop = 2'500 * kMillisecond, kShortSilence = 2 * kSecond;
@@ -142,9 +142,9 @@ void Job::judge(int rank) {
   if (cause->fault == Fault::kForgery) return;
   const auto guilty = culprits(*cause);
   const bool own = std::ranges::count(guilty, rank) > 0;
-  // Whoever hears anybody waits for nobody in particular; whoever waits for a rank that waits for
-  // another one names the first. Whoever ends when its wire is there and its lifeline is not,
-  // leaves no sign: TCP may have no way to it.
+  // A rank that receives from any source waits for no particular peer. A rank that waits for a
+  // waiting rank names that rank. A process that ends after it made its wire and before it made its
+  // lifeline leaves no sign: TCP may have no path to it.
   if (config_.transports.front() == "blind" && cause->while_meeting) return;
   const bool hails = std::ranges::any_of(
       calls_, [](const CallSpec& call) { return call.kind == CallSpec::Kind::kHail; });
@@ -159,10 +159,10 @@ void Job::judge(int rank) {
   if (!calling) return;
   const Time since = std::max(cause->happened, report.since);
   const Time took = report.failed_at - since;
-  // Whoever is not connected dials for as long as it may.
+  // A rank without a connection dials until its connect timeout.
   const Time dialing =
       config_.connect == Connecting::kLazy ? in_time(config_.connect_timeout) + kLate : 0;
-  // What one end has missed, the other one may hear only when the silence is over.
+  // One end may learn only after the silence that the other end has missed it.
   const Time heals = cause->fault == Fault::kSilence ? std::min(cause->lasts, kMissed) : 0;
   if (cause->fault == Fault::kKill && took > kSpread)
     blame(rank, "was told late, after " + std::to_string(took / kMillisecond) + " ms: " + text);
