@@ -40,13 +40,15 @@ TEST(WriteMode, CopiesInBothModes) {
     for (uint32_t i = 0; past && i < WriteMode::kVotes; ++i)
       mode.judge(kBytes, WriteMode::slow(kBytes));
     for (uint32_t write = 0; write < 2 * WriteMode::kSampleEvery; ++write)
-      for (const size_t bytes : {size_t{0}, size_t{1}, WriteMode::kLeast - 1, WriteMode::kLeast,
-                                 kBytes + 1}) {
+      for (const size_t bytes :
+           {size_t{0}, size_t{1}, WriteMode::kLeast - 1, WriteMode::kLeast, kBytes + 1}) {
         std::fill(to.begin(), to.end(), std::byte{0xee});
         mode.copy(to.data(), from.data(), bytes);
-        ASSERT_TRUE(std::equal(from.begin(), from.begin() + static_cast<ptrdiff_t>(bytes),
-                               to.begin()));
-        if (bytes < to.size()) ASSERT_EQ(to[bytes], std::byte{0xee});
+        ASSERT_TRUE(
+            std::equal(from.begin(), from.begin() + static_cast<ptrdiff_t>(bytes), to.begin()));
+        if (bytes < to.size()) {
+          ASSERT_EQ(to[bytes], std::byte{0xee});
+        }
       }
   }
 }
