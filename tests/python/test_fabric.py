@@ -202,7 +202,9 @@ def cut_off(rank, size, hosts):
     begin = time.monotonic()
     with pytest.raises(RuntimeError) as told:
         dist.recv(torch.ones(3), src=1 - rank)
-    return time.monotonic() - begin, str(told.value)
+    late = time.monotonic() - begin
+    hosts[rank].heal()  # the end of the test goes over the store
+    return late, str(told.value)
 
 
 @pytest.mark.slow

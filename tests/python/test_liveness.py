@@ -53,6 +53,8 @@ def cut_off(rank, size, hosts, waits):
         return None, "no error"
     except Exception as error:
         return time.monotonic() - begin, str(error)
+    finally:
+        hosts[rank].heal()  # the end of the test goes over the store
 
 
 def call_meanwhile(call, other):

@@ -39,6 +39,9 @@ void WatchedWire::attach(Fd socket) {
   set_lifeline_option(lifeline_.get(), IPPROTO_TCP, TCP_KEEPIDLE, kLifelineIdleSeconds);
   set_lifeline_option(lifeline_.get(), IPPROTO_TCP, TCP_KEEPINTVL, kLifelineProbeSeconds);
   set_lifeline_option(lifeline_.get(), IPPROTO_TCP, TCP_KEEPCNT, kLifelineProbes);
+  // There are no probes while bytes of the handshake are unacknowledged.
+  set_lifeline_option(lifeline_.get(), IPPROTO_TCP, TCP_USER_TIMEOUT,
+                      1000 * (kLifelineIdleSeconds + kLifelineProbes * kLifelineProbeSeconds));
   poller_.watch(lifeline_.get(), EPOLLIN, *this);
 }
 

@@ -91,6 +91,10 @@ TEST(WatchedWire, HasItsLifelineTriedWhileNothingIsUnderWay) {
   const int lifeline = lifelines[0].get();
   wire.attach(std::move(lifelines[0]));
   EXPECT_EQ(probes(lifeline), kProbesOfAWire);
+  int milliseconds = 0;
+  socklen_t length = sizeof milliseconds;
+  ::getsockopt(lifeline, IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, &length);
+  EXPECT_EQ(milliseconds, 4000) << "while bytes of the handshake are under way";
 }
 
 TEST(WatchedWire, AResetOfTheLifelineIsAnEndToo) {
