@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/base/deadline.h"
+#include "transport/wire/remote_memory.h"
 
 namespace hccl_like {
 namespace {
@@ -177,7 +178,9 @@ const Error* BlockWire::failure() const {
 
 bool BlockWire::flush() {
   progress();
-  return ended_ || free_slots_.size() == shape_.slots();
+  RemoteMemory* const memory = port_->remote_memory();
+  const bool notes_sent = memory == nullptr || memory->flush();
+  return ended_ || (notes_sent && free_slots_.size() == shape_.slots());
 }
 
 bool BlockWire::prepare_sleep(WakeFor wake) {

@@ -9,6 +9,7 @@
 
 #include "transport/link/link_contract.h"
 #include "transport/link/link_endings_contract.h"
+#include "transport/testing/readable_wire.h"
 #include "transport/wire/wire_contract.h"
 
 namespace hccl_like {
@@ -58,6 +59,9 @@ class CablePort final : public BlockPort {
   const std::string& broken() const override { return broken_; }
   bool prepare_sleep() override { return cable_->to[end_].empty(); }
   void end_sleep() override {}
+  RemoteMemory* remote_memory() const override { return memory; }
+
+  RemoteMemory* memory = nullptr;
 
  private:
   const std::shared_ptr<Cable> cable_;
@@ -103,6 +107,21 @@ std::vector<std::byte> header(uint32_t bytes, uint32_t credits, uint32_t kind) {
 }
 
 constexpr BlockShape kSmall{.blocks = 4, .block_bytes = 64};
+
+// A peer waits for it although this rank has what it wants and turns to other things.
+TEST(BlockWire, OwesANoteThatHasNotLeftTheProcess) {
+  struct Notes final : FakeMemory {
+    Notes() : FakeMemory(1) {}
+    bool flush() override { return sent; }
+    bool sent = false;
+  } notes;
+  auto port = std::make_unique<CablePort>(std::make_shared<Cable>(), 0, kSmall);
+  port->memory = &notes;
+  BlockWire wire(std::move(port), kSmall, "cable", "the other end");
+  EXPECT_TRUE(wire.owes());
+  notes.sent = true;
+  EXPECT_FALSE(wire.owes());
+}
 
 void write_bytes(Wire& wire, size_t bytes, size_t expected) {
   const std::vector<std::byte> data(bytes);

@@ -111,6 +111,11 @@ void FabricMemory::send_notes() {
 
 bool FabricMemory::has_notes() { return notes_port_.has_arrivals() || notes_.holds(sizeof(Note)); }
 
+bool FabricMemory::flush() {
+  send_notes();
+  return notes_.flush() && to_tell_.empty();
+}
+
 std::optional<RemoteMemory::Note> FabricMemory::hear() {
   if (!has_notes()) return std::nullopt;
   const auto view = notes_.peek(sizeof(Note));

@@ -45,6 +45,7 @@ class FabricMemory final : public RemoteMemory {
   void tell(Note note) override;
   std::optional<Note> hear() override;
   bool has_notes() override;
+  bool flush() override;
   void progress() override;
   void abandon(const char* why) override;
 

@@ -20,7 +20,7 @@
 namespace hccl_like {
 
 // Reads of memory in the same process, which take a few turns, in any order.
-class FakeMemory final : public RemoteMemory {
+class FakeMemory : public RemoteMemory {
  public:
   explicit FakeMemory(uint64_t seed) : random_(seed) {}
   ~FakeMemory() override {

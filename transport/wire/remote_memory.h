@@ -60,6 +60,8 @@ class RemoteMemory {
   // A note that the peer sent before it released memory is received no later than the completion of
   // the affected reads.
   virtual std::optional<Note> hear() = 0;
+  // As Wire's, for notes. The wire's own flush() calls it.
+  virtual bool flush() { return true; }
   virtual bool has_notes() = 0;
 
   virtual void progress() = 0;
