@@ -29,7 +29,7 @@ extern "C" {
 
 /* The interface's version. hct_get_api returns null for a different major version. */
 #define HCT_MAJOR 1
-#define HCT_MINOR 1
+#define HCT_MINOR 2
 
 /* Maximum bytes of an `address` and maximum length of a name. */
 #define HCT_MAX_ADDRESS 2048
@@ -44,6 +44,16 @@ typedef struct hct_region {
   const void* data;
   size_t bytes;
 } hct_region;
+
+/* Since minor version 2. Memory that one end lets the other read, for messages without a copy: at
+ * most HCT_SLOTS ranges at a time for each wire and direction, and HCT_READS reads. */
+#define HCT_SLOTS 8
+#define HCT_READS 16
+/* The address of such memory. Only the module interprets the words. */
+typedef struct hct_place {
+  uint64_t words[16];
+} hct_place;
+enum { HCT_READ_UNDER_WAY = 0, HCT_READ_DONE = 1, HCT_READ_FAILED = 2 };
 
 /* The functions of hccl-like for a module, valid from `open` to `close`. Call all but `ring`
  * only inside the module's functions. */
@@ -144,6 +154,37 @@ typedef struct hct_api {
    * were read. Without this entry the host polls such a wire every fraction of a millisecond.
    * end_sleep follows. */
   int (*prepare_sleep_unread)(hct_wire* wire, int for_space);
+
+  /* Since minor version 2; optional, but all of show to abandon_reads or none. The receiver of a
+   * long message then reads the sender's memory, and the stream carries only its place. Both ends
+   * of a wire must have these entries or lack them: can_reach refuses other peers. A failed `show`
+   * or read is no error: the message goes through the stream.
+   *
+   * Registers the memory and lets the peer read it until `hide`, as `slot`, which is free: 0 to
+   * HCT_SLOTS - 1. Fills in `place`, which hccl-like sends to the peer. */
+  int (*show)(hct_wire* wire, uint32_t slot, const void* data, size_t bytes, hct_place* place);
+  /* The peer has no read in flight, unless it is stopped or dead. Later reads fail, or read what
+   * then lies there; they never crash a process. */
+  void (*hide)(hct_wire* wire, uint32_t slot);
+  /* Starts to read the peer's memory, `offset` bytes behind the beginning of `place`, into `into`.
+   * `read` is a number that is free: 0 to HCT_READS - 1. 0: started; 1: not now, try again;
+   * negative: this wire cannot. `place` comes from the peer and may be wrong. */
+  int (*start_read)(hct_wire* wire, uint32_t read, const hct_place* place, size_t offset,
+                    void* into, size_t bytes);
+  /* HCT_READ_... After DONE or FAILED nothing more is written to the memory, and hccl-like uses
+   * the number again. */
+  int (*read_state)(hct_wire* wire, uint32_t read);
+  /* Advances reads, and serves the peer's. Called often while either may be in flight. */
+  void (*progress_reads)(hct_wire* wire);
+  /* Notes of eight bytes, in order, beside the stream: they arrive also while the peer reads
+   * nothing of it, and they wake it. At most 4 * HCT_SLOTS are in flight, so `tell` always takes
+   * one; `flush` advances it too. After the loss of the peer it is dropped. A note that the peer
+   * told before it let go of memory is heard at the latest when a read of that memory ends. */
+  void (*tell)(hct_wire* wire, uint64_t note);
+  /* 1: `note` is filled in; 0: there is none. Null for `note`: only whether there is one. */
+  int (*hear)(hct_wire* wire, uint64_t* note);
+  /* On return no read in flight writes to memory any more. The wire fails with this reason. */
+  void (*abandon_reads)(hct_wire* wire, const char* why);
 } hct_api;
 
 /* The one exported symbol. Returns null if the module does not support interface version

@@ -3,9 +3,15 @@
 // An end listens on a socket whose name the kernel picks, and publishes that name. A connector
 // connects there and says who it is; an acceptor waits until the peer that it was told about has
 // come. From then on both speak through the socket.
+//
+// The receiver of a long message reads the sender's memory with process_vm_readv, where the system
+// allows that. The notes about such reads go through a second pair of sockets, one end of which the
+// connector hands over with its first bytes.
 #include <poll.h>
 #include <sys/epoll.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -30,6 +36,7 @@ struct hct_end {
   // them.
   struct Guest {
     int fd;
+    int notes;
     std::string id;
   };
   std::list<Guest> guests;
@@ -40,6 +47,7 @@ struct hct_wire {
   std::string peer_id;
   std::string route;
   int fd = -1;  // an acceptor's: none until the peer has come
+  int notes = -1;
   bool readable = true;
   std::vector<char> buffer = std::vector<char>(256 * 1024);
   size_t head = 0, tail = 0;  // bytes [head, tail) have arrived and were not taken yet
@@ -79,6 +87,8 @@ int open_end(const hct_host* host, const char* self_id, hct_end** result) {
     ::close(end->listener);
     return fail("cannot listen");
   }
+  // Some systems let only parents read, and ask for this. A refusal is harmless.
+  ::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
   *result = end.release();
   return 0;
 }
@@ -86,7 +96,10 @@ int open_end(const hct_host* host, const char* self_id, hct_end** result) {
 void close_end(hct_end* end) {
   end->host->forget(end->host->context, end->listener);
   ::close(end->listener);
-  for (const auto& guest : end->guests) ::close(guest.fd);
+  for (const auto& guest : end->guests) {
+    ::close(guest.fd);
+    if (guest.notes >= 0) ::close(guest.notes);
+  }
   delete end;
 }
 
@@ -96,19 +109,54 @@ int can_reach(hct_end*, const hct_peer* peer) {
   return peer->same_host != 0 && peer->address_bytes <= sizeof(sockaddr_un);
 }
 
-// Takes in whoever has come, and hears who they are.
+// The first bytes of a connection, with the peer's end of the socket for notes.
+bool introduce(int fd, const std::string& id, int notes) {
+  iovec text{const_cast<char*>(id.data()), kIdBytes};
+  alignas(cmsghdr) char space[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &text;
+  message.msg_iovlen = 1;
+  message.msg_control = space;
+  message.msg_controllen = sizeof space;
+  cmsghdr* const control = CMSG_FIRSTHDR(&message);
+  control->cmsg_level = SOL_SOCKET;
+  control->cmsg_type = SCM_RIGHTS;
+  control->cmsg_len = CMSG_LEN(sizeof(int));
+  std::memcpy(CMSG_DATA(control), &notes, sizeof notes);
+  return ::sendmsg(fd, &message, MSG_NOSIGNAL) == kIdBytes;
+}
+
+// False once the peer is gone.
+bool hear_introduction(hct_end::Guest* guest) {
+  char id[kIdBytes];
+  iovec text{id, kIdBytes - guest->id.size()};
+  alignas(cmsghdr) char space[CMSG_SPACE(sizeof(int))];
+  msghdr message{};
+  message.msg_iov = &text;
+  message.msg_iovlen = 1;
+  message.msg_control = space;
+  message.msg_controllen = sizeof space;
+  if (text.iov_len == 0) return true;
+  const ssize_t got = ::recvmsg(guest->fd, &message, MSG_CMSG_CLOEXEC);
+  if (got <= 0) return got < 0 && errno == EAGAIN;
+  guest->id.append(id, static_cast<size_t>(got));
+  const cmsghdr* const control = CMSG_FIRSTHDR(&message);
+  if (control != nullptr && control->cmsg_type == SCM_RIGHTS && guest->notes < 0)
+    std::memcpy(&guest->notes, CMSG_DATA(control), sizeof(int));
+  return true;
+}
+
+// Accepts connections and reads who the peers are.
 void let_in(hct_end* end) {
   for (;;) {
     const int fd = ::accept4(end->listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0) break;
-    end->guests.push_back({fd, ""});
+    end->guests.push_back({fd, -1, ""});
   }
   for (auto guest = end->guests.begin(); guest != end->guests.end();) {
-    char id[kIdBytes];
-    const ssize_t got = ::recv(guest->fd, id, kIdBytes - guest->id.size(), 0);
-    if (got > 0) guest->id.append(id, static_cast<size_t>(got));
-    const bool gone = got == 0 && guest->id.size() < kIdBytes;
+    const bool gone = !hear_introduction(&*guest);
     if (gone) ::close(guest->fd);
+    if (gone && guest->notes >= 0) ::close(guest->notes);
     guest = gone ? end->guests.erase(guest) : std::next(guest);
   }
 }
@@ -122,11 +170,18 @@ bool watch(hct_wire* wire, uint32_t events) {
   return host->watch(host->context, wire->fd, events, on_ready, wire) == 0;
 }
 
+bool watch_all(hct_wire* wire) {
+  const hct_host* const host = wire->end->host;
+  return watch(wire, EPOLLIN) &&
+         host->watch(host->context, wire->notes, EPOLLIN, on_guest, wire) == 0;
+}
+
 // A socket that has ended stays readable for ever, and would keep the process from sleeping.
 void end_wire(hct_wire* wire, const std::string& why) {
   if (!wire->ended.empty()) return;
   wire->ended = why;
-  if (wire->fd >= 0) wire->end->host->forget(wire->end->host->context, wire->fd);
+  for (const int fd : {wire->fd, wire->notes})
+    if (fd >= 0) wire->end->host->forget(wire->end->host->context, fd);
 }
 
 // Whether the wire has a socket: an acceptor's gets it when its peer has come.
@@ -138,8 +193,9 @@ bool connected(hct_wire* wire) {
                                  [&](const auto& guest) { return guest.id == wire->peer_id; });
   if (peer == guests.end()) return false;
   wire->fd = peer->fd;
+  wire->notes = peer->notes;
   guests.erase(peer);
-  if (!watch(wire, EPOLLIN)) end_wire(wire, "cannot watch the socket");
+  if (wire->notes < 0 || !watch_all(wire)) end_wire(wire, "cannot watch the sockets");
   return true;
 }
 
@@ -153,13 +209,19 @@ int connect_wire(hct_end* end, const hct_peer* peer, int side, hct_wire** result
     std::memcpy(&address, peer->address, peer->address_bytes);
     wire->fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (wire->fd < 0) return fail("cannot make a socket");
+    int notes[2] = {-1, -1};
+    ::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, notes);
+    wire->notes = notes[0];
     // On a UNIX socket both succeed at once or not at all.
-    if (::connect(wire->fd, reinterpret_cast<sockaddr*>(&address),
-                  static_cast<socklen_t>(peer->address_bytes)) != 0 ||
-        ::send(wire->fd, end->self_id.data(), kIdBytes, MSG_NOSIGNAL) != kIdBytes ||
-        !watch(wire.get(), EPOLLIN)) {
-      const int status = fail("cannot connect");
+    const bool done = notes[0] >= 0 &&
+                      ::connect(wire->fd, reinterpret_cast<sockaddr*>(&address),
+                                static_cast<socklen_t>(peer->address_bytes)) == 0 &&
+                      introduce(wire->fd, end->self_id, notes[1]) && watch_all(wire.get());
+    const int status = done ? 0 : fail("cannot connect");
+    if (notes[1] >= 0) ::close(notes[1]);
+    if (!done) {
       ::close(wire->fd);
+      if (notes[0] >= 0) ::close(notes[0]);
       return status;
     }
   }
@@ -168,9 +230,10 @@ int connect_wire(hct_end* end, const hct_peer* peer, int side, hct_wire** result
 }
 
 void close_wire(hct_wire* wire) {
-  if (wire->fd >= 0) {
-    if (wire->ended.empty()) wire->end->host->forget(wire->end->host->context, wire->fd);
-    ::close(wire->fd);  // what was sent stays readable at the other end
+  for (const int fd : {wire->fd, wire->notes}) {
+    if (fd < 0) continue;
+    if (wire->ended.empty()) wire->end->host->forget(wire->end->host->context, fd);
+    ::close(fd);  // what was sent stays readable at the other end
   }
   delete wire;
 }
@@ -276,6 +339,54 @@ void end_sleep(hct_wire* wire) {
 
 const char* route_of(hct_wire* wire) { return wire->route.c_str(); }
 
+// ------------------------------------------------------------- reads of the peer's memory
+
+// A place is an address and a length in the peer's memory. Nothing needs to be registered.
+int show(hct_wire*, uint32_t, const void* data, size_t bytes, hct_place* place) {
+  place->words[0] = reinterpret_cast<uintptr_t>(data);
+  place->words[1] = bytes;
+  return 0;
+}
+
+void hide(hct_wire*, uint32_t) {}
+
+// Done when it returns.
+int start_read(hct_wire* wire, uint32_t, const hct_place* place, size_t offset, void* into,
+               size_t bytes) {
+  ucred peer{};
+  socklen_t length = sizeof peer;
+  if (!wire->ended.empty() || offset + bytes > place->words[1] ||
+      ::getsockopt(wire->fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0)
+    return -1;
+  for (size_t done = 0; done < bytes;) {
+    iovec local{static_cast<char*>(into) + done, bytes - done};
+    iovec remote{reinterpret_cast<void*>(place->words[0] + offset + done), bytes - done};
+    const ssize_t got = ::process_vm_readv(peer.pid, &local, 1, &remote, 1, 0);
+    if (got <= 0) return -1;
+    done += static_cast<size_t>(got);
+  }
+  return 0;
+}
+
+int read_state(hct_wire*, uint32_t) { return HCT_READ_DONE; }
+
+void progress_reads(hct_wire*) {}
+
+void tell(hct_wire* wire, uint64_t note) {
+  if (wire->notes >= 0) (void)!::send(wire->notes, &note, sizeof note, MSG_NOSIGNAL);
+}
+
+int hear(hct_wire* wire, uint64_t* note) {
+  uint64_t got;
+  if (!connected(wire)) return 0;
+  const int how = note == nullptr ? MSG_PEEK : 0;
+  if (::recv(wire->notes, &got, sizeof got, how) != sizeof got) return 0;
+  if (note != nullptr) *note = got;
+  return 1;
+}
+
+void abandon_reads(hct_wire* wire, const char* why) { end_wire(wire, why); }
+
 constexpr hct_api kApi{
     .size = sizeof(hct_api),
     .name = "unix",
@@ -296,6 +407,14 @@ constexpr hct_api kApi{
     .end_sleep = end_sleep,
     .route = route_of,
     .prepare_sleep_unread = prepare_sleep_unread,
+    .show = show,
+    .hide = hide,
+    .start_read = start_read,
+    .read_state = read_state,
+    .progress_reads = progress_reads,
+    .tell = tell,
+    .hear = hear,
+    .abandon_reads = abandon_reads,
 };
 
 }  // namespace

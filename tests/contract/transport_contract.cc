@@ -11,8 +11,10 @@
 #include <string>
 
 #include "core/base/error.h"
+#include "transport/link/link_contract.h"
 #include "transport/mesh/transports.h"
 #include "transport/testing/transport_pair.h"
+#include "transport/wire/remote_memory_contract.h"
 
 namespace hccl_like {
 namespace {
@@ -32,9 +34,30 @@ WirePair pair() { return connected_pair(open, /*together=*/module_path.empty());
 
 struct Wires {
   static constexpr bool kThreads = true;
+  static constexpr bool kAtOnce = true;
   static WirePair make() { return pair(); }
 };
 INSTANTIATE_TYPED_TEST_SUITE_P(Module, WireContract, Wires);
+INSTANTIATE_TYPED_TEST_SUITE_P(Module, LinkContract, Wires);
+INSTANTIATE_TYPED_TEST_SUITE_P(Module, RemoteMemoryContract, Wires);
+
+// A peer may say anything. libfabric's providers end the connection instead.
+TEST(TransportContract, APlaceThatIsWrongIsNotRead) {
+  if (module_path.empty()) GTEST_SKIP() << "for modules";
+  const WirePair wires = pair();
+  RemoteMemory* const memory = wires.ends[1]->extensions().remote_memory;
+  if (memory == nullptr) GTEST_SKIP() << "this transport does not read the peer's memory";
+  RemotePlace place;
+  place.words.fill(UINT64_MAX / 2);
+  std::vector<std::byte> into(4096);
+  const Deadline deadline = Deadline::after(std::chrono::seconds(20));
+  std::optional<uint32_t> read;
+  while (!read && !deadline.expired()) read = memory->read(place, 0, into);
+  ASSERT_TRUE(read);
+  while (memory->state(*read) == RemoteMemory::State::kUnderWay && !deadline.expired())
+    memory->progress();
+  EXPECT_EQ(memory->state(*read), RemoteMemory::State::kFailed);
+}
 
 TEST(TransportContract, PublishesAnAddressThatFits) {
   Poller poller;

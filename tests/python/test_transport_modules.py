@@ -41,6 +41,48 @@ def test_every_collective_goes_over_a_loaded_transport(unix_module, device, size
     run_ranks(every_collective, size, device, environment=settings(unix_module))
 
 
+# Before the module's own includes. Notes how many bytes it reads.
+SEEN = """
+#include <sys/uio.h>
+#include <cstdio>
+#include <cstdlib>
+inline ssize_t seen(pid_t pid, const iovec* to, unsigned long pieces, const iovec* from, unsigned long parts, unsigned long flags) {
+  std::FILE* const file = std::fopen(std::getenv("READS"), "a");
+  std::fprintf(file, "%zu\\n", to->iov_len);
+  std::fclose(file);
+  return REFUSE ? -1 : process_vm_readv(pid, to, pieces, from, parts, flags);
+}
+#define process_vm_readv seen
+"""
+MANY = (8 << 20) + 12
+
+
+def long_messages(rank, size):
+    data = torch.arange(MANY // 4, dtype=torch.int32)
+    got = torch.empty_like(data)
+    for _ in range(3):
+        sent = dist.isend(data + rank, 1 - rank)
+        dist.recv(got.zero_(), 1 - rank)
+        sent.wait()
+        assert torch.equal(got, data + 1 - rank)
+        summed = data.clone()
+        dist.all_reduce(summed)
+        assert torch.equal(summed, 2 * data)
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_long_messages_are_read_from_the_peers_memory_if_the_system_allows_it(refused, tmp_path, monkeypatch):
+    (tmp_path / "seen.h").write_text(SEEN)
+    flags = f"-DREFUSE={int(refused)}", "-include", str(tmp_path / "seen.h")
+    module = build(EXAMPLE, tmp_path / "libunix.so", "-O1", *flags)
+    run_ranks(long_messages, 2, environment=settings(module) | {"READS": str(tmp_path / "reads")})
+    reads = [int(line) for line in (tmp_path / "reads").read_text().split()]
+    if refused:
+        assert 2 <= len(reads) <= 8  # the parts of the first message of each rank
+    else:
+        assert sum(reads) >= 2 * 3 * MANY
+
+
 def one_sum(rank, size):
     tensor = torch.ones(3)
     dist.all_reduce(tensor)
@@ -94,6 +136,12 @@ BROKEN = {
         '#include "transport/module.h"\nstatic hct_api api;\n'
         'extern "C" const hct_api* hct_get_api(int, int) { api.size = sizeof api; api.name = "bad"; return &api; }',
         "lacks the mandatory entry last_error",
+    ),
+    "some entries to read memory": (
+        f'#define hct_get_api complete\n#include "{EXAMPLE}"\n#undef hct_get_api\n'
+        'extern "C" const hct_api* hct_get_api(int, int) '
+        '{ static hct_api api; api = kApi; api.name = "bad"; api.tell = nullptr; return &api; }',
+        "of the entries show to abandon_reads it has 7, and all 8 are needed or none",
     ),
     "an unknown library": ("extern int nowhere(); extern \"C\" int f() { return nowhere(); }", "undefined symbol"),
 }

@@ -4,6 +4,8 @@
 //
 //   INSTANTIATE_TYPED_TEST_SUITE_P(Tcp, LinkContract, TcpWires);
 //   INSTANTIATE_TYPED_TEST_SUITE_P(Tcp, LinkEndings, TcpWires);
+//
+// With a member kAtOnce the wires may move megabytes in one turn.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -126,7 +128,8 @@ TYPED_TEST_P(LinkContract, ALargeMessageDoesNotHoldUpSmallOnes) {
   this->b().post(fast);
   this->send(this->a(), this->tag(2), small.data(), 100);
   this->run([&] { return others == 0; });
-  EXPECT_LT(slow.moved, large.size());
+  constexpr bool at_once = requires { TypeParam::kAtOnce; };
+  EXPECT_TRUE(at_once || slow.moved < large.size());
   this->run_until_done();
   EXPECT_TRUE(got_large == large);
   EXPECT_TRUE(got_small == small);

@@ -1,18 +1,79 @@
 #include "transport/loadable/loaded_transport.h"
 
+#include <algorithm>
+#include <array>
+#include <bit>
 #include <exception>
 #include <optional>
 #include <utility>
 
 #include "core/base/error.h"
+#include "transport/wire/remote_memory.h"
 
 namespace hccl_like {
 namespace {
 
+class LoadedMemory final : public RemoteMemory {
+ public:
+  LoadedMemory(const hct_api& api, hct_wire* wire) : api_(api), wire_(wire) {
+    static_assert(kSlots == HCT_SLOTS && kReads == HCT_READS);
+    static_assert(sizeof(RemotePlace) == sizeof(hct_place) && sizeof(Note) == sizeof(uint64_t));
+  }
+
+  std::optional<RemotePlace> show(size_t slot, const std::byte* data, size_t bytes) override {
+    hct_place place{};
+    if (api_.show(wire_, static_cast<uint32_t>(slot), data, bytes, &place) != 0)
+      return std::nullopt;
+    return std::bit_cast<RemotePlace>(place);
+  }
+  void hide(size_t slot) override { api_.hide(wire_, static_cast<uint32_t>(slot)); }
+  std::optional<uint32_t> read(const RemotePlace& place, size_t offset,
+                               std::span<std::byte> into) override {
+    const auto free = std::ranges::find(reads_, Read::kFree);
+    if (free == reads_.end()) return std::nullopt;
+    const auto number = static_cast<uint32_t>(free - reads_.begin());
+    const auto from = std::bit_cast<hct_place>(place);
+    const int status = api_.start_read(wire_, number, &from, offset, into.data(), into.size());
+    if (status > 0) return std::nullopt;
+    *free = status == 0 ? Read::kStarted : Read::kRefused;
+    return number;
+  }
+  State state(uint32_t read) const override {
+    if (reads_[read] == Read::kRefused) return State::kFailed;
+    switch (api_.read_state(wire_, read)) {
+      case HCT_READ_UNDER_WAY:
+        return State::kUnderWay;
+      case HCT_READ_DONE:
+        return State::kDone;
+      default:
+        return State::kFailed;
+    }
+  }
+  void release(uint32_t read) override { reads_[read] = Read::kFree; }
+  void tell(Note note) override { api_.tell(wire_, std::bit_cast<uint64_t>(note)); }
+  std::optional<Note> hear() override {
+    uint64_t note = 0;
+    if (api_.hear(wire_, &note) == 0) return std::nullopt;
+    return std::bit_cast<Note>(note);
+  }
+  bool has_notes() override { return api_.hear(wire_, nullptr) != 0; }
+  void progress() override { api_.progress_reads(wire_); }
+  void abandon(const char* why) override { api_.abandon_reads(wire_, why); }
+
+ private:
+  enum class Read : uint8_t { kFree, kStarted, kRefused };
+
+  const hct_api& api_;
+  hct_wire* const wire_;
+  std::array<Read, kReads> reads_{};
+};
+
 class LoadedWire final : public Wire {
  public:
   LoadedWire(const hct_api& api, hct_wire* wire, std::string_view name, Poller& poller)
-      : Wire(std::string(name)), api_(api), wire_(wire), poller_(poller) {}
+      : Wire(std::string(name)), api_(api), wire_(wire), poller_(poller) {
+    if (api.show != nullptr) memory_.emplace(api, wire);
+  }
   ~LoadedWire() override { api_.close_wire(wire_); }
 
   size_t write(std::span<const ConstRegion> pieces) override {
@@ -49,6 +110,8 @@ class LoadedWire final : public Wire {
     api_.end_sleep(wire_);
   }
 
+  WireExtensions extensions() override { return {.remote_memory = memory_ ? &*memory_ : nullptr}; }
+
   std::string route() const {
     const char* const text = api_.route == nullptr ? nullptr : api_.route(wire_);
     return text == nullptr ? "" : text;
@@ -58,7 +121,8 @@ class LoadedWire final : public Wire {
   const hct_api& api_;
   hct_wire* const wire_;
   Poller& poller_;
-  bool napping_ = false;  // for a module without prepare_sleep_unread
+  bool napping_ = false;                // for a module without prepare_sleep_unread
+  std::optional<LoadedMemory> memory_;  // if the module has entries for it
   mutable std::optional<Error> failed_;
 };
 

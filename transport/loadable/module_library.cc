@@ -57,6 +57,14 @@ hct_api complete_module_table(const hct_api* api, const std::string& name,
                                     {"end_sleep", table.end_sleep != nullptr}})
     if (!entry.present)
       refuse(name, origin, std::string("it lacks the mandatory entry ") + entry.name);
+  const int reads = (table.show != nullptr) + (table.hide != nullptr) +
+                    (table.start_read != nullptr) + (table.read_state != nullptr) +
+                    (table.progress_reads != nullptr) + (table.tell != nullptr) +
+                    (table.hear != nullptr) + (table.abandon_reads != nullptr);
+  if (reads != 0 && reads != 8)
+    refuse(name, origin,
+           "of the entries show to abandon_reads it has " + std::to_string(reads) +
+               ", and all 8 are needed or none");
   if (name != table.name) refuse(name, origin, std::string("it calls itself '") + table.name + "'");
   return table;
 }

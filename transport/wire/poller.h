@@ -55,6 +55,7 @@ class Poller {
   }
   // Number of wires that cannot wake this process. They need periodic polls.
   void count_nappers(int change) noexcept { nappers_ += static_cast<size_t>(change); }
+  size_t nappers() const noexcept { return nappers_; }
 
  private:
   static constexpr size_t kFewSockets = 2;
