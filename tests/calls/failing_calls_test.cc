@@ -92,7 +92,7 @@ int body(int rank, Store& store, const Config& config, const Case& one) {
 class FailingCalls : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(FailingCalls, EndWellOrWithAnError) {
-  const int every = std::max(1, static_cast<int>(number_setting("HCCL_LIKE_CALLS_EVERY", 19)));
+  const int every = std::max(1, static_cast<int>(number_setting("HCCL_LIKE_CALLS_EVERY", 37)));
   const char* const only = std::getenv("HCCL_LIKE_CALLS_ONLY");
   Config config;
   config.transports = {GetParam()};
