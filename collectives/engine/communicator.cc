@@ -51,7 +51,7 @@ Communicator::Communicator(Engine& engine, Identity identity)
   force(engine_.config().algo);
 }
 
-Communicator::~Communicator() { engine_.remove(identity_.id); }
+Communicator::~Communicator() { engine_.remove(*this); }
 
 void Communicator::check(const Call& call) const {
   const bool any = call.collective == Collective::kRecv && call.root == kAnySource;
@@ -294,7 +294,7 @@ std::shared_ptr<Communicator> Communicator::split(std::span<const int> ranks, st
 std::vector<std::string> Communicator::routes() const {
   std::vector<std::string> routes;
   for (const Link* link : identity_.links)
-    routes.push_back(link == nullptr ? "" : engine_.mesh_.describe(*link));
+    routes.push_back(link == nullptr ? "" : engine_.describe(*link));
   return routes;
 }
 
@@ -305,7 +305,7 @@ int Communicator::rank_of(const Link& link) const {
   return found == identity_.links.end() ? -1 : static_cast<int>(found - identity_.links.begin());
 }
 
-int Communicator::answered(uint32_t channel, uint32_t* sequence) {
+int Communicator::answered(const SelfMessages& self, uint32_t channel, uint32_t* sequence) {
   std::lock_guard lock(mutex_);
   if (*sequence != answered_(0, channel)) return -1;  // an earlier receive gets the next message
   for (int peer = 0; peer < size(); ++peer) {
@@ -313,8 +313,7 @@ int Communicator::answered(uint32_t channel, uint32_t* sequence) {
     uint32_t& next = received_(peer, channel);
     const Tag tag{.communicator = identity_.id, .channel = channel, .sequence = next};
     size_t bytes = 0;
-    if (!(link == nullptr ? engine_.self_.arrived(tag, &bytes) : link->arrived(tag, &bytes)))
-      continue;
+    if (!(link == nullptr ? self.arrived(tag, &bytes) : link->arrived(tag, &bytes))) continue;
     *sequence = next++;
     ++answered_(0, channel);
     return peer;

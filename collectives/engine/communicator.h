@@ -128,9 +128,21 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // Number of collective calls prepared so far.
   uint32_t sequence() const;
 
+  // For the engine.
+  // By rank, null for this process.
+  const std::vector<Link*>& links() const { return identity_.links; }
+  int rank_of(const Link& link) const;  // -1 if none
+  // Keeps only the first error; returns whether this is it.
+  bool remember(const Error& error);
+  std::shared_ptr<Communicator> tied() const;
+  // A recent call that went through prepare(), by its number.
+  std::optional<CallLog::Entry> called(uint32_t sequence) const;
+  // A rank whose next message on the channel arrived without a receive, or -1. `sequence`: in, the
+  // position among receives from any source, which are answered in order; out, the number of that
+  // message.
+  int answered(const SelfMessages& self, uint32_t channel, uint32_t* sequence);
+
  private:
-  friend class Engine;
-  friend class Execution;
   Communicator(Engine& engine, Identity identity);
 
   void check(const Call& call) const;
@@ -152,17 +164,6 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   const Program& program(const Algorithm& algorithm, int root);
   Plan message_plan(const Call& call);
   uint32_t message_number(const Call& call, uint32_t channel);
-
-  // For the engine. remember() keeps only the first error and returns whether this is it.
-  // answered() returns a rank whose next message on the channel arrived without a receive, or -1.
-  // `sequence`: in, the position among receives from any source, which are answered in order; out,
-  // the number of that message.
-  bool remember(const Error& error);
-  std::shared_ptr<Communicator> tied() const;
-  // A recent call that went through prepare(), by its number.
-  std::optional<CallLog::Entry> called(uint32_t sequence) const;
-  int rank_of(const Link& link) const;
-  int answered(uint32_t channel, uint32_t* sequence);
 
   Engine& engine_;
   Identity identity_;

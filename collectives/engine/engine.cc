@@ -1,10 +1,6 @@
 #include "collectives/engine/engine.h"
 
-#include <poll.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
 #include <functional>
 
 #include "collectives/engine/communicator.h"
@@ -19,23 +15,29 @@ constexpr uint32_t kIdleTicks = 64;
 constexpr auto kLookAround = std::chrono::milliseconds(50);
 // Busy steps between such checks.
 constexpr uint32_t kBusyTicks = 1024;
-// How long the accept thread leaves a new connection to the driver.
-constexpr std::chrono::milliseconds kKeepersNap{2};
+// Pause after the system has refused a connection.
+constexpr std::chrono::milliseconds kNap{2};
 
 }  // namespace
 
 Engine::Engine(const Config& config, Poller& poller, Mesh& mesh)
-    : config_(config), poller_(poller), mesh_(mesh), thread_pool_(config.threads) {}
+    : config_(config),
+      poller_(poller),
+      mesh_(mesh),
+      thread_pool_(config.threads),
+      mismatches_({.groups = groups_,
+                   .active = active_,
+                   .fail = [this](Communicator& communicator,
+                                  const Error& error) { fail(communicator, error, true); },
+                   .keep_awake = [this] { inbox_full_ = true; },
+                   .call_sites = config.call_sites}),
+      background_([this] { return unfinished(); }, [this] { drive_in_background(); }) {}
 
 Engine::~Engine() {
-  {
-    std::lock_guard lock(background_mutex_);
-    stopping_ = true;
-  }
-  background_wake_.notify_one();
+  stopping_ = true;
   poller_.ring();
-  if (background_.joinable()) background_.join();
-  end_accept_thread();
+  background_.stop();
+  accept_thread_.end();
 }
 
 // Any thread.
@@ -71,11 +73,7 @@ void Engine::run(std::function<void()> work) {
     inbox_full_ = true;
   }
   poller_.ring();
-  wait_until([&] { return errand->done.load(); }, Deadline::never());
-}
-
-bool Engine::wait(const Operation& operation, Deadline deadline) {
-  return wait_until([&] { return operation.done(); }, deadline);
+  wait([&] { return errand->done.load(); }, Deadline::never());
 }
 
 // All at once: between separate waits, the rest would move to the background thread.
@@ -85,11 +83,7 @@ bool Engine::wait(std::span<const std::shared_ptr<Operation>> operations, Deadli
       operations = operations.first(operations.size() - 1);
     return operations.empty();
   };
-  return wait_until(all_done, deadline);
-}
-
-bool Engine::wait(const std::function<bool()>& done, Deadline deadline) {
-  return wait_until([&] { return done(); }, deadline);
+  return wait(all_done, deadline);
 }
 
 void Engine::nudge() {
@@ -100,8 +94,7 @@ void Engine::nudge() {
   poller_.ring();
 }
 
-template <class Done>
-bool Engine::wait_until(Done done, Deadline deadline) {
+bool Engine::wait(const std::function<bool()>& done, Deadline deadline) {
   if (done()) return true;
   wanted_.fetch_add(1);
   while (!done() && !deadline.expired()) {
@@ -164,7 +157,7 @@ void Engine::leave(std::unique_lock<std::mutex> driver, bool waited_for) {
 // The same if owing_ is up to date.
 void Engine::hand_over(std::unique_lock<std::mutex> driver, bool waited_for) {
   if (pass_on(std::move(driver))) return;
-  if (!waited_for && unfinished()) wake_background();
+  if (!waited_for && unfinished()) background_.wake(/*large=*/large_ > 0);
 }
 
 // True if a thread waits for the engine. That thread takes over all remaining work, even if it no
@@ -178,10 +171,7 @@ bool Engine::pass_on(std::unique_lock<std::mutex> driver) {
     turn_.notify_all();
     return true;
   }
-  if (restless) {
-    std::lock_guard lock(background_mutex_);
-    if (accept_bell_.valid()) Poller::ring(accept_bell_.get());
-  }
+  if (restless) accept_thread_.ring();
   return false;
 }
 
@@ -195,48 +185,53 @@ void Engine::drive_alone(Stop stop) {
     drive(stop, Deadline::never(), /*background=*/true);
   } catch (const std::exception& exception) {
     log_warn(std::string("while looking after connections: ") + exception.what());
-    std::this_thread::sleep_for(kKeepersNap);
+    std::this_thread::sleep_for(kNap);
   }
 }
 
-void Engine::background() {
+void Engine::drive_in_background() {
   const auto stop = [this] { return stopping_.load() || !unfinished(); };
-  while (await_need()) {
-    while (!stop()) {
-      std::unique_lock driver(driver_, std::try_to_lock);
-      if (!driver) break;  // the driver wakes this thread when it leaves
-      background_drives_ = true;
-      drive_alone(stop);
-      background_drives_ = false;
-      if (pass_on(std::move(driver))) break;
-    }
-  }
-}
-
-void Engine::accept_thread() {
-  std::array<pollfd, 2> listeners{{{accept_bell_.get(), POLLIN, 0}, {mesh_.door(), POLLIN, 0}}};
-  const auto stop = [this] { return stopping_.load() || !mesh_.is_restless(); };
-  while (!stopping_) {
-    if (::poll(listeners.data(), listeners.size(), -1) <= 0) continue;
-    if (stopping_) return;
-    uint64_t rings;
-    (void)!::read(accept_bell_.get(), &rings, sizeof rings);
+  while (!stop()) {
     std::unique_lock driver(driver_, std::try_to_lock);
-    if (!driver) {
-      std::this_thread::sleep_for(kKeepersNap);
-      continue;
-    }
+    if (!driver) return;  // the driver wakes this thread when it leaves
     background_drives_ = true;
     drive_alone(stop);
     background_drives_ = false;
-    leave(std::move(driver), /*waited_for=*/false);
-    // A thread may have submitted work meanwhile and relied on the driver.
-    if (!inbox_full_) continue;
-    if (std::unique_lock again(driver_, std::try_to_lock); again) {
-      step();
-      leave(std::move(again), /*waited_for=*/false);
-    }
+    if (pass_on(std::move(driver))) return;
   }
+}
+
+void Engine::start_accept_thread() {
+  if (stopping_ || by_hand_ > 0) return;
+  const auto& commons = mesh_.commons();
+  accept_thread_.start(mesh_.door(), commons ? &commons->life() : nullptr,
+                       [this] { return accept_connections(); });
+}
+
+// On the accept thread. False if another thread drives, which accepts connections too.
+bool Engine::accept_connections() {
+  std::unique_lock driver(driver_, std::try_to_lock);
+  if (!driver) return false;
+  background_drives_ = true;
+  drive_alone([this] { return stopping_.load() || !mesh_.is_restless(); });
+  background_drives_ = false;
+  leave(std::move(driver), /*waited_for=*/false);
+  // A thread may have submitted work meanwhile and relied on the driver.
+  if (!inbox_full_) return true;
+  if (std::unique_lock again(driver_, std::try_to_lock); again) {
+    step();
+    leave(std::move(again), /*waited_for=*/false);
+  }
+  return true;
+}
+
+bool Engine::Turns::take() {
+  std::unique_lock driver(engine_.driver_, std::try_to_lock);
+  if (!driver) return false;
+  const bool moved = engine_.step();
+  if (!moved) engine_.sleep(Deadline::never(), /*background=*/false);
+  engine_.leave(std::move(driver), /*waited_for=*/false);
+  return moved;
 }
 
 // Driver only.
@@ -258,7 +253,7 @@ void Engine::drive(Stop stop, Deadline deadline, bool background) {
       mesh_.poll();
       look_at_deadlines();
       look_at_local_peers();
-      look_at_calls();
+      mismatches_.look();
       if (deadline.expired()) return;
     }
     if (crowded_ && poller_.sockets() > 0) backoff.skip_spins();
@@ -291,7 +286,7 @@ bool Engine::advance_executions() {
     Execution& execution = *active_[i];
     if (execution.advance()) moved = true;
     if (execution.mismatch()) {
-      on_mismatch(execution);
+      mismatches_.on_board(execution);
       i = 0;  // the list has changed
     } else if (execution.failure()) {
       on_failure(execution);
@@ -325,6 +320,13 @@ bool Engine::take_submissions() {
   return any;
 }
 
+void Engine::run(Errand& errand) {
+  errand.work();
+  std::lock_guard lock(turn_mutex_);
+  errand.done = true;
+  turn_.notify_all();
+}
+
 void Engine::start(std::shared_ptr<Operation> operation) {
   Communicator& communicator = operation->communicator();
   std::unique_ptr<Execution> execution;
@@ -338,7 +340,7 @@ void Engine::start(std::shared_ptr<Operation> operation) {
   active_.push_back(std::move(execution));
   if (auto failure = communicator.failure()) return finish(active_.size() - 1, std::move(failure));
   for (int peer = 0; peer < communicator.size(); ++peer) {
-    const Link* link = communicator.identity_.links[static_cast<size_t>(peer)];
+    const Link* link = communicator.links()[static_cast<size_t>(peer)];
     if (link != nullptr && link->failure() != nullptr && !link->peer_said_goodbye())
       return lost(communicator, peer, *link->failure());
   }
@@ -362,7 +364,7 @@ void Engine::finish(size_t index, std::optional<Error> error) {
 }
 
 void Engine::sleep(Deadline deadline, bool background) {
-  look_at_calls();
+  mismatches_.look();
   sleeping_ = true;
   std::atomic_thread_fence(std::memory_order_seq_cst);
   // After the fence, submitters and threads that want the engine see sleeping_ and ring.
@@ -386,6 +388,11 @@ void Engine::sleep(Deadline deadline, bool background) {
   mesh_.poll();
   look_at_deadlines();
   look_at_local_peers();
+}
+
+void Engine::look_at_memory() {
+  if (Exports* const own = exports()) own->look();
+  peer_memory_.close_freed();
 }
 
 }  // namespace hccl_like

@@ -8,19 +8,21 @@
 #include <mutex>
 #include <span>
 #include <string>
-#include <thread>
-#include <unordered_map>
 #include <vector>
 
-#include "collectives/call/disagreement.h"
 #include "collectives/engine/caller_message.h"
 #include "collectives/engine/execution.h"
+#include "collectives/engine/group_table.h"
+#include "collectives/engine/mismatch_detector.h"
 #include "collectives/engine/operation.h"
-#include "collectives/engine/self_messages.h"
 #include "core/base/deadline.h"
+#include "core/machine/background_thread.h"
 #include "core/machine/thread_pool.h"
 #include "core/settings/config.h"
+#include "transport/link/self_messages.h"
+#include "transport/mesh/accept_thread.h"
 #include "transport/mesh/mesh.h"
+#include "transport/same_host/commons.h"
 #include "transport/same_host/peer_memory.h"
 #include "transport/wire/poller.h"
 
@@ -36,9 +38,10 @@ class Engine {
   // Any thread.
   PeerMemory& peer_memory() { return peer_memory_; }
   ThreadPool& thread_pool() { return thread_pool_; }
-  // The place at which peers find memory of a call, if it is shared. `range`: one of the call's,
-  // borrowed.
-  SharedPlace place(const Call& call, const std::optional<ExportedRange>& range);
+  // Any thread. The memory that this process shows to local peers; null if it shows none.
+  Exports* exports() const {
+    return mesh_.commons() == nullptr ? nullptr : &mesh_.commons()->exports();
+  }
   // Any thread. Call once for each call: runs look_at_memory() every kCallsBetweenLooks calls.
   void count_call() {
     const uint32_t calls = calls_.load(std::memory_order_relaxed) + 1;
@@ -54,7 +57,9 @@ class Engine {
 
   // Any thread. Drives, or waits for the present driver, until the operation is done. False if
   // `deadline` passes first, which does not end the operation; its own timeout does.
-  bool wait(const Operation& operation, Deadline deadline);
+  bool wait(const Operation& operation, Deadline deadline) {
+    return wait([&] { return operation.done(); }, deadline);
+  }
   // The same for several operations, in any order.
   bool wait(std::span<const std::shared_ptr<Operation>> operations, Deadline deadline);
   // The same until `done`, evaluated in every step. If anything but the end of an operation changes
@@ -97,6 +102,12 @@ class Engine {
     bool news_ = false;
   };
 
+  // Any thread. For Communicator: makes it known here, until its destructor removes it. A failure
+  // that a peer has already reported fails it.
+  void add(const std::shared_ptr<Communicator>& communicator);
+  void remove(const Communicator& communicator);
+  // Any thread. See Mesh::describe().
+  std::string describe(const Link& link) const { return mesh_.describe(link); }
   // Any thread. Ends every operation of the communicator with an error.
   void abort(Communicator& communicator, Error error);
 
@@ -134,7 +145,6 @@ class Engine {
   };
 
  private:
-  friend class Communicator;
   static constexpr uint32_t kCallsBetweenLooks = 64;
 
   struct Errand {
@@ -147,10 +157,6 @@ class Engine {
     std::optional<Error> error;
     std::shared_ptr<Errand> errand = nullptr;  // set: neither of the two
   };
-
-  // Any thread.
-  template <class Done>
-  bool wait_until(Done done, Deadline deadline);
 
   // Driver only.
   template <class Stop>
@@ -170,31 +176,9 @@ class Engine {
   void on_failure(const Execution& execution);
   void look_at_links(bool idle);
   void on_abort(Link& link, const AbortNotice& notice);
-  // engine_calls.cc
-  void on_mismatch(int peer, Communicator& communicator, const Link::Mismatch& mismatch);
-  void on_mismatch(const Execution& execution);
+  void on_mismatch(const Link* link, const Link::Mismatch& mismatch);
   // A message in device memory lost its path to or from that rank.
   void on_unreachable(int peer, Communicator& communicator);
-  struct Disagreement {
-    uint32_t sequence;
-    uint64_t number;  // shown to users
-    Claim mine, theirs;
-    std::string_view unseen = kUnseen;
-  };
-  static constexpr std::string_view kUnseen =
-      "they differ in the sizes of its chunks, in its algorithm, or in the root of a call before "
-      "it";
-  void disagree(Communicator& communicator, const Disagreement& disagreement);
-  void ask_about(Communicator& communicator, Disagreement disagreement);
-  bool is_in_doubt(const Communicator& communicator) const;
-  void raise_doubts();
-  bool raise_doubt(Communicator& communicator);
-  void on_call(Link& link, const CallNotice& call);
-  // For long waits: finds ranks that make other calls.
-  void look_at_calls();
-  void tell_calls();
-  void compare_calls();
-  std::optional<Disagreement> find_stray(const Communicator& communicator) const;
   void on_failure(Link& link);
   void look_at_deadlines();
   // Checks that awaited local peers without a connection are alive.
@@ -207,19 +191,12 @@ class Engine {
   void leave(std::unique_lock<std::mutex> driver, bool waited_for);
   void hand_over(std::unique_lock<std::mutex> driver, bool waited_for);
   bool pass_on(std::unique_lock<std::mutex> driver);
-  static bool is_large(const std::shared_ptr<Operation>& operation);
-  // engine_background.cc
-  void wake_background();
-  void background();
-  bool await_need();
-  // engine_accept.cc
-  void accept_thread();
-  void end_accept_thread();
-  // Fails the communicator if a peer has already reported its end.
-  void add(const std::shared_ptr<Communicator>& communicator);
-  std::shared_ptr<Communicator> find_or_keep(const Link& link, const AbortNotice& notice);
-  void remove(uint64_t id);
-  std::shared_ptr<Communicator> find(uint64_t id) const;
+  // The background thread starts these at once, see background_thread.h.
+  static bool is_large(const std::shared_ptr<Operation>& operation) {
+    return operation->bytes() > (64 << 10);
+  }
+  void drive_in_background();
+  bool accept_connections();
 
   const Config& config_;
   Poller& poller_;
@@ -230,19 +207,13 @@ class Engine {
 
   std::mutex driver_;  // held by the driver; guards the members up to spare_
   std::vector<CallerMessage> caller_messages_;
-  std::vector<std::unique_ptr<Execution>> active_;
+  Executions active_;
   uint32_t steps_ = 0;
   bool gave_up_ = false;  // a communicator failed: later connections may need its failure report
   Deadline::Clock::time_point next_look_{};  // of look_at_local_peers()
-  // The last call that a peer reported to be in, kept until this rank has made that call.
-  struct Heard {
-    uint64_t communicator;
-    int rank;
-    CallNotice call;
-  };
-  std::vector<Heard> heard_;
-  Deadline::Clock::time_point next_look_at_calls_{};
-  std::vector<std::unique_ptr<Execution>> spare_;
+  GroupTable groups_;
+  MismatchDetector mismatches_;
+  Executions spare_;
   ScratchPool scratch_;
   SelfMessages self_;
 
@@ -264,37 +235,9 @@ class Engine {
   std::condition_variable turn_;  // an operation is done, or the driver left
   uint64_t turn_epoch_ = 0;       // number of times the driver left
 
-  std::mutex background_mutex_;
-  std::condition_variable background_wake_;
-  bool background_needed_ = false;
-  bool background_dozes_ = false;     // polls for work instead of sleeping
-  bool background_soon_ = false;      // work for the dozing thread
-  bool background_may_doze_ = false;  // next time: the last work was small
   std::atomic<bool> stopping_{false};
-  std::thread background_;
-  // Accept thread, if the bell is valid: borrowed from the process's Life if any, else own.
-  Life* accept_threads_life_ = nullptr;
-  std::thread accept_thread_;
-  Fd accept_bell_;
-
-  mutable std::mutex registry_mutex_;
-  std::unordered_map<uint64_t, std::weak_ptr<Communicator>> registry_;
-  // The last failures of groups that this process has not made yet, or is not in.
-  struct EarlyAbort {
-    uint64_t communicator;
-    const Link* link;
-    std::string reason;
-  };
-  std::vector<EarlyAbort> early_aborts_;
-
-  // Mismatches caused by a call that is not identified yet; reported as is after `until`. Driver
-  // only. At most one per communicator.
-  struct Doubt {
-    uint64_t communicator;
-    Disagreement disagreement;
-    Deadline until;
-  };
-  std::vector<Doubt> doubts_;
+  BackgroundThread background_;
+  AcceptThread accept_thread_;
 };
 
 }  // namespace hccl_like

@@ -14,7 +14,8 @@
 namespace hccl_like {
 namespace {
 
-constexpr size_t kEarlyAborts = 64;
+// Liveness check interval of unconnected local peers; the system reports the end of guarded ones.
+constexpr std::chrono::milliseconds kLookEvery{10};
 
 // The error that `peer` reported, in its words ("peer lost (rank 3): ..."), which name the ranks.
 Error told_by(int peer, const std::string& group, std::string_view reason) {
@@ -57,7 +58,7 @@ void Engine::fail(Communicator& communicator, const Error& error, bool tell_peer
   const auto keep = communicator.shared_from_this();  // the last operation may be its last owner
   const bool first = communicator.remember(error);
   self_.cancel(communicator.id());
-  for (Link* link : communicator.identity_.links)
+  for (Link* link : communicator.links())
     if (link != nullptr) link->cancel(communicator.id());
   gave_up_ = owing_ = true;  // also for messages sent in part
   if (first && tell_peers) tell(communicator, to_string(error), nullptr);
@@ -74,7 +75,7 @@ void Engine::fail(Communicator& communicator, const Error& error, bool tell_peer
 
 // Sends at once: after the last operation, no thread may drive for a while.
 void Engine::tell(Communicator& communicator, std::string_view reason, const Link* but) {
-  for (Link* link : communicator.identity_.links) {
+  for (Link* link : communicator.links()) {
     if (link == nullptr || link == but || link->failure() != nullptr) continue;
     link->send_abort(communicator.id(), reason);
     link->progress();
@@ -89,7 +90,7 @@ const Execution* Engine::under_way(const Communicator& communicator) const {
 }
 
 void Engine::lost(Communicator& communicator, int peer, const Error& why) {
-  if (raise_doubt(communicator)) return;
+  if (mismatches_.report_pending(communicator)) return;
   std::string message = "rank " + std::to_string(communicator.rank()) + " of group " +
                         communicator.name() + " lost rank " + std::to_string(peer) + " (" +
                         communicator.members()[static_cast<size_t>(peer)].hostname + ")";
@@ -113,35 +114,39 @@ void Engine::look_at_links(bool idle) {
   for (const auto& owned : mesh_.links()) {
     Link& link = *owned;
     while (auto notice = link.take_abort()) on_abort(link, *notice);
-    while (auto call = link.take_call()) on_call(link, *call);
-    while (auto mismatch = link.take_mismatch()) {
-      if (const auto communicator = find(mismatch->tag.communicator))
-        on_mismatch(communicator->rank_of(link), *communicator, *mismatch);
-    }
+    while (auto call = link.take_call()) mismatches_.on_report(link, *call);
+    while (auto mismatch = link.take_mismatch()) on_mismatch(&link, *mismatch);
     // Messages sent before an orderly exit may still be in this process, until nothing moves.
     if (link.failure() != nullptr && (idle || !link.peer_said_goodbye())) on_failure(link);
   }
-  while (auto mismatch = self_.take_mismatch()) {
-    if (const auto communicator = find(mismatch->tag.communicator))
-      on_mismatch(communicator->rank(), *communicator, *mismatch);
-  }
+  while (auto mismatch = self_.take_mismatch()) on_mismatch(nullptr, *mismatch);
 }
 
-// A peer may make a group, call and fail before this process has made the group.
-std::shared_ptr<Communicator> Engine::find_or_keep(const Link& link, const AbortNotice& notice) {
-  std::lock_guard lock(registry_mutex_);
-  if (const auto found = registry_.find(notice.communicator); found != registry_.end())
-    if (auto communicator = found->second.lock()) return communicator;
-  if (early_aborts_.size() == kEarlyAborts) early_aborts_.erase(early_aborts_.begin());
-  early_aborts_.push_back({notice.communicator, &link, std::string(notice.reason)});
-  return nullptr;
+// `link`: null for a message from this rank to itself.
+void Engine::on_mismatch(const Link* link, const Link::Mismatch& mismatch) {
+  const auto communicator = groups_.find(mismatch.tag.communicator);
+  if (!communicator) return;
+  const int peer = link == nullptr ? communicator->rank() : communicator->rank_of(*link);
+  if (mismatch.unreachable) return on_unreachable(peer, *communicator);
+  mismatches_.on_message(peer, *communicator, mismatch);
+}
+
+void Engine::on_unreachable(int peer, Communicator& communicator) {
+  std::string message = "rank " + std::to_string(communicator.rank()) + " of group " +
+                        communicator.name() + ": the network card can no longer move a message " +
+                        "between a device's memory and rank " + std::to_string(peer);
+  if (const Execution* execution = under_way(communicator))
+    message += " during " + execution->operation().describe();
+  message += "; HCCL_LIKE_FABRIC_DEVICE_MEMORY=0 sends such messages through memory of the host";
+  fail(communicator, Error{ErrorCode::kDevice, std::move(message), peer}, /*tell_peers=*/true);
 }
 
 void Engine::on_abort(Link& link, const AbortNotice& notice) {
-  const auto communicator = find_or_keep(link, notice);
+  const auto communicator = groups_.find_or_keep(link, notice);
   if (!communicator) return;
   const int peer = communicator->rank_of(link);
-  if (code_in(notice.reason) != ErrorCode::kMismatch && raise_doubt(*communicator)) return;
+  if (code_in(notice.reason) != ErrorCode::kMismatch && mismatches_.report_pending(*communicator))
+    return;
   // A rank without a connection to the failed rank may have one to this rank. A rank with one may
   // see this rank leave before it gets the reason. Ranks that share a board all know.
   const bool pass_on = !communicator->failure() && !communicator->board();
@@ -163,7 +168,7 @@ void Engine::on_failure(Link& link) {
     const bool missed =
         active_[i]->waits_for_anybody()
             ? std::ranges::all_of(
-                  communicator.identity_.links,
+                  communicator.links(),
                   [](const Link* one) { return one == nullptr || one->failure() != nullptr; })
             : active_[i]->waits_for(peer);
     if (link.peer_said_goodbye() && !missed) continue;
@@ -178,7 +183,7 @@ void Engine::look_at_deadlines() {
     Execution& execution = *active_[i];
     if (execution.deadline().is_never() || execution.deadline().time_point() > now) continue;
     Communicator& communicator = execution.operation().communicator();
-    if (raise_doubt(communicator)) {
+    if (mismatches_.report_pending(communicator)) {
       i = static_cast<size_t>(-1);
       continue;
     }
@@ -195,10 +200,23 @@ void Engine::look_at_deadlines() {
   }
 }
 
-std::shared_ptr<Communicator> Engine::find(uint64_t id) const {
-  std::lock_guard lock(registry_mutex_);
-  const auto found = registry_.find(id);
-  return found == registry_.end() ? nullptr : found->second.lock();
+// The peer's shared memory shows an orderly exit; the system knows whether the peer died.
+void Engine::look_at_local_peers() {
+  if (active_.empty() || !mesh_.has_absent()) return;
+  const auto now = Deadline::Clock::now();
+  if (now < next_look_) return;
+  next_look_ = now + kLookEvery;
+  for (const auto& execution : active_) {
+    const Communicator& communicator = execution->operation().communicator();
+    const auto look = [&](int peer) {
+      Link* const link = communicator.links()[static_cast<size_t>(peer)];
+      if (link != nullptr) link->look_for_end();
+    };
+    if (const auto awaited = execution->waiting_for(); !awaited.empty())
+      std::ranges::for_each(awaited, look);
+    else
+      for (int peer = 0; peer < communicator.size(); ++peer) look(peer);
+  }
 }
 
 void Engine::add(const std::shared_ptr<Communicator>& communicator) {
@@ -208,25 +226,12 @@ void Engine::add(const std::shared_ptr<Communicator>& communicator) {
     return machine_of(one.host) == machine_of(members[self].host);
   });
   if (here > sysconf(_SC_NPROCESSORS_ONLN)) crowded_ = true;
-  std::optional<EarlyAbort> early;
-  {
-    std::lock_guard lock(registry_mutex_);
-    registry_[communicator->id()] = communicator;
-    const auto found =
-        std::ranges::find(early_aborts_, communicator->id(), &EarlyAbort::communicator);
-    if (found != early_aborts_.end()) {
-      early = std::move(*found);
-      early_aborts_.erase(found);
-    }
-  }
+  const auto early = groups_.add(communicator->id(), communicator);
   if (!early) return;
   const int peer = communicator->rank_of(*early->link);
   abort(*communicator, told_by(peer, communicator->name(), early->reason));
 }
 
-void Engine::remove(uint64_t id) {
-  std::lock_guard lock(registry_mutex_);
-  registry_.erase(id);
-}
+void Engine::remove(const Communicator& communicator) { groups_.remove(communicator.id()); }
 
 }  // namespace hccl_like

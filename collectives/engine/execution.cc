@@ -275,7 +275,7 @@ bool Execution::bind_any_source() {
   if (const auto& first = operation_->begun_by_) operation_->sequence_ = first->sequence_;
   const int source = operation_->begun_by_ ? operation_->begun_by_->source_
                                            : operation_->communicator().answered(
-                                                 plan_->channel, &operation_->sequence_);
+                                                 *self_, plan_->channel, &operation_->sequence_);
   if (source < 0) return false;
   operation_->source_ = source;
   unbound_ = false;
@@ -288,15 +288,22 @@ int Execution::unbound_source(int peer) const {
 
 // A send's or receive's message is all of the call's memory; those of collectives have no place.
 SharedPlace Execution::place(const std::optional<ExportedRange>& range) const {
-  if (plan_->channel == 0) return {};
-  return operation_->communicator().engine().place(operation_->call_, range);
+  const Call& call = operation_->call_;
+  if (plan_->channel == 0 || !range || call.device == nullptr) return {};
+  Engine& engine = operation_->communicator().engine();
+  return {.range = &*range,
+          .device = call.device,
+          .index = call.device_index,
+          .memory = &engine.peer_memory(),
+          .exports = engine.exports(),
+          .owner = call.output_owner};
 }
 
 template <class OneEnd>
 void Execution::hand_over(int peer, OneEnd& message) {
   const Communicator& communicator = operation_->communicator();
   if (peer == communicator.rank()) return self_->post(message);
-  communicator.identity_.links[static_cast<size_t>(peer)]->post(message);
+  communicator.links()[static_cast<size_t>(peer)]->post(message);
 }
 
 std::shared_ptr<Operation> Execution::end() {

@@ -7,10 +7,10 @@
 #include "collectives/call/plan.h"
 #include "collectives/engine/operation.h"
 #include "collectives/engine/scratch_pool.h"
-#include "collectives/engine/self_messages.h"
 #include "collectives/same_host/same_host_stage.h"
 #include "core/base/deadline.h"
 #include "transport/link/link.h"
+#include "transport/link/self_messages.h"
 
 namespace hccl_like {
 
@@ -104,5 +104,7 @@ class Execution {
   std::vector<Pieces> operands_;  // of a kReduce step; reused
   std::vector<const std::byte*> sources_;
 };
+
+using Executions = std::vector<std::unique_ptr<Execution>>;
 
 }  // namespace hccl_like

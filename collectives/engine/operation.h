@@ -28,6 +28,8 @@ class Operation {
   // The sender of a recv, once done().
   int source() const noexcept { return source_; }
   uint32_t sequence() const noexcept { return sequence_; }
+  uint64_t fingerprint() const noexcept { return plan_.fingerprint; }
+  size_t bytes() const noexcept { return bytes_; }  // of the payload
   // Once done(). Equals finished() if the operation failed before its first step.
   std::chrono::steady_clock::time_point started() const noexcept {
     return started_ == std::chrono::steady_clock::time_point() ? finished_ : started_;

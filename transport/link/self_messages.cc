@@ -1,4 +1,4 @@
-#include "collectives/engine/self_messages.h"
+#include "transport/link/self_messages.h"
 
 #include <algorithm>
 #include <cstring>
