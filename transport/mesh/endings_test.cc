@@ -23,12 +23,12 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-const std::vector<std::string> kTransports{"shm", "tcp"};
+const std::vector<std::string> kBothTransports{"shm", "tcp"};
 
 TEST(MeshEndings, EndsInOrderWithoutLosingWhatThePeerHasNotRead) {
   // Rank 0 sends a message that it has handed over and leaves at once; rank 1 reads it only after
   // rank 0 is gone.
-  for (const auto& transport : kTransports) {
+  for (const auto& transport : kBothTransports) {
     const auto outcomes = run_ranks(2, [&](int rank, Store& store) {
       constexpr size_t kCount = 2'000;  // fits the eager limit and every buffer
       std::vector<uint32_t> data(kCount);
@@ -67,7 +67,7 @@ TEST(MeshEndings, EndsInOrderWithoutLosingWhatThePeerHasNotRead) {
 }
 
 TEST(MeshEndings, EndsInTimeThoughAPeerIsStopped) {
-  for (const auto& transport : kTransports) {
+  for (const auto& transport : kBothTransports) {
     const auto outcomes = run_ranks(
         2,
         [&](int rank, Store& store) {
@@ -109,7 +109,7 @@ TEST(MeshEndings, EndsInTimeThoughAPeerIsStopped) {
 }
 
 TEST(MeshEndings, EndsAtOnceWhenAPeerIsDead) {
-  for (const auto& transport : kTransports) {
+  for (const auto& transport : kBothTransports) {
     const auto outcomes =
         run_ranks(2,
                   [&](int rank, Store& store) {
