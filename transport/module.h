@@ -158,7 +158,8 @@ typedef struct hct_api {
   /* Since minor version 2; optional, but all of show to abandon_reads or none. The receiver of a
    * long message then reads the sender's memory, and the stream carries only its place. Both ends
    * of a wire must have these entries or lack them: can_reach refuses other peers. A failed `show`
-   * or read is no error: the message goes through the stream.
+   * or read is no error: the message goes through the stream. Only a read that fails in the middle
+   * of a sum ends the wire.
    *
    * Registers the memory and lets the peer read it until `hide`, as `slot`, which is free: 0 to
    * HCT_SLOTS - 1. Fills in `place`, which hccl-like sends to the peer. */

@@ -171,6 +171,7 @@ void reduce_part(const BlockPlan& plan, Span range, Span block, uint32_t number)
     plan.call->plan->reduction.combine_all(
         result, twin, sources, now / size_of(plan.call->call->type), plan.call->plan->scaling);
     if (past) copy_past_caches(target.data, result, now);
+    // Without a sample: pool threads come here, and one thread at a time judges a WriteMode.
     if (kept != nullptr && several) {
       if (plan.staging->write_mode.goes_past_caches())
         copy_past_caches(kept + at, result, now);

@@ -4,10 +4,10 @@
 //
 // A write to lines that the reader has cached takes one exchange with its core for each line. That
 // is cheap between cores that share a cache and up to ten times as long between dies, where
-// non-temporal stores are faster although the reader then fetches the lines from memory. No system
-// tells the distance of two cores, and a virtual machine's cores move. So one measurement at
-// start-up gives the time of a non-temporal write, and samples of ordinary writes are compared
-// with it.
+// non-temporal stores are faster although the reader then fetches the lines from memory. The
+// system does not tell how far two cores are apart, and a virtual machine's cores move. So each
+// process measures a non-temporal write once, and WriteMode compares samples of ordinary writes
+// with that.
 #include <chrono>
 #include <cstddef>
 #include <cstdint>

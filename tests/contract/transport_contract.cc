@@ -41,9 +41,9 @@ INSTANTIATE_TYPED_TEST_SUITE_P(Module, WireContract, Wires);
 INSTANTIATE_TYPED_TEST_SUITE_P(Module, LinkContract, Wires);
 INSTANTIATE_TYPED_TEST_SUITE_P(Module, RemoteMemoryContract, Wires);
 
-// A peer may say anything. libfabric's providers end the connection instead.
+// A peer may say anything.
 TEST(TransportContract, APlaceThatIsWrongIsNotRead) {
-  if (module_path.empty()) GTEST_SKIP() << "for modules";
+  if (module_path.empty()) GTEST_SKIP() << "libfabric's providers end the connection";
   const WirePair wires = pair();
   RemoteMemory* const memory = wires.ends[1]->extensions().remote_memory;
   if (memory == nullptr) GTEST_SKIP() << "this transport does not read the peer's memory";

@@ -16,8 +16,8 @@ namespace {
 
 constexpr int kFrames = 40;
 
-// The handlers that run after our handler: the one installed before ours, and above it those that
-// replaced ours since then.
+// Handlers that ours calls: the first one was installed before ours, the others replaced ours
+// later.
 struct Below {
   static constexpr int kMost = 8;  // the last place is that of the latest
   int signal;
