@@ -4,9 +4,9 @@
 
 #include <cstdlib>
 
-#include "device/fake_device.h"
 #include "device/host/host_api.h"
 #include "device/plugin_table.h"
+#include "device/testing/fake_device.h"
 
 namespace hccl_like {
 namespace {

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <map>
 
-#include "device/fake_device.h"
+#include "device/testing/fake_device.h"
 
 namespace hccl_like {
 namespace {

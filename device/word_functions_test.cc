@@ -5,7 +5,7 @@
 #include <atomic>
 
 #include "device/device.h"
-#include "device/fake_device.h"
+#include "device/testing/fake_device.h"
 
 namespace hccl_like {
 namespace {

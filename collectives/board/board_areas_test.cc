@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "collectives/board/board_testing.h"
+#include "collectives/testing/board_calls.h"
 
 namespace hccl_like {
 namespace {

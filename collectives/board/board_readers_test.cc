@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "collectives/same_host/same_host_stage.h"
-#include "transport/shm/shm_pair.h"
+#include "transport/testing/shm_pair.h"
 
 namespace hccl_like {
 namespace {

@@ -7,7 +7,7 @@
 #include <atomic>
 #include <vector>
 
-#include "collectives/board/board_testing.h"
+#include "collectives/testing/board_calls.h"
 
 namespace hccl_like {
 namespace {

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "collectives/engine/testing.h"
-#include "collectives/same_host/large_testing.h"
-#include "device/reduce/reduce_reference.h"
+#include "collectives/testing/large_calls.h"
+#include "collectives/testing/on_ranks.h"
+#include "device/testing/reduce_reference.h"
 
 namespace hccl_like {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "collectives/engine/communicator.h"
-#include "collectives/engine/testing.h"
+#include "collectives/testing/on_ranks.h"
 #include "device/host/host_api.h"
 #include "device/host/host_ipc.h"
 #include "device/host/shared_pool.h"

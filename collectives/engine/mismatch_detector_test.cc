@@ -9,7 +9,7 @@
 
 #include "collectives/engine/communicator.h"
 #include "collectives/engine/engine.h"
-#include "collectives/engine/testing.h"
+#include "collectives/testing/on_ranks.h"
 
 namespace hccl_like {
 namespace {

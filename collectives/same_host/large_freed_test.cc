@@ -14,9 +14,9 @@
 #include <thread>
 #include <vector>
 
-#include "collectives/engine/testing.h"
 #include "collectives/same_host/large_call.h"
-#include "collectives/same_host/large_testing.h"
+#include "collectives/testing/large_calls.h"
+#include "collectives/testing/on_ranks.h"
 #include "core/base/fd.h"
 #include "device/host/host_ipc.h"
 #include "transport/message/kept_memory.h"

@@ -7,9 +7,9 @@
 #include <span>
 #include <vector>
 
-#include "collectives/engine/testing.h"
-#include "collectives/same_host/large_testing.h"
 #include "collectives/same_host/staging_buffer.h"
+#include "collectives/testing/large_calls.h"
+#include "collectives/testing/on_ranks.h"
 
 namespace hccl_like {
 namespace {

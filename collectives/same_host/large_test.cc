@@ -9,9 +9,9 @@
 #include <thread>
 #include <vector>
 
-#include "collectives/engine/testing.h"
 #include "collectives/same_host/large_call.h"
-#include "collectives/same_host/large_testing.h"
+#include "collectives/testing/large_calls.h"
+#include "collectives/testing/on_ranks.h"
 
 namespace hccl_like {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "collectives/engine/testing.h"
-#include "collectives/same_host/large_testing.h"
+#include "collectives/testing/large_calls.h"
+#include "collectives/testing/on_ranks.h"
 
 namespace hccl_like {
 namespace {

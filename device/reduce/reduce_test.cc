@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "device/reduce/reduce_reference.h"
+#include "device/testing/reduce_reference.h"
 
 namespace hccl_like {
 namespace {

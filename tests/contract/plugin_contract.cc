@@ -4,8 +4,8 @@
 // For those who write plugins: it loads the library as hccl-like does, with memory from mem_alloc
 // and streams from stream_create, and runs the tests that hccl-like's own plugins pass. Ends with
 // 77 if the plugin cannot start because there is no such device here. A plugin without mem_alloc is
-// tested by a program of its vendor's, with device/plugin_contract.h.
-#include "device/plugin_contract.h"
+// tested by a program of its vendor's, with device/testing/plugin_contract.h.
+#include "device/testing/plugin_contract.h"
 
 #include <dlfcn.h>
 

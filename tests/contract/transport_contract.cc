@@ -11,10 +11,10 @@
 #include <string>
 
 #include "core/base/error.h"
-#include "transport/link/link_contract.h"
 #include "transport/mesh/transports.h"
+#include "transport/testing/link_contract.h"
+#include "transport/testing/remote_memory_contract.h"
 #include "transport/testing/transport_pair.h"
-#include "transport/wire/remote_memory_contract.h"
 
 namespace hccl_like {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "transport/wire/read_shown.h"
+#include "transport/testing/read_shown.h"
 
 namespace hccl_like::storm {
 namespace {

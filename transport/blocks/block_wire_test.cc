@@ -7,10 +7,10 @@
 #include <deque>
 #include <vector>
 
-#include "transport/link/link_contract.h"
-#include "transport/link/link_endings_contract.h"
+#include "transport/testing/link_contract.h"
+#include "transport/testing/link_endings_contract.h"
 #include "transport/testing/readable_wire.h"
-#include "transport/wire/wire_contract.h"
+#include "transport/testing/wire_contract.h"
 
 namespace hccl_like {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <array>
 
-#include "transport/sim/sim_wire.h"
+#include "transport/testing/sim_wire.h"
 
 namespace hccl_like {
 namespace {

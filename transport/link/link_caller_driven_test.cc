@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "transport/link/link.h"
-#include "transport/sim/sim_wire.h"
-#include "transport/wire/wire_contract.h"
+#include "transport/testing/sim_wire.h"
+#include "transport/testing/wire_contract.h"
 
 namespace hccl_like {
 namespace {

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "transport/message/frame.h"
-#include "transport/sim/sim_wire.h"
-#include "transport/wire/wire_contract.h"
+#include "transport/testing/sim_wire.h"
+#include "transport/testing/wire_contract.h"
 
 namespace hccl_like {
 namespace {

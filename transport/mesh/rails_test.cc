@@ -9,7 +9,7 @@
 #include "transport/bootstrap/rails.h"
 #include "transport/testing/mesh_rank.h"
 #include "transport/testing/run_ranks.h"
-#include "transport/wire/wire_contract.h"
+#include "transport/testing/wire_contract.h"
 
 namespace hccl_like {
 namespace {

@@ -8,8 +8,8 @@
 #include <memory>
 #include <vector>
 
-#include "transport/link/link_contract.h"
 #include "transport/message/frame.h"
+#include "transport/testing/link_contract.h"
 #include "transport/testing/readable_wire.h"
 
 namespace hccl_like {

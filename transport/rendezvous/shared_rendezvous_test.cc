@@ -13,10 +13,10 @@
 #include <memory>
 #include <thread>
 
-#include "transport/link/shared_links.h"
 #include "transport/message/frame.h"
 #include "transport/message/kept_memory.h"
 #include "transport/same_host/commons.h"
+#include "transport/testing/shared_links.h"
 
 namespace hccl_like {
 namespace {

@@ -9,10 +9,10 @@
 #include <set>
 #include <vector>
 
-#include "device/fake_device.h"
 #include "device/host/host_api.h"
 #include "device/host/host_ipc.h"
 #include "device/host/shared_memory.h"
+#include "device/testing/fake_device.h"
 
 namespace hccl_like {
 namespace {

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "device/fake_device.h"
+#include "device/testing/fake_device.h"
 
 namespace hccl_like {
 namespace {

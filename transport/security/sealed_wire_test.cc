@@ -8,10 +8,10 @@
 #include "core/base/error.h"
 #include "transport/bootstrap/connector.h"
 #include "transport/bootstrap/listener.h"
-#include "transport/sim/sim_wire.h"
 #include "transport/tcp/tcp_wire.h"
-#include "transport/wire/read_shown.h"
-#include "transport/wire/wire_contract.h"
+#include "transport/testing/read_shown.h"
+#include "transport/testing/sim_wire.h"
+#include "transport/testing/wire_contract.h"
 
 namespace hccl_like {
 namespace {

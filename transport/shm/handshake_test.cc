@@ -5,8 +5,8 @@
 #include <sys/eventfd.h>
 
 #include "transport/shm/fd_message.h"
-#include "transport/shm/shm_pair.h"
 #include "transport/testing/descriptors.h"
+#include "transport/testing/shm_pair.h"
 
 namespace hccl_like {
 namespace {

@@ -11,9 +11,9 @@
 #include <filesystem>
 #include <iterator>
 
-#include "transport/link/link_contract.h"
-#include "transport/link/link_endings_contract.h"
-#include "transport/shm/shm_pair.h"
+#include "transport/testing/link_contract.h"
+#include "transport/testing/link_endings_contract.h"
+#include "transport/testing/shm_pair.h"
 
 namespace hccl_like {
 namespace {

@@ -6,9 +6,9 @@
 #include <functional>
 #include <string>
 
-#include "transport/link/link_endings_contract.h"
 #include "transport/testing/connected_sockets.h"
-#include "transport/wire/wire_contract.h"
+#include "transport/testing/link_endings_contract.h"
+#include "transport/testing/wire_contract.h"
 
 namespace hccl_like {
 namespace {

@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include "transport/link/link_contract.h"
-#include "transport/link/link_endings_contract.h"
-#include "transport/sim/sim_wire.h"
+#include "transport/testing/link_contract.h"
+#include "transport/testing/link_endings_contract.h"
+#include "transport/testing/sim_wire.h"
 #include "transport/testing/traced.h"
 
 namespace hccl_like {

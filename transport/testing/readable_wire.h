@@ -12,8 +12,8 @@
 #include <string>
 #include <utility>
 
-#include "transport/link/link_pair.h"
-#include "transport/sim/sim_wire.h"
+#include "transport/testing/link_pair.h"
+#include "transport/testing/sim_wire.h"
 #include "transport/wire/remote_memory.h"
 #include "transport/wire/wire_wrapper.h"
 

@@ -9,8 +9,8 @@
 
 #include "core/base/error.h"
 #include "transport/bootstrap/wire_greeting.h"
+#include "transport/testing/wire_contract.h"
 #include "transport/wire/transport.h"
-#include "transport/wire/wire_contract.h"
 #include "transport/wire/wire_wrapper.h"
 
 namespace hccl_like {

@@ -5,12 +5,12 @@
 
 #include <cstring>
 
-#include "transport/link/link_contract.h"
-#include "transport/link/link_endings_contract.h"
 #include "transport/tcp/tcp_wire.h"
 #include "transport/testing/connected_sockets.h"
+#include "transport/testing/link_contract.h"
+#include "transport/testing/link_endings_contract.h"
 #include "transport/testing/probes.h"
-#include "transport/wire/wire_contract.h"
+#include "transport/testing/wire_contract.h"
 
 namespace hccl_like {
 namespace {

@@ -2,7 +2,7 @@
 // Shared by the two files of the fake driver.
 #include <cuda.h>
 
-#include "device/fake_device.h"
+#include "device/testing/fake_device.h"
 
 namespace hccl_like::fake_cuda {
 

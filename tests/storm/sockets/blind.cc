@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "transport/mesh/transports.h"
-#include "transport/wire/read_shown.h"
+#include "transport/testing/read_shown.h"
 
 namespace hccl_like {
 namespace storm {

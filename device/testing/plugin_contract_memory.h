@@ -8,8 +8,8 @@
 #include <set>
 #include <utility>
 
-#include "device/plugin_contract_fixture.h"
 #include "device/reduce/reduce.h"
+#include "device/testing/plugin_contract_fixture.h"
 
 namespace hccl_like {
 

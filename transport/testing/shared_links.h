@@ -13,7 +13,7 @@
 #include "device/host/shared_pool.h"
 #include "transport/link/link.h"
 #include "transport/same_host/peer_memory.h"
-#include "transport/shm/shm_pair.h"
+#include "transport/testing/shm_pair.h"
 
 namespace hccl_like {
 

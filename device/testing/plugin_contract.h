@@ -5,9 +5,9 @@
 //   plugin_name);
 //
 // Uses only the table. Entries that are null or return HCD_UNSUPPORTED skip their test.
-#include "device/plugin_contract_fixture.h"
-#include "device/plugin_contract_memory.h"
-#include "device/plugin_contract_streams.h"
+#include "device/testing/plugin_contract_fixture.h"
+#include "device/testing/plugin_contract_memory.h"
+#include "device/testing/plugin_contract_streams.h"
 
 namespace hccl_like {
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "transport/link/link_pair.h"
+#include "transport/testing/link_pair.h"
 
 namespace hccl_like {
 

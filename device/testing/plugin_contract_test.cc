@@ -1,10 +1,10 @@
-#include "device/plugin_contract.h"
+#include "device/testing/plugin_contract.h"
 
 #include <cstdlib>
 
-#include "device/fake_device.h"
 #include "device/host/host_api.h"
 #include "device/host/shared_pool.h"
+#include "device/testing/fake_device.h"
 
 namespace hccl_like {
 namespace {

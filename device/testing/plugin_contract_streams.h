@@ -1,6 +1,6 @@
 #pragma once
 // Contract tests: plugin-made streams and events. Part of plugin_contract.h.
-#include "device/plugin_contract_fixture.h"
+#include "device/testing/plugin_contract_fixture.h"
 
 namespace hccl_like {
 

@@ -1,4 +1,4 @@
-#include "transport/sim/sim_wire.h"
+#include "transport/testing/sim_wire.h"
 
 #include <algorithm>
 #include <deque>
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "transport/wire/read_shown.h"
+#include "transport/testing/read_shown.h"
 
 namespace hccl_like {
 namespace {

@@ -1,10 +1,10 @@
-#include "transport/sim/sim_wire.h"
+#include "transport/testing/sim_wire.h"
 
 #include <gtest/gtest.h>
 
-#include "transport/link/link_contract.h"
-#include "transport/link/link_endings_contract.h"
-#include "transport/wire/wire_contract.h"
+#include "transport/testing/link_contract.h"
+#include "transport/testing/link_endings_contract.h"
+#include "transport/testing/wire_contract.h"
 
 namespace hccl_like {
 namespace {

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "transport/testing/wire_pair.h"
 #include "transport/wire/remote_memory.h"
-#include "transport/wire/wire_pair.h"
 
 namespace hccl_like {
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "transport/shm/handshake.h"
-#include "transport/wire/wire_pair.h"
+#include "transport/testing/wire_pair.h"
 
 namespace hccl_like {
 

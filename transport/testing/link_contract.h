@@ -16,7 +16,7 @@
 #include <thread>
 #include <vector>
 
-#include "transport/link/link_pair.h"
+#include "transport/testing/link_pair.h"
 
 namespace hccl_like {
 

@@ -21,9 +21,9 @@
 #include <thread>
 #include <vector>
 
+#include "transport/testing/wire_pair.h"
 #include "transport/wire/poller.h"
 #include "transport/wire/wire.h"
-#include "transport/wire/wire_pair.h"
 
 namespace hccl_like {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "collectives/board/board.h"
-#include "collectives/engine/testing.h"
+#include "collectives/testing/on_ranks.h"
 
 namespace hccl_like::testing {
 

@@ -11,7 +11,7 @@
 
 #include "core/base/deadline.h"
 #include "transport/link/link.h"
-#include "transport/wire/wire_contract.h"
+#include "transport/testing/wire_contract.h"
 
 namespace hccl_like {
 
