@@ -183,19 +183,28 @@ function(hccl_like_shared_library)
     LIBRARY_OUTPUT_DIRECTORY ${HCCL_LIKE_EXTENSION_DIR}/lib)
 endfunction()
 
-# hccl_like_contract_library(): the contract of device plugins for `hccl-like contract`, where GoogleTest's sources are; what Debian
-# compiled of them cannot become part of a library. Of the Python package's wheels, and of installations for tests.
-function(hccl_like_contract_library)
+# hccl_like_loaded_gtest(): GoogleTest for libraries that Python loads, as target hccl_like_gtest, where its sources are; what Debian
+# compiled of them cannot become part of a library.
+function(hccl_like_loaded_gtest)
   find_path(HCCL_LIKE_GTEST_SOURCE src/gtest-all.cc PATHS /usr/src/googletest/googletest NO_DEFAULT_PATH)
   if(NOT HCCL_LIKE_GTEST_SOURCE)
     message(STATUS "No sources of GoogleTest: `hccl-like contract` is left out; libgtest-dev has them")
     return()
   endif()
-  add_library(hccl_like_contract MODULE ${CMAKE_SOURCE_DIR}/tests/contract/plugin_contract.cc
-                                        ${HCCL_LIKE_GTEST_SOURCE}/src/gtest-all.cc)
-  target_include_directories(hccl_like_contract PRIVATE ${HCCL_LIKE_GTEST_SOURCE})
-  target_include_directories(hccl_like_contract SYSTEM PRIVATE ${HCCL_LIKE_GTEST_SOURCE}/include)
-  target_link_libraries(hccl_like_contract PRIVATE hccl_like Threads::Threads ${CMAKE_DL_LIBS})
+  add_library(hccl_like_gtest OBJECT ${HCCL_LIKE_GTEST_SOURCE}/src/gtest-all.cc)
+  target_include_directories(hccl_like_gtest PRIVATE ${HCCL_LIKE_GTEST_SOURCE})
+  target_include_directories(hccl_like_gtest SYSTEM PUBLIC ${HCCL_LIKE_GTEST_SOURCE}/include)
+  target_compile_options(hccl_like_gtest PRIVATE -O1 -g0)
+endfunction()
+
+# hccl_like_contract_library(): the contract of device plugins for `hccl-like contract`. Of the Python package's wheels, and of
+# installations for tests.
+function(hccl_like_contract_library)
+  if(NOT TARGET hccl_like_gtest)
+    return()
+  endif()
+  add_library(hccl_like_contract MODULE ${CMAKE_SOURCE_DIR}/tests/contract/plugin_contract.cc)
+  target_link_libraries(hccl_like_contract PRIVATE hccl_like hccl_like_gtest Threads::Threads ${CMAKE_DL_LIBS})
   target_compile_options(hccl_like_contract PRIVATE -O1 -g0)
   set_target_properties(hccl_like_contract PROPERTIES
     PREFIX "" BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "$ORIGIN/../lib" LIBRARY_OUTPUT_DIRECTORY ${HCCL_LIKE_EXTENSION_DIR}/sdk)

@@ -6,6 +6,7 @@
 
 #include "collectives/engine/engine.h"
 #include "core/base/log.h"
+#include "process_group/device/device_capabilities.h"
 #include "process_group/diagnosis/errors.h"
 #include "process_group/diagnosis/nan_check.h"
 #include "transport/message/kept_memory.h"
@@ -21,8 +22,9 @@ void order(const c10::Stream& first, const c10::Stream& then) {
   event.block(then);
 }
 
-// A kDevice or kSystem error aborts the group, because other ranks expect this call. If the group
-// fails while a call is made, the call is refused as after an earlier failure.
+// An error of this rank alone (kDevice, kSystem, or of torch, as when a copy fails or memory runs
+// out) aborts the group, because other ranks expect this call. If the group fails while a call is
+// made, the call is refused as after an earlier failure.
 template <class Run>
 void or_all_fail(const Communicators& communicators, Diagnosis& diagnosis, const Run& run) {
   try {
@@ -32,6 +34,12 @@ void or_all_fail(const Communicators& communicators, Diagnosis& diagnosis, const
       communicators.abort(error.error().message);
     else if (communicators.failure())
       throw Exception(diagnosis.refused(error.error()));
+    throw;
+  } catch (const c10::DistError&) {  // the error of a call that is over
+    throw;
+  } catch (const c10::Error& error) {
+    communicators.abort("rank " + std::to_string(communicators.host()->rank()) +
+                        " could not make a call: " + words_of(error));
     throw;
   }
 }
