@@ -33,7 +33,7 @@ def test_autoloading_is_quick(python):
     assert float(output) < 0.1  # some 10 ms measured
 
 
-@pytest.mark.parametrize("environment", [{"TORCH_SIM": "0"}, {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}])
+@pytest.mark.parametrize("environment", [{"TORCH_SIM": "0"}, pytest.param({"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}, marks=pytest.mark.slow)])
 def test_it_can_be_switched_off(python, environment):
     output = python("import torch; print(hasattr(torch, 'sim'), torch._C._get_privateuse1_backend_name())", **environment)
     assert output.split() == ["False", "privateuseone"]
@@ -201,13 +201,13 @@ def test_fork_workers_of_a_loader_work_beside_the_device(python):
 @pytest.mark.parametrize(
     "work",
     [
-        "torch.sim._sleep(60_000)",
-        "torch.sim._sleep(50); torch.ones(1 << 20, device='sim'); [torch.sim._sleep(1) for _ in range(50)]",
-        "torch.sim.launch_host_func(torch.sim.current_stream(), lambda: time.sleep(60))",
+        pytest.param("torch.sim._sleep(60_000)", marks=pytest.mark.slow),
+        pytest.param("torch.sim._sleep(50); torch.ones(1 << 20, device='sim'); [torch.sim._sleep(1) for _ in range(50)]", marks=pytest.mark.slow),
+        pytest.param("torch.sim.launch_host_func(torch.sim.current_stream(), lambda: time.sleep(60))", marks=pytest.mark.slow),
         "torch.sim.launch_host_func(torch.sim.current_stream(), threading.Event().wait)",
-        "[torch.sim.launch_host_func(torch.sim.current_stream(), lambda: time.sleep(0.001)) for _ in range(5000)]",
+        pytest.param("[torch.sim.launch_host_func(torch.sim.current_stream(), lambda: time.sleep(0.001)) for _ in range(5000)]", marks=pytest.mark.slow),
         "e = torch.sim.Event(); torch.sim._sleep(60_000); e.record(); torch.sim.Stream().wait_event(e)",
-        "x = torch.empty(1 << 22, pin_memory=True); torch.sim._sleep(300); x.copy_(torch.ones(1 << 22, device='sim'), non_blocking=True)",
+        pytest.param("x = torch.empty(1 << 22, pin_memory=True); torch.sim._sleep(300); x.copy_(torch.ones(1 << 22, device='sim'), non_blocking=True)", marks=pytest.mark.slow),
     ],
     ids=["blocked", "queued", "sleeping function", "waiting function", "many functions", "waiting stream", "copy"],
 )

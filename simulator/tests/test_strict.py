@@ -80,7 +80,7 @@ subprocess.run([sys.executable, "-c", program + sys.argv[1]], stderr=subprocess.
 @pytest.mark.parametrize(
     "program, arguments, code, closing",
     [
-        (TWO, "", 0, "2 processes, 0 accesses"),
+        pytest.param(TWO, "", 0, "2 processes, 0 accesses", marks=pytest.mark.slow),
         (TWO, "; ctypes.string_at(tensor.data_ptr(), 4)", 3, "2 processes, 1 accesses"),
         ("import sys; sys.exit(5)", "", 5, "0 processes, 0 accesses"),
         ("pass", "", 1, "no process worked on a device, so nothing was checked"),

@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 
 import hccl_like
+from conftest import slow_after_first
 from ranks import run_ranks
 
 # The accelerator's package: it names PrivateUse1, as a vendor's does.
@@ -148,7 +149,7 @@ def test_it_can_be_switched_off_and_be_registered_by_hand():
     assert registered == "True 1"
 
 
-@pytest.mark.parametrize("order", ["before", "after"])
+@pytest.mark.parametrize("order", slow_after_first(["before", "after"]))
 def test_the_accelerator_is_served_whether_it_is_named_before_or_after_us(tmp_path, order):
     install(tmp_path, "some_vendor", VENDOR)
     out = run_with_vendor(tmp_path, order)
@@ -162,7 +163,7 @@ def test_the_accelerator_is_served_whether_it_is_named_before_or_after_us(tmp_pa
     ]
 
 
-@pytest.mark.parametrize("order", ["before", "after"])
+@pytest.mark.parametrize("order", slow_after_first(["before", "after"]))
 def test_a_vendors_own_backend_stays_the_default_of_its_device(tmp_path, order):
     install(tmp_path, "some_vendor", VENDOR_WITH_BACKEND)
     out = run_with_vendor(tmp_path, order)

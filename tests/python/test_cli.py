@@ -117,6 +117,7 @@ def test_info_says_that_loading_was_switched_off():
     assert "no; TORCH_DEVICE_BACKEND_AUTOLOAD=0 keeps torch from loading backends; hccl_like.register() makes it known" in done.stdout
 
 
+@pytest.mark.slow
 def test_the_demo_gets_its_options():
     done = command("demo", "-n", "2", "--device", "cpu")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -96,7 +96,7 @@ FLAWED = {
 }
 
 
-@pytest.mark.parametrize("kind", FLAWED)
+@pytest.mark.parametrize("kind", slow_after_first(FLAWED))
 def test_flaws_are_told(kind, sim, tmp_path):
     flaws, asked, expected = FLAWED[kind]
     if "backend.plugin" in expected:
@@ -115,6 +115,7 @@ def test_a_plugin_that_is_switched_off_is_no_fault(sim, tmp_path):
     assert (rows["backend.plugin"]["state"], rows["backend.plugin"]["seen"]) == ("no", "HCCL_LIKE_DEVICE_PLUGINS says that there is none")
 
 
+@pytest.mark.slow
 def test_without_pinned_memory_training_works_and_copies_hold_up_the_program(sim, tmp_path):
     needed = ("device.tensors", "order.read", "copies", "hooks.pinned", "memory.freed_source", "threads.two", "torch.autograd")
     _, works, process = report(tmp_path, *only(*needed), TORCH_SIM_FLAWS="no-pinned-memory")
@@ -190,6 +191,7 @@ def test_a_device_whose_tensors_cannot_be_saved_has_distributed_checkpoints(sim,
     assert works["distributed checkpoints that are saved asynchronously"] is asynchronous
 
 
+@pytest.mark.slow
 def test_opaque_storage_is_reached_by_copies(sim, tmp_path):
     rows, _, process = report(tmp_path, *only("copies.address", "copies.views"), TORCH_SIM_OPAQUE="1")
     assert process.returncode == 0, process.stdout + process.stderr
@@ -207,6 +209,7 @@ def test_a_device_that_reads_too_early_is_told_nothing_more(sim, tmp_path):
     assert not works
 
 
+@pytest.mark.slow
 def test_a_device_that_is_only_imported_is_looked_at(sim, tmp_path):
     rows, works, process = report(
         tmp_path, "--import", "bare_sim", *only("device.tensors", "module.basic", "copies.views"), TORCH_SIM="0",

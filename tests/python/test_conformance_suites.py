@@ -20,6 +20,7 @@ QUICK = {
     "pipeline": ["SeveralStagesEach.test_interleaved_zero_bubble"],
     "tensor_parallel": ["Layers.test_columns_then_rows"],
 }
+BY_DAY = ["ddp", "dtensor", "tensor_parallel"]  # what the others are made of has tests of its own here, too
 # At most, by suite and device. One more of fsdp2 asks the backend to allocate tensors, which not every device can.
 SKIPPED = {("checkpoint", "cpu"): 1, ("checkpoint", "sim"): 1, ("ddp", "cpu"): 3, ("dtensor", "cpu"): 2, ("fsdp", "cpu"): 9, ("fsdp2", "cpu"): 2}
 
@@ -35,7 +36,7 @@ def results(suite, device, folder, *options):
 
 
 @pytest.mark.parametrize("device", slow_after_first(["sim", "cpu"]), indirect=True)
-@pytest.mark.parametrize("suite", QUICK)
+@pytest.mark.parametrize("suite", [suite if suite in BY_DAY else pytest.param(suite, marks=pytest.mark.slow) for suite in QUICK])
 def test_a_few_tests_of_each_suite_pass(suite, device, tmp_path):
     found = results(suite, device, tmp_path, *(option for name in QUICK[suite] for option in ("-k", name)))
     assert len(found) >= len(QUICK[suite]) and set(found.values()) == {"pass"}

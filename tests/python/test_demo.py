@@ -38,7 +38,7 @@ def run_demo(*arguments, **environment):
     )
 
 
-@pytest.mark.parametrize("ranks", [1, 3])
+@pytest.mark.parametrize("ranks", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_every_rank_gets_the_sum(ranks):
     if not demo._adapters.is_built():
         pytest.skip("the extension is not built")

@@ -11,10 +11,11 @@ import torch
 import torch.distributed as dist
 
 import values
+from conftest import slow_after_first
 from hccl_like import _plugins
 from plugins import _with_plugin, build, run
 from ranks import run_ranks
-from test_fabric import library  # noqa: F401, the fixture
+from test_fabric import chosen
 from test_staged_calls import IN_LAPS, mine
 from test_stream_laps import everything
 
@@ -28,10 +29,10 @@ def card(tmp_path_factory):
     return build(os.path.join(os.path.dirname(__file__), "card.c"), tmp_path_factory.mktemp("card") / "libcard.so", "-ldl", "-lpthread")
 
 
-@pytest.fixture
-def over(card, library, sim):  # noqa: F811
+@pytest.fixture(params=slow_after_first(["package", "system"]))
+def over(card, request, sim):
     """Settings by which ranks meet over such a card."""
-    below = library.get("HCCL_LIKE_FABRIC_LIBRARY", "libfabric.so.1")
+    below = chosen(request.param).get("HCCL_LIKE_FABRIC_LIBRARY", "libfabric.so.1")
     return {
         "HCCL_LIKE_TRANSPORTS": "fabric",
         "HCCL_LIKE_FABRIC_LIBRARY": card,

@@ -51,6 +51,7 @@ def test_all_is_in_order_on_the_simulator(sim, tmp_path):
 IMPORTED = {"TORCH_SIM": "0", "PYTHONPATH": os.path.dirname(__file__)}
 
 
+@pytest.mark.slow
 def test_a_device_that_is_only_imported_and_tells_torch_nothing_is_in_order(sim, tmp_path):
     done = run("--device", "sim", "--import", "bare_sim", "--json", str(tmp_path / "found.json"), **IMPORTED)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -108,7 +109,7 @@ LACKING = {
 }
 
 
-@pytest.mark.parametrize("kind", LACKING)
+@pytest.mark.parametrize("kind", slow_after_first(LACKING))
 def test_what_a_device_without_a_plugin_lacks_is_told_with_what_follows(sim, monkeypatch, kind):
     environment, lacking = LACKING[kind]
     for name, value in environment.items() | {("HCCL_LIKE_DEVICE_PLUGINS", "sim=none")}:
@@ -128,7 +129,7 @@ def test_what_a_device_without_a_plugin_lacks_is_told_with_what_follows(sim, mon
         assert words in reason and consequence
 
 
-@pytest.mark.parametrize("plugin", ["none", "stripped"])
+@pytest.mark.parametrize("plugin", slow_after_first(["none", "stripped"]))
 def test_copies_of_parts_that_are_dear_are_a_hint(sim, monkeypatch, tmp_path, plugin):
     if plugin == "none":
         monkeypatch.setenv("HCCL_LIKE_DEVICE_PLUGINS", "sim=none")
@@ -190,8 +191,8 @@ def test_every_optional_entry_of_the_table_that_is_used_is_listed(sim):
     ("without", "missing", "reached"),
     [
         ("", [], "memory mapped by its plugin, calls in stream order"),
-        ("map,files", ["map", "files"], "memory copied to and from the host, calls in stream order"),
-        ("host functions", ["host functions"], "memory mapped by its plugin, calls in stream order"),
+        pytest.param("map,files", ["map", "files"], "memory copied to and from the host, calls in stream order", marks=pytest.mark.slow),
+        pytest.param("host functions", ["host functions"], "memory mapped by its plugin, calls in stream order", marks=pytest.mark.slow),
         ("host functions,words,export", ["host functions", "words", "export", "freed", "peers"],
          "memory mapped by its plugin, calls wait on the host"),
     ],

@@ -31,13 +31,13 @@ LEFT = r"""\[HCCL-LIKE-402\]: aborted: group 0 was aborted on rank 1: it left th
         finally:
             dist.destroy_process_group()
         """, 1),
-        ("""
+        pytest.param("""
         try:
             raise ValueError("no more data")
         except ValueError:
             dist.destroy_process_group(dist.group.WORLD)
             sys.exit(7)
-        """, 7),
+        """, 7, marks=pytest.mark.slow),
     ],
     ids=["finally", "except"])  # fmt: skip
 def test_a_rank_that_destroys_its_groups_because_of_an_exception_is_reported_as_that(leaves, code):

@@ -21,8 +21,12 @@ BETWEEN_HOSTS = ("tcp", "udp;ofi_rxd")
 
 @pytest.fixture(params=["system", "package"])
 def library(request):
+    return chosen(request.param)
+
+
+def chosen(library):
     """The settings that choose a libfabric."""
-    if request.param == "system":
+    if library == "system":
         return {} if ctypes.util.find_library("fabric") else pytest.skip("no libfabric of the system: install libfabric1")
     path = mpis.MPICH.libfabric() or pytest.skip("the package mpich has no libfabric here")
     return {"HCCL_LIKE_FABRIC_LIBRARY": str(path)}

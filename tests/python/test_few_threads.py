@@ -67,6 +67,7 @@ def test_calls_that_nobody_waits_for_yet_go_on_with_the_wait(said):
     assert refused(log, "goes on with calls that nobody waits for", "waits for one:")
 
 
+@pytest.mark.slow
 def test_a_future_is_refused_again_and_again_and_the_call_is_well(said):
     other, own, _ = said("future")
     assert [what for what, _ in other] == [[2, 2, 2], [2, 2, 2], "0", [2, 2, 2]]
@@ -86,6 +87,7 @@ def test_a_hook_is_refused_and_the_group_is_well(said):
     assert own[1][0] == "right"
 
 
+@pytest.mark.slow
 def test_a_profiler_goes_without_the_end_of_a_call(said):
     (other, _), (own, _), log = said("profiled")
     assert [other, own] == ["right", "right"]

@@ -42,6 +42,7 @@ def c10d(host):
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [pytest.param(static, marks=pytest.mark.slow), c10d], ids=["static", "c10d"])
 def test_torchrun_on_two_hosts(options, make_hosts):
     printed = torchrun(make_hosts(2), options, LAUNCH / "fit.py")

@@ -61,7 +61,7 @@ def test_groups_come_and_go(mpi):
 OWN = {"mpich": "lib/libmpi_abi.so.1", "openmpi": "lib/libmpi.so.40"}
 
 
-@pytest.mark.parametrize("mpi", mpis.ALL[:2], ids=lambda mpi: mpi.name)
+@pytest.mark.parametrize("mpi", slow_after_first(mpis.ALL[:2]), ids=lambda mpi: mpi.name)
 def test_a_program_that_has_started_mpi_keeps_it(mpi):
     own = str(mpi.prefix() / OWN[mpi.package])
     assert said_ok(mpi.run(2, "mpi_program.py", "started_before", HCCL_LIKE_TRANSPORTS="mpi", OWN_MPI=own), 2)
@@ -113,6 +113,7 @@ def launcher(tmp_path, hosts):
     return script
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transports", [pytest.param("mpi", marks=pytest.mark.slow), "shm,mpi"])
 def test_every_collective_is_exact_between_two_hosts(transports, make_hosts, tmp_path):
     hosts = make_hosts(2)

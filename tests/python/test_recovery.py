@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from conftest import slow_after_first
+
 TRAIN = Path(__file__).resolve().parents[2] / "examples" / "recovery" / "train.py"
 
 
@@ -16,6 +18,7 @@ def trained(*arguments):
     return {int(rank): result for rank, result in json.loads(run.stdout.splitlines()[-1]).items()}, run.stdout
 
 
+@pytest.mark.parametrize("device", slow_after_first(["sim", "cpu"]), indirect=True)
 def test_survivors_of_a_kill_train_on_from_memory(device):
     results, said = trained("--ranks", "3", "--kill", "1", "--at-step", "5", "--steps", "40", "--device", device)
     assert sorted(results) == [0, 2]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from conftest import slow_after_first
 from test_autoload import install
 
 # As a vendor's package does it; torch_sim.sim stands for its module of functions about devices and streams.
@@ -52,7 +53,7 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", slow_after_first(WAYS))
 def test_collectives_are_exact_on_a_device_of_any_name(way, stripped, sim, tmp_path):
     from hccl_like import _plugins
     from test_collectives import CASES

@@ -71,7 +71,7 @@ SEGMENT = 64 << 20  # of the simulator's allocator
 
 def freed_on_the_device(rank, size):
     most = 0
-    for i in range(100):
+    for i in range(40):
         tensor = torch.ones((1 << 20) + (i << 10), device="sim")
         for _ in range(3):
             dist.all_reduce(tensor)

@@ -87,6 +87,7 @@ def test_that_ends_the_program_with_an_error_if_nobody_catches_it(sim):
     assert code == 1 and re.search("torch.distributed.DistBackendError: .*" + FAILED, said), said
 
 
+@pytest.mark.slow
 def test_another_exception_keeps_its_place(sim):
     (code, said), _ = program(LAST_CALL + """
         store.set("over", "")
@@ -123,6 +124,7 @@ def test_else_it_is_one_line_and_the_exit_code(sim):
     assert "Traceback" not in said
 
 
+@pytest.mark.slow
 def test_the_exit_code_of_the_program_itself_stays(sim):
     (code, said), _ = program(LAST_CALL + """
         store.set("over", "")
@@ -202,6 +204,7 @@ def test_a_rank_that_ends_by_an_exception_is_reported_as_that():
     assert "same" not in line
 
 
+@pytest.mark.slow
 def test_a_rank_that_ends_in_order_and_is_missed_is_named():
     (code, said), (other, _) = program("""
     if rank == 0:
