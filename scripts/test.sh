@@ -5,7 +5,7 @@
 #
 #   scripts/test.sh            what a change must pass
 #   scripts/test.sh quick      without the sanitizers
-#   scripts/test.sh nightly    besides: the slow tests, every suite of PyTorch's tests, the Python tests with a sanitized extension,
+#   scripts/test.sh nightly    besides: the slow tests, every suite of PyTorch's tests, the Python tests and process_group's with a sanitized extension,
 #                              libFuzzer, the C++ tests for aarch64 under qemu-user, and wheels, tried beside every supported version of PyTorch
 #
 # What uses the simulator does so in strict mode; TORCH_SIM_STRICT=SEED repeats a run, whose seed is in its closing lines.
@@ -146,18 +146,40 @@ python_tests() {
     second_try "$cache/v/cache/lastfailed" "$VENV/bin/python" "${run[@]}" --last-failed "${files[@]}"
 }
 
-# The Python tests with an extension that the address and undefined-behaviour sanitizers watch, in a package of its own. Their
-# runtimes come before all else, libstdc++ with them, so that they see what is thrown. The simulator handles SIGSEGV itself.
+# sanitized_package NAME SANITIZERS: the extension and the C++ tests of process_group/ under build/NAME; sets `preload` to the runtimes
+# that come before all else, libstdc++ with them, so that they see what is thrown.
+sanitized_package() {
+  local library
+  cmake -S . -B "build/$1" -G Ninja -DCMAKE_BUILD_TYPE=Dev -DHCCL_LIKE_PYTHON=ON -DHCCL_LIKE_BENCH=OFF -DHCCL_LIKE_SANITIZE="$2" \
+    -DPython3_EXECUTABLE="$VENV/bin/python" -DHCCL_LIKE_EXTENSION_DIR="$ROOT/build/$1/package/hccl_like" || return 1
+  cmake --build "build/$1" --target hccl_like_python process_group_test || return 1
+  preload=()
+  for library in "${@:3}" libstdc++.so; do preload+=("$(realpath "$(g++ -print-file-name="$library")")"); done
+}
+
+# The C++ tests of process_group/ in build/NAME, with settings in front.
+group_tests() {
+  env LD_PRELOAD="${preload[*]}" "${@:2}" "$VENV/bin/python" process_group/testing/run.py "build/$1/process_group/process_group_test.so"
+}
+
+# The Python tests and those of process_group/ with an extension that the address and undefined-behaviour sanitizers watch, in a package
+# of its own. The simulator handles SIGSEGV itself.
 python_asan() {
-  local build=$ROOT/build/python-asan library preload=()
-  cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Dev -DHCCL_LIKE_PYTHON=ON -DHCCL_LIKE_TESTS=OFF -DHCCL_LIKE_BENCH=OFF \
-    -DHCCL_LIKE_SANITIZE=address,undefined -DPython3_EXECUTABLE="$VENV/bin/python" \
-    -DHCCL_LIKE_EXTENSION_DIR="$build/package/hccl_like" || return 1
-  cmake --build "$build" --target hccl_like_python || return 1
-  tar -C python --exclude hccl_like/lib --exclude hccl_like/adapters --exclude __pycache__ -cf - hccl_like | tar -C "$build/package" -xf - || return 1
-  for library in libasan.so libubsan.so libstdc++.so; do preload+=("$(realpath "$(g++ -print-file-name=$library)")"); done
-  python_tests asan tests/python env LD_PRELOAD="${preload[*]}" PYTHONPATH="$build/package" SANITIZED=1 RANKS_PATIENCE=5 \
-    UBSAN_OPTIONS=print_stacktrace=1 ASAN_OPTIONS=detect_leaks=0:handle_segv=0:allocator_may_return_null=1
+  local preload options="detect_leaks=0:handle_segv=0:allocator_may_return_null=1" status=0
+  sanitized_package python-asan address,undefined libasan.so libubsan.so || return 1
+  group_tests python-asan UBSAN_OPTIONS=print_stacktrace=1 ASAN_OPTIONS=$options || status=1
+  tar -C python --exclude hccl_like/lib --exclude hccl_like/adapters --exclude __pycache__ -cf - hccl_like |
+    tar -C build/python-asan/package -xf - || return 1
+  python_tests asan tests/python env LD_PRELOAD="${preload[*]}" PYTHONPATH="$ROOT/build/python-asan/package" SANITIZED=1 RANKS_PATIENCE=5 \
+    UBSAN_OPTIONS=print_stacktrace=1 ASAN_OPTIONS=$options || status=1
+  return $status
+}
+
+# torch's own code is not watched, nor what it does for us.
+group_tsan() {
+  local preload
+  sanitized_package group-tsan thread libtsan.so || return 1
+  group_tests group-tsan TSAN_OPTIONS="ignore_noninstrumented_modules=1:halt_on_error=0:exitcode=66:second_deadlock_stack=1"
 }
 
 # Each parser for a minute. What is found stays in build/found, where the next run begins.
@@ -234,6 +256,7 @@ for preset in ${SANITIZERS[@]+"${SANITIZERS[@]}"}; do part "$preset" cpp "$prese
 if [ -z "$MARKS" ]; then
   part conformance-gloo conformance_of_gloo
   part python-asan python_asan
+  part group-tsan group_tsan
   part libfuzzer libfuzzer
   part aarch64 bash scripts/aarch64.sh
   part wheels bash scripts/wheels.sh
@@ -241,12 +264,13 @@ if [ -z "$MARKS" ]; then
 fi
 
 say ""
-for log in structure cpp asan tsan simulator python python-2 python-asan libfuzzer aarch64 wheels matrix conformance-cpu conformance-sim conformance-gloo; do
+for log in structure cpp asan tsan simulator python python-2 python-asan group-tsan libfuzzer aarch64 wheels matrix conformance-cpu conformance-sim conformance-gloo; do
   [ -f "$LOGS/$log.log" ] || continue
   say "-- $log"
   grep -E '^[0-9]+% tests passed|^Total Test time|^The following tests FAILED|^\s+[0-9]+ - |^(FAILED|ERROR) |^(=+ )?[0-9]+ (passed|failed|errors?)\b.* in |^[0-9]+ pass, [0-9]+ fail|^strict mode, .*: |^== PyTorch |^ +first light |^ +done in |^libfuzzer[,:] |^GoogleTest: |^SECOND TRY|^UNSTABLE' \
     "$LOGS/$log.log" || say "no closing line: see $LOGS/$log.log"
   case $log in
+    group-tsan) ;;
     cpp | asan | tsan) [ ! -f "$LOGS/$log-skipped.txt" ] || cat "$LOGS/$log-skipped.txt" ;;
     conformance-*) [ ! -f "$LOGS/$log.json" ] || outcomes skipped "$LOGS/$log.json" ;;
     *) outcomes skipped "$LOGS/$log.log" ;;
