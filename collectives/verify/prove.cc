@@ -170,6 +170,21 @@ std::string prove_barrier(const Job& job) {
   return "";
 }
 
+template <class Value, class Initial>
+std::vector<std::vector<Value>> outputs_of(const Job& job, Memory memory, const Initial& initial) {
+  ProofMachine<Value> machine(job, memory);
+  const uint32_t chunks = job.ranks[0].chunks();
+  std::vector<std::vector<Value>> outputs(job.ranks.size(), std::vector<Value>(chunks));
+  for (size_t rank = 0; rank < job.ranks.size(); ++rank)
+    for (uint32_t c = 0; c < chunks; ++c)
+      for (const Slot slot : {out(c), in(c)})
+        machine.at(rank, slot) = initial(static_cast<int>(rank), slot);
+  machine.run();
+  for (size_t rank = 0; rank < job.ranks.size(); ++rank)
+    for (uint32_t c = 0; c < chunks; ++c) outputs[rank][c] = machine.at(rank, out(c));
+  return outputs;
+}
+
 }  // namespace
 
 std::string prove(const Job& job, Memory memory) {
@@ -216,19 +231,14 @@ std::string prove(const Job& job, Memory memory) {
 
 std::vector<std::vector<float>> run_on_floats(
     const Job& job, const std::function<float(int rank, int chunk)>& input) {
-  ProofMachine<float> machine(job, Memory::kSeparate);
-  const uint32_t chunks = job.ranks[0].chunks();
-  for (size_t rank = 0; rank < job.ranks.size(); ++rank) {
-    for (uint32_t c = 0; c < chunks; ++c) {
-      machine.at(rank, in(c)) = input(static_cast<int>(rank), static_cast<int>(c));
-    }
-  }
-  machine.run();
-  std::vector<std::vector<float>> outputs(job.ranks.size(), std::vector<float>(chunks));
-  for (size_t rank = 0; rank < job.ranks.size(); ++rank) {
-    for (uint32_t c = 0; c < chunks; ++c) outputs[rank][c] = machine.at(rank, out(c));
-  }
-  return outputs;
+  return outputs_of<float>(job, Memory::kSeparate, [&](int rank, Slot slot) {
+    return slot.buffer == Buffer::kInput ? input(rank, static_cast<int>(slot.index)) : 0.0f;
+  });
+}
+
+std::vector<std::vector<uint64_t>> run_on_numbers(
+    const Job& job, Memory memory, const std::function<uint64_t(int rank, Slot slot)>& value) {
+  return outputs_of<uint64_t>(job, memory, value);
 }
 
 }  // namespace hccl_like

@@ -20,4 +20,9 @@ std::string prove(const Job& job, Memory memory);
 std::vector<std::vector<float>> run_on_floats(
     const Job& job, const std::function<float(int rank, int chunk)>& input);
 
+// The outputs on numbers of the caller's, by rank and chunk. `value` is that of each input and
+// output before the call; in place, out(c) is in(c).
+std::vector<std::vector<uint64_t>> run_on_numbers(
+    const Job& job, Memory memory, const std::function<uint64_t(int rank, Slot slot)>& value);
+
 }  // namespace hccl_like

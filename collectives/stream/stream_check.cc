@@ -1,0 +1,256 @@
+#include "collectives/stream/stream_check.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <random>
+#include <tuple>
+
+namespace hccl_like {
+
+namespace {
+
+using Clock = std::vector<uint64_t>;  // of each rank: how many of its steps are known to be over
+constexpr uint64_t kReleased = std::numeric_limits<uint64_t>::max();
+
+void merge(Clock& clock, const Clock& other) {
+  for (size_t i = 0; i < clock.size(); ++i) clock[i] = std::max(clock[i], other[i]);
+}
+
+// Steps of all ranks in some order that the words allow.
+class Turns {
+ public:
+  explicit Turns(const std::vector<StreamProgram>& programs)
+      : programs_(programs), next_(programs.size(), 0), words_(programs.size(), 0) {}
+
+  bool over(size_t rank) const { return next_[rank] == programs_[rank].steps().size(); }
+  size_t next(size_t rank) const { return next_[rank]; }
+  const StreamStep& step(size_t rank) const { return programs_[rank].steps()[next_[rank]]; }
+  bool blocked(size_t rank) const {
+    const StreamStep& one = step(rank);
+    return one.kind == StreamStep::Kind::kWait && words_[static_cast<size_t>(one.rank)] < one.value;
+  }
+  void take(size_t rank) {
+    const StreamStep& one = step(rank);
+    if (one.kind == StreamStep::Kind::kSignal) words_[rank] = one.value;  // after a release, too
+    ++next_[rank];
+  }
+  void release() { std::ranges::fill(words_, kReleased); }
+
+  std::string stuck() const {
+    for (size_t rank = 0; rank < programs_.size(); ++rank)
+      if (!over(rank))
+        return "rank " + std::to_string(rank) + " waits for ever in step " +
+               std::to_string(next_[rank]) + ", until the word of rank " +
+               std::to_string(step(rank).rank) + " is " + std::to_string(step(rank).value);
+    return "";
+  }
+
+ private:
+  const std::vector<StreamProgram>& programs_;
+  std::vector<size_t> next_;
+  std::vector<uint64_t> words_;
+};
+
+// Each access as (owner, number of the cell).
+using Cell = std::pair<size_t, size_t>;
+
+class Cells {
+ public:
+  Cells(const Job& job, Memory memory)
+      : chunks_(job.ranks[0].chunks()), in_place_(memory == Memory::kInPlace) {}
+  size_t number(Slot slot) const {
+    if (slot.buffer == Buffer::kScratch) return 2 * chunks_ + slot.index;
+    return slot.buffer == Buffer::kOutput && !in_place_ ? chunks_ + slot.index : slot.index;
+  }
+  Cell of(size_t rank, Slot slot, uint32_t i) const {
+    return {rank, number({slot.buffer, slot.index + i})};
+  }
+
+ private:
+  size_t chunks_;
+  bool in_place_;
+};
+
+class OrderCheck {
+ public:
+  OrderCheck(const Job& job, const std::vector<StreamProgram>& programs, Memory memory)
+      : programs_(programs),
+        cells_(job, memory),
+        turns_(programs),
+        clocks_(programs.size(), Clock(programs.size(), 0)),
+        signals_(programs.size()) {
+    for (size_t rank = 0; rank < programs.size(); ++rank) clocks_[rank][rank] = kStart;
+  }
+
+  std::string run() {
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (size_t rank = 0; rank < programs_.size(); ++rank)
+        while (!turns_.over(rank) && !turns_.blocked(rank)) {
+          if (std::string fault = take(rank); !fault.empty()) return fault;
+          moved = true;
+        }
+    }
+    if (std::string fault = turns_.stuck(); !fault.empty()) return fault;
+    for (const auto& [cell, history] : histories_)
+      for (size_t reader = 0; reader < programs_.size(); ++reader)
+        if (reader != cell.first && history.reads[reader] > clocks_[cell.first][reader])
+          return "rank " + std::to_string(cell.first) + " ends while rank " +
+                 std::to_string(reader) + " reads its memory in step " +
+                 std::to_string(history.reads[reader] - kStart - 1);
+    for (size_t rank = 0; rank < programs_.size(); ++rank)
+      for (const Signal& signal : signals_[rank])
+        if (!signal.awaited)
+          return "nobody waits until the word of rank " + std::to_string(rank) + " is " +
+                 std::to_string(signal.value);
+    return "";
+  }
+
+ private:
+  // The work before the call, which writes all memory of its rank. Steps are numbered from there.
+  static constexpr uint64_t kStart = 1;
+
+  struct Signal {
+    uint64_t value = 0;
+    Clock clock;
+    bool awaited = false;
+  };
+  struct History {
+    size_t writer = 0;            // at first the owner
+    uint64_t write = kStart;      // number of the last writer's step
+    std::vector<uint64_t> reads;  // of each rank: number of its last reading step
+  };
+
+  std::string take(size_t rank) {
+    const StreamStep& step = turns_.step(rank);
+    Clock& clock = clocks_[rank];
+    clock[rank] = kStart + 1 + turns_.next(rank);
+    switch (step.kind) {
+      case StreamStep::Kind::kSignal:
+        signals_[rank].push_back({step.value, clock});
+        break;
+      case StreamStep::Kind::kWait: {
+        auto& all = signals_[static_cast<size_t>(step.rank)];
+        const auto first = std::ranges::find_if(
+            all, [&](const Signal& signal) { return signal.value >= step.value; });
+        first->awaited = true;
+        merge(clock, first->clock);
+        break;
+      }
+      case StreamStep::Kind::kReduce:
+        for (uint32_t i = 0; i < step.count; ++i) {
+          for (const RankSlot& source : programs_[rank].sources(step))
+            if (!read(rank, cells_.of(static_cast<size_t>(source.rank), source.slot, i)))
+              return races(rank, "reads", source.rank);
+          if (!write(rank, cells_.of(rank, step.dst, i))) return races(rank, "writes", rank);
+        }
+        break;
+    }
+    turns_.take(rank);
+    return "";
+  }
+
+  template <class Owner>
+  std::string races(size_t rank, const char* does, Owner owner) const {
+    return "rank " + std::to_string(rank) + ", step " + std::to_string(turns_.next(rank)) + ": " +
+           does + " memory of rank " + std::to_string(owner) + " that another rank " +
+           (std::string_view(does) == "reads" ? "writes" : "reads") + " at the same time";
+  }
+
+  History& history(Cell cell) {
+    History& found = histories_[cell];
+    if (found.reads.empty()) {
+      found.writer = cell.first;
+      found.reads.resize(programs_.size());
+    }
+    return found;
+  }
+  bool read(size_t rank, Cell cell) {
+    History& found = history(cell);
+    found.reads[rank] = clocks_[rank][rank];
+    return found.write <= clocks_[rank][found.writer];
+  }
+  bool write(size_t rank, Cell cell) {
+    History& found = history(cell);
+    bool ordered = found.write <= clocks_[rank][found.writer];
+    for (size_t other = 0; other < programs_.size(); ++other)
+      ordered = ordered && found.reads[other] <= clocks_[rank][other];
+    found.writer = rank;
+    found.write = clocks_[rank][rank];
+    return ordered;
+  }
+
+  const std::vector<StreamProgram>& programs_;
+  const Cells cells_;
+  Turns turns_;
+  std::vector<Clock> clocks_;
+  std::vector<std::vector<Signal>> signals_;
+  std::map<Cell, History> histories_;
+};
+
+}  // namespace
+
+std::string check_streams(const Job& job, const std::vector<StreamProgram>& programs,
+                          Memory memory) {
+  return OrderCheck(job, programs, memory).run();
+}
+
+std::string run_streams(const Job& job, const std::vector<StreamProgram>& programs, Memory memory,
+                        uint64_t seed, int dies) {
+  std::mt19937_64 random(seed);
+  const Cells cells(job, memory);
+  const size_t size = programs.size();
+  const uint32_t chunks = job.ranks[0].chunks();
+  std::vector<std::vector<uint64_t>> values(size);
+  for (size_t rank = 0; rank < size; ++rank) {
+    values[rank].resize(2 * size_t{chunks} + programs[rank].scratch_like().size());
+    for (uint64_t& value : values[rank]) value = random();
+  }
+  const auto outputs = run_on_numbers(job, memory, [&](int rank, Slot slot) {
+    return values[static_cast<size_t>(rank)][cells.number(slot)];
+  });
+
+  Turns turns(programs);
+  const size_t last =
+      dies < 0 ? 0 : random() % (programs[static_cast<size_t>(dies)].steps().size() + 1);
+  std::vector<size_t> able;
+  const auto stopped = [&](size_t rank) {
+    return static_cast<int>(rank) == dies && turns.next(rank) >= last;
+  };
+  for (bool dead = false;;) {
+    if (!dead && dies >= 0 && stopped(static_cast<size_t>(dies))) {
+      dead = true;
+      turns.release();
+    }
+    able.clear();
+    for (size_t rank = 0; rank < size; ++rank)
+      if (!stopped(rank) && !turns.over(rank) && !turns.blocked(rank)) able.push_back(rank);
+    if (able.empty()) break;
+    const size_t rank = able[random() % able.size()];
+    const StreamStep& step = turns.step(rank);
+    if (step.kind == StreamStep::Kind::kReduce)
+      for (uint32_t i = 0; i < step.count; ++i) {
+        uint64_t sum = 0;
+        for (const RankSlot& source : programs[rank].sources(step)) {
+          const auto [owner, number] = cells.of(static_cast<size_t>(source.rank), source.slot, i);
+          sum += values[owner][number];
+        }
+        values[rank][cells.of(rank, step.dst, i).second] = sum;
+      }
+    turns.take(rank);
+  }
+
+  for (size_t rank = 0; rank < size; ++rank)
+    if (static_cast<int>(rank) != dies && !turns.over(rank)) return turns.stuck();
+  if (dies >= 0) return "";
+  for (size_t rank = 0; rank < size; ++rank)
+    for (uint32_t chunk = 0; chunk < chunks; ++chunk)
+      if (may_write_output(job, static_cast<int>(rank), chunk) &&
+          values[rank][cells.number(out(chunk))] != outputs[rank][chunk])
+        return "rank " + std::to_string(rank) + ": out[" + std::to_string(chunk) +
+               "] is not what the schedule makes";
+  return "";
+}
+
+}  // namespace hccl_like

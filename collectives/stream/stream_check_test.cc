@@ -1,0 +1,124 @@
+#include "collectives/stream/stream_check.h"
+
+#include <gtest/gtest.h>
+
+#include "collectives/registry/algorithms.h"
+#include "collectives/verify/check.h"
+
+namespace hccl_like {
+namespace {
+
+std::vector<const Algorithm*> algorithms_of_one_host() {
+  std::vector<const Algorithm*> result;
+  for (int i = 0; i < kCollectives; ++i) {
+    const auto collective = static_cast<Collective>(i);
+    if (is_point_to_point(collective)) continue;
+    for (const Algorithm& algorithm : algorithms(collective))
+      if (algorithm.fits(4)) result.push_back(&algorithm);
+  }
+  return result;
+}
+
+std::string fault_of(const Job& job, Memory memory, uint64_t seed) {
+  const auto programs = compile_streams(job, memory == Memory::kInPlace);
+  std::string fault = check_streams(job, programs, memory);
+  if (fault.empty() && job.collective != Collective::kBarrier)
+    fault = run_streams(job, programs, memory, seed);
+  for (int dies = 0; fault.empty() && dies < job.size(); ++dies)
+    fault = run_streams(job, programs, memory, seed + static_cast<uint64_t>(dies), dies);
+  return fault;
+}
+
+class EveryAlgorithm : public ::testing::TestWithParam<const Algorithm*> {};
+
+TEST_P(EveryAlgorithm, IsAProgramOfStreams) {
+  const Algorithm& algorithm = *GetParam();
+  for (int size = 1; size <= 17; ++size) {
+    if (!algorithm.fits(size)) continue;
+    std::vector<int> roots{0};
+    if (has_root(algorithm.collective)) roots = {0, size / 2, size - 1};
+    for (const int root : roots) {
+      const Job job = make_job(algorithm, size, root);
+      ASSERT_EQ(check(job), "");
+      for (const Memory memory : {Memory::kSeparate, Memory::kInPlace}) {
+        if (memory == Memory::kInPlace && !may_run_in_place(job.collective)) continue;
+        EXPECT_EQ(fault_of(job, memory, static_cast<uint64_t>(size)), "")
+            << size << " ranks, root " << root << (memory == Memory::kInPlace ? ", in place" : "");
+      }
+    }
+  }
+}
+
+std::string underscored(const ::testing::TestParamInfo<const Algorithm*>& tested) {
+  return std::string(name(tested.param->collective)) + '_' + std::string(tested.param->name);
+}
+INSTANTIATE_TEST_SUITE_P(Streams, EveryAlgorithm, ::testing::ValuesIn(algorithms_of_one_host()),
+                         underscored);
+
+Job all_reduce(std::string_view algorithm, int size) {
+  return make_job(*find_algorithm(Collective::kAllReduce, algorithm), size);
+}
+
+TEST(StreamProgram, TwoRanksReadEachOthersInputs) {
+  const auto programs = compile_streams(all_reduce("one_shot", 2), /*in_place=*/false);
+  EXPECT_EQ(programs[0].to_string(),
+            "signal 1\n"
+            "wait 1 >= 1\n"
+            "out[0] = 0:in[0] + 1:in[0]\n"
+            "signal 3\n"
+            "wait 1 >= 3\n");
+  EXPECT_EQ(programs[1].to_string(),
+            "signal 1\n"
+            "wait 0 >= 1\n"
+            "out[0] = 0:in[0] + 1:in[0]\n"
+            "signal 3\n"
+            "wait 0 >= 3\n");
+}
+
+TEST(StreamProgram, OfFourRanksEachSumsAChunkAndReadsTheOthersSums) {
+  const auto programs = compile_streams(all_reduce("direct", 4), /*in_place=*/false);
+  EXPECT_EQ(programs[1].to_string(),
+            "signal 1\n"
+            "wait 0 >= 1\n"
+            "wait 2 >= 1\n"
+            "wait 3 >= 1\n"
+            "out[1] = 0:in[1] + 1:in[1] + 2:in[1] + 3:in[1]\n"
+            "signal 3\n"
+            "wait 0 >= 3\n"
+            "out[0] = 0:out[0]\n"
+            "wait 3 >= 3\n"
+            "out[3] = 3:out[3]\n"
+            "wait 2 >= 3\n"
+            "out[2] = 2:out[2]\n"
+            "signal 4\n"
+            "wait 0 >= 4\n"
+            "wait 2 >= 4\n"
+            "wait 3 >= 4\n");
+  EXPECT_EQ(programs[1].values(), 4u);
+}
+
+// Every wait is needed. A signal is, too, but a later one may stand for it.
+TEST(StreamCheck, FindsEachStepThatIsMissing) {
+  for (const char* algorithm : {"one_shot", "direct", "ring", "recursive_doubling"})
+    for (const Memory memory : {Memory::kSeparate, Memory::kInPlace}) {
+      const Job job = all_reduce(algorithm, 4);
+      const auto programs = compile_streams(job, memory == Memory::kInPlace);
+      for (size_t rank = 0; rank < 4; ++rank) {
+        const auto steps = programs[rank].steps();
+        size_t last_signal = 0;
+        for (size_t step = 0; step < steps.size(); ++step)
+          if (steps[step].kind == StreamStep::Kind::kSignal) last_signal = step;
+        for (size_t step = 0; step < steps.size(); ++step) {
+          if (steps[step].kind != StreamStep::Kind::kWait && step != last_signal) continue;
+          auto broken = programs;
+          broken[rank] = programs[rank].without(step);
+          EXPECT_NE(check_streams(job, broken, memory), "")
+              << algorithm << ", rank " << rank << ", step " << step << '\n'
+              << programs[rank].to_string();
+        }
+      }
+    }
+}
+
+}  // namespace
+}  // namespace hccl_like

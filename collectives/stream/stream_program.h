@@ -1,0 +1,77 @@
+#pragma once
+// A schedule as one rank's work for a device stream: no host thread moves a byte.
+//
+// For ranks of one host whose devices read each other's memory. A receive is a copy out of the
+// sender's chunk, made by the receiver's stream; a send is no work. Each rank has one word, a
+// 64-bit number in memory that all ranks and devices share. Only its rank's stream writes the word,
+// and only to larger values, so nothing is ever reset: a call adds its values to those before.
+//
+//   word of rank r >= 1        r's input is in place; other ranks may read it
+//   word of rank r >= k + 2    r has finished round k: its results may be read, and what r has
+//                              read in round k may be overwritten
+//
+// A stream waits for the words of the ranks that it reads from, before it overwrites memory that
+// others have read, and in the end for all readers of its memory. stream_check.h proves this order.
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "collectives/verify/job.h"
+
+namespace hccl_like {
+
+// A chunk of a rank of the group.
+struct RankSlot {
+  int32_t rank = 0;
+  Slot slot{};
+  friend bool operator==(const RankSlot&, const RankSlot&) = default;
+};
+
+struct StreamStep {
+  enum class Kind : uint8_t {
+    kWait,    // until the word of `rank` is at least `value`
+    kSignal,  // the word of this rank = value
+    kReduce,  // dst = sources[0] op sources[1] op ..., in this order; one source: a copy
+  };
+  Kind kind = Kind::kReduce;
+  int32_t rank = 0;
+  uint64_t value = 0;  // above that of the word before the call
+  Slot dst{};          // of this rank
+  uint32_t count = 1;  // consecutive chunks, from dst and from each source upwards
+  uint32_t first_source = 0;
+  uint32_t sources = 0;
+  friend bool operator==(const StreamStep&, const StreamStep&) = default;
+};
+
+// Immutable.
+class StreamProgram {
+ public:
+  int32_t rank() const { return rank_; }
+  std::span<const StreamStep> steps() const { return steps_; }
+  std::span<const RankSlot> sources(const StreamStep& step) const {
+    return std::span(sources_).subspan(step.first_source, step.sources);
+  }
+  // Like which chunk of the input or the output each scratch slot is.
+  std::span<const Slot> scratch_like() const { return scratch_; }
+  // By which the words of all ranks grow in a call, alike on all ranks.
+  uint64_t values() const { return values_; }
+  // The same program without one of its steps, to test checks.
+  StreamProgram without(size_t step) const;
+  // A line for each step: "wait 1 >= 2", "out[0] = 0:in[0] + 1:in[0]", "signal 2".
+  std::string to_string() const;
+
+ private:
+  friend class StreamCompiler;
+  int32_t rank_ = 0;
+  std::vector<StreamStep> steps_;
+  std::vector<RankSlot> sources_;
+  std::vector<Slot> scratch_;
+  uint64_t values_ = 0;
+};
+
+// The programs of all ranks. `in_place`: in(c) and out(c) are the same memory on every rank, as
+// may_run_in_place() allows. The job must have passed check().
+std::vector<StreamProgram> compile_streams(const Job& job, bool in_place);
+
+}  // namespace hccl_like
