@@ -48,9 +48,9 @@ std::span<const Slot> Schedule::sources(const Step& step) const {
   return std::span(sources_).subspan(step.first_source, step.sources);
 }
 
-namespace {
+namespace {}  // namespace
 
-std::string text(Slot slot, uint32_t count = 1) {
+std::string to_string(Slot slot, uint32_t count) {
   static constexpr const char* kNames[] = {"in", "out", "scratch"};
   std::string result = kNames[static_cast<size_t>(slot.buffer)];
   result += '[' + std::to_string(slot.index);
@@ -58,11 +58,9 @@ std::string text(Slot slot, uint32_t count = 1) {
   return result + ']';
 }
 
-}  // namespace
-
 std::string Schedule::to_string(const Step& step) const {
-  const std::string a = text(step.a, step.count);
-  const std::string dst = text(step.dst, step.count);
+  const std::string a = hccl_like::to_string(step.a, step.count);
+  const std::string dst = hccl_like::to_string(step.dst, step.count);
   const std::string peer = std::to_string(step.peer);
   switch (step.kind) {
     case Step::Kind::kSend:
@@ -78,7 +76,7 @@ std::string Schedule::to_string(const Step& step) const {
   }
   std::string result = "reduce ";
   for (const char* separator = ""; const Slot& source : sources(step)) {
-    result += separator + text(source);
+    result += separator + hccl_like::to_string(source);
     separator = "+";
   }
   return result + " to " + dst;

@@ -21,6 +21,9 @@ struct Slot {
   friend bool operator==(const Slot&, const Slot&) = default;
 };
 
+// "in[3]", "scratch[0..2]".
+std::string to_string(Slot slot, uint32_t count = 1);
+
 constexpr Slot in(size_t chunk) { return {Buffer::kInput, static_cast<uint32_t>(chunk)}; }
 constexpr Slot out(size_t chunk) { return {Buffer::kOutput, static_cast<uint32_t>(chunk)}; }
 constexpr Slot scratch(size_t index) { return {Buffer::kScratch, static_cast<uint32_t>(index)}; }

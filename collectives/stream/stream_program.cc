@@ -20,13 +20,6 @@ struct Action {
 
 Slot after(Slot slot, uint32_t i) { return {slot.buffer, slot.index + i}; }
 
-std::string text(Slot slot, uint32_t count) {
-  const char* const buffers[] = {"in", "out", "scratch"};
-  std::string range = std::to_string(slot.index);
-  if (count > 1) range += ".." + std::to_string(slot.index + count - 1);
-  return std::string(buffers[static_cast<size_t>(slot.buffer)]) + '[' + range + ']';
-}
-
 }  // namespace
 
 class StreamCompiler {
@@ -302,10 +295,11 @@ std::string StreamProgram::to_string() const {
         lines += "signal " + std::to_string(step.value);
         break;
       case StreamStep::Kind::kReduce: {
-        lines += text(step.dst, step.count);
+        lines += hccl_like::to_string(step.dst, step.count);
         const char* sign = " = ";
         for (const RankSlot& source : sources(step)) {
-          lines += sign + std::to_string(source.rank) + ':' + text(source.slot, step.count);
+          lines += sign + std::to_string(source.rank) + ':' +
+                   hccl_like::to_string(source.slot, step.count);
           sign = " + ";
         }
         break;
