@@ -95,6 +95,7 @@ TEST(StreamProgram, OfFourRanksEachSumsAChunkAndReadsTheOthersSums) {
             "wait 2 >= 4\n"
             "wait 3 >= 4\n");
   EXPECT_EQ(programs[1].values(), 4u);
+  EXPECT_TRUE(programs[1].scratch_like().empty());
 }
 
 // Every wait is needed. A signal is, too, but a later one may stand for it.

@@ -41,7 +41,10 @@ class StreamCompiler {
     for (size_t rank = 0; rank < actions_.size(); ++rank) read_in_place_of_scratch(rank);
     for (size_t rank = 0; rank < actions_.size(); ++rank) note_readers(rank);
     emit();
-    for (StreamProgram& program : programs_) drop_signals(program);
+    for (StreamProgram& program : programs_) {
+      drop_signals(program);
+      drop_scratch(program);
+    }
     return std::move(programs_);
   }
 
@@ -260,6 +263,35 @@ class StreamCompiler {
     std::erase_if(program.steps_, [&](const StreamStep& step) {
       return step.kind == StreamStep::Kind::kSignal && !awaited[step.value];
     });
+  }
+
+  // Renumbers the scratch slots that are used; other ranks may read them, too.
+  void drop_scratch(StreamProgram& program) {
+    const auto is_own_scratch = [&](const RankSlot& one) {
+      return one.rank == program.rank_ && one.slot.buffer == Buffer::kScratch;
+    };
+    std::vector<bool> used(program.scratch_.size());
+    const auto each = [&](auto&& see) {
+      for (StreamProgram& other : programs_)
+        for (StreamStep& step : other.steps_) {
+          if (step.kind != StreamStep::Kind::kReduce) continue;
+          if (&other == &program && step.dst.buffer == Buffer::kScratch) see(step.dst, step.count);
+          for (uint32_t i = 0; i < step.sources; ++i)
+            if (RankSlot& source = other.sources_[step.first_source + i]; is_own_scratch(source))
+              see(source.slot, step.count);
+        }
+    };
+    each([&](const Slot& slot, uint32_t count) {
+      std::fill_n(used.begin() + slot.index, count, true);
+    });
+    std::vector<uint32_t> number(used.size());
+    std::vector<Slot> kept;
+    for (size_t i = 0; i < used.size(); ++i) {
+      number[i] = static_cast<uint32_t>(kept.size());
+      if (used[i]) kept.push_back(program.scratch_[i]);
+    }
+    each([&](Slot& slot, uint32_t) { slot.index = number[slot.index]; });
+    program.scratch_ = std::move(kept);
   }
 
   const Job& job_;
