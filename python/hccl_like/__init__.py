@@ -10,6 +10,7 @@ loaded when the first group is made, or when a name below that needs it is used.
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -66,18 +67,23 @@ def _autoload() -> None:
 def _register_the_error(error: Exception) -> None:
     """Lets ``init_process_group("hccl-like")`` say why there is no such backend, where torch takes a registration at all."""
 
-    def tell(*_):
-        raise RuntimeError(
-            f"hccl-like could not be loaded when torch was imported ({type(error).__name__}: {error}); "
-            "'hccl-like info' tells more"
-        ) from error
-
     try:
-        import torch.distributed
-
-        torch.distributed.Backend.register_backend("hccl-like", tell, extended_api=True, devices=["cpu"])
+        _stand_in(
+            f"hccl-like could not be loaded when torch was imported ({type(error).__name__}: {error}); 'hccl-like info' tells more",
+            error,
+        )
     except Exception:
         pass  # the error is kept for hccl_like.is_available() and the command line
+
+
+def _stand_in(why: str, cause: BaseException | None = None) -> None:
+    """Registers a backend that says why it is none."""
+    import torch.distributed
+
+    def tell(*_):
+        raise RuntimeError(why) from cause
+
+    torch.distributed.Backend.register_backend("hccl-like", tell, extended_api=True, devices=["cpu"])
 
 
 def register() -> None:
@@ -228,3 +234,11 @@ def __getattr__(name: str):
 
         return _extension.load() if name == "_C" else getattr(_extension.load(), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+# torch then calls no entry point; whoever imports this module meant to use it.
+if os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD") == "0" and "torch.distributed" in sys.modules:
+    _stand_in(
+        "the backend hccl-like is not registered, because TORCH_DEVICE_BACKEND_AUTOLOAD=0 keeps torch from loading backends by itself: "
+        "unset the variable, or call hccl_like.register() before init_process_group"
+    )

@@ -63,12 +63,21 @@ class _Devices(list):
 
 
 class _DefaultBackends(dict):
-    """torch's map from device type to default backend, with this backend for an accelerator that nobody claimed."""
+    """torch's map from device type to default backend, with this backend for an accelerator that nobody claimed.
 
-    def _claim(self) -> None:
+    The entry for the accelerator is computed, so that a vendor's own backend can still take the device. All else that a dict does is
+    done on both.
+    """
+
+    def _unclaimed(self) -> str | None:
         name = accelerator_name()
-        if name is not None and not dict.__contains__(self, name):
-            self[name] = NAME
+        return None if name is None or super().__contains__(name) else name
+
+    def _dict(self) -> dict[str, str]:
+        found = {key: super(_DefaultBackends, self).__getitem__(key) for key in super().__iter__()}
+        if name := self._unclaimed():
+            found[name] = NAME
+        return found
 
     def __missing__(self, device: str) -> str:
         if device == accelerator_name():
@@ -77,21 +86,65 @@ class _DefaultBackends(dict):
 
     def get(self, device, default=None):
         # A vendor's own backend registers itself only if the device is free: to that question it is.
-        if sys._getframe(1).f_code.co_name != "register_backend":
-            self._claim()
-        return super().get(device, default)
+        if sys._getframe(1).f_code.co_name == "register_backend":
+            return super().get(device, default)
+        return self._dict().get(device, default)
 
-    def items(self):
-        self._claim()
-        return super().items()
+    def __contains__(self, device: object) -> bool:
+        return super().__contains__(device) or (device is not None and device == self._unclaimed())
+
+    def __iter__(self):
+        return iter(self._dict())
+
+    def __reversed__(self):
+        return reversed(self._dict())
+
+    def __len__(self) -> int:
+        return len(self._dict())
+
+    def keys(self):
+        return self._dict().keys()
 
     def values(self):
-        self._claim()
-        return super().values()
+        return self._dict().values()
+
+    def items(self):
+        return self._dict().items()
+
+    def __eq__(self, other: object) -> bool:
+        return self._dict() == other
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __or__(self, other):
+        return self._dict() | other
+
+    def __ror__(self, other):
+        return other | self._dict()
+
+    def __repr__(self) -> str:
+        return repr(self._dict())
+
+    def copy(self) -> dict[str, str]:
+        return self._dict()
+
+    def __copy__(self) -> dict[str, str]:
+        return self._dict()
+
+    def __deepcopy__(self, _) -> dict[str, str]:
+        return self._dict()
+
+    def __reduce__(self):  # another process has a map of its own
+        return dict, (self._dict(),)
 
 
 def is_registered() -> bool:
-    return NAME.upper() in dist.Backend._plugins
+    """Whether torch has the backend itself, and no stand-in that tells why not."""
+    plugin = dist.Backend._plugins.get(NAME.upper())
+    return plugin is not None and plugin[0] is create
 
 
 def register() -> None:
