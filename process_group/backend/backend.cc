@@ -68,7 +68,7 @@ Backend::Backend(const std::shared_ptr<Session>& session,
     issuer_.communicators()->force(ForcedAlgorithms::parse(options_->algorithms));
   session->watchdog().add(diagnosis_.failure_report());
   withdraw_error_file();
-  session->add(*this);
+  session->add(*this, rank_, size_);
 }
 
 Membership Backend::membership(const std::string& group,

@@ -107,8 +107,10 @@ c10::intrusive_ptr<c10d::Backend> Backend::merge(const c10::intrusive_ptr<c10d::
 
 void close_all(Session& session, const std::string& reason) {
   const std::set<Backend*> open = session.take_all();
-  if (!reason.empty())
+  if (!reason.empty()) {
+    session.use();
     for (Backend* backend : open) backend->abort(reason);
+  }
   for (Backend* backend : open) backend->close_at_exit();
 }
 

@@ -37,6 +37,7 @@ Session::Session(Devices& devices, FlightRecorder& recorder, const ModulePaths& 
 
 Session::~Session() {
   if (!forked()) {
+    warn_if_unused();
     devices_.exported().clear();
     return;
   }
@@ -59,9 +60,21 @@ std::shared_ptr<Session> Session::join(std::weak_ptr<Session>& current, Devices&
   return session;
 }
 
-void Session::add(Backend& backend) {
+void Session::add(Backend& backend, int rank, int size) {
   std::lock_guard lock(mutex_);
   backends_.insert(&backend);
+  if (size <= largest_) return;
+  largest_ = size;
+  rank_in_largest_ = rank;
+}
+
+// Frameworks that do not know the device train a separate copy on each rank, without a word.
+void Session::warn_if_unused() const {
+  if (used_ || largest_ == 1 || rank_in_largest_ != 0) return;
+  log_warn("no collective was called in this program's process group of " +
+           std::to_string(largest_) +
+           " ranks: did the framework fall back to a single process, or to another backend? Then "
+           "each rank has trained a model of its own");
 }
 
 void Session::remove(Backend& backend) {

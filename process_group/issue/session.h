@@ -1,5 +1,6 @@
 #pragma once
 // State shared by all process groups of this process.
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -41,21 +42,30 @@ class Session {
   // True in a child of fork(), which must not use the parent's connections or anything else here.
   bool forked() const noexcept;
 
-  void add(Backend& backend);
+  void add(Backend& backend, int rank, int size);
   void remove(Backend& backend);
   // Calls `see` for each open backend; `see` must not create or close any.
   void each(c10::function_ref<void(Backend&)> see);
   std::set<Backend*> take_all();
+  // A group of this session is used, or needs no more words about it. Cheap enough for each call.
+  void use() noexcept {
+    if (!used_.load(std::memory_order_relaxed)) used_.store(true, std::memory_order_relaxed);
+  }
 
  private:
+  void warn_if_unused() const;
+
   Devices& devices_;
   FlightRecorder& recorder_;
   const uint64_t generation_;
   std::unique_ptr<Runtime> runtime_;
   std::unique_ptr<Completer> completer_;  // destroyed before runtime_
   std::unique_ptr<Watchdog> watchdog_;
+  std::atomic<bool> used_{false};
   std::mutex mutex_;
   std::set<Backend*> backends_;
+  int largest_ = 1;  // ranks of the largest group
+  int rank_in_largest_ = 0;
 };
 
 }  // namespace hccl_like

@@ -18,8 +18,17 @@ from conftest import slow_after_first
 from ranks import run_ranks
 
 
-def program(body, ranks=2, **environment):
-    """Runs a program with `rank`, `dist` and `torch` on several ranks; (exit code, what it wrote to standard error) of each."""
+USE = """
+    dist.barrier()
+    dist.group.WORLD._get_backend(torch.device("cpu"))._set_default_timeout(timedelta(seconds=1))
+"""
+
+
+def program(body, ranks=2, uses=True, **environment):
+    """Runs a program with `rank`, `dist` and `torch` on several ranks; (exit code, what it wrote to standard error) of each.
+
+    With `uses`, it has made a call and set a time-out of a second before.
+    """
     text = textwrap.dedent("""
         import os, sys, time
         from datetime import timedelta
@@ -29,9 +38,7 @@ def program(body, ranks=2, **environment):
         store = dist.TCPStore("127.0.0.1", int(os.environ["PORT"]), is_master=rank == 0, wait_for_workers=False,
                               master_listen_fd=None if rank else listener)
         dist.init_process_group("hccl-like", store=store, rank=rank, world_size=size, timeout=timedelta(seconds=90))
-        dist.barrier()
-        dist.group.WORLD._get_backend(torch.device("cpu"))._set_default_timeout(timedelta(seconds=1))
-    """) + textwrap.dedent(body)
+    """) + textwrap.dedent(USE if uses else "") + textwrap.dedent(body)
     with socket.create_server(("127.0.0.1", 0), backlog=ranks) as listener:
         shared = {"WORLD_SIZE": ranks, "PORT": listener.getsockname()[1], "LISTENER": listener.fileno(), "OMP_NUM_THREADS": 1}
         children = [
