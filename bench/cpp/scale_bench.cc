@@ -60,9 +60,9 @@ void calls() {
       }
       std::string clock = "-", messages = "-";
       // A simulation holds all schedules at once.
-      if (rank.bytes * static_cast<size_t>(size) * choice.laps < size_t{500} << 20) {
+      if (rank.bytes * static_cast<size_t>(size) * choice.slices < size_t{500} << 20) {
         const Simulation run = simulate(make_job(*choice.algorithm, topology.hosts), topology,
-                                        {.bytes = call.bytes, .laps = choice.laps});
+                                        {.bytes = call.bytes, .slices = choice.slices});
         char text[64];
         std::snprintf(text, sizeof text, "%.3g ms", static_cast<double>(run.makespan_ps) * 1e-9);
         clock = text;
@@ -70,9 +70,9 @@ void calls() {
         messages = text;
       }
       std::printf(
-          "| %s | %llu | %d | `%s`, %u laps | %.3g ms | %s | %s | %zu | %zu | %zu bytes |\n",
+          "| %s | %llu | %d | `%s`, %u slices | %.3g ms | %s | %s | %zu | %zu | %zu bytes |\n",
           std::string(name(call.collective)).c_str(), static_cast<unsigned long long>(call.bytes),
-          size, std::string(choice.algorithm->name).c_str(), choice.laps,
+          size, std::string(choice.algorithm->name).c_str(), choice.slices,
           static_cast<double>(choice.estimate_ps) * 1e-9, clock.c_str(), messages.c_str(),
           rank.peers, rank.rounds, rank.bytes);
       std::fflush(stdout);

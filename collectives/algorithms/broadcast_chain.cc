@@ -2,9 +2,9 @@
 
 namespace hccl_like {
 
-// Each rank forwards the data to the next. The engine's laps pipeline down the chain, so that every
-// rank sends and receives at full rate: for large payloads.
-// Paper: Traeff, Ripke, Optimal Broadcast for Fully Connected ... Networks, JPDC 68(7), 2008.
+// Each rank forwards the data to the next. The engine's slices pipeline down the chain, so that
+// every rank sends and receives at full rate: for large payloads. Paper: Traeff, Ripke, Optimal
+// Broadcast for Fully Connected ... Networks, JPDC 68(7), 2008.
 //
 // 3 ranks, root 0:
 //   rank 0                                  rank 1             rank 2

@@ -77,12 +77,12 @@ Schedule broadcast_leaders_binomial(int rank, const Hosts& hosts, int root) {
   return s;
 }
 
-// Laps pipeline along the rails, so that all hosts send and receive at once: for many laps.
+// Slices pipeline along the rails, so that all hosts send and receive at once: for many slices.
 Schedule broadcast_rails_chain(int rank, const Hosts& hosts, int root) {
   return over_rails(rank, hosts, root, broadcast_chain, static_cast<size_t>(hosts.count()));
 }
 
-// Scatters and gathers every shard along its rail: for payloads of few laps.
+// Scatters and gathers every shard along its rail: for payloads of few slices.
 Schedule broadcast_rails_scatter_allgather(int rank, const Hosts& hosts, int root) {
   return over_rails(rank, hosts, root, broadcast_scatter_allgather,
                     tree_rounds(hosts.count()) + static_cast<size_t>(hosts.count()));

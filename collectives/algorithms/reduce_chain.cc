@@ -2,7 +2,7 @@
 
 namespace hccl_like {
 
-// Sums travel from the last rank towards the root; each rank adds its input. The engine's laps
+// Sums travel from the last rank towards the root; each rank adds its input. The engine's slices
 // pipeline, so that every rank receives, adds and sends at once: for large payloads.
 // Paper: Traeff, Ripke, Optimal Broadcast for Fully Connected ... Networks, JPDC 68(7), 2008.
 // Order of summation: down the chain to the root. 8- and 16-bit floats are rounded each round.

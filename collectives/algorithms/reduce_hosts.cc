@@ -41,7 +41,7 @@ Schedule reduce_leaders_binomial(int rank, const Hosts& hosts, int root) {
 }
 
 // Sums each shard on its host, then up a chain of hosts along its rail; the root gathers the shards
-// from its local peers. Laps pipeline along the rails.
+// from its local peers. Slices pipeline along the rails.
 // Order of summation: the ranks of a host in rank order, then the hosts from the one before the
 // root's down to the root's, with one rounding each for 8- and 16-bit floats.
 //

@@ -26,12 +26,12 @@ namespace hccl_like {
 //   scatter                        input at the root: n chunks, else empty;  output: single(r)
 //   send, recv                     input / output: even(regions, 1, element)
 struct Call {
-  // Lap `number` of `count`; `bytes`: all laps together.
-  struct Lap {
+  // Slice `number` of `count`; `bytes`: all slices together.
+  struct Slice {
     uint32_t number = 0;
     uint32_t count = 1;
     size_t bytes = 0;
-    bool alike = false;  // all ranks make the same laps
+    bool alike = false;  // all ranks make the same slices
   };
   Collective collective = Collective::kBarrier;
   DataType type = DataType::kUInt8;
@@ -43,7 +43,7 @@ struct Call {
   uint32_t site = 0;  // call site in the program, see Fingerprint; 0: unknown
   // The program's number for the call, from 1; 0: the communicator's number + 1.
   uint64_t number = 0;
-  Lap lap;  // if the caller makes the call lap by lap
+  Slice slice;  // if the caller makes the call slice by slice
   // Chunk sizes differ, and each pair of ranks knows only its own (all-to-all with splits).
   bool uneven = false;
   Layout input;
@@ -63,9 +63,9 @@ struct Call {
 
 inline constexpr int kAnySource = -1;
 
-// Payload of a call, all its laps together; for error messages.
+// Payload of a call, all its slices together; for error messages.
 inline size_t payload_bytes(const Call& call) {
-  return std::max({call.input.total_bytes(), call.output.total_bytes(), call.lap.bytes});
+  return std::max({call.input.total_bytes(), call.output.total_bytes(), call.slice.bytes});
 }
 
 // The side with a chunk for every rank, if there is one.

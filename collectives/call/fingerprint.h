@@ -11,7 +11,7 @@
 namespace hccl_like {
 
 // Values that all ranks of a call share. `detail`: values that are only compared (sizes, factor,
-// algorithm, laps); 0 or a result of mix(), any 34 bits of which are equally good.
+// algorithm, slices); 0 or a result of mix(), any 34 bits of which are equally good.
 struct Fingerprint {
   Collective collective = Collective::kBarrier;
   DataType type = DataType::kUInt8;

@@ -40,20 +40,20 @@ enum class Chunks : uint8_t {
   kPairs,  // different, each known to one pair of ranks only (Call::uneven)
 };
 
-// Message channels (see Tag): of user tags, and of pairwise laps of a collective.
+// Message channels (see Tag): of user tags, and of pairwise slices of a collective.
 inline constexpr uint32_t kMessages = 0x80000000u;
-inline constexpr uint32_t kLapsOfCollectives = 1;
+inline constexpr uint32_t kSlicesOfCollectives = 1;
 
 // All members but `program` are equal on every rank.
 struct Plan {
   const Program* program = nullptr;  // owned by the communicator
-  uint32_t laps = 1;
-  uint32_t window = 1;    // laps in flight at once
+  uint32_t slices = 1;
+  uint32_t window = 1;    // slices in flight at once
   Reduction reduction{};  // null members if the call reduces nothing
   Scaling scaling;
   uint64_t fingerprint = 0;
-  uint32_t channel = 0;    // see Tag
-  uint32_t first_lap = 0;  // number of the first lap, if the plan continues another call
+  uint32_t channel = 0;      // see Tag
+  uint32_t first_slice = 0;  // number of the first slice, if the plan continues another call
   CallPath path = CallPath::kMessages;
   Chunks chunks = Chunks::kEqual;
 };

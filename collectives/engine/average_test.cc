@@ -160,9 +160,9 @@ void expect_all_exact_by_every_algorithm(Communicator& group, const Hosts& hosts
     }
 }
 
-Config short_laps() {
+Config short_slices() {
   Config config;
-  config.lap_bytes = config.remote_lap_bytes = 4 << 10;
+  config.slice_bytes = config.remote_slice_bytes = 4 << 10;
   return config;
 }
 
@@ -192,14 +192,14 @@ TEST(LargeAverages, AreExactInDirectCalls) {
 }
 
 TEST_P(Averages, AreExactByEveryAlgorithm) {
-  on_ranks(GetParam(), short_laps(),
+  on_ranks(GetParam(), short_slices(),
            [](Rank me) { expect_all_exact_by_every_algorithm(me.communicator, me.size); });
 }
 
 TEST(AveragesOfHosts, AreExactByEveryAlgorithm) {
   for (const auto& hosts :
        {std::vector{0, 1, 0}, std::vector{0, 0, 1, 1, 2, 2, 3, 3}, std::vector{0, 1, 1, 1, 2}})
-    on_ranks(static_cast<int>(hosts.size()), short_laps(), [&](Rank me) {
+    on_ranks(static_cast<int>(hosts.size()), short_slices(), [&](Rank me) {
       const auto group = testing::on_hosts(me, hosts);
       if (hosts.size() != 5) expect_all_exact_by_every_algorithm(*group, Hosts::of(hosts));
       group->run({.collective = Collective::kBarrier});

@@ -92,7 +92,7 @@ void Communicator::force(ForcedAlgorithms algorithms) {
 // `detail`: further values that must be equal on all ranks.
 uint64_t Communicator::fingerprint(const Call& call, uint64_t detail) const {
   const bool p2p = is_point_to_point(call.collective);
-  if (call.lap.alike) detail = mix(detail, uint64_t{call.lap.count} << 32 | call.lap.number);
+  if (call.slice.alike) detail = mix(detail, uint64_t{call.slice.count} << 32 | call.slice.number);
   return Fingerprint{
       .collective = p2p ? Collective::kSend : call.collective,
       .type = call.type,
@@ -152,7 +152,7 @@ std::shared_ptr<Operation> Communicator::prepare(Call call) {
       static_cast<uint64_t>(choice.algorithm - algorithms(call.collective).data());
   plan.path = path(call, plan.chunks);
   if (plan.path == CallPath::kMessages) {
-    const uint64_t how = mix(mix(common_bytes(call, size()), plan.laps), algorithm);
+    const uint64_t how = mix(mix(common_bytes(call, size()), plan.slices), algorithm);
     plan.fingerprint = fingerprint(call, mix(how, roots_));
     // The whole fingerprint: a gather and a scatter with one root may exchange no message either.
     if (has_root(call.collective)) roots_ = mix(roots_, plan.fingerprint);
@@ -170,8 +170,8 @@ const Choice& Communicator::choose_messages(const Call& call, Plan& plan) {
   const Choice& choice = this->choice(call.collective, common_bytes(call, size()),
                                       size_of(call.type), plan.chunks != Chunks::kEqual);
   plan.program = &program(*choice.algorithm, call.root);
-  plan.laps = choice.laps;
-  plan.window = std::min(plan.laps, topology_.laps_at_once(engine_.config().lap_window));
+  plan.slices = choice.slices;
+  plan.window = std::min(plan.slices, topology_.slices_at_once(engine_.config().slice_window));
   return choice;
 }
 
@@ -328,11 +328,12 @@ const Choice& Communicator::choice(Collective collective, size_t bytes, size_t e
   if (found != choices_.end()) return found->second;
   const Config& config = engine_.config();
   const bool several_hosts = topology_.hosts.count() > 1;
-  ChooseOptions options{.forced = forced_.find(hccl_like::name(collective)),
-                        .lap_bytes = several_hosts ? config.remote_lap_bytes : config.lap_bytes,
-                        .lap_window = topology_.laps_at_once(config.lap_window),
-                        .uneven = uneven,
-                        .simulate = true};
+  ChooseOptions options{
+      .forced = forced_.find(hccl_like::name(collective)),
+      .slice_bytes = several_hosts ? config.remote_slice_bytes : config.slice_bytes,
+      .slice_window = topology_.slices_at_once(config.slice_window),
+      .uneven = uneven,
+      .simulate = true};
   if (options.forced.empty() && identity_.profile) {
     const Algorithm* best =
         identity_.profile->find(collective, topology_.hosts, uneven ? 0 : bytes);

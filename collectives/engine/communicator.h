@@ -61,11 +61,11 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // Checks, numbers and plans a call. Accesses no buffer and no link, so it may run long before
   // launch() (in stream order, for example). Throws on misuse and if the communicator has failed.
   std::shared_ptr<Operation> prepare(Call call);
-  // Prepares lap `lap`, 1 or more, of an exchange between two ranks; `begun_by` is the first lap.
-  // `call` sends to or receives from call.root, any source if the first lap did. `whole`: bytes of
-  // all laps, equal on both ranks. Launch it with or after `begun_by`.
-  std::shared_ptr<Operation> prepare_lap(std::shared_ptr<const Operation> begun_by, Call call,
-                                         uint32_t lap, size_t whole);
+  // Prepares slice `slice`, 1 or more, of an exchange between two ranks; `begun_by` is the first
+  // slice. `call` sends to or receives from call.root, any source if the first slice did. `whole`:
+  // bytes of all slices, equal on both ranks. Launch it with or after `begun_by`.
+  std::shared_ptr<Operation> prepare_slice(std::shared_ptr<const Operation> begun_by, Call call,
+                                           uint32_t slice, size_t whole);
   // Makes a call between ranks of one host in the caller's thread, without the engine: over the
   // board, directly, or as a short message. `may_wait`: wait briefly for late ranks. Throws as
   // prepare() does.

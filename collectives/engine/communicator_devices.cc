@@ -7,17 +7,17 @@
 namespace hccl_like {
 namespace {
 
-// Bytes of a step's consecutive chunks in one lap, and whether they are contiguous.
+// Bytes of a step's consecutive chunks in one slice, and whether they are contiguous.
 struct Reach {
   size_t bytes = 0;
   bool one_piece = true;
 };
-Reach reach_of(const Layout& layout, Slot first, uint32_t count, uint32_t lap, uint32_t laps) {
+Reach reach_of(const Layout& layout, Slot first, uint32_t count, uint32_t slice, uint32_t slices) {
   Reach reach;
   const std::byte* end = nullptr;
   for (uint32_t i = 0; i < count; ++i) {
     const size_t chunk = first.index + i;
-    const Part part = lap_part(layout.bytes(chunk), layout.element_bytes(), lap, laps);
+    const Part part = slice_part(layout.bytes(chunk), layout.element_bytes(), slice, slices);
     layout.visit(chunk, part.begin, part.end, [&](Region region) {
       reach.one_piece = reach.one_piece && (end == nullptr || end == region.data);
       end = region.data + region.bytes;
@@ -87,9 +87,9 @@ std::optional<std::vector<uint32_t>> Communicator::may_use_device_memory(
     const Link* const link = identity_.links[static_cast<size_t>(step.peer)];
     if (!link->reaches_devices()) return std::nullopt;
     // The sender may stage data that this rank does not, and must have it contiguous all the same.
-    if (step.count > 1 && !(cuts && plan.laps == 1)) return std::nullopt;
-    for (uint32_t lap = 0; lap < plan.laps; ++lap) {
-      const Reach reach = reach_of(layout_of(slot), slot, step.count, lap, plan.laps);
+    if (step.count > 1 && !(cuts && plan.slices == 1)) return std::nullopt;
+    for (uint32_t slice = 0; slice < plan.slices; ++slice) {
+      const Reach reach = reach_of(layout_of(slot), slot, step.count, slice, plan.slices);
       const bool goes = reach.bytes == 0 || reach.bytes >= kLeastRendezvous;
       if (!goes || (sends && !reach.one_piece)) return std::nullopt;
     }

@@ -23,7 +23,7 @@ const std::vector<size_t> kHostCounts{0, 1, 3, 17, 1000, 20'011};
 void on_hosts(const std::vector<int>& hosts, const std::string& algorithms,
               const std::function<void(int, Communicator&)>& body) {
   Config config;
-  config.lap_bytes = 16 << 10;
+  config.slice_bytes = 16 << 10;
   config.algo = ForcedAlgorithms::parse(algorithms);
   on_ranks(static_cast<int>(hosts.size()), config, [&](Rank me) {
     const auto communicator = testing::on_hosts(me, hosts);

@@ -45,15 +45,15 @@ Plan Communicator::message_plan(const Call& call) {
   return plan;
 }
 
-// Uses the first lap's number, since ranks without a part in this lap do not count it.
-std::shared_ptr<Operation> Communicator::prepare_lap(std::shared_ptr<const Operation> begun_by,
-                                                     Call call, uint32_t lap, size_t whole) {
+// Uses the first slice's number, since ranks without a part in this slice do not count it.
+std::shared_ptr<Operation> Communicator::prepare_slice(std::shared_ptr<const Operation> begun_by,
+                                                       Call call, uint32_t slice, size_t whole) {
   if (auto error = failure()) throw Exception(std::move(*error));
   std::lock_guard lock(mutex_);
   Plan plan = message_plan(call);
-  if (begun_by->plan_.channel == 0) plan.channel = kLapsOfCollectives;
-  plan.fingerprint = fingerprint(call, mix(whole, lap));
-  plan.first_lap = lap;
+  if (begun_by->plan_.channel == 0) plan.channel = kSlicesOfCollectives;
+  plan.fingerprint = fingerprint(call, mix(whole, slice));
+  plan.first_slice = slice;
   auto operation =
       std::make_shared<Operation>(shared_from_this(), std::move(call), plan, begun_by->sequence());
   operation->begun_by_ = std::move(begun_by);

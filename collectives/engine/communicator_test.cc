@@ -23,7 +23,7 @@ constexpr size_t kFloat = sizeof(float);
 struct Case {
   int ranks;
   std::string transport;
-  size_t lap_bytes;
+  size_t slice_bytes;
 };
 
 class Collectives : public ::testing::TestWithParam<Case> {
@@ -31,7 +31,7 @@ class Collectives : public ::testing::TestWithParam<Case> {
   Config config() const {
     Config config;
     config.transports = {GetParam().transport};
-    config.lap_bytes = GetParam().lap_bytes;
+    config.slice_bytes = GetParam().slice_bytes;
     return config;
   }
   void run(const std::function<void(Rank)>& body) const {
@@ -398,15 +398,15 @@ std::vector<Case> cases() {
   std::vector<Case> all;
   for (const int ranks : {1, 2, 3, 4, 8})
     for (const char* transport : {"shm", "tcp"}) all.push_back({ranks, transport, 1 << 20});
-  all.push_back({2, "shm", 4096});  // many laps
+  all.push_back({2, "shm", 4096});  // many slices
   all.push_back({3, "tcp", 4096});
   all.push_back({4, "shm", 1000});
   return all;
 }
 
 INSTANTIATE_TEST_SUITE_P(, Collectives, ::testing::ValuesIn(cases()), [](const auto& test) {
-  return test.param.transport + "_" + std::to_string(test.param.ranks) + "_ranks_laps_of_" +
-         std::to_string(test.param.lap_bytes);
+  return test.param.transport + "_" + std::to_string(test.param.ranks) + "_ranks_slices_of_" +
+         std::to_string(test.param.slice_bytes);
 });
 
 }  // namespace

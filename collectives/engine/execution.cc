@@ -35,7 +35,7 @@ void Execution::begin(std::shared_ptr<Operation> operation, ScratchPool& pool, S
   // One clock read for both, unless the sum overflows.
   deadline_ = timeout < kCountable ? Deadline::at(operation_->started_ + timeout)
                                    : Deadline::after(timeout);
-  laps_started_ = laps_done_ = 0;
+  slices_started_ = slices_done_ = 0;
   told_.clear();
   unbound_ = call.collective == Collective::kRecv && call.root == kAnySource;
   stage_.off();
@@ -70,77 +70,77 @@ void Execution::begin_schedule() {
     const Layout& layout = slot.buffer == Buffer::kInput ? input_ : output_;
     const size_t bytes = layout.bytes(slot.index);
     scratch_offsets_.push_back(scratch_stride_);
-    scratch_stride_ += round_up(bytes / plan_->laps + element_bytes_);
+    scratch_stride_ += round_up(bytes / plan_->slices + element_bytes_);
   };
   for (Slot slot : schedule.scratch_like()) reserve(slot);
   for (uint32_t chunk = 0; scales_input() && chunk < schedule.chunks(); ++chunk) reserve(in(chunk));
   if (scratch_stride_ > 0) scratch_ = pool_->take(scratch_stride_ * plan_->window);
 
-  if (laps_.size() < plan_->window) laps_.resize(plan_->window);
-  for (Lap& lap : laps_) {
-    lap.active = false;
+  if (slices_.size() < plan_->window) slices_.resize(plan_->window);
+  for (Slice& slice : slices_) {
+    slice.active = false;
     // Posted messages are pinned, so all of a round are allocated first.
-    if (lap.sends.size() < program.most_sends) lap.sends.resize(program.most_sends);
-    if (lap.recvs.size() < program.most_recvs) lap.recvs.resize(program.most_recvs);
+    if (slice.sends.size() < program.most_sends) slice.sends.resize(program.most_sends);
+    if (slice.recvs.size() < program.most_recvs) slice.recvs.resize(program.most_recvs);
   }
 }
 
 bool Execution::advance() {
   if (unbound_ && !bind_any_source()) return false;
   bool moved = stage_.advance();
-  if (stage_.finished()) laps_done_ = plan_->laps;
+  if (stage_.finished()) slices_done_ = plan_->slices;
   if (stage_.holds()) return moved;
   // The call falls back to messages.
   if (!scheduled_) begin_schedule();
   for (uint32_t i = 0; i < plan_->window; ++i) {
-    Lap& lap = laps_[i];
-    if (!lap.active) {
-      if (laps_started_ == plan_->laps) continue;
-      start_lap(lap);
+    Slice& slice = slices_[i];
+    if (!slice.active) {
+      if (slices_started_ == plan_->slices) continue;
+      start_slice(slice);
       moved = true;
     }
-    while (lap.active && lap.pending == 0) {
-      ++lap.round;
+    while (slice.active && slice.pending == 0) {
+      ++slice.round;
       moved = true;
-      if (lap.round == plan_->program->schedule.rounds())
-        finish_lap(lap);
+      if (slice.round == plan_->program->schedule.rounds())
+        finish_slice(slice);
       else
-        start_round(lap);
+        start_round(slice);
     }
   }
   return moved;
 }
 
-void Execution::start_lap(Lap& lap) {
-  lap.number = laps_started_++;
-  lap.round = 0;
-  lap.pending = 0;
-  lap.active = true;
-  if (scales_input()) scale_input(lap);
+void Execution::start_slice(Slice& slice) {
+  slice.number = slices_started_++;
+  slice.round = 0;
+  slice.pending = 0;
+  slice.active = true;
+  if (scales_input()) scale_input(slice);
   if (plan_->program->schedule.rounds() == 0)
-    finish_lap(lap);
+    finish_slice(slice);
   else
-    start_round(lap);
+    start_round(slice);
 }
 
-void Execution::start_round(Lap& lap) {
-  lap.sends_used = lap.recvs_used = 0;
-  const auto steps = plan_->program->schedule.steps(lap.round);
+void Execution::start_round(Slice& slice) {
+  slice.sends_used = slice.recvs_used = 0;
+  const auto steps = plan_->program->schedule.steps(slice.round);
   // Receives first: the sooner a peer knows that this rank is ready, the sooner it sends.
   for (const Step& step : steps)
-    if (step.kind == Step::Kind::kRecv || step.kind == Step::Kind::kRecvReduce) post(lap, step);
+    if (step.kind == Step::Kind::kRecv || step.kind == Step::Kind::kRecvReduce) post(slice, step);
   for (const Step& step : steps)
-    if (step.kind == Step::Kind::kSend) post(lap, step);
+    if (step.kind == Step::Kind::kSend) post(slice, step);
   for (const Step& step : steps)
-    if (step.kind == Step::Kind::kCopy || step.kind == Step::Kind::kReduce) compute(lap, step);
+    if (step.kind == Step::Kind::kCopy || step.kind == Step::Kind::kReduce) compute(slice, step);
 }
 
-void Execution::finish_lap(Lap& lap) {
-  lap.active = false;
-  ++laps_done_;
+void Execution::finish_slice(Slice& slice) {
+  slice.active = false;
+  ++slices_done_;
   if (on_the_way_.result == 1) return;
   for (size_t chunk = 0; chunk < plan_->program->schedule.chunks(); ++chunk) {
-    const Part range = part(out(chunk), lap.number);
+    const Part range = part(out(chunk), slice.number);
     output_.visit(chunk, range.begin, range.end, [&](Region region) {
       plan_->reduction.scale(region.data, region.data, region.bytes / element_bytes_,
                              {.result = on_the_way_.result});
@@ -148,11 +148,11 @@ void Execution::finish_lap(Lap& lap) {
   }
 }
 
-// The input is read-only: all steps of the lap read the scaled copy in scratch memory.
-void Execution::scale_input(const Lap& lap) {
+// The input is read-only: all steps of the slice read the scaled copy in scratch memory.
+void Execution::scale_input(const Slice& slice) {
   for (size_t chunk = 0; chunk < plan_->program->schedule.chunks(); ++chunk) {
-    const Part range = part(in(chunk), lap.number);
-    std::byte* to = scratch_place(in(chunk), lap);
+    const Part range = part(in(chunk), slice.number);
+    std::byte* to = scratch_place(in(chunk), slice);
     input_.visit(chunk, range.begin, range.end, [&](Region from) {
       plan_->reduction.scale(to, from.data, from.bytes / element_bytes_,
                              {.input = on_the_way_.input});
@@ -162,48 +162,48 @@ void Execution::scale_input(const Lap& lap) {
 }
 
 // Address of a scratch slot, or of a scaled input chunk; the latter follow the former.
-std::byte* Execution::scratch_place(Slot slot, const Lap& lap) const {
+std::byte* Execution::scratch_place(Slot slot, const Slice& slice) const {
   const size_t first =
       slot.buffer == Buffer::kInput ? plan_->program->schedule.scratch_like().size() : 0;
-  const auto place = static_cast<size_t>(&lap - laps_.data());
+  const auto place = static_cast<size_t>(&slice - slices_.data());
   return scratch_ + place * scratch_stride_ + scratch_offsets_[first + slot.index];
 }
 
-void Execution::post(Lap& lap, const Step& step) {
+void Execution::post(Slice& slice, const Step& step) {
   const int peer = unbound_source(step.peer);
-  ++lap.pending;
+  ++slice.pending;
   const auto prepare = [&](Message& message, size_t bytes) {
     message.tag = {.communicator = operation_->communicator().id(),
                    .channel = plan_->channel,
                    .sequence = operation_->sequence_,
-                   .lap = plan_->first_lap + lap.number,
-                   .round = static_cast<uint16_t>(lap.round),
+                   .slice = plan_->first_slice + slice.number,
+                   .round = static_cast<uint16_t>(slice.round),
                    .occurrence = plan_->program->occurrence[plan_->program->number(step)]};
     message.fingerprint = plan_->fingerprint;
     message.bytes = bytes;
-    message.pending = &lap.pending;
+    message.pending = &slice.pending;
     message.moved = 0;
     message.done = false;
     message.state = 0;
     message.device = operation_->call_.in_device;
   };
   if (step.kind == Step::Kind::kSend) {
-    Send& send = lap.sends[lap.sends_used++];
+    Send& send = slice.sends[slice.sends_used++];
     send.from.clear();
-    add_pieces(send.from, step.a, step.count, lap);
+    add_pieces(send.from, step.a, step.count, slice);
     prepare(send, send.from.bytes());
     send.place = place(operation_->call_.shared_input);
     hand_over(peer, send);
     return;
   }
-  Recv& recv = lap.recvs[lap.recvs_used++];
+  Recv& recv = slice.recvs[slice.recvs_used++];
   recv.into.clear();
   recv.operand.clear();
   recv.combine = nullptr;
   recv.element_bytes = 1;
-  add_pieces(recv.into, step.dst, step.count, lap);
+  add_pieces(recv.into, step.dst, step.count, slice);
   if (step.kind == Step::Kind::kRecvReduce) {
-    add_pieces(recv.operand, step.a, step.count, lap);
+    add_pieces(recv.operand, step.a, step.count, slice);
     recv.combine = plan_->reduction.combine;
     recv.element_bytes = element_bytes_;
   }
@@ -212,14 +212,14 @@ void Execution::post(Lap& lap, const Step& step) {
   hand_over(peer, recv);
 }
 
-void Execution::compute(const Lap& lap, const Step& step) {
+void Execution::compute(const Slice& slice, const Step& step) {
   if (operation_->call_.in_device) return;  // done by the caller
   Pieces into;
-  add_pieces(into, step.dst, step.count, lap);
+  add_pieces(into, step.dst, step.count, slice);
   const size_t bytes = into.bytes();
   if (step.kind == Step::Kind::kCopy) {
     Pieces from;
-    add_pieces(from, step.a, step.count, lap);
+    add_pieces(from, step.a, step.count, slice);
     for (size_t at = 0; at < bytes;) {
       const Piece target = into.from(at), source = from.from(at);
       const size_t now = std::min(target.bytes, source.bytes);
@@ -233,7 +233,7 @@ void Execution::compute(const Lap& lap, const Step& step) {
   if (operands_.size() < slots.size()) operands_.resize(slots.size());
   for (size_t i = 0; i < slots.size(); ++i) {
     operands_[i].clear();
-    add_pieces(operands_[i], slots[i], 1, lap);
+    add_pieces(operands_[i], slots[i], 1, slice);
   }
   sources_.resize(slots.size());
   for (size_t at = 0; at < bytes;) {
@@ -249,18 +249,18 @@ void Execution::compute(const Lap& lap, const Step& step) {
   }
 }
 
-Part Execution::part(Slot slot, uint32_t lap) const {
+Part Execution::part(Slot slot, uint32_t slice) const {
   const Slot chunk = like(plan_->program->schedule, slot);
   const Layout& layout = chunk.buffer == Buffer::kInput ? input_ : output_;
-  return lap_part(layout.bytes(chunk.index), element_bytes_, lap, plan_->laps);
+  return slice_part(layout.bytes(chunk.index), element_bytes_, slice, plan_->slices);
 }
 
-void Execution::add_pieces(Pieces& pieces, Slot slot, uint32_t count, const Lap& lap) const {
+void Execution::add_pieces(Pieces& pieces, Slot slot, uint32_t count, const Slice& slice) const {
   for (uint32_t i = 0; i < count; ++i) {
     const Slot one{slot.buffer, slot.index + i};
-    const Part range = part(one, lap.number);
+    const Part range = part(one, slice.number);
     if (slot.buffer == Buffer::kScratch || (slot.buffer == Buffer::kInput && scales_input())) {
-      pieces.add(scratch_place(one, lap), range.end - range.begin);
+      pieces.add(scratch_place(one, slice), range.end - range.begin);
       continue;
     }
     const Layout& layout = slot.buffer == Buffer::kInput ? input_ : output_;
@@ -270,7 +270,7 @@ void Execution::add_pieces(Pieces& pieces, Slot slot, uint32_t count, const Lap&
 }
 
 // Binds a receive from any source to the first rank whose next message on its tag has arrived. A
-// later lap uses the source of the first lap.
+// later slice uses the source of the first slice.
 bool Execution::bind_any_source() {
   if (const auto& first = operation_->begun_by_) operation_->sequence_ = first->sequence_;
   const int source = operation_->begun_by_ ? operation_->begun_by_->source_
@@ -323,16 +323,16 @@ std::vector<int> Execution::waiting_for() const {
   std::vector<int> peers;
   if (unbound_) return peers;
   if (stage_.holds()) return stage_.waiting_for();
-  for (uint32_t i = 0; i < plan_->window && i < laps_.size(); ++i) {
-    const Lap& lap = laps_[i];
-    if (!lap.active || lap.pending == 0) continue;
+  for (uint32_t i = 0; i < plan_->window && i < slices_.size(); ++i) {
+    const Slice& slice = slices_[i];
+    if (!slice.active || slice.pending == 0) continue;
     size_t sends = 0, recvs = 0;
-    for (const Step& step : plan_->program->schedule.steps(lap.round)) {
+    for (const Step& step : plan_->program->schedule.steps(slice.round)) {
       const bool is_send = step.kind == Step::Kind::kSend;
       if (!is_send && step.kind != Step::Kind::kRecv && step.kind != Step::Kind::kRecvReduce)
         continue;
-      const Message& message = is_send ? static_cast<const Message&>(lap.sends[sends++])
-                                       : static_cast<const Message&>(lap.recvs[recvs++]);
+      const Message& message = is_send ? static_cast<const Message&>(slice.sends[sends++])
+                                       : static_cast<const Message&>(slice.recvs[recvs++]);
       if (!message.done) peers.push_back(unbound_source(step.peer));
     }
   }
@@ -352,12 +352,13 @@ std::string Execution::whereabouts() const {
   if (unbound_) return "waiting for a message from any rank";
   std::string text;
   for (uint32_t i = 0; i < plan_->window && text.empty() && !stage_.holds(); ++i) {
-    const Lap& lap = laps_[i];
-    if (!lap.active) continue;
-    text = "in round " + std::to_string(lap.round + 1) + " of " +
+    const Slice& slice = slices_[i];
+    if (!slice.active) continue;
+    text = "in round " + std::to_string(slice.round + 1) + " of " +
            std::to_string(plan_->program->schedule.rounds());
-    if (plan_->laps > 1)
-      text += " of lap " + std::to_string(lap.number + 1) + " of " + std::to_string(plan_->laps);
+    if (plan_->slices > 1)
+      text +=
+          " of slice " + std::to_string(slice.number + 1) + " of " + std::to_string(plan_->slices);
   }
   const auto peers = waiting_for();
   if (peers.empty()) return text.empty() ? "before its first round" : text;

@@ -1,5 +1,5 @@
 #pragma once
-// One running operation: walks a schedule round by round, with several laps in flight.
+// One running operation: walks a schedule round by round, with several slices in flight.
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -26,7 +26,7 @@ class Execution {
   const std::optional<BoardMismatch>& mismatch() const { return stage_.mismatch(); }
   // The reason why it cannot finish, unless a link reports it.
   const Error* failure() const { return stage_.failure(); }
-  bool finished() const { return laps_done_ == plan_->laps; }
+  bool finished() const { return slices_done_ == plan_->slices; }
   // Ends it, finished or not, and returns the scratch memory. The messages of an unfinished
   // execution must have been cancelled.
   std::shared_ptr<Operation> end();
@@ -37,7 +37,7 @@ class Execution {
     return now - operation_->started_;
   }
   uint32_t channel() const { return plan_->channel; }
-  uint32_t first_lap() const { return plan_->first_lap; }
+  uint32_t first_slice() const { return plan_->first_slice; }
   // Whether it waits for messages of a collective.
   bool exchanges() const { return plan_->channel == 0 && !stage_.holds(); }
   // Peers that this rank has told that it waits for them in this call.
@@ -53,7 +53,7 @@ class Execution {
   std::vector<int> waiting_for() const;
 
  private:
-  struct Lap {
+  struct Slice {
     uint32_t number = 0;
     uint32_t round = 0;
     uint32_t pending = 0;  // its unfinished messages
@@ -66,19 +66,19 @@ class Execution {
 
   void begin_schedule();
   bool scales_input() const { return on_the_way_.input != 1; }
-  void scale_input(const Lap& lap);
-  std::byte* scratch_place(Slot slot, const Lap& lap) const;
+  void scale_input(const Slice& slice);
+  std::byte* scratch_place(Slot slot, const Slice& slice) const;
   bool bind_any_source();
-  void start_lap(Lap& lap);
-  void start_round(Lap& lap);
-  void finish_lap(Lap& lap);
-  void post(Lap& lap, const Step& step);
+  void start_slice(Slice& slice);
+  void start_round(Slice& slice);
+  void finish_slice(Slice& slice);
+  void post(Slice& slice, const Step& step);
   SharedPlace place(const std::optional<ExportedRange>& range) const;
   template <class OneEnd>
   void hand_over(int peer, OneEnd& message);
-  void compute(const Lap& lap, const Step& step);
-  Part part(Slot slot, uint32_t lap) const;
-  void add_pieces(Pieces& pieces, Slot slot, uint32_t count, const Lap& lap) const;
+  void compute(const Slice& slice, const Step& step);
+  Part part(Slot slot, uint32_t slice) const;
+  void add_pieces(Pieces& pieces, Slot slot, uint32_t count, const Slice& slice) const;
   int unbound_source(int peer) const;
 
   std::shared_ptr<Operation> operation_;
@@ -90,17 +90,17 @@ class Execution {
   BoardCall board_call_;
   SameHostStage stage_;
   size_t element_bytes_ = 1;
-  std::vector<Lap> laps_;  // the first `window` are used
+  std::vector<Slice> slices_;  // the first `window` are used
   std::vector<int> told_;
-  uint32_t laps_started_ = 0;
-  uint32_t laps_done_ = 0;
+  uint32_t slices_started_ = 0;
+  uint32_t slices_done_ = 0;
   bool scheduled_ = false;        // the schedule is mapped to the buffers
   bool unbound_ = false;          // a receive from any source has no sender yet
   std::byte* scratch_ = nullptr;  // `window` times the schedule's slots
   Scaling at_once_;               // for kReduce steps
-  Scaling on_the_way_;  // for the input before a lap's first step and the output after its last
+  Scaling on_the_way_;  // for the input before a slice's first step and the output after its last
   std::vector<size_t> scratch_offsets_;
-  size_t scratch_stride_ = 0;     // bytes of one lap's slots
+  size_t scratch_stride_ = 0;     // bytes of one slice's slots
   std::vector<Pieces> operands_;  // of a kReduce step; reused
   std::vector<const std::byte*> sources_;
 };

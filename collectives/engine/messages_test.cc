@@ -93,9 +93,9 @@ INSTANTIATE_TEST_SUITE_P(, Messages,
                                   (one.param.backoff == 0 ? "AtOnce" : "");
                          });
 
-// The operations of a message in laps of `step` bytes, two at least.
-std::vector<std::shared_ptr<Operation>> in_laps(Communicator& communicator, const Call& whole,
-                                                Bytes& data, size_t step, size_t claimed) {
+// The operations of a message in slices of `step` bytes, two at least.
+std::vector<std::shared_ptr<Operation>> in_slices(Communicator& communicator, const Call& whole,
+                                                  Bytes& data, size_t step, size_t claimed) {
   std::vector<std::shared_ptr<Operation>> operations;
   for (size_t begin = 0; begin < data.size() || operations.size() < 2; begin += step) {
     const size_t bytes = std::min(step, data.size() - begin);
@@ -105,9 +105,9 @@ std::vector<std::shared_ptr<Operation>> in_laps(Communicator& communicator, cons
     (whole.collective == Collective::kSend ? call.input : call.output) = part;
     operations.push_back(operations.empty()
                              ? communicator.prepare(std::move(call))
-                             : communicator.prepare_lap(operations.front(), std::move(call),
-                                                        static_cast<uint32_t>(operations.size()),
-                                                        claimed));
+                             : communicator.prepare_slice(operations.front(), std::move(call),
+                                                          static_cast<uint32_t>(operations.size()),
+                                                          claimed));
   }
   return operations;
 }
@@ -121,7 +121,7 @@ void finish(Communicator& communicator, std::span<const std::shared_ptr<Operatio
 
 // Two messages each way at once, of which neither end knows more than the sizes, and small ones
 // between them.
-TEST_P(Messages, GoInLapsLikeOthersBetweenThem) {
+TEST_P(Messages, GoInSlicesLikeOthersBetweenThem) {
   constexpr size_t kStep = 4096;
   for (const size_t bytes : {kStep, kStep + 1, 2 * kStep, 5 * kStep + 77})
     run(2, [&](Rank me) {
@@ -134,7 +134,7 @@ TEST_P(Messages, GoInLapsLikeOthersBetweenThem) {
         const int source = from_any ? kAnySource : other;
         std::vector<std::shared_ptr<Operation>> all;
         const auto add = [&](const Call& call, Bytes& data) {
-          for (auto& one : in_laps(communicator, call, data, kStep, data.size()))
+          for (auto& one : in_slices(communicator, call, data, kStep, data.size()))
             all.push_back(std::move(one));
         };
         add(recv(got_first, source), got_first);
@@ -151,14 +151,14 @@ TEST_P(Messages, GoInLapsLikeOthersBetweenThem) {
     });
 }
 
-TEST_P(Messages, InLapsAreRefusedWhereTheirWholeDiffersInSize) {
+TEST_P(Messages, InSlicesAreRefusedWhereTheirWholeDiffersInSize) {
   run(2, [&](Rank me) {
     constexpr size_t kStep = 4096;
     Bytes data(3 * kStep);
     const Call call = me.rank == 0 ? send(data, 1) : recv(data, 0);
     const size_t claimed = data.size() + 1000 * static_cast<size_t>(me.rank);
     try {
-      finish(me.communicator, in_laps(me.communicator, call, data, kStep, claimed));
+      finish(me.communicator, in_slices(me.communicator, call, data, kStep, claimed));
       finish(me.communicator,
              std::vector{me.communicator.prepare({})});  // whoever was done by then
       ADD_FAILURE() << "rank " << me.rank << " did not notice";

@@ -25,7 +25,7 @@ void MismatchDetector::on_message(int peer, Communicator& communicator,
     if (&execution->operation().communicator() == &communicator &&
         execution->operation().sequence() == mismatch.tag.sequence &&
         execution->channel() == mismatch.tag.channel &&
-        (mismatch.tag.channel == 0 || execution->first_lap() == mismatch.tag.lap))
+        (mismatch.tag.channel == 0 || execution->first_slice() == mismatch.tag.slice))
       number = execution->operation().number();
   Disagreement disagreement{
       .sequence = mismatch.tag.sequence,

@@ -18,10 +18,10 @@ Operation::Operation(std::shared_ptr<Communicator> communicator, Call call, Plan
 
 std::string Operation::describe() const {
   std::string text = (begun_by_ ? *begun_by_ : *this).describe_whole();
-  if (call_.lap.count > 1)
-    text += ", lap " + std::to_string(call_.lap.number + 1) + " of " +
-            std::to_string(call_.lap.count) + " through the host";
-  if (!begun_by_ || plan_.channel != kLapsOfCollectives) return text;
+  if (call_.slice.count > 1)
+    text += ", slice " + std::to_string(call_.slice.number + 1) + " of " +
+            std::to_string(call_.slice.count) + " through the host";
+  if (!begun_by_ || plan_.channel != kSlicesOfCollectives) return text;
   return text + (call_.collective == Collective::kSend ? " to rank " : " from rank ") +
          std::to_string(call_.root);
 }

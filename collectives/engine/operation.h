@@ -37,8 +37,8 @@ class Operation {
   std::chrono::steady_clock::time_point finished() const noexcept { return finished_; }
 
   Communicator& communicator() const { return *communicator_; }
-  // For errors and logs: "all_reduce #12 (float32, sum, 4194304 bytes)"; of a lap also "..., lap 2
-  // of 4 through the host".
+  // For errors and logs: "all_reduce #12 (float32, sum, 4194304 bytes)"; of a slice also "...,
+  // slice 2 of 4 through the host".
   std::string describe() const;
   // The number shown to users.
   uint64_t number() const noexcept { return call_.number != 0 ? call_.number : sequence_ + 1; }
@@ -54,7 +54,7 @@ class Operation {
   Call call_;
   Plan plan_;
   uint32_t sequence_;
-  // The first lap, if this is a later one; see Communicator::prepare_lap.
+  // The first slice, if this is a later one; see Communicator::prepare_slice.
   std::shared_ptr<const Operation> begun_by_;
   bool shown_ = false;                // on the board, by the calling thread
   std::unique_ptr<LargeCall> large_;  // begun by the calling thread

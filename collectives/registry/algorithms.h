@@ -36,7 +36,7 @@ struct Algorithm {
   Schedule (*make)(int rank, const Hosts& hosts, int root);
   // True if the algorithm supports this layout of ranks.
   bool (*fits)(const Hosts& hosts);
-  // The cost of one lap with `bytes` in all chunks together, on at least two ranks (cost.h).
+  // The cost of one slice with `bytes` in all chunks together, on at least two ranks (cost.h).
   Cost (*cost)(const Crossings& crossings, uint64_t bytes);
   // All chunks must have the same size, on all ranks.
   bool equal_chunks = false;
@@ -44,7 +44,7 @@ struct Algorithm {
   bool sums_at_once = false;
 };
 
-// The cost of one lap. A single rank copies its input.
+// The cost of one slice. A single rank copies its input.
 Cost cost_of(const Algorithm& algorithm, const Crossings& crossings, uint64_t bytes);
 
 // All algorithms of a collective. On equal cost, `choose` prefers the earlier one.

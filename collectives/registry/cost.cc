@@ -136,7 +136,8 @@ Cost chain(const Crossings& x, uint64_t bytes, uint64_t reduced) {
 
 }  // namespace
 
-uint64_t estimate_ps(const Cost& lap, uint64_t laps, uint64_t window, const Topology& topology) {
+uint64_t estimate_ps(const Cost& slice, uint64_t slices, uint64_t window,
+                     const Topology& topology) {
   const LinkCost &near = topology.local, &far = topology.remote;
   auto port = [](const Load& load, const LinkCost& link) {
     return load.messages * link.gap_ps + byte_time_ps(load.bytes, link.ps_per_kib);
@@ -144,24 +145,25 @@ uint64_t estimate_ps(const Cost& lap, uint64_t laps, uint64_t window, const Topo
   auto core = [&](const Load& load) {
     return byte_time_ps(load.reduced, topology.reduce_ps_per_kib);
   };
-  const uint64_t waiting = lap.rounds * near.latency_ps + lap.far_rounds * far.latency_ps;
-  const uint64_t moving = port(lap.path, near) + port(lap.wire, far) + core(lap.path);
+  const uint64_t waiting = slice.rounds * near.latency_ps + slice.far_rounds * far.latency_ps;
+  const uint64_t moving = port(slice.path, near) + port(slice.wire, far) + core(slice.path);
   // The slower of the busiest rank and the busiest host's uplink.
-  const uint64_t on_rank = port(lap.busiest, near) + port(lap.far_busiest, far) + core(lap.busiest);
-  const uint64_t work = std::max(on_rank, port(lap.wire_busiest, far));
+  const uint64_t on_rank =
+      port(slice.busiest, near) + port(slice.far_busiest, far) + core(slice.busiest);
+  const uint64_t work = std::max(on_rank, port(slice.wire_busiest, far));
   const uint64_t one = std::max(waiting + moving, work);
-  if (laps == 1) return one;
+  if (slices == 1) return one;
 
-  // A rank runs `window` laps at once; each stays for part of the path.
-  const uint64_t rounds = lap.rounds + lap.far_rounds;
-  const uint64_t stay = rounds == 0 ? one : one / rounds * lap.resident;
-  const uint64_t waves = one + (laps > window ? (laps - window) * stay / window : 0);
-  // Or the busiest port limits: it works without a pause from the arrival of the first lap to the
-  // departure of the last. Work for other laps hides a rank's own waiting.
-  const uint64_t latency = lap.far_rounds > 0 ? far.latency_ps : near.latency_ps;
-  const uint64_t hidden = rounds == 0 ? 0 : waiting / rounds * lap.resident;
+  // A rank runs `window` slices at once; each stays for part of the path.
+  const uint64_t rounds = slice.rounds + slice.far_rounds;
+  const uint64_t stay = rounds == 0 ? one : one / rounds * slice.resident;
+  const uint64_t waves = one + (slices > window ? (slices - window) * stay / window : 0);
+  // Or the busiest port limits: it works without a pause from the arrival of the first slice to the
+  // departure of the last. Work for other slices hides a rank's own waiting.
+  const uint64_t latency = slice.far_rounds > 0 ? far.latency_ps : near.latency_ps;
+  const uint64_t hidden = rounds == 0 ? 0 : waiting / rounds * slice.resident;
   const uint64_t elsewhere = waiting - hidden + (moving > work ? moving - work : 0);
-  return std::max(waves, elsewhere + (lap.resident > 0) * latency + laps * work);
+  return std::max(waves, elsewhere + (slice.resident > 0) * latency + slices * work);
 }
 
 Cost cost_allreduce_one_shot(const Crossings& x, uint64_t bytes) {
@@ -258,7 +260,7 @@ Cost cost_broadcast_scatter_allgather(const Crossings& x, uint64_t bytes) {
     left -= given;
   }
   Cost cost = sum.neighbours(x.ranks - 1, chunk).done();
-  // No rank waits for a later rank of the ring: laps pipeline closely, as in a chain.
+  // No rank waits for a later rank of the ring: slices pipeline closely, as in a chain.
   cost.resident = 1;
   return cost;
 }

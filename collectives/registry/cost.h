@@ -17,13 +17,13 @@ struct Load {
   friend bool operator==(const Load&, const Load&) = default;
 };
 
-// The cost of one lap. "Near": within a host; "far": between hosts.
+// The cost of one slice. "Near": within a host; "far": between hosts.
 struct Cost {
   // Messages that wait for each other; each costs one latency.
   uint64_t rounds = 0, far_rounds = 0;
   // The load on the critical path: on ranks' ports, and on hosts' uplinks.
   Load path, wire;
-  // The load of the busiest rank (near, far) and of the busiest uplink: limits the rate of laps.
+  // The load of the busiest rank (near, far) and of the busiest uplink: limits the rate of slices.
   Load busiest, far_busiest, wire_busiest;
   // Rounds from a rank's first to its last.
   uint64_t resident = 0;
@@ -31,8 +31,8 @@ struct Cost {
   friend bool operator==(const Cost&, const Cost&) = default;
 };
 
-// Picoseconds for `laps` laps, `window` at once. `topology` comes from with_sharing().
-uint64_t estimate_ps(const Cost& lap, uint64_t laps, uint64_t window, const Topology& topology);
+// Picoseconds for `slices` slices, `window` at once. `topology` comes from with_sharing().
+uint64_t estimate_ps(const Cost& slice, uint64_t slices, uint64_t window, const Topology& topology);
 
 // One function for each algorithm: at least two ranks, `bytes` in all chunks together.
 Cost cost_allreduce_one_shot(const Crossings& x, uint64_t bytes);

@@ -19,7 +19,7 @@ using namespace testing;
 class DirectLists : public ::testing::TestWithParam<DirectCase> {};
 INSTANTIATE_TEST_SUITE_P(, DirectLists, all_settings());
 
-// Pieces of sizes that differ, one without anything in it, and lap ends in their middle.
+// Pieces of sizes that differ, one without anything in it, and slice ends in their middle.
 const std::vector<std::vector<size_t>> kListSizes{{300, 0, 700}, {60'007, 5, 120'000, 1'001}};
 
 // Several pieces, each in memory of its own.

@@ -121,7 +121,7 @@ TEST_P(DirectLargest, IsExact) {
   });
 }
 
-// The sizes differ from pair to pair, so the ranks tell each other the number of laps.
+// The sizes differ from pair to pair, so the ranks tell each other the number of slices.
 TEST(DirectLargestPairs, MayDiffer) {
   const size_t unit = last_cache_bytes() / (3 * kInt) + 12'345;
   if (unit > size_t{32} << 20) GTEST_SKIP() << "a cache of " << last_cache_bytes() << " bytes";

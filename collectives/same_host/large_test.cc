@@ -23,8 +23,8 @@ class Direct : public ::testing::TestWithParam<DirectCase> {};
 INSTANTIATE_TEST_SUITE_P(, Direct, all_settings());
 
 // Numbers of one rank: just above the board; such that, on few cores, ranks with mapped memory
-// request another way to sum them than those without; about a lap of the staging buffers, several
-// laps, more laps than slots.
+// request another way to sum them than those without; about a slice of the staging buffers, several
+// slices, more slices than slots.
 const std::vector<size_t> kCounts{399, 1'000, 5'003, 16'384, 32'771, 100'003, 400'009};
 
 // In place, in memory that all peers may map.

@@ -25,7 +25,7 @@ TEST(Shape, TheChunksForTheOthersFillABlocksRoom) {
   }
 }
 
-TEST(Shape, OffsetsCountFromTheBeginningOfALap) {
+TEST(Shape, OffsetsCountFromTheBeginningOfASlice) {
   const Shape shape = Shape::of(Collective::kAllToAll, 3, 1000, 2 * 448);
   ASSERT_EQ(shape.blocks, 3u);
   EXPECT_EQ(shape.block(2).begin, 896u);

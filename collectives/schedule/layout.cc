@@ -74,11 +74,11 @@ Region Layout::contiguous(size_t chunk, size_t begin, size_t end) const {
   return pieces == 1 ? whole : Region{};
 }
 
-Part lap_part(size_t bytes, size_t element_bytes, size_t lap, size_t laps) {
-  if (laps == 1) return {0, bytes};
+Part slice_part(size_t bytes, size_t element_bytes, size_t slice, size_t slices) {
+  if (slices == 1) return {0, bytes};
   const size_t elements = bytes / element_bytes;
-  return {even_begin(elements, lap, laps) * element_bytes,
-          even_begin(elements, lap + 1, laps) * element_bytes};
+  return {even_begin(elements, slice, slices) * element_bytes,
+          even_begin(elements, slice + 1, slices) * element_bytes};
 }
 
 }  // namespace hccl_like

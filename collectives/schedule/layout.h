@@ -131,11 +131,11 @@ void Layout::visit(size_t chunk, size_t begin, size_t end, Visitor&& visit) cons
   }
 }
 
-// The bytes [begin, end) that lap `lap` of `laps` carries, cut at element boundaries.
+// The bytes [begin, end) that slice `slice` of `slices` carries, cut at element boundaries.
 struct Part {
   size_t begin = 0;
   size_t end = 0;
 };
-Part lap_part(size_t bytes, size_t element_bytes, size_t lap, size_t laps);
+Part slice_part(size_t bytes, size_t element_bytes, size_t slice, size_t slices);
 
 }  // namespace hccl_like

@@ -141,7 +141,7 @@ TEST(Layout, SingleHasOneChunk) {
 }
 
 // Whatever the kind and the cut, the pieces of a chunk are the chunk.
-TEST(Layout, LapsOfAChunkAreTheChunk) {
+TEST(Layout, SlicesOfAChunkAreTheChunk) {
   std::mt19937 random(7);
   for (int trial = 0; trial < 300; ++trial) {
     const size_t chunks = 1 + random() % 5;
@@ -162,9 +162,9 @@ TEST(Layout, LapsOfAChunkAreTheChunk) {
         const auto whole = addresses(layout, chunk, 0, bytes);
         ASSERT_EQ(whole.size(), bytes);
         std::vector<uintptr_t> pieced;
-        const size_t laps = 1 + random() % 4;
-        for (size_t lap = 0; lap < laps; ++lap) {
-          const Part part = lap_part(bytes, 2, lap, laps);
+        const size_t slices = 1 + random() % 4;
+        for (size_t slice = 0; slice < slices; ++slice) {
+          const Part part = slice_part(bytes, 2, slice, slices);
           const auto piece = addresses(layout, chunk, part.begin, part.end);
           const Region region = layout.contiguous(chunk, part.begin, part.end);
           if (region.data != nullptr) {
@@ -180,12 +180,12 @@ TEST(Layout, LapsOfAChunkAreTheChunk) {
   }
 }
 
-TEST(LapPart, CutsAtElements) {
-  EXPECT_EQ(lap_part(40, 8, 0, 3).begin, 0u);
-  EXPECT_EQ(lap_part(40, 8, 0, 3).end, 8u);
-  EXPECT_EQ(lap_part(40, 8, 1, 3).end, 24u);
-  EXPECT_EQ(lap_part(40, 8, 2, 3).end, 40u);
-  EXPECT_EQ(lap_part(0, 8, 1, 3).begin, lap_part(0, 8, 1, 3).end);
+TEST(SlicePart, CutsAtElements) {
+  EXPECT_EQ(slice_part(40, 8, 0, 3).begin, 0u);
+  EXPECT_EQ(slice_part(40, 8, 0, 3).end, 8u);
+  EXPECT_EQ(slice_part(40, 8, 1, 3).end, 24u);
+  EXPECT_EQ(slice_part(40, 8, 2, 3).end, 40u);
+  EXPECT_EQ(slice_part(0, 8, 1, 3).begin, slice_part(0, 8, 1, 3).end);
 }
 
 }  // namespace

@@ -13,8 +13,8 @@ namespace hccl_like {
 
 namespace {
 
-// Laps must be equal on all ranks. If only some ranks know the sizes, there is one lap.
-bool may_have_laps(Collective collective, const ChooseOptions& options) {
+// Slices must be equal on all ranks. If only some ranks know the sizes, there is one slice.
+bool may_have_slices(Collective collective, const ChooseOptions& options) {
   using enum Collective;
   return !options.uneven && collective != kGather && collective != kScatter &&
          collective != kSend && collective != kRecv && collective != kBarrier;
@@ -24,53 +24,54 @@ bool fits(const Algorithm& algorithm, const Hosts& hosts, const ChooseOptions& o
   return algorithm.fits(hosts) && !(algorithm.equal_chunks && options.uneven);
 }
 
-// Laps of at most lap_bytes fit the cache and need little scratch memory. If latency exceeds a
-// quarter of the time, halves the number of laps.
+// Slices of at most slice_bytes fit the cache and need little scratch memory. If latency exceeds a
+// quarter of the time, halves the number of slices.
 Choice plan(const Algorithm& algorithm, uint64_t bytes, size_t element_bytes,
             const Topology& topology, const ChooseOptions& options) {
   uint64_t most = 1;
-  if (may_have_laps(algorithm.collective, options)) {
+  if (may_have_slices(algorithm.collective, options)) {
     const uint64_t elements = std::max<uint64_t>(1, bytes / std::max<size_t>(1, element_bytes));
-    const uint64_t lap_bytes = std::max<uint64_t>(1, options.lap_bytes);
-    most = std::clamp<uint64_t>(bytes / lap_bytes + (bytes % lap_bytes != 0), 1, elements);
+    const uint64_t slice_bytes = std::max<uint64_t>(1, options.slice_bytes);
+    most = std::clamp<uint64_t>(bytes / slice_bytes + (bytes % slice_bytes != 0), 1, elements);
     most = std::min<uint64_t>(most, UINT32_MAX);
   }
-  const uint64_t window = std::max<uint32_t>(1, options.lap_window);
-  auto time = [&](uint64_t laps) {
-    const Cost lap = cost_of(algorithm, topology.hosts.crossings(), (bytes + laps - 1) / laps);
-    return estimate_ps(lap, laps, window, topology);
+  const uint64_t window = std::max<uint32_t>(1, options.slice_window);
+  auto time = [&](uint64_t slices) {
+    const Cost slice =
+        cost_of(algorithm, topology.hosts.crossings(), (bytes + slices - 1) / slices);
+    return estimate_ps(slice, slices, window, topology);
   };
   uint64_t best = time(most);
-  for (uint64_t laps = most / 2; laps > 0; laps /= 2) best = std::min(best, time(laps));
-  uint64_t laps = most;
-  while (laps > 1 && time(laps) > best + best / 4) laps /= 2;
-  return {&algorithm, static_cast<uint32_t>(laps), topology.size(), bytes, time(laps)};
+  for (uint64_t slices = most / 2; slices > 0; slices /= 2) best = std::min(best, time(slices));
+  uint64_t slices = most;
+  while (slices > 1 && time(slices) > best + best / 4) slices /= 2;
+  return {&algorithm, static_cast<uint32_t>(slices), topology.size(), bytes, time(slices)};
 }
 
-// The simulated time, or nothing if the simulation is too long. After the first laps, each further
-// lap takes as long as the previous one.
+// The simulated time, or nothing if the simulation is too long. After the first slices, each
+// further slice takes as long as the previous one.
 std::optional<uint64_t> simulated_ps(const Choice& choice, int root, const Topology& topology,
                                      size_t element_bytes, uint32_t window) {
   constexpr int kMostRanks = 64;
   constexpr uint64_t kMostSteps = 30'000;
   if (choice.size > kMostRanks) return std::nullopt;
   const Job job = make_job(*choice.algorithm, topology.hosts, root);
-  uint64_t steps = 0;  // all ranks, one lap
+  uint64_t steps = 0;  // all ranks, one slice
   for (const Schedule& schedule : job.ranks) steps += schedule.steps().size();
   if (steps > kMostSteps) return std::nullopt;
   SimulateOptions options{.bytes = choice.bytes,
                           .element_bytes = std::max<size_t>(1, element_bytes),
-                          .laps = choice.laps,
+                          .slices = choice.slices,
                           .window = std::max<uint32_t>(1, window)};
   const uint32_t some = 2 * options.window;
-  if (choice.laps <= 2 * some || steps * choice.laps <= kMostSteps)
+  if (choice.slices <= 2 * some || steps * choice.slices <= kMostSteps)
     return simulate(job, topology, options).makespan_ps;
-  const auto take = [&](uint32_t laps) {
-    options.bytes = choice.bytes / choice.laps * laps, options.laps = laps;
+  const auto take = [&](uint32_t slices) {
+    options.bytes = choice.bytes / choice.slices * slices, options.slices = slices;
     return simulate(job, topology, options).makespan_ps;
   };
   const uint64_t first = take(some), more = take(2 * some);
-  return more + (more - std::min(first, more)) * (choice.laps - 2 * some) / some;
+  return more + (more - std::min(first, more)) * (choice.slices - 2 * some) / some;
 }
 
 // Flat trees suit some roots only, but one choice must serve all roots.
@@ -129,7 +130,7 @@ std::vector<Choice> candidates(Collective collective, uint64_t bytes, size_t ele
     result.push_back(plan(algorithm, bytes, element_bytes, shared, options));
   }
   if (options.simulate && topology.hosts.count() > 1)
-    put_on_the_clock(result, topology, element_bytes, options.lap_window);
+    put_on_the_clock(result, topology, element_bytes, options.slice_window);
   // Differences below 3 % are noise: the order of the list decides.
   const uint64_t best = std::ranges::min(result, {}, &Choice::estimate_ps).estimate_ps;
   const auto chosen = std::ranges::find_if(
@@ -159,7 +160,7 @@ std::string explain(const Choice& choice) {
   result += " of " + std::to_string(choice.bytes) + (choice.bytes == 1 ? " byte" : " bytes");
   result += " on " + std::to_string(choice.size) + (choice.size == 1 ? " rank: " : " ranks: ");
   result += choice.algorithm->name;
-  result += " in " + std::to_string(choice.laps) + (choice.laps == 1 ? " lap" : " laps");
+  result += " in " + std::to_string(choice.slices) + (choice.slices == 1 ? " slice" : " slices");
   return result + ", about " + time;
 }
 

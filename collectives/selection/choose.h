@@ -1,5 +1,5 @@
 #pragma once
-// Chooses the algorithm and number of laps of a call: the fastest by the cost model.
+// Chooses the algorithm and number of slices of a call: the fastest by the cost model.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -12,9 +12,9 @@
 namespace hccl_like {
 
 struct ChooseOptions {
-  std::string_view forced;       // name of an algorithm; empty: the cost model decides
-  uint64_t lap_bytes = 1 << 20;  // larger payloads run in several laps
-  uint32_t lap_window = 4;       // laps in flight at once
+  std::string_view forced;         // name of an algorithm; empty: the cost model decides
+  uint64_t slice_bytes = 1 << 20;  // larger payloads run in several slices
+  uint32_t slice_window = 4;       // slices in flight at once
   // Chunk sizes differ and only the two ranks of a pair know theirs: the choice ignores `bytes`.
   bool uneven = false;
   // With several hosts: simulates the best candidates (simulate.h). Takes milliseconds.
@@ -23,7 +23,7 @@ struct ChooseOptions {
 
 struct Choice {
   const Algorithm* algorithm = nullptr;
-  uint32_t laps = 1;
+  uint32_t slices = 1;
   int size = 1;  // ranks
   uint64_t bytes = 0;
   uint64_t estimate_ps = 0;
@@ -41,7 +41,7 @@ Choice choose(Collective collective, uint64_t bytes, size_t element_bytes, const
 std::vector<Choice> candidates(Collective collective, uint64_t bytes, size_t element_bytes,
                                const Topology& topology, const ChooseOptions& options = {});
 
-// "all_reduce of 16777216 bytes on 4 ranks: ring in 16 laps, about 4.21 ms".
+// "all_reduce of 16777216 bytes on 4 ranks: ring in 16 slices, about 4.21 ms".
 std::string explain(const Choice& choice);
 // One line for each candidate, in the given order.
 std::string explain(const std::vector<Choice>& candidates);

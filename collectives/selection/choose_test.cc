@@ -87,7 +87,7 @@ TEST(Choose, IsAsDocumented) {
 
 // Measured between namespaces of a machine of two cores: docs/decisions/0011-tcp.md.
 TEST(Choose, CountsMessagesWhereHostsAreContainersOfOneMachine) {
-  const ChooseOptions options{.lap_bytes = 4 << 20, .simulate = true};
+  const ChooseOptions options{.slice_bytes = 4 << 20, .simulate = true};
   const auto fastest = [&](int hosts, uint64_t bytes) {
     return choose(kAllReduce, bytes, 4, Topology::one_machine(hosts, 2), options).algorithm->name;
   };
@@ -98,11 +98,11 @@ TEST(Choose, CountsMessagesWhereHostsAreContainersOfOneMachine) {
   EXPECT_EQ(fastest(2, 8), "one_shot");
 }
 
-TEST(Choose, HasOneLapUnderWayWhereNothingIsEverOnItsWay) {
-  EXPECT_EQ(Topology::one_machine(4, 2).laps_at_once(4), 1u);
-  EXPECT_EQ(Topology::one_rank_a_host(4).laps_at_once(4), 4u);
-  EXPECT_EQ(Topology::one_host(4, 2).laps_at_once(4), 4u);
-  EXPECT_EQ(Topology::one_host(4, 2).laps_at_once(0), 1u);
+TEST(Choose, HasOneSliceUnderWayWhereNothingIsEverOnItsWay) {
+  EXPECT_EQ(Topology::one_machine(4, 2).slices_at_once(4), 1u);
+  EXPECT_EQ(Topology::one_rank_a_host(4).slices_at_once(4), 4u);
+  EXPECT_EQ(Topology::one_host(4, 2).slices_at_once(4), 4u);
+  EXPECT_EQ(Topology::one_host(4, 2).slices_at_once(0), 1u);
 }
 
 // The table for several hosts there.
@@ -147,7 +147,7 @@ TEST(Choose, MoreBytesNeverTakeLess) {
         uint64_t before = 0;
         for (const uint64_t bytes : kBytes) {
           const uint64_t now = choose(static_cast<Collective>(i), bytes, 4, topology).estimate_ps;
-          // The order of the list may cost three per cent, and large laps a quarter.
+          // The order of the list may cost three per cent, and large slices a quarter.
           EXPECT_GE(now + now / 3, before)
               << name(static_cast<Collective>(i)) << ", " << size << ", " << bytes;
           before = now;
@@ -157,39 +157,39 @@ TEST(Choose, MoreBytesNeverTakeLess) {
   }
 }
 
-TEST(Choose, CutsLargePayloadsIntoLaps) {
+TEST(Choose, CutsLargePayloadsIntoSlices) {
   const Topology topology = Topology::one_host(2);
-  EXPECT_EQ(choose(kAllReduce, 1 << 20, 4, topology).laps, 1u);
-  EXPECT_EQ(choose(kAllReduce, (1 << 20) + 4, 4, topology).laps, 2u);
-  EXPECT_EQ(choose(kAllReduce, 16 << 20, 4, topology).laps, 16u);
-  EXPECT_EQ(choose(kAllReduce, 16 << 20, 4, topology, {.lap_bytes = 4 << 20}).laps, 4u);
-  // No lap is without an element.
-  EXPECT_LE(choose(kBroadcast, 1 << 20, 1 << 19, topology, {.lap_bytes = 1}).laps, 2u);
+  EXPECT_EQ(choose(kAllReduce, 1 << 20, 4, topology).slices, 1u);
+  EXPECT_EQ(choose(kAllReduce, (1 << 20) + 4, 4, topology).slices, 2u);
+  EXPECT_EQ(choose(kAllReduce, 16 << 20, 4, topology).slices, 16u);
+  EXPECT_EQ(choose(kAllReduce, 16 << 20, 4, topology, {.slice_bytes = 4 << 20}).slices, 4u);
+  // No slice is without an element.
+  EXPECT_LE(choose(kBroadcast, 1 << 20, 1 << 19, topology, {.slice_bytes = 1}).slices, 2u);
 }
 
-TEST(Choose, MakesLapsLargerWhereLatencyWouldRule) {
+TEST(Choose, MakesSlicesLargerWhereLatencyWouldRule) {
   const Topology slow = Topology::one_rank_a_host(256);
   const Choice choice =
-      choose(kAllReduce, 4 << 20, 4, slow, {.forced = "ring", .lap_bytes = 64 << 10});
-  EXPECT_LT(choice.laps, 64u);
+      choose(kAllReduce, 4 << 20, 4, slow, {.forced = "ring", .slice_bytes = 64 << 10});
+  EXPECT_LT(choice.slices, 64u);
 }
 
-TEST(Choose, HasOneLapWhereNotEveryRankKnowsTheSizes) {
+TEST(Choose, HasOneSliceWhereNotEveryRankKnowsTheSizes) {
   for (const Collective collective : {kGather, kScatter, kSend, kRecv}) {
-    EXPECT_EQ(choose(collective, 1 << 30, 4, Topology::one_host(4)).laps, 1u);
+    EXPECT_EQ(choose(collective, 1 << 30, 4, Topology::one_host(4)).slices, 1u);
   }
   const ChooseOptions uneven{.uneven = true};
   const Choice small = choose(kAllToAll, 0, 4, Topology::one_host(4), uneven);
   EXPECT_EQ(choose(kAllToAll, 1 << 30, 4, Topology::one_host(4), uneven), small);
-  EXPECT_EQ(small.laps, 1u);
+  EXPECT_EQ(small.slices, 1u);
   EXPECT_FALSE(small.algorithm->equal_chunks);
 }
 
 TEST(Choose, ExplainsItself) {
   EXPECT_EQ(explain(choose(kAllReduce, 1 << 20, 4, Topology::one_host(4), {.forced = "ring"})),
-            "all_reduce of 1048576 bytes on 4 ranks: ring in 1 lap, about 238.33 us");
+            "all_reduce of 1048576 bytes on 4 ranks: ring in 1 slice, about 238.33 us");
   EXPECT_EQ(explain(choose(kBroadcast, 1, 1, Topology::one_host(1))),
-            "broadcast of 1 byte on 1 rank: binomial in 1 lap, about 0.00 us");
+            "broadcast of 1 byte on 1 rank: binomial in 1 slice, about 0.00 us");
   const auto all = candidates(kAllGather, 1000, 4, Topology::one_host(4));
   EXPECT_EQ(all.size(), 3u);
   EXPECT_EQ(explain(all), explain(all[0]) + '\n' + explain(all[1]) + '\n' + explain(all[2]) + '\n');
@@ -201,18 +201,18 @@ void expect_agreement(const Algorithm& algorithm, int size, const Topology& topo
   const Job job = make_job(algorithm, topology.hosts);
   for (const uint64_t bytes : {0, 8, 1 << 10, 64 << 10, 1 << 20, 16 << 20}) {
     if (algorithm.collective == kBarrier && bytes > 0) continue;
-    for (const uint32_t laps : {1, 2, 8, 16}) {
-      if (laps > 1 && bytes < 64 << 10) continue;
-      const uint64_t run = simulate(job, topology, {.bytes = bytes, .laps = laps}).makespan_ps;
+    for (const uint32_t slices : {1, 2, 8, 16}) {
+      if (slices > 1 && bytes < 64 << 10) continue;
+      const uint64_t run = simulate(job, topology, {.bytes = bytes, .slices = slices}).makespan_ps;
       const uint64_t computed = estimate_ps(
-          cost_of(algorithm, topology.hosts.crossings(), (bytes + laps - 1) / laps), laps,
+          cost_of(algorithm, topology.hosts.crossings(), (bytes + slices - 1) / slices), slices,
           /*window=*/4, topology.with_sharing());
       EXPECT_LE(computed, run + run * 35 / 100 + 1000)
           << name(algorithm.collective) << ':' << algorithm.name << ", " << size << ", " << bytes
-          << ", " << laps;
+          << ", " << slices;
       EXPECT_GE(computed + 1000, run - run * 35 / 100)
           << name(algorithm.collective) << ':' << algorithm.name << ", " << size << ", " << bytes
-          << ", " << laps;
+          << ", " << slices;
     }
   }
 }

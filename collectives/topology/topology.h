@@ -58,9 +58,9 @@ struct Topology {
   }
   static Topology one_rank_a_host(int ranks) { return {.hosts = Hosts::one_rank_each(ranks)}; }
 
-  // Several laps overlap transfers with sums. Between hosts of one machine nothing is in flight:
-  // more laps would only overflow the caches.
-  uint32_t laps_at_once(uint32_t most) const { return cores_of_all > 0 || most == 0 ? 1 : most; }
+  // Several slices overlap transfers with sums. Between hosts of one machine nothing is in flight:
+  // more slices would only overflow the caches.
+  uint32_t slices_at_once(uint32_t most) const { return cores_of_all > 0 || most == 0 ? 1 : most; }
 
   int size() const { return hosts.size(); }
   int host(int rank) const { return hosts.host(rank); }

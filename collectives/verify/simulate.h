@@ -4,7 +4,7 @@
 // Model: LogGP (Alexandrov, Ionescu, Schauser, Scheiman, SPAA 1995). Each rank has a port out and a
 // port in; the ranks of a host share its uplink and downlink. A message occupies its sender's port,
 // travels, and occupies its receiver's port. Sums and copies occupy the port in, because the
-// receiving thread also adds. Laps overlap as in the engine.
+// receiving thread also adds. Slices overlap as in the engine.
 #include <cstdint>
 #include <vector>
 
@@ -15,9 +15,9 @@ namespace hccl_like {
 
 struct SimulateOptions {
   uint64_t bytes = 0;          // all chunks together
-  uint64_t element_bytes = 4;  // granularity of chunks and laps
-  uint32_t laps = 1;
-  uint32_t window = 4;  // laps that a rank runs at once
+  uint64_t element_bytes = 4;  // granularity of chunks and slices
+  uint32_t slices = 1;
+  uint32_t window = 4;  // slices that a rank runs at once
 };
 
 struct Simulation {

@@ -18,9 +18,9 @@ Topology simple(int ranks) {
 }
 
 uint64_t makespan(Collective collective, const char* name, int ranks, uint64_t bytes,
-                  uint32_t laps = 1) {
+                  uint32_t slices = 1) {
   const Job job = make_job(*find_algorithm(collective, name), ranks);
-  return simulate(job, simple(ranks), {.bytes = bytes, .laps = laps}).makespan_ps;
+  return simulate(job, simple(ranks), {.bytes = bytes, .slices = slices}).makespan_ps;
 }
 
 TEST(Simulate, AMessageTakesLatencyGapAndBytes) {
@@ -47,12 +47,12 @@ TEST(Simulate, SumsTakeTime) {
   EXPECT_EQ(makespan(kAllReduce, "ring", 2, 8000), 2 * (1'100'000u + 4000) + 2000);
 }
 
-TEST(Simulate, LapsFillThePipeline) {
+TEST(Simulate, SlicesFillThePipeline) {
   const uint64_t bytes = 64 << 20;
   const uint64_t whole = makespan(kBroadcast, "chain", 16, bytes);
-  const uint64_t in_laps = makespan(kBroadcast, "chain", 16, bytes, 64);
+  const uint64_t in_slices = makespan(kBroadcast, "chain", 16, bytes, 64);
   EXPECT_GT(whole, 15 * bytes);
-  EXPECT_LT(in_laps, 2 * bytes);
+  EXPECT_LT(in_slices, 2 * bytes);
 }
 
 TEST(Simulate, RanksOfAHostShareTheirWayOut) {
@@ -69,7 +69,7 @@ TEST(Simulate, RanksOfAHostShareTheirWayOut) {
 
 TEST(Simulate, IsDeterministic) {
   const Job job = make_job(*find_algorithm(kAllReduce, "rabenseifner"), 13);
-  const SimulateOptions options{.bytes = 123'456, .laps = 5};
+  const SimulateOptions options{.bytes = 123'456, .slices = 5};
   const Simulation one = simulate(job, Topology::one_host(13, 2), options);
   const Simulation other = simulate(job, Topology::one_host(13, 2), options);
   EXPECT_EQ(one.finished_ps, other.finished_ps);
@@ -113,7 +113,7 @@ TEST(Simulate, ConfirmsTheChoice) {
         for (const uint64_t bytes : {8, 4 << 10, 256 << 10, 8 << 20}) {
           auto time = [&](const Choice& choice) {
             return simulate(make_job(*choice.algorithm, size), topology,
-                            {.bytes = bytes, .laps = choice.laps})
+                            {.bytes = bytes, .slices = choice.slices})
                 .makespan_ps;
           };
           const auto all = candidates(collective, bytes, 4, topology);
@@ -155,7 +155,7 @@ TEST(Simulate, ConfirmsTheChoiceOnSeveralHosts) {
           uint64_t slowest = 0;
           for (const int root : {0, middle})
             slowest = std::max(slowest, simulate(make_job(*choice.algorithm, hosts, root), topology,
-                                                 {.bytes = bytes, .laps = choice.laps})
+                                                 {.bytes = bytes, .slices = choice.slices})
                                             .makespan_ps);
           return slowest;
         };
@@ -180,7 +180,7 @@ TEST(Simulate, ConfirmsClosedFormsOnSeveralHosts) {
         if (collective == kBarrier && bytes > 0) continue;
         for (const Choice& choice : candidates(collective, bytes, 4, topology)) {
           const uint64_t time = simulate(make_job(*choice.algorithm, hosts), topology,
-                                         {.bytes = bytes, .laps = choice.laps})
+                                         {.bytes = bytes, .slices = choice.slices})
                                     .makespan_ps;
           EXPECT_LE(choice.estimate_ps, time * 2) << hosts.to_string() << ", " << explain(choice);
           EXPECT_GE(choice.estimate_ps * 2, time) << hosts.to_string() << ", " << explain(choice);

@@ -160,14 +160,14 @@ constexpr std::array kRows{
          "A file that hccl-like tune wrote: the algorithms that were measured to be the fastest on "
          "this cluster. Empty: the cost model decides."},
         access<&Config::profile>()},
-    Row{{"HCCL_LIKE_LAP_BYTES", "1M",
-         "Bytes of payload in one lap; larger ones run in several overlapping laps."},
-        access<&Config::lap_bytes>()},
-    Row{{"HCCL_LIKE_REMOTE_LAP_BYTES", "4M", "The same where the ranks are on several hosts."},
-        access<&Config::remote_lap_bytes>()},
-    Row{{"HCCL_LIKE_LAP_WINDOW", "4",
-         "Laps of one operation in flight at once; one between hosts of one machine."},
-        access<&Config::lap_window>()},
+    Row{{"HCCL_LIKE_SLICE_BYTES", "1M",
+         "Bytes of payload in one slice; larger ones run in several overlapping slices."},
+        access<&Config::slice_bytes>()},
+    Row{{"HCCL_LIKE_REMOTE_SLICE_BYTES", "4M", "The same where the ranks are on several hosts."},
+        access<&Config::remote_slice_bytes>()},
+    Row{{"HCCL_LIKE_SLICE_WINDOW", "4",
+         "Slices of one operation in flight at once; one between hosts of one machine."},
+        access<&Config::slice_window>()},
     Row{{"HCCL_LIKE_EAGER_BYTES", "512K",
          "Bytes up to which a message between hosts is sent before its receiver asks for it. What "
          "nobody asks for soon takes as much memory there."},
@@ -310,10 +310,10 @@ Config Config::from_environment() {
 
 std::map<std::string, std::string> Config::common() const {
   constexpr std::string_view kCommon[] = {
-      "HCCL_LIKE_ALGO",       "HCCL_LIKE_LAP_BYTES",    "HCCL_LIKE_REMOTE_LAP_BYTES",
-      "HCCL_LIKE_LAP_WINDOW", "HCCL_LIKE_BOARD",        "HCCL_LIKE_DIRECT",
-      "HCCL_LIKE_CONNECT",    "HCCL_LIKE_REQUIRE_AUTH", "HCCL_LIKE_ENCRYPT",
-      "HCCL_LIKE_TCP_RAILS",  "HCCL_LIKE_CALL_SITES"};
+      "HCCL_LIKE_ALGO",         "HCCL_LIKE_SLICE_BYTES",  "HCCL_LIKE_REMOTE_SLICE_BYTES",
+      "HCCL_LIKE_SLICE_WINDOW", "HCCL_LIKE_BOARD",        "HCCL_LIKE_DIRECT",
+      "HCCL_LIKE_CONNECT",      "HCCL_LIKE_REQUIRE_AUTH", "HCCL_LIKE_ENCRYPT",
+      "HCCL_LIKE_TCP_RAILS",    "HCCL_LIKE_CALL_SITES"};
   const Config defaults;
   std::map<std::string, std::string> values;
   for (const Row& row : kRows) {

@@ -45,11 +45,11 @@ struct Config {
   bool require_auth = false;  // fail without a secret if ranks span hosts
   bool encrypt = false;       // encrypt network traffic
 
-  ForcedAlgorithms algo;                // override the cost model
-  std::string profile;                  // file of measured choices; empty: none
-  uint64_t lap_bytes = 1 << 20;         // a payload larger than this runs in several laps
-  uint32_t lap_window = 4;              // laps in flight at once
-  uint64_t remote_lap_bytes = 4 << 20;  // the same between hosts
+  ForcedAlgorithms algo;                  // override the cost model
+  std::string profile;                    // file of measured choices; empty: none
+  uint64_t slice_bytes = 1 << 20;         // a payload larger than this runs in several slices
+  uint32_t slice_window = 4;              // slices in flight at once
+  uint64_t remote_slice_bytes = 4 << 20;  // the same between hosts
   uint64_t eager_bytes =
       512 << 10;  // a message up to this size is sent before the receiver asks for it
 

@@ -45,8 +45,9 @@ TEST(Config, ReadsEveryKindOfValue) {
       parse({"PATH=/bin", "HCCL_LIKE_DEBUG=TRACE", "HCCL_LIKE_DEBUG_FILE=/tmp/%h.%p",
              "HCCL_LIKE_SOCKET_IFNAME=^docker,lo", "HCCL_LIKE_PORT_RANGE=4000-4010",
              "HCCL_LIKE_TRANSPORTS=tcp", "HCCL_LIKE_CONNECT_TIMEOUT_MS=1500",
-             "HCCL_LIKE_ALGO=all_reduce:ring", "HCCL_LIKE_LAP_BYTES=64K", "HCCL_LIKE_LAP_WINDOW=2",
-             "HCCL_LIKE_SPINS=0", "HCCL_LIKE_YIELDS=7", "HCCL_LIKE_THREADS=3"})
+             "HCCL_LIKE_ALGO=all_reduce:ring", "HCCL_LIKE_SLICE_BYTES=64K",
+             "HCCL_LIKE_SLICE_WINDOW=2", "HCCL_LIKE_SPINS=0", "HCCL_LIKE_YIELDS=7",
+             "HCCL_LIKE_THREADS=3"})
           .config;
   EXPECT_EQ(config.debug, LogLevel::kTrace);
   EXPECT_EQ(config.debug_file, "/tmp/%h.%p");
@@ -55,8 +56,8 @@ TEST(Config, ReadsEveryKindOfValue) {
   EXPECT_EQ(config.transports, std::vector<std::string>{"tcp"});
   EXPECT_EQ(config.connect_timeout, std::chrono::milliseconds(1500));
   EXPECT_EQ(config.algo.find("all_reduce"), "ring");
-  EXPECT_EQ(config.lap_bytes, 65536u);
-  EXPECT_EQ(config.lap_window, 2u);
+  EXPECT_EQ(config.slice_bytes, 65536u);
+  EXPECT_EQ(config.slice_window, 2u);
   EXPECT_EQ(config.spins, 0u);
   EXPECT_EQ(config.yields, 7u);
   EXPECT_EQ(config.threads, 3u);
@@ -65,9 +66,9 @@ TEST(Config, ReadsEveryKindOfValue) {
 TEST(Config, NamesTheVariableThatIsWrong) {
   EXPECT_EQ(complaint("HCCL_LIKE_DEBUG=debug"),
             "HCCL_LIKE_DEBUG: 'debug' is not a level; write WARN, INFO or TRACE");
-  EXPECT_EQ(
-      complaint("HCCL_LIKE_LAP_BYTES=1Q"),
-      "HCCL_LIKE_LAP_BYTES: '1Q' is not a size; write bytes, or a number with K, M or G, e.g. 64K");
+  EXPECT_EQ(complaint("HCCL_LIKE_SLICE_BYTES=1Q"),
+            "HCCL_LIKE_SLICE_BYTES: '1Q' is not a size; write bytes, or a number with K, M or G, "
+            "e.g. 64K");
   EXPECT_EQ(complaint("HCCL_LIKE_TRANSPORTS="),
             "HCCL_LIKE_TRANSPORTS: the list is empty; name at least one");
   EXPECT_EQ(complaint("HCCL_LIKE_SPINS=-1"),

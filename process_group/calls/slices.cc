@@ -1,4 +1,4 @@
-#include "process_group/calls/laps.h"
+#include "process_group/calls/slices.h"
 
 #include <algorithm>
 
@@ -8,26 +8,26 @@
 namespace hccl_like {
 namespace {
 
-// Laps begin at multiples of this, which splits no element of any type.
+// Slices begin at multiples of this, which splits no element of any type.
 constexpr size_t kGranule = 256;
 // Smaller parts cost more in copies than they hide.
 constexpr size_t kLeastStep = 16 << 10;
 
-std::optional<Laps::Kind> kind_of(const Request& request) {
+std::optional<Slices::Kind> kind_of(const Request& request) {
   switch (request.collective) {
     case Collective::kAllReduce:
     case Collective::kReduce:
     case Collective::kBroadcast:
     case Collective::kReduceScatter:
     case Collective::kAllGather:
-      return Laps::Kind::kAlike;
+      return Slices::Kind::kAlike;
     case Collective::kAllToAll:
-      return request.uneven ? Laps::Kind::kPairs : Laps::Kind::kAlike;
+      return request.uneven ? Slices::Kind::kPairs : Slices::Kind::kAlike;
     case Collective::kGather:
     case Collective::kScatter:
     case Collective::kSend:
     case Collective::kRecv:
-      return Laps::Kind::kPairs;
+      return Slices::Kind::kPairs;
     default:
       return std::nullopt;
   }
@@ -89,13 +89,13 @@ size_t row_bytes(const at::Tensor& tensor) {
   return rows == 0 ? 0 : tensor.nbytes() / static_cast<size_t>(rows);
 }
 
-size_t Laps::count_of(size_t bytes) const {
+size_t Slices::count_of(size_t bytes) const {
   return bytes < step ? 1 : std::max<size_t>(2, (bytes + step - 1) / step);
 }
 
 namespace {
 
-std::optional<Laps> cut(const Request& request, int ranks, size_t most) {
+std::optional<Slices> cut(const Request& request, int ranks, size_t most) {
   const auto kind = kind_of(request);
   if (!kind || !of_one_type(request)) return std::nullopt;
   const auto all = static_cast<size_t>(ranks);
@@ -103,32 +103,32 @@ std::optional<Laps> cut(const Request& request, int ranks, size_t most) {
   if (longest < kLeastStep) return std::nullopt;
   const size_t largest =
       std::max(largest_chunk(request.input, all), largest_chunk(request.output, all));
-  Laps laps{.kind = *kind, .step = longest, .count = 0};
-  if (laps.kind == Laps::Kind::kPairs) {
-    laps.count = laps.count_of(largest);
+  Slices slices{.kind = *kind, .step = longest, .count = 0};
+  if (slices.kind == Slices::Kind::kPairs) {
+    slices.count = slices.count_of(largest);
   } else {
-    // Equal laps: a short last lap would not hide the copies beside it.
-    laps.count = std::max<size_t>(1, (largest + longest - 1) / longest);
-    laps.step = round_up((largest + laps.count - 1) / laps.count);
-    laps.count = laps.count == 1 ? 1 : (largest + laps.step - 1) / laps.step;
+    // Equal slices: a short last slice would not hide the copies beside it.
+    slices.count = std::max<size_t>(1, (largest + longest - 1) / longest);
+    slices.step = round_up((largest + slices.count - 1) / slices.count);
+    slices.count = slices.count == 1 ? 1 : (largest + slices.step - 1) / slices.step;
   }
-  return laps;
+  return slices;
 }
 
 }  // namespace
 
-std::optional<Laps> laps_of(const Request& request, int ranks, size_t most) {
-  const auto laps = cut(request, ranks, most);
-  return laps && laps->count > 1 ? laps : std::nullopt;
+std::optional<Slices> slices_of(const Request& request, int ranks, size_t most) {
+  const auto slices = cut(request, ranks, most);
+  return slices && slices->count > 1 ? slices : std::nullopt;
 }
 
-std::optional<Laps> one_lap_of(const Request& request, int ranks, size_t most) {
+std::optional<Slices> one_slice_of(const Request& request, int ranks, size_t most) {
   if (reduces(request.collective)) return std::nullopt;
-  const auto laps = cut(request, ranks, most);
+  const auto slices = cut(request, ranks, most);
   const auto all = static_cast<size_t>(ranks);
   const bool worth_it = std::max(largest_chunk(request.input, all),
                                  largest_chunk(request.output, all)) >= kLeastRendezvous;
-  return laps && laps->count == 1 && worth_it ? laps : std::nullopt;
+  return slices && slices->count == 1 && worth_it ? slices : std::nullopt;
 }
 
 }  // namespace hccl_like

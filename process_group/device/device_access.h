@@ -44,7 +44,7 @@ class DeviceAccess {
   bool direct() const { return direct_; }
   bool stream_ordered() const { return stream_ordered_; }
   // Requires stream_ordered() and not direct(). The plugin copies on its own streams while the
-  // caller's stream waits, so large calls can run in laps.
+  // caller's stream waits, so large calls can run in slices.
   bool copies_beside_streams() const { return copies_beside_streams_; }
   // Without events, completing a Future that carries the device would throw.
   bool has_events() const { return has_events_; }

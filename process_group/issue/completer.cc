@@ -19,7 +19,8 @@
 namespace hccl_like {
 namespace {
 
-// Polling interval: the end of device work, or of the last copy of a lap, does not wake the engine.
+// Polling interval: the end of device work, or of the last copy of a slice, does not wake the
+// engine.
 constexpr std::chrono::milliseconds kSlice{1};
 
 struct Entry {

@@ -16,7 +16,7 @@ inline constexpr std::chrono::milliseconds kInterruptCheck{200};
 
 void check_interrupts();
 
-// Calls wait(deadline) in slices of kInterruptCheck, with a signal check after each. wait() returns
+// Calls wait(deadline) in steps of kInterruptCheck, with a signal check after each. wait() returns
 // false at its deadline. The caller holds no lock. Throws the check's exceptions.
 template <class Wait>
 bool wait_interruptibly(Deadline deadline, Wait&& wait) {

@@ -140,6 +140,7 @@ c10::intrusive_ptr<Work> Issuer::start(Issue& issue, const Group& group,
 
 c10::intrusive_ptr<Work> Issuer::start_unnoted(Issue& issue, const Group& group,
                                                c10::intrusive_ptr<Work> work) {
+  group.session->use();
   if (auto error = group.communicators->failure()) {
     throw Exception(diagnosis_.refused(std::move(*error)));
   }
@@ -349,6 +350,7 @@ void Issuer::close(std::optional<std::chrono::milliseconds> timeout) {
     communicators.swap(communicators_);
   }
   if (!session) return;
+  if (communicators->failure()) session->use();  // the program knows
   const auto leak = [&] {
     // Still in use by a stream that has not reached the host function, or by the parent of a fork.
     new std::tuple(std::move(pending), std::move(session), std::move(communicators),

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "process_group/calls/calls.h"
-#include "process_group/calls/laps.h"
+#include "process_group/calls/slices.h"
 #include "process_group/diagnosis/untold.h"
 #include "process_group/issue/communicators.h"
 #include "process_group/issue/diagnosis.h"
@@ -25,7 +25,7 @@ namespace hccl_like {
 //   send and receive   begin on one stream, end on one for each peer and direction: a message that
 //                      waits for its peer delays no other message.
 // On other devices the caller's thread waits for its current stream and makes the call.
-// Large calls on memory that host code cannot address go lap by lap (staging_lanes.h). Such
+// Large calls on memory that host code cannot address go slice by slice (staging_lanes.h). Such
 // collectives run one after the other, whatever their streams.
 class Issuer {
  public:
@@ -106,8 +106,8 @@ class Issuer {
                                           const DeviceAccess& access, Call* plain,
                                           std::shared_ptr<Operation> begun, Work* work);
   // issuer_staged.cc
-  // The laps of each request; empty if no request is cut.
-  using Cuts = c10::SmallVector<std::optional<Laps>, 1>;
+  // The slices of each request; empty if no request is cut.
+  using Cuts = c10::SmallVector<std::optional<Slices>, 1>;
   static Cuts cuts_of(const Issue& issue, const Group& group, const DeviceAccess& access);
   std::shared_ptr<Pending> launch_staged(const Issue& issue, const Group& group,
                                          const DeviceAccess& access, const Cuts& cuts, Work* work);
@@ -116,7 +116,7 @@ class Issuer {
                                     const DeviceAccess& access, const Cuts& cuts,
                                     StagingLanes& lanes, bool hold,
                                     const std::shared_ptr<Pending>& pending);
-  static void prepare_whole(Call call, const std::optional<Laps>& laps,
+  static void prepare_whole(Call call, const std::optional<Slices>& slices,
                             const std::shared_ptr<Communicator>& communicator, Pending& pending);
   StagingLanes& staging(const Group& group, const DeviceAccess& access);
 

@@ -40,7 +40,7 @@ c10::intrusive_ptr<Work> Issuer::on_host(const Issue& issue, const Group& group,
                                          c10::intrusive_ptr<Work> work) {
   const Cuts cuts = cuts_of(issue, group, access);
   if (cuts.empty())
-    access.synchronize_current_stream();  // copies of laps wait for the stream themselves
+    access.synchronize_current_stream();  // copies of slices wait for the stream themselves
   if (work || wants_work(issue)) work = work_for(issue, group, access, std::move(work));
   std::optional<Call> plain;
   std::shared_ptr<Operation> begun;

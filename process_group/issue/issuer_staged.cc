@@ -9,17 +9,17 @@
 namespace hccl_like {
 namespace {
 
-// Half of the engine's bytes in flight for one operation: the engine's laps still overlap, and the
-// first copy in and the last copy out, which overlap with nothing, stay short.
-size_t bytes_of_lap(const Communicator& communicator) {
+// Half of the engine's bytes in flight for one operation: the engine's slices still overlap, and
+// the first copy in and the last copy out, which overlap with nothing, stay short.
+size_t bytes_of_slice(const Communicator& communicator) {
   const Config& config = communicator.engine().config();
-  return config.lap_bytes * config.lap_window / 2;
+  return config.slice_bytes * config.slice_window / 2;
 }
 
 }  // namespace
 
 // Depends only on request sizes and settings, which ranks that exchange a chunk share if their
-// devices are alike. A call of one lap also uses a Staging where network cards may avoid its
+// devices are alike. A call of one slice also uses a Staging where network cards may avoid its
 // copies; other ranks do not see the difference.
 Issuer::Cuts Issuer::cuts_of(const Issue& issue, const Group& group, const DeviceAccess& access) {
   Cuts cuts;
@@ -30,13 +30,14 @@ Issuer::Cuts Issuer::cuts_of(const Issue& issue, const Group& group, const Devic
   // Plugins copy any part of a storage.
   if (access.plugin() == nullptr && !capabilities_of(access.device()).has(Feature::kOffsetCopies))
     return cuts;
-  const bool direct = DeviceLaps::may_serve(access, communicator);
+  const bool direct = DeviceSlices::may_serve(access, communicator);
   for (const Request& request : issue.requests) {
-    cuts.push_back(laps_of(request, communicator.size(), bytes_of_lap(communicator)));
+    cuts.push_back(slices_of(request, communicator.size(), bytes_of_slice(communicator)));
     if (!cuts.back() && direct)
-      cuts.back() = one_lap_of(request, communicator.size(), bytes_of_lap(communicator));
+      cuts.back() = one_slice_of(request, communicator.size(), bytes_of_slice(communicator));
   }
-  if (std::ranges::none_of(cuts, [](const auto& laps) { return laps.has_value(); })) cuts.clear();
+  if (std::ranges::none_of(cuts, [](const auto& slices) { return slices.has_value(); }))
+    cuts.clear();
   return cuts;
 }
 
@@ -45,11 +46,11 @@ StagingLanes& Issuer::staging(const Group& group, const DeviceAccess& access) {
   auto& staging = stagings_[access.device().index()];
   if (!staging)
     staging = std::make_shared<StagingLanes>(group.session->devices(), access,
-                                             bytes_of_lap(*group.communicators->host()));
+                                             bytes_of_slice(*group.communicators->host()));
   return *staging;
 }
 
-// Requests without laps or without a Staging use temporaries of their own, in one piece.
+// Requests without slices or without a Staging use temporaries of their own, in one piece.
 Issuer::StagedCalls Issuer::prepare_staged(const Issue& issue, const Group& group,
                                            const DeviceAccess& access, const Cuts& cuts,
                                            StagingLanes& lanes, bool hold,
@@ -77,7 +78,7 @@ Issuer::StagedCalls Issuer::prepare_staged(const Issue& issue, const Group& grou
     prepare_whole(std::move(call), cuts[i], communicator, *pending);
   }
   pending->hold(buffers);
-  pending->expect_laps(calls.size());
+  pending->expect_slices(calls.size());
   return calls;
 }
 
@@ -110,30 +111,30 @@ std::shared_ptr<Pending> Issuer::launch_staged(const Issue& issue, const Group& 
   return pending;
 }
 
-// Prepares all laps of a message at once, as its peer expects them.
-void Issuer::prepare_whole(Call call, const std::optional<Laps>& laps,
+// Prepares all slices of a message at once, as its peer expects them.
+void Issuer::prepare_whole(Call call, const std::optional<Slices>& slices,
                            const std::shared_ptr<Communicator>& communicator, Pending& pending) {
-  if (!laps) return pending.add(communicator->prepare(std::move(call)));
+  if (!slices) return pending.add(communicator->prepare(std::move(call)));
   const bool sends = call.collective == Collective::kSend;
   const Layout payload = std::exchange(sends ? call.input : call.output, {});
   const size_t whole = payload.total_bytes();
   const auto shared = std::exchange(sends ? call.shared_input : call.shared_output, std::nullopt);
   std::shared_ptr<Operation> first;
-  for (size_t lap = 0; lap < laps->count; ++lap) {
-    const size_t begin = std::min(whole, laps->part(lap).begin);
-    const size_t end = std::min(whole, laps->part(lap).end);
+  for (size_t slice = 0; slice < slices->count; ++slice) {
+    const size_t begin = std::min(whole, slices->part(slice).begin);
+    const size_t end = std::min(whole, slices->part(slice).end);
     Call one = call;
-    one.lap = {.number = static_cast<uint32_t>(lap),
-               .count = static_cast<uint32_t>(laps->count),
-               .bytes = whole};
+    one.slice = {.number = static_cast<uint32_t>(slice),
+                 .count = static_cast<uint32_t>(slices->count),
+                 .bytes = whole};
     (sends ? one.input : one.output) =
         Layout::even(payload.contiguous(0, begin, end), 1, payload.element_bytes());
     if (shared)
       (sends ? one.shared_input : one.shared_output) = {shared->handle, shared->offset + begin};
-    auto operation = lap == 0 ? communicator->prepare(std::move(one))
-                              : communicator->prepare_lap(first, std::move(one),
-                                                          static_cast<uint32_t>(lap), whole);
-    if (lap == 0) first = operation;
+    auto operation = slice == 0 ? communicator->prepare(std::move(one))
+                                : communicator->prepare_slice(first, std::move(one),
+                                                              static_cast<uint32_t>(slice), whole);
+    if (slice == 0) first = operation;
     pending.add(std::move(operation));
   }
 }

@@ -38,9 +38,9 @@ void Pending::add(std::shared_ptr<Operation> operation) {
   operations_.push_back(std::move(operation));
 }
 
-void Pending::add_lap(std::shared_ptr<Operation> operation) {
+void Pending::add_slice(std::shared_ptr<Operation> operation) {
   if (!first_) first_ = operation->sequence();
-  laps_.push_back(std::move(operation));
+  slices_.push_back(std::move(operation));
 }
 
 void Pending::copy_back(at::Tensor to, at::Tensor temporary) {
@@ -49,7 +49,7 @@ void Pending::copy_back(at::Tensor to, at::Tensor temporary) {
 
 template <class See>
 void Pending::each_operation(See&& see) const {
-  for (const auto* operations : {&operations_, &laps_})
+  for (const auto* operations : {&operations_, &slices_})
     for (const auto& operation : *operations) see(*operation);
 }
 
@@ -77,10 +77,10 @@ void Pending::start(void* self) { static_cast<Pending*>(self)->launch(/*waited_f
 void Pending::join(void* self) {
   auto& pending = *static_cast<Pending*>(self);
   Engine& engine = pending.communicator_->engine();
-  const bool in_laps = !pending.laps_.empty();
-  if (in_laps) pending.wait_for_laps();
+  const bool in_slices = !pending.slices_.empty();
+  if (in_slices) pending.wait_for_slices();
   engine.wait(pending.operations_, Deadline::never());
-  bool failed = in_laps && pending.failing();
+  bool failed = in_slices && pending.failing();
   pending.each_operation([&](const Operation& one) { failed = failed || one.error() != nullptr; });
   if (failed) pending.spoil();
   // Holds the lock to the end: a thread that sees `joined_` may destroy this object.
@@ -89,16 +89,16 @@ void Pending::join(void* self) {
   pending.joined_changed_.notify_all();
 }
 
-void Pending::expect_laps(size_t calls) {
+void Pending::expect_slices(size_t calls) {
   std::lock_guard lock(joined_mutex_);
-  calls_in_laps_ = calls;
+  calls_in_slices_ = calls;
   if (kind_ == Kind::kStaged) joined_ = calls == 0;
 }
 
 // The copies are queued on other streams, so this stream only waits.
-void Pending::wait_for_laps() {
+void Pending::wait_for_slices() {
   std::unique_lock lock(joined_mutex_);
-  joined_changed_.wait(lock, [this] { return calls_in_laps_ == 0; });
+  joined_changed_.wait(lock, [this] { return calls_in_slices_ == 0; });
 }
 
 void Pending::begin() {
@@ -107,10 +107,10 @@ void Pending::begin() {
   if (begun_at_ == Clock::time_point()) begun_at_ = Clock::now();
 }
 
-void Pending::end_laps() {
+void Pending::end_slices() {
   std::lock_guard lock(joined_mutex_);
-  if (--calls_in_laps_ > 0) return;
-  laps_over_ = Clock::now();
+  if (--calls_in_slices_ > 0) return;
+  slices_over_ = Clock::now();
   if (kind_ == Kind::kStaged) joined_ = true;
   joined_changed_.notify_all();
 }
@@ -203,7 +203,7 @@ bool Pending::finish_if_over() {
 // The resources to free; members are destroyed in reverse order.
 struct Pending::Remains {
   std::shared_ptr<Communicator> communicator;
-  std::vector<std::shared_ptr<Operation>> operations, laps;
+  std::vector<std::shared_ptr<Operation>> operations, slices;
   Copies copies_back;
   std::vector<at::Tensor> temporaries, held;
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> let_go;
@@ -262,10 +262,10 @@ void Pending::keep_outcome() {
     first = std::min(first, one.started());
     last = std::max(last, one.finished());
   });
-  if (!laps_.empty()) {
+  if (!slices_.empty()) {
     std::lock_guard lock(joined_mutex_);
     if (begun_at_ != Clock::time_point()) first = std::min(first, begun_at_);
-    last = std::max(last, laps_over_);
+    last = std::max(last, slices_over_);
   }
   started_ = first_ ? first : Clock::now();
   duration_ = first_ ? last - first : Clock::duration::zero();
@@ -277,7 +277,7 @@ Pending::Remains Pending::let_go() {
   written_.clear();
   return {.communicator = std::move(communicator_),
           .operations = std::move(operations_),
-          .laps = std::move(laps_),
+          .slices = std::move(slices_),
           .copies_back = std::move(copies_back_),
           .temporaries = std::move(temporaries_),
           .held = std::move(held_),
@@ -373,7 +373,7 @@ std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> Pending::storages() const
 std::vector<std::shared_ptr<Operation>> Pending::operations() const {
   std::lock_guard lock(finish_mutex_);
   auto operations = operations_;
-  operations.insert(operations.end(), laps_.begin(), laps_.end());
+  operations.insert(operations.end(), slices_.begin(), slices_.end());
   return operations;
 }
 

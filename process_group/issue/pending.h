@@ -36,7 +36,7 @@ constexpr uint8_t byte_that_spoils(bool boolean) { return boolean ? 1 : 0xff; }
 // them on a thread of the device. That thread frees nothing, because a device may forbid that;
 // finish(), which the Backend calls later, frees everything. run() cannot report a failure, so it
 // spoils the outputs of a failed call: floating-point numbers become NaN. The Staging's threads
-// (staging.h) launch laps and wait for them, in stream order too.
+// (staging.h) launch slices and wait for them, in stream order too.
 class Pending : public RecordedCall {
  public:
   enum class Kind : uint8_t { kHost, kStream, kStaged };
@@ -49,10 +49,10 @@ class Pending : public RecordedCall {
 
   // --- by the issuing thread, before another thread sees this object ---
   void add(std::shared_ptr<Operation> operation);
-  // An operation of a lap: a Staging launches it and calls end_laps() afterwards.
-  void add_lap(std::shared_ptr<Operation> operation);
-  // The number of times that end_laps() will be called.
-  void expect_laps(size_t calls);
+  // An operation of a slice: a Staging launches it and calls end_slices() afterwards.
+  void add_slice(std::shared_ptr<Operation> operation);
+  // The number of times that end_slices() will be called.
+  void expect_slices(size_t calls);
   // Holds the user's tensors until let_go_of_tensors() or finish().
   void hold(at::TensorList tensors) { held_.insert(held_.end(), tensors.begin(), tensors.end()); }
   // Keeps no memory: in stream order a program may free a tensor while the call runs.
@@ -75,7 +75,7 @@ class Pending : public RecordedCall {
   // kStream, by the issuing thread, before another thread may finish the call.
   void set_end(std::shared_ptr<c10::Event> end);
 
-  // Starts the operations, except laps. `waited_for`: the caller is about to wait().
+  // Starts the operations, except slices. `waited_for`: the caller is about to wait().
   void launch(bool waited_for);
 
   // kStream: host functions for device streams. `self` is a Pending, which the Backend keeps until
@@ -85,13 +85,13 @@ class Pending : public RecordedCall {
   static void run(void* self);
 
   // --- by the threads that copy ---
-  // Laps are launched from now on. The first begin() starts the call's duration.
+  // Slices are launched from now on. The first begin() starts the call's duration.
   void begin();
   // Fails the call, whatever the outcome of its operations. The first error counts.
   void fail(Error error);
   bool failing() const;
-  // The last lap of one staged call is over.
-  void end_laps();
+  // The last slice of one staged call is over.
+  void end_slices();
   // ---
 
   // Blocks until the operations are done; drives the engine on the host. False after `deadline`.
@@ -119,7 +119,7 @@ class Pending : public RecordedCall {
   void abort(const std::string& reason);
 
   Kind kind() const { return kind_; }
-  // All operations, laps included; empty after finish().
+  // All operations, slices included; empty after finish().
   std::vector<std::shared_ptr<Operation>> operations() const;
   // Whether launch() or begin() was called.
   bool begun() const override { return begun_.load(std::memory_order_relaxed); }
@@ -138,14 +138,14 @@ class Pending : public RecordedCall {
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> storages() const;
   // A receive's source rank, after finish().
   int source() const override { return source_; }
-  // Start of the first operation and duration of all, copies of laps included; after finish().
+  // Start of the first operation and duration of all, copies of slices included; after finish().
   std::chrono::steady_clock::time_point started() const override { return started_; }
   std::chrono::steady_clock::duration duration() const override { return duration_; }
 
  private:
   template <class See>
   void each_operation(See&& see) const;
-  void wait_for_laps();
+  void wait_for_slices();
   void spoil() const;
   bool claim();
   void settle();
@@ -157,8 +157,8 @@ class Pending : public RecordedCall {
   const Kind kind_;
   std::weak_ptr<Session> session_;
   std::shared_ptr<Communicator> communicator_;
-  std::vector<std::shared_ptr<Operation>> operations_;  // without laps
-  std::vector<std::shared_ptr<Operation>> laps_;
+  std::vector<std::shared_ptr<Operation>> operations_;  // without slices
+  std::vector<std::shared_ptr<Operation>> slices_;
   std::optional<uint32_t> first_;  // sequence number
   std::vector<at::Tensor> held_;
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> let_go_;  // held weakly
@@ -176,10 +176,10 @@ class Pending : public RecordedCall {
 
   std::mutex joined_mutex_;
   std::condition_variable joined_changed_;
-  // kStream: the device's thread no longer uses this object; kStaged: all laps are over.
+  // kStream: the device's thread no longer uses this object; kStaged: all slices are over.
   bool joined_ = false;
-  size_t calls_in_laps_ = 0;                                        // not over
-  std::chrono::steady_clock::time_point begun_at_{}, laps_over_{};  // with laps
+  size_t calls_in_slices_ = 0;                                        // not over
+  std::chrono::steady_clock::time_point begun_at_{}, slices_over_{};  // with slices
 
   mutable std::mutex finish_mutex_;
   std::atomic<bool> finished_{false};

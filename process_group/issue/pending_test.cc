@@ -111,21 +111,21 @@ TEST(Pending, ACopyBackThatFailsIsTheCallsError) {
   });
 }
 
-TEST(Pending, AStagedCallIsOverAfterTheLapsOfAllItsParts) {
+TEST(Pending, AStagedCallIsOverAfterTheSlicesOfAllItsParts) {
   on_members(1, c10::kCPU, [&](Member& me) {
     const auto pending = std::make_shared<Pending>(Kind::kStaged, me.session, me.communicator);
     const auto operation = me.communicator->prepare({.collective = Collective::kBarrier});
-    pending->add_lap(operation);
-    pending->expect_laps(2);
+    pending->add_slice(operation);
+    pending->expect_slices(2);
     EXPECT_EQ(pending->sequence(), operation->sequence());
     EXPECT_FALSE(pending->launches());
     pending->begin();
     me.communicator->launch(pending->operations(), /*waited_for=*/true);
     EXPECT_TRUE(me.communicator->engine().wait(pending->operations(), Deadline::after(kLong)));
-    pending->end_laps();
+    pending->end_slices();
     EXPECT_FALSE(pending->over());
     EXPECT_FALSE(pending->wait(Deadline::after(std::chrono::milliseconds(1))));
-    std::thread last([&] { pending->end_laps(); });
+    std::thread last([&] { pending->end_slices(); });
     EXPECT_TRUE(pending->wait(Deadline::after(kLong)));
     last.join();
     EXPECT_TRUE(pending->over());

@@ -22,7 +22,7 @@ namespace hccl_like {
 namespace {
 
 // Returns an undefined tensor for 0 bytes.
-at::Tensor slice(const at::Tensor& memory, size_t begin, size_t bytes) {
+at::Tensor narrowed(const at::Tensor& memory, size_t begin, size_t bytes) {
   if (bytes == 0) return {};
   return memory.narrow(0, static_cast<int64_t>(begin), static_cast<int64_t>(bytes));
 }
@@ -81,8 +81,8 @@ StagingMemory Staging::memory(size_t bytes) {
   return memory;
 }
 
-bool Staging::favours_whole(const Call& call, const Laps& laps) const {
-  if (laps.count == 1 || DeviceLaps::may_serve(access_, *call.communicator)) return false;
+bool Staging::favours_whole(const Call& call, const Slices& slices) const {
+  if (slices.count == 1 || DeviceSlices::may_serve(access_, *call.communicator)) return false;
   const CopyCosts& costs = copy_costs_of(devices_, access_);
   if (costs.per_block == 0) return false;
   size_t bytes = 0, whole = 0, parts = 0;
@@ -91,7 +91,8 @@ bool Staging::favours_whole(const Call& call, const Laps& laps) const {
     if (side == nullptr) continue;
     bytes += side->bytes(Call::kAll);
     whole += side->bytes_touched(Call::kAll);
-    for (size_t lap = 0; lap < laps.count; ++lap) parts += side->bytes_touched(laps.part(lap));
+    for (size_t slice = 0; slice < slices.count; ++slice)
+      parts += side->bytes_touched(slices.part(slice));
   }
   return costs.favour_whole(bytes, whole, parts);
 }
@@ -132,7 +133,7 @@ std::vector<at::Tensor> Staging::plain(const Side& side, bool written, Call& cal
   return tensors;
 }
 
-std::shared_ptr<Staging::Call> Staging::prepare(const Request& request, const Laps& laps,
+std::shared_ptr<Staging::Call> Staging::prepare(const Request& request, const Slices& slices,
                                                 std::chrono::milliseconds timeout,
                                                 const std::shared_ptr<Communicator>& communicator,
                                                 std::shared_ptr<Pending> pending) {
@@ -157,7 +158,7 @@ std::shared_ptr<Staging::Call> Staging::prepare(const Request& request, const La
     call->writes = !call->reads;
   }
   call->pending = pending;
-  if (favours_whole(*call, laps)) make_whole(*call);
+  if (favours_whole(*call, slices)) make_whole(*call);
   if (!call->in_place && !call->whole && !call->input.may_be_overwritten_by(call->output)) {
     const at::AutoDispatchBelowADInplaceOrView unseen;
     for (at::Tensor& tensor : inputs)
@@ -178,56 +179,58 @@ std::shared_ptr<Staging::Call> Staging::prepare(const Request& request, const La
   call->begin = streams_.record_current();
   if (!call->begin) access_.synchronize_current_stream();
 
-  for (size_t number = 0; number < laps.count; ++number) {
-    Lap lap{.part = laps.part(number),
-            .slot = &slots_[(prepared_ + number) % kSlots],
-            .operations = {},
-            .roles = {}};
+  for (size_t number = 0; number < slices.count; ++number) {
+    Slice slice{.part = slices.part(number),
+                .slot = &slots_[(prepared_ + number) % kSlots],
+                .operations = {},
+                .roles = {}};
     if (!call->whole) {
       const auto fill = [&](const DeviceSide& side, StagingMemory& memory) {
-        if (side.bytes(lap.part) > 0 && !memory.tensor.defined()) memory = this->memory(most_);
+        if (side.bytes(slice.part) > 0 && !memory.tensor.defined()) memory = this->memory(most_);
       };
-      fill(call->input, lap.slot->input);
-      if (!call->in_place) fill(call->output, lap.slot->output);
+      fill(call->input, slice.slot->input);
+      if (!call->in_place) fill(call->output, slice.slot->output);
     }
-    if (number == 0 || laps.kind == Laps::Kind::kAlike) {
-      lap.operations.push_back(call_of(request, timeout, *call, laps, number, lap));
-      lap.roles.push_back({});
+    if (number == 0 || slices.kind == Slices::Kind::kAlike) {
+      slice.operations.push_back(call_of(request, timeout, *call, slices, number, slice));
+      slice.roles.push_back({});
     } else {
-      lap.operations = messages_of(request, timeout, *call, laps, number, lap);
+      slice.operations = messages_of(request, timeout, *call, slices, number, slice);
     }
-    for (const auto& operation : lap.operations) pending->add_lap(operation);
-    call->laps.push_back(std::move(lap));
+    for (const auto& operation : slice.operations) pending->add_slice(operation);
+    call->slices.push_back(std::move(slice));
   }
-  prepared_ += laps.count;
+  prepared_ += slices.count;
   return call;
 }
 
 std::shared_ptr<Operation> Staging::call_of(const Request& request,
                                             std::chrono::milliseconds timeout, const Call& call,
-                                            const Laps& laps, size_t number, const Lap& lap) {
+                                            const Slices& slices, size_t number,
+                                            const Slice& slice) {
   hccl_like::Call one = bare_call(request);
   one.timeout = timeout;
-  one.lap = {.number = static_cast<uint32_t>(number),
-             .count = static_cast<uint32_t>(laps.count),
-             .bytes = call.bytes(),
-             .alike = laps.kind == Laps::Kind::kAlike && laps.count > 1};
+  one.slice = {.number = static_cast<uint32_t>(number),
+               .count = static_cast<uint32_t>(slices.count),
+               .bytes = call.bytes(),
+               .alike = slices.kind == Slices::Kind::kAlike && slices.count > 1};
   const size_t element = size_of(request.type);
   // Returns the part of a side that is contiguous, if any.
   const auto lay = [&](const DeviceSide& side, const at::Tensor& memory,
                        const std::vector<Region>* places, Layout& layout) -> at::Tensor {
     if (places == nullptr) {
-      const at::Tensor piece = slice(memory, 0, side.bytes(lap.part));
-      layout = side.layout(region_of(piece), lap.part, element);
+      const at::Tensor piece = narrowed(memory, 0, side.bytes(slice.part));
+      layout = side.layout(region_of(piece), slice.part, element);
       return piece;
     }
-    layout = side.layout(*places, lap.part, element);
-    return places->size() == 1 ? slice(memory, lap.part.begin, side.bytes(lap.part)) : at::Tensor();
+    layout = side.layout(*places, slice.part, element);
+    return places->size() == 1 ? narrowed(memory, slice.part.begin, side.bytes(slice.part))
+                               : at::Tensor();
   };
   const auto* const whole = call.whole ? &*call.whole : nullptr;
   const at::Tensor in =
-      lay(call.input, call.staged_input(lap), whole ? &whole->input_places : nullptr, one.input);
-  const at::Tensor out = lay(call.output, call.staged_output(lap),
+      lay(call.input, call.staged_input(slice), whole ? &whole->input_places : nullptr, one.input);
+  const at::Tensor out = lay(call.output, call.staged_output(slice),
                              whole ? &whole->output_places : nullptr, one.output);
   if (worth_sharing(*call.communicator, host_, one))
     share(host_, in.defined() ? &in : nullptr, out.defined() ? &out : nullptr, one);
@@ -236,37 +239,37 @@ std::shared_ptr<Operation> Staging::call_of(const Request& request,
 
 std::vector<std::shared_ptr<Operation>> Staging::messages_of(const Request& request,
                                                              std::chrono::milliseconds timeout,
-                                                             const Call& call, const Laps& laps,
-                                                             size_t number, Lap& lap) {
+                                                             const Call& call, const Slices& slices,
+                                                             size_t number, Slice& slice) {
   std::vector<std::shared_ptr<Operation>> operations;
   for (const bool sends : {false, true}) {
-    const at::Tensor& memory = sends ? call.staged_input(lap) : call.staged_output(lap);
+    const at::Tensor& memory = sends ? call.staged_input(slice) : call.staged_output(slice);
     const DeviceSide& side = sends ? call.input : call.output;
-    for (const auto& message : side.messages(laps, number, request.root)) {
+    for (const auto& message : side.messages(slices, number, request.root)) {
       hccl_like::Call one{.collective = sends ? Collective::kSend : Collective::kRecv,
                           .type = request.type,
                           .root = message.peer,
                           .tag = request.tag,
                           .number = request.number,
-                          .lap = {.number = static_cast<uint32_t>(number),
-                                  .count = static_cast<uint32_t>(laps.count)},
+                          .slice = {.number = static_cast<uint32_t>(number),
+                                    .count = static_cast<uint32_t>(slices.count)},
                           .timeout = timeout};
       size_t begin = message.begin;
       if (call.whole) {
         const auto& places = sends ? call.whole->input_places : call.whole->output_places;
-        const Region there = side.place(places, message.chunk, lap.part);
+        const Region there = side.place(places, message.chunk, slice.part);
         begin = static_cast<size_t>(there.data - region_of(memory).data);
       }
-      const at::Tensor part = slice(memory, begin, message.bytes);
+      const at::Tensor part = narrowed(memory, begin, message.bytes);
       (sends ? one.input : one.output) = Layout::even(region_of(part), 1, size_of(request.type));
       if (part.defined() && worth_sharing(*call.communicator, host_, one))
         share(host_, sends ? &part : nullptr, sends ? nullptr : &part, one);
-      lap.roles.push_back({.kind = sends ? LapRole::Kind::kSend : LapRole::Kind::kRecv,
-                           .chunk = message.chunk,
-                           .peer = message.peer});
+      slice.roles.push_back({.kind = sends ? SliceRole::Kind::kSend : SliceRole::Kind::kRecv,
+                             .chunk = message.chunk,
+                             .peer = message.peer});
       operations.push_back(
-          call.communicator->prepare_lap(call.laps.front().operations.front(), std::move(one),
-                                         static_cast<uint32_t>(number), message.whole));
+          call.communicator->prepare_slice(call.slices.front().operations.front(), std::move(one),
+                                           static_cast<uint32_t>(number), message.whole));
     }
   }
   return operations;
@@ -296,7 +299,7 @@ std::shared_ptr<Staging::Call> Staging::next(Stage stage) {
   return call;
 }
 
-void Staging::await_lap(Stage stage) {
+void Staging::await_slice(Stage stage) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] {
     return stage == kCopyIn ? done_[kCopyIn] < done_[kCopyOut] + kSlots
@@ -304,21 +307,21 @@ void Staging::await_lap(Stage stage) {
   });
 }
 
-// Makes the device-local copies of all laps at once, because network cards may read the copied data
-// from the first lap on. `start` waits for the work before the call.
+// Makes the device-local copies of all slices at once, because network cards may read the copied
+// data from the first slice on. `start` waits for the work before the call.
 void Staging::find_direct(Call& call, auto&& queue, auto&& start) {
   auto places = direct_.places(*call.communicator, call.collective, call.input, call.output);
   if (!places) return;
   const size_t element = size_of(call.type);
   bool any = false, copied = false;
-  for (Lap& lap : call.laps) {
-    const auto own = direct_.take(*places, call.input, call.output, lap.part, element,
-                                  lap.operations, lap.roles);
+  for (Slice& slice : call.slices) {
+    const auto own = direct_.take(*places, call.input, call.output, slice.part, element,
+                                  slice.operations, slice.roles);
     if (!own) continue;
     if (!std::exchange(any, true) && !in_stream_) start();
-    lap.direct = true;
+    slice.direct = true;
     for (const size_t chunk : *own)
-      call.input.to_device(queue(), call.output, chunk, lap.part), copied = true;
+      call.input.to_device(queue(), call.output, chunk, slice.part), copied = true;
   }
   if (copied) queue().wait();
   if (any) call.places = std::move(places);
@@ -339,17 +342,17 @@ void Staging::run(Stage stage) {
   }
   while (const auto call = next(stage)) {
     if (stage == kCopyIn && !in_stream_) call->pending->begin();
-    for (Lap& lap : call->laps) {
-      await_lap(stage);
+    for (Slice& slice : call->slices) {
+      await_slice(stage);
       switch (stage) {
         case kCopyIn:
-          call->copy_in(lap, queue, [&](auto&& start) { find_direct(*call, queue, start); });
+          call->copy_in(slice, queue, [&](auto&& start) { find_direct(*call, queue, start); });
           break;
         case kNetwork:
-          call->communicate(lap);
+          call->communicate(slice);
           break;
         default:
-          call->copy_out(lap, queue);
+          call->copy_out(slice, queue);
       }
       {
         std::lock_guard lock(mutex_);

@@ -9,30 +9,30 @@
 #include <thread>
 #include <vector>
 
-#include "process_group/calls/laps.h"
+#include "process_group/calls/slices.h"
 #include "process_group/device/devices.h"
 #include "process_group/device/plugin_streams.h"
 #include "process_group/issue/pending.h"
-#include "process_group/staging/device_laps.h"
 #include "process_group/staging/device_side.h"
+#include "process_group/staging/device_slices.h"
 #include "process_group/staging/staging_memory.h"
 
 namespace hccl_like {
 
-// Serves one group and one device with three threads, one for each stage: copy a lap to staging
-// memory; launch its operation and drive the engine until it is done; copy the lap back. Each stage
-// serves the calls in launch order. A copying thread has a CopyQueue and blocks for each copy.
-// Laps that network cards can move between device memories are not copied (device_laps.h): the
-// first stage only waits for the caller's stream, and the last only ends the call.
-// In stream order the first copy waits for the caller's stream, which later waits for the last
-// copy. A failure cannot be reported there, so it spoils the call's outputs.
-// Staging memory is a ring of kSlots laps, allocated once for all calls of the group.
-// If copying a part costs about as much as copying everything (copy_costs.h), the first lap copies
-// all input to memory of the call, and the last lap copies all output. The operations are the same,
-// so each rank decides for itself.
+// Serves one group and one device with three threads, one for each stage: copy a slice to staging
+// memory; launch its operation and drive the engine until it is done; copy the slice back. Each
+// stage serves the calls in launch order. A copying thread has a CopyQueue and blocks for each
+// copy. Slices that network cards can move between device memories are not copied
+// (device_slices.h): the first stage only waits for the caller's stream, and the last only ends the
+// call. In stream order the first copy waits for the caller's stream, which later waits for the
+// last copy. A failure cannot be reported there, so it spoils the call's outputs. Staging memory is
+// a ring of kSlots slices, allocated once for all calls of the group. If copying a part costs about
+// as much as copying everything (copy_costs.h), the first slice copies all input to memory of the
+// call, and the last slice copies all output. The operations are the same, so each rank decides for
+// itself.
 class Staging {
  public:
-  // The first two outlive this object. `most`: bytes of a lap per side. Throws kSystem without
+  // The first two outlive this object. `most`: bytes of a slice per side. Throws kSystem without
   // threads.
   Staging(Devices& devices, const DeviceAccess& access, size_t most);
   // All calls must be over. Joins the threads.
@@ -41,13 +41,13 @@ class Staging {
   Staging& operator=(const Staging&) = delete;
 
   class Call;
-  // Prepares the operations of all laps, which take their sequence numbers here, and adds them to
+  // Prepares the operations of all slices, which take their sequence numbers here, and adds them to
   // `pending`. `pending` also holds the request's tensors as long as needed and, in stream order,
   // the copies back. The copies run after the work now queued on the caller's current stream.
   // Throws as Communicator::prepare().
   // The caller holds one lock for prepare() and launch(), which use the same order of calls.
   // Several calls may be prepared before the first launch; `pending` then expects all of them.
-  std::shared_ptr<Call> prepare(const Request& request, const Laps& laps,
+  std::shared_ptr<Call> prepare(const Request& request, const Slices& slices,
                                 std::chrono::milliseconds timeout,
                                 const std::shared_ptr<Communicator>& communicator,
                                 std::shared_ptr<Pending> pending);
@@ -57,16 +57,16 @@ class Staging {
   bool busy();
 
  private:
-  // Laps in flight: one in each of the three stages and one ready for the slowest.
+  // Slices in flight: one in each of the three stages and one ready for the slowest.
   static constexpr size_t kSlots = 4;
   struct Slot {
     StagingMemory input, output;  // undefined until first use
   };
-  struct Lap {
+  struct Slice {
     Part part;
     Slot* slot = nullptr;
     std::vector<std::shared_ptr<Operation>> operations;  // may depend on each other
-    std::vector<LapRole> roles;                          // of each operation
+    std::vector<SliceRole> roles;                        // of each operation
     bool direct = false;                                 // moved by network cards, not staged
     bool launched = false;
   };
@@ -78,35 +78,35 @@ class Staging {
   void await_queues();
   void stop();
   std::shared_ptr<Call> next(Stage stage);
-  // Waits for the previous stage to finish the next lap; the first stage waits for a free slot.
-  void await_lap(Stage stage);
+  // Waits for the previous stage to finish the next slice; the first stage waits for a free slot.
+  void await_slice(Stage stage);
   StagingMemory memory(size_t bytes);
-  bool favours_whole(const Call& call, const Laps& laps) const;
+  bool favours_whole(const Call& call, const Slices& slices) const;
   void make_whole(Call& call);
   std::shared_ptr<Operation> call_of(const Request& request, std::chrono::milliseconds timeout,
-                                     const Call& call, const Laps& laps, size_t number,
-                                     const Lap& lap);
+                                     const Call& call, const Slices& slices, size_t number,
+                                     const Slice& slice);
   std::vector<std::shared_ptr<Operation>> messages_of(const Request& request,
                                                       std::chrono::milliseconds timeout,
-                                                      const Call& call, const Laps& laps,
-                                                      size_t number, Lap& lap);
+                                                      const Call& call, const Slices& slices,
+                                                      size_t number, Slice& slice);
   static std::vector<at::Tensor> plain(const Side& side, bool written, Call& call);
 
   Devices& devices_;
   const DeviceAccess& access_;
   const DeviceAccess& host_;
   const PluginStreams streams_;
-  DeviceLaps direct_;  // used by the first stage only
+  DeviceSlices direct_;  // used by the first stage only
   const bool in_stream_;
   const size_t most_;
   std::array<Slot, kSlots> slots_;
-  size_t prepared_ = 0;  // laps, in total
+  size_t prepared_ = 0;  // slices, in total
   bool told_ = false;    // the log names the kind of copies
 
   std::mutex mutex_;
   std::condition_variable changed_;
   std::array<std::deque<std::shared_ptr<Call>>, kStages> calls_;  // queue of each stage
-  std::array<size_t, kStages> done_{};                            // laps, in total
+  std::array<size_t, kStages> done_{};                            // slices, in total
   size_t without_queue_ = 2;  // copying threads that have not tried to make a CopyQueue
   bool stopping_ = false;
   std::array<std::thread, kStages> threads_;

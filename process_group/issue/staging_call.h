@@ -35,37 +35,37 @@ class Staging::Call {
   bool in_place = false;             // both sides are the same tensors and share staging memory
   bool reads = true;                 // copy in this rank's input
   bool writes = true;                // copy out its output
-  std::optional<DeviceLaps::Places> places;  // of laps moved by network cards
-  // Memory for all laps at once, if copies of parts are expensive.
+  std::optional<DeviceSlices::Places> places;  // of slices moved by network cards
+  // Memory for all slices at once, if copies of parts are expensive.
   struct Whole {
     StagingMemory input, output;
     std::vector<Region> input_places, output_places;
   };
   std::optional<Whole> whole;
-  std::vector<Lap> laps;
+  std::vector<Slice> slices;
   std::vector<std::pair<at::Tensor, at::Tensor>>
       fresh;           // a tensor that is not plain and its plain replacement
   Copies copies_back;  // to these tensors, at the end
 
   size_t bytes() const { return std::max(input.bytes(kAll), output.bytes(kAll)); }
   bool in_stream() const { return access.stream_ordered(); }
-  const at::Tensor& staged_input(const Lap& lap) const {
-    return whole ? whole->input.tensor : lap.slot->input.tensor;
+  const at::Tensor& staged_input(const Slice& slice) const {
+    return whole ? whole->input.tensor : slice.slot->input.tensor;
   }
-  const at::Tensor& staged_output(const Lap& lap) const {
-    if (in_place) return staged_input(lap);
-    return whole ? whole->output.tensor : lap.slot->output.tensor;
+  const at::Tensor& staged_output(const Slice& slice) const {
+    if (in_place) return staged_input(slice);
+    return whole ? whole->output.tensor : slice.slot->output.tensor;
   }
-  Part copied(const Lap& lap) const { return whole ? kAll : lap.part; }
+  Part copied(const Slice& slice) const { return whole ? kAll : slice.part; }
 
   // --- each on the thread of its stage ---
   // `queue` makes the thread's CopyQueue at first use and may throw. find_direct() precedes all
   // copies.
-  void copy_in(const Lap& lap, auto&& queue, auto&& find_direct) {
-    const bool first = &lap == &laps.front();
+  void copy_in(const Slice& slice, auto&& queue, auto&& find_direct) {
+    const bool first = &slice == &slices.front();
     const bool begins = in_stream() && first;
-    if (!(reads || first) || (whole && !first) || lap.direct || pending->failing()) return;
-    guarded(lap, "to", [&] {
+    if (!(reads || first) || (whole && !first) || slice.direct || pending->failing()) return;
+    guarded(slice, "to", [&] {
       const auto start = [&] {
         if (begin) queue().wait_for(*begin);
         queue().wait();
@@ -75,67 +75,67 @@ class Staging::Call {
         pending->begin();
       }
       if (first) find_direct(start);
-      if (!reads || lap.direct) return;
+      if (!reads || slice.direct) return;
       const CopyQueue& copies = queue();
       if (begin && first) copies.wait_for(*begin);
-      input.to_host(copies, staged_input(lap), copied(lap));
+      input.to_host(copies, staged_input(slice), copied(slice));
       copies.wait();
     });
   }
-  // Launches failed calls too; they end at once. Laps without a copy in launch early.
-  void communicate(Lap& lap) {
-    const auto from = static_cast<size_t>(&lap - laps.data());
-    for (size_t i = from; i < std::min(from + kSlots, laps.size()); ++i) {
-      if (i > from && !laps[i].direct && !whole) continue;
-      if (std::exchange(laps[i].launched, true)) continue;
-      communicator->launch(laps[i].operations, /*waited_for=*/true);
+  // Launches failed calls too; they end at once. Slices without a copy in launch early.
+  void communicate(Slice& slice) {
+    const auto from = static_cast<size_t>(&slice - slices.data());
+    for (size_t i = from; i < std::min(from + kSlots, slices.size()); ++i) {
+      if (i > from && !slices[i].direct && !whole) continue;
+      if (std::exchange(slices[i].launched, true)) continue;
+      communicator->launch(slices[i].operations, /*waited_for=*/true);
     }
-    communicator->engine().wait(lap.operations, Deadline::never());
+    communicator->engine().wait(slice.operations, Deadline::never());
   }
-  void copy_out(const Lap& lap, auto&& queue) {
-    const bool last = &lap == &laps.back();
+  void copy_out(const Slice& slice, auto&& queue) {
+    const bool last = &slice == &slices.back();
     if (last && places) flush();
     if (whole && !last) return;
     const auto any_failed = [&] {
-      return std::ranges::any_of(laps, [&](const Lap& one) { return failed(one); });
+      return std::ranges::any_of(slices, [&](const Slice& one) { return failed(one); });
     };
-    const bool copies = writes && !lap.direct;
-    if (!(whole ? any_failed() : failed(lap)) && (copies || (last && !copies_back.empty())))
-      copy_result(lap, queue, copies);
+    const bool copies = writes && !slice.direct;
+    if (!(whole ? any_failed() : failed(slice)) && (copies || (last && !copies_back.empty())))
+      copy_result(slice, queue, copies);
     if (last && in_stream() && any_failed()) spoil(queue);
   }
   void end() {
-    // Releases memory before end_laps(), because the waiting thread may reuse it at once.
+    // Releases memory before end_slices(), because the waiting thread may reuse it at once.
     input = output = {};
     places.reset();
     whole.reset();
     fresh.clear();
     copies_back.clear();
     begin.reset();
-    pending->end_laps();
+    pending->end_slices();
   }
   // ---
 
  private:
-  bool failed(const Lap& lap) const {
+  bool failed(const Slice& slice) const {
     const auto has_failed = [](const auto& operation) { return operation->error() != nullptr; };
-    return pending->failing() || std::ranges::any_of(lap.operations, has_failed);
+    return pending->failing() || std::ranges::any_of(slice.operations, has_failed);
   }
 
   // Makes data written by network cards visible to later work on the device.
   void flush() {
     const auto error = access.plugin()->flush(access.plugin_index());
     if (error)
-      fail(laps.back(), "the device did not take what network cards wrote: " + error->message);
+      fail(slices.back(), "the device did not take what network cards wrote: " + error->message);
   }
 
-  void copy_result(const Lap& lap, auto&& queue, bool writes_output) {
-    guarded(lap, "from", [&] {
+  void copy_result(const Slice& slice, auto&& queue, bool writes_output) {
+    guarded(slice, "from", [&] {
       const CopyQueue& copies = queue();
-      if (begin && (whole || &lap == &laps.front())) copies.wait_for(*begin);
-      if (writes_output) output.to_device(copies, staged_output(lap), copied(lap));
+      if (begin && (whole || &slice == &slices.front())) copies.wait_for(*begin);
+      if (writes_output) output.to_device(copies, staged_output(slice), copied(slice));
       copies.wait();
-      if (&lap != &laps.back() || copies_back.empty()) return;
+      if (&slice != &slices.back() || copies_back.empty()) return;
       copy_all(copies_back, /*non_blocking=*/false);
       access.synchronize_current_stream();
     });
@@ -144,7 +144,7 @@ class Staging::Call {
   // Uses host memory: allocating device memory might wait for the stream that waits for this call.
   void spoil(auto&& queue) {
     size_t most = 0;
-    for (const Lap& lap : laps) most = std::max(most, output.bytes(lap.part));
+    for (const Slice& slice : slices) most = std::max(most, output.bytes(slice.part));
     if (most == 0) return;
     try {
       std::vector<uint8_t> spoilt(most, byte_that_spoils(type == DataType::kBool));
@@ -152,7 +152,7 @@ class Staging::Call {
           at::from_blob(spoilt.data(), {static_cast<int64_t>(most)}, at::kByte);
       const CopyQueue& copies = queue();
       copies.wait_for(*begin);
-      for (const Lap& lap : laps) output.to_device(copies, memory, lap.part);
+      for (const Slice& slice : slices) output.to_device(copies, memory, slice.part);
       copies.wait();
     } catch (const std::exception& error) {
       log_warn("what a call that failed has written could not be made unusable: " +
@@ -160,18 +160,18 @@ class Staging::Call {
     }
   }
 
-  // A failed copy aborts the group, because other ranks would receive laps without data.
-  void guarded(const Lap& lap, const char* direction, auto&& copy) {
+  // A failed copy aborts the group, because other ranks would receive slices without data.
+  void guarded(const Slice& slice, const char* direction, auto&& copy) {
     try {
       copy();
     } catch (const std::exception& error) {
-      fail(lap, std::string("the device did not copy ") + direction +
-                    " staging memory: " + words_of(error));
+      fail(slice, std::string("the device did not copy ") + direction +
+                      " staging memory: " + words_of(error));
     }
   }
 
-  void fail(const Lap& lap, const std::string& why) {
-    const Lap& named = lap.operations.empty() ? laps.front() : lap;
+  void fail(const Slice& slice, const std::string& why) {
+    const Slice& named = slice.operations.empty() ? slices.front() : slice;
     const std::string reason = named.operations.front()->describe() + " failed: " + why;
     pending->fail({ErrorCode::kDevice, reason});
     communicator->abort(reason);

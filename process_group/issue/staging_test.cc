@@ -1,4 +1,4 @@
-// Calls that a Staging cuts into laps; main() of these tests makes the laps short.
+// Calls that a Staging cuts into slices; main() of these tests makes the slices short.
 #include "process_group/issue/staging.h"
 
 #include "process_group/testing/members.h"
@@ -6,12 +6,12 @@
 namespace hccl_like::testing {
 namespace {
 
-constexpr int64_t kCount = 200'003;  // float32, six laps of 128 KiB and a part
+constexpr int64_t kCount = 200'003;  // float32, six slices of 128 KiB and a part
 
 class StagingOn : public ::testing::TestWithParam<c10::Device> {};
 INSTANTIATE_TEST_SUITE_P(Device, StagingOn, ::testing::Values(kBare, kStreams), device_name);
 
-TEST_P(StagingOn, CallsInLapsAreExact) {
+TEST_P(StagingOn, CallsInSlicesAreExact) {
   on_members(2, GetParam(), [&](Member& me) {
     const uint64_t before = me.issuer.communicators()->sequence();
     std::vector<at::Tensor> tensors{on(GetParam(), numbers(me.rank, kCount))};
@@ -36,7 +36,7 @@ TEST_P(StagingOn, CallsWhoseTensorsAreDroppedAreExact) {
   });
 }
 
-TEST_P(StagingOn, MessagesInLapsAreExactWhicheverSideIsFirst) {
+TEST_P(StagingOn, MessagesInSlicesAreExactWhicheverSideIsFirst) {
   on_members(2, GetParam(), [&](Member& me) {
     const int peer = 1 - me.rank;
     for (const int64_t count : {kCount, int64_t{32'768}, int64_t{10}}) {
@@ -92,7 +92,7 @@ TEST_P(StagingOn, EveryCopyMayFail) {
   }
 }
 
-TEST_P(StagingOn, AnAbortAmongTheLapsEndsTheCall) {
+TEST_P(StagingOn, AnAbortAmongTheSlicesEndsTheCall) {
   for (int round = 0; round < 10; ++round) {
     on_members(2, GetParam(), [&](Member& me) {
       std::vector<at::Tensor> tensors{on(GetParam(), numbers(me.rank, kCount))};

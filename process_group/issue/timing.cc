@@ -32,8 +32,8 @@ uint64_t estimate(const Request& request, const Communicator& communicator) {
   const Config& config = communicator.engine().config();
   const ChooseOptions options{
       .forced = config.algo.find(name(request.collective)),
-      .lap_bytes = config.lap_bytes,
-      .lap_window = communicator.topology().laps_at_once(config.lap_window)};
+      .slice_bytes = config.slice_bytes,
+      .slice_window = communicator.topology().slices_at_once(config.slice_window)};
   return choose(request.collective, payload(request, static_cast<uint64_t>(size)),
                 size_of(request.type), communicator.topology(), options)
       .estimate_ps;

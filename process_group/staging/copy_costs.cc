@@ -123,10 +123,11 @@ CopyCosts measure_apart(Devices& devices, const DeviceAccess& access) {
   if (costs.known)
     log_info([&] { return access.device().str() + ": copies of parts: " + costs.measured; });
   else
-    log_warn(access.device().str() +
-             ": what copies of parts cost could not be measured, so large calls are copied lap by "
-             "lap: " +
-             costs.measured);
+    log_warn(
+        access.device().str() +
+        ": what copies of parts cost could not be measured, so large calls are copied slice by "
+        "slice: " +
+        costs.measured);
   return costs;
 }
 

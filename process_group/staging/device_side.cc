@@ -113,14 +113,14 @@ size_t DeviceSide::bytes(Part part) const {
   return bytes;
 }
 
-std::vector<DeviceSide::Message> DeviceSide::messages(const Laps& laps, size_t lap,
+std::vector<DeviceSide::Message> DeviceSide::messages(const Slices& slices, size_t slice,
                                                       int root) const {
   std::vector<Message> messages;
   size_t begin = 0;
   for (const Chunk& chunk : chunks_) {
-    const Part own = within(laps.part(lap), chunk.bytes);
+    const Part own = within(slices.part(slice), chunk.bytes);
     const size_t bytes = own.end - own.begin;
-    if (laps.count_of(chunk.bytes) > lap)
+    if (slices.count_of(chunk.bytes) > slice)
       messages.push_back({for_ranks_ ? static_cast<int>(chunk.number) : root, chunk.number, begin,
                           bytes, chunk.bytes});
     begin += bytes;

@@ -1,5 +1,5 @@
 #pragma once
-// Device memory of a request, and its copies lap by lap.
+// Device memory of a request, and its copies slice by slice.
 #include <cstddef>
 #include <memory>
 #include <optional>
@@ -10,8 +10,8 @@
 
 #include "collectives/schedule/layout.h"
 #include "device/exported_memory.h"
-#include "process_group/calls/laps.h"
 #include "process_group/calls/request.h"
+#include "process_group/calls/slices.h"
 
 namespace hccl_like {
 
@@ -35,7 +35,7 @@ class DeviceSide {
   // Copies a part of every chunk from or to packed host memory. Adjacent pieces are one copy.
   void to_host(const CopyQueue& copies, const at::Tensor& host, Part part) const;
   void to_device(const CopyQueue& copies, const at::Tensor& host, Part part) const;
-  // Layout of a lap in that host memory.
+  // Layout of a slice in that host memory.
   Layout layout(Region host, Part part, size_t element_bytes) const;
   size_t bytes(Part part) const;
   // Bytes of the storages that copies of this part touch, counted once per copy.
@@ -43,7 +43,7 @@ class DeviceSide {
   // Addresses of whole chunks packed in host memory.
   std::vector<Region> places(Region host) const;
 
-  // A message of a kPairs lap after the first.
+  // A message of a kPairs slice after the first.
   struct Message {
     int peer = 0;
     size_t chunk = 0;             // chunk number
@@ -60,17 +60,17 @@ class DeviceSide {
     std::string why_not{};
   };
   std::optional<std::vector<Region>> places(Exports& exports) const;
-  // Layout of a lap in such places.
+  // Layout of a slice in such places.
   Layout layout(const std::vector<Region>& places, Part part, size_t element_bytes) const;
   Region place(const std::vector<Region>& places, size_t number, Part part) const;
   // Copies a part of a chunk to the same chunk of `other`, within the device.
   void to_device(const CopyQueue& copies, const DeviceSide& other, size_t number, Part part) const;
 
   // `root` is the peer of a side without a chunk for each rank.
-  std::vector<Message> messages(const Laps& laps, size_t lap, int root) const;
+  std::vector<Message> messages(const Slices& slices, size_t slice, int root) const;
 
-  // True if a lap of `other` may be written before a later lap of this side is read: they share no
-  // memory, or the shared memory is at the same place of the same chunk.
+  // True if a slice of `other` may be written before a later slice of this side is read: they share
+  // no memory, or the shared memory is at the same place of the same chunk.
   bool may_be_overwritten_by(const DeviceSide& other) const;
 
  private:

@@ -1,4 +1,4 @@
-#include "process_group/staging/device_laps.h"
+#include "process_group/staging/device_slices.h"
 
 #include <algorithm>
 #include <utility>
@@ -17,7 +17,7 @@ bool overlap(Region a, Region b) {
 
 // True if input and output overlap: an exchange would overwrite input that peers still have to
 // read.
-bool exchanges_in_place(const DeviceLaps::Places& places) {
+bool exchanges_in_place(const DeviceSlices::Places& places) {
   return std::ranges::any_of(places.input, [&](Region from) {
     return std::ranges::any_of(places.output, [&](Region to) { return overlap(from, to); });
   });
@@ -25,14 +25,15 @@ bool exchanges_in_place(const DeviceLaps::Places& places) {
 
 }  // namespace
 
-bool DeviceLaps::may_serve(const DeviceAccess& access, const Communicator& communicator) {
+bool DeviceSlices::may_serve(const DeviceAccess& access, const Communicator& communicator) {
   return access.plugin() != nullptr && access.plugin()->can_identify() &&
          communicator.reaches_devices();
 }
 
-std::optional<DeviceLaps::Places> DeviceLaps::places(Communicator& communicator,
-                                                     Collective collective, const DeviceSide& input,
-                                                     const DeviceSide& output) {
+std::optional<DeviceSlices::Places> DeviceSlices::places(Communicator& communicator,
+                                                         Collective collective,
+                                                         const DeviceSide& input,
+                                                         const DeviceSide& output) {
   if (reduces(collective) || !may_serve(access_, communicator)) return std::nullopt;
   DeviceSide::Exports exports{.memories = devices_.exported(),
                               .device = *access_.plugin(),
@@ -49,17 +50,17 @@ std::optional<DeviceLaps::Places> DeviceLaps::places(Communicator& communicator,
 }
 
 // Registers each piece once. The cards renew evicted registrations themselves.
-bool DeviceLaps::prepare(Communicator& communicator, const ExportedMemory& memory) {
+bool DeviceSlices::prepare(Communicator& communicator, const ExportedMemory& memory) {
   const auto known = prepared_.find(memory.identity());
   if (known != prepared_.end()) return known->second;
   if (prepared_.size() == kMostRemembered) prepared_.clear();
   return prepared_[memory.identity()] = communicator.prepare_memory(memory.data(), memory.size());
 }
 
-std::optional<std::vector<size_t>> DeviceLaps::take(
+std::optional<std::vector<size_t>> DeviceSlices::take(
     const Places& places, const DeviceSide& input, const DeviceSide& output, Part part,
     size_t element_bytes, std::span<const std::shared_ptr<Operation>> operations,
-    std::span<const LapRole> roles) {
+    std::span<const SliceRole> roles) {
   struct Change {
     Operation* operation;
     Layout input, output;
@@ -68,17 +69,17 @@ std::optional<std::vector<size_t>> DeviceLaps::take(
   std::vector<size_t> copies;
   for (size_t i = 0; i < operations.size(); ++i) {
     Operation& operation = *operations[i];
-    const LapRole& role = roles[i];
+    const SliceRole& role = roles[i];
     const Communicator& communicator = operation.communicator();
     Change change{&operation, {}, {}};
-    if (role.kind == LapRole::Kind::kWhole) {
+    if (role.kind == SliceRole::Kind::kWhole) {
       change.input = input.layout(places.input, part, element_bytes);
       change.output = output.layout(places.output, part, element_bytes);
     } else if (role.peer == communicator.rank()) {
       // A message to this rank moves only unused staged bytes.
-      if (role.kind == LapRole::Kind::kSend) copies.push_back(role.chunk);
+      if (role.kind == SliceRole::Kind::kSend) copies.push_back(role.chunk);
       continue;
-    } else if (role.kind == LapRole::Kind::kSend) {
+    } else if (role.kind == SliceRole::Kind::kSend) {
       const Region from = input.place(places.input, role.chunk, part);
       change.input = Layout::even(from, 1, element_bytes);
     } else {
@@ -98,7 +99,7 @@ std::optional<std::vector<size_t>> DeviceLaps::take(
   return copies;
 }
 
-void DeviceLaps::tell(bool direct, const std::string& why) {
+void DeviceSlices::tell(bool direct, const std::string& why) {
   if (std::exchange(direct ? told_direct_ : told_staged_, true)) return;
   const std::string device = access_.device().str();
   if (direct)

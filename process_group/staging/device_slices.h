@@ -1,5 +1,5 @@
 #pragma once
-// Laps that network cards move directly between device memories, without staging.
+// Slices that network cards move directly between device memories, without staging.
 #include <map>
 #include <memory>
 #include <optional>
@@ -12,20 +12,20 @@
 
 namespace hccl_like {
 
-// Role of an operation in a lap.
-struct LapRole {
-  enum class Kind : uint8_t { kWhole, kSend, kRecv };  // the whole lap, or one message
+// Role of an operation in a slice.
+struct SliceRole {
+  enum class Kind : uint8_t { kWhole, kSend, kRecv };  // the whole slice, or one message
   Kind kind = Kind::kWhole;
   size_t chunk = 0;  // of a message
   int peer = 0;
 };
 
-// For one group and device; one thread at a time. Each rank decides alone which laps bypass
+// For one group and device; one thread at a time. Each rank decides alone which slices bypass
 // staging.
-class DeviceLaps {
+class DeviceSlices {
  public:
   // Both arguments must outlive this object.
-  DeviceLaps(Devices& devices, const DeviceAccess& access) : devices_(devices), access_(access) {}
+  DeviceSlices(Devices& devices, const DeviceAccess& access) : devices_(devices), access_(access) {}
 
   // True if any call may bypass staging. A few nanoseconds.
   static bool may_serve(const DeviceAccess& access, const Communicator& communicator);
@@ -38,12 +38,12 @@ class DeviceLaps {
   // Returns nothing if the cards cannot; logs this once. May wait for the device and the engine.
   std::optional<Places> places(Communicator& communicator, Collective collective,
                                const DeviceSide& input, const DeviceSide& output);
-  // Switches a lap's operations, not launched yet, to device memory. Returns the chunks whose part
-  // the caller must copy from input to output, or nothing if the lap must be staged.
+  // Switches a slice's operations, not launched yet, to device memory. Returns the chunks whose
+  // part the caller must copy from input to output, or nothing if the slice must be staged.
   std::optional<std::vector<size_t>> take(const Places& places, const DeviceSide& input,
                                           const DeviceSide& output, Part part, size_t element_bytes,
                                           std::span<const std::shared_ptr<Operation>> operations,
-                                          std::span<const LapRole> roles);
+                                          std::span<const SliceRole> roles);
 
  private:
   bool prepare(Communicator& communicator, const ExportedMemory& memory);

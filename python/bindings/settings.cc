@@ -79,7 +79,7 @@ std::string way(const std::string& collective, uint64_t bytes, const std::vector
   }
 }
 
-// (algorithm, laps, microseconds), preferred one first. `layout`: the host of each rank, any
+// (algorithm, slices, microseconds), preferred one first. `layout`: the host of each rank, any
 // numbers.
 py::list ways(const std::string& collective, uint64_t bytes, const std::vector<int>& layout) {
   if (layout.empty()) throw py::value_error("a group has at least one rank");
@@ -90,8 +90,8 @@ py::list ways(const std::string& collective, uint64_t bytes, const std::vector<i
     topology.cores_per_host = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
   if (!shares_memory(config)) topology.local = kTcpLoopback;
   const ChooseOptions options{.forced = config.algo.find(name(wanted)),
-                              .lap_bytes = config.lap_bytes,
-                              .lap_window = config.lap_window,
+                              .slice_bytes = config.slice_bytes,
+                              .slice_window = config.slice_window,
                               .simulate = true};
   const Choice used = choose(wanted, bytes, sizeof(float), topology, options);
   std::vector<Choice> choices = candidates(wanted, bytes, sizeof(float), topology, options);
@@ -99,7 +99,7 @@ py::list ways(const std::string& collective, uint64_t bytes, const std::vector<i
                         [&](const Choice& c) { return c.algorithm == used.algorithm; });
   py::list rows;
   for (const Choice& choice : choices) {
-    rows.append(py::make_tuple(std::string(choice.algorithm->name), choice.laps,
+    rows.append(py::make_tuple(std::string(choice.algorithm->name), choice.slices,
                                static_cast<double>(choice.estimate_ps) * 1e-6));
   }
   return rows;
@@ -112,7 +112,8 @@ void bind_settings(py::module_& module) {
   module.def(
       "explain", &ways, py::arg("collective"), py::arg("bytes"), py::arg("layout"),
       "What could carry out a call of `bytes` of float32 in all chunks together, on ranks of "
-      "which `layout` gives the hosts: (algorithm, laps, microseconds as the cost model sees it), "
+      "which `layout` gives the hosts: (algorithm, slices, microseconds as the cost model sees "
+      "it), "
       "first the one that the settings and the model pick; for calls that go by messages (way()).");
   module.def(
       "way", &way, py::arg("collective"), py::arg("bytes"), py::arg("layout"),

@@ -167,8 +167,8 @@ def explain(argv: list[str]) -> int:
     if way != "messages":
         print(f"{title}\n")
         title = f"by messages, if HCCL_LIKE_ALGO={asked.collective}:NAME asked for one of these"
-    _tables.show(title, ("algorithm", "laps", "estimate us"),
-                 [(name, str(laps), f"{microseconds:.2f}") for name, laps, microseconds in rows])
+    _tables.show(title, ("algorithm", "slices", "estimate us"),
+                 [(name, str(slices), f"{microseconds:.2f}") for name, slices, microseconds in rows])
     return 0
 
 

@@ -139,7 +139,7 @@ TEST(DirectModel, ABroadcastArrivesAndNobodySleepsTooLong) {
   EXPECT_TRUE(holds(run(kBroadcast), 500));
 }
 
-TEST(DirectModel, ABroadcastInTwoLapsArrives) {
+TEST(DirectModel, ABroadcastInTwoSlicesArrives) {
   EXPECT_TRUE(holds(run({Collective::kBroadcast, StagingBuffer::kSlotBytes / 8 + 4096}), 7'000));
 }
 
@@ -152,7 +152,7 @@ TEST(DirectModel, TheRootGetsBothSharesOfTheSumAndNobodySleepsTooLong) {
   EXPECT_TRUE(holds(run({Collective::kReduce, 4096}), 9'000, kMany));
 }
 
-TEST(DirectModel, APairWhoseSizesOnlyItsRanksKnowExchangesInTwoLaps) {
+TEST(DirectModel, APairWhoseSizesOnlyItsRanksKnowExchangesInTwoSlices) {
   EXPECT_TRUE(holds(run({Collective::kAllToAll, (128 << 10) + 4096}), 7'000));
 }
 

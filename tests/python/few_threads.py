@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 from ranks import RankFailed, make_store, run_ranks
-from test_staged_calls import COUNT, IN_LAPS, without_plugin
+from test_staged_calls import COUNT, IN_SLICES, without_plugin
 
 T = 5  # seconds
 
@@ -125,7 +125,7 @@ CASES = {
     "hook": lambda: attempt(hook),
     "profiled": lambda: attempt(profiled),
     "timed out": lambda: attempt(timed_out),
-    "staged": lambda: attempt(without_plugin, staged, group=False, environment=IN_LAPS),
+    "staged": lambda: attempt(without_plugin, staged, group=False, environment=IN_SLICES),
     "in a stream": lambda: attempt(in_stream),
     "in a stream, later": lambda: attempt(in_stream_later),
 }

@@ -69,12 +69,12 @@ def test_help_does_not_wait_for_torch():
 
 def test_settings_lists_every_one_with_its_value(monkeypatch, capsys):
     monkeypatch.setenv("HCCL_LIKE_SPINS", "7")
-    monkeypatch.setenv("HCCL_LIKE_LAP_BYTES", "1024K")
+    monkeypatch.setenv("HCCL_LIKE_SLICE_BYTES", "1024K")
     assert cli.main(["settings"]) == 0
     lines = {line.split()[0]: line.split() for line in capsys.readouterr().out.splitlines() if "HCCL_LIKE_" in line}
     assert len(lines) == len(hccl_like.settings())
     assert lines["HCCL_LIKE_SPINS"][1:3] == ["7", "50"]
-    assert lines["HCCL_LIKE_LAP_BYTES"][1:3] == ["1M", "1M"]
+    assert lines["HCCL_LIKE_SLICE_BYTES"][1:3] == ["1M", "1M"]
 
 
 def test_settings_that_cannot_be_understood_are_named(monkeypatch, capsys):
@@ -128,7 +128,7 @@ def test_the_demo_gets_its_options():
 def rows(table):
     """The names of the algorithms in what `explain` prints."""
     lines = table.splitlines()
-    heads = next(number for number, line in enumerate(lines) if line.split()[:2] == ["algorithm", "laps"])
+    heads = next(number for number, line in enumerate(lines) if line.split()[:2] == ["algorithm", "slices"])
     return [line.split()[0] for line in lines[heads + 1 :] if line]
 
 

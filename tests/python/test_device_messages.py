@@ -16,10 +16,10 @@ from hccl_like import _plugins
 from plugins import _with_plugin, build, run
 from ranks import run_ranks
 from test_fabric import chosen
-from test_staged_calls import IN_LAPS, mine
-from test_stream_laps import everything
+from test_staged_calls import IN_SLICES, mine
+from test_stream_slices import everything
 
-COUNT = (2 << 20) + 100_003  # float32: eight MiB and a bit: several laps, the last of which is not too short
+COUNT = (2 << 20) + 100_003  # float32: eight MiB and a bit: several slices, the last of which is not too short
 
 
 @pytest.fixture(scope="session")
@@ -63,7 +63,7 @@ def check(actual, expected, what):
     assert values.equal(actual, expected), what
 
 
-# ------------------------------------------------------------------------------------------------- calls of several laps
+# ------------------------------------------------------------------------------------------------- calls of several slices
 
 
 def send_and_receive(rank, size, count):
@@ -152,19 +152,19 @@ def everything_and_some_directly(rank, size):
 
 
 def test_every_call_is_exact_whatever_of_it_is_staged(over, stripped):
-    """Sizes about where laps begin, types, views, groups, errors: some laps go directly, others, and all sums, do not."""
-    read = run(everything_and_some_directly, 2, stripped, "map", environment=over | IN_LAPS, timeout=120)
+    """Sizes about where slices begin, types, views, groups, errors: some slices go directly, others, and all sums, do not."""
+    read = run(everything_and_some_directly, 2, stripped, "map", environment=over | IN_SLICES, timeout=120)
     assert min(read) > 1 << 20
 
 
-def in_one_lap(rank, size):
+def in_one_slice(rank, size):
     for count in (8 << 10, 64 << 10, 100_003):
         for move in (send_and_receive, broadcast, all_gather, all_to_all):
             stages_nothing(rank, size, move, count)
 
 
-def test_what_is_short_enough_for_one_lap_is_not_staged_either(over, stripped):
-    run(in_one_lap, 2, stripped, "map", environment=over)
+def test_what_is_short_enough_for_one_slice_is_not_staged_either(over, stripped):
+    run(in_one_slice, 2, stripped, "map", environment=over)
 
 
 @pytest.mark.parametrize("without", ["map, host functions", "map"])

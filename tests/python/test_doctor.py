@@ -221,7 +221,7 @@ def examine_stripped(monkeypatch, tmp_path, without):
     return findings
 
 
-# In stream order a call that is staged goes in laps only if the plugin has both.
+# In stream order a call that is staged goes in slices only if the plugin has both.
 @pytest.mark.parametrize("lacking", slow_after_first([["events"], ["own streams"], ["own streams", "events"]]))
 def test_a_plugin_that_makes_large_calls_slower_is_a_hint(sim, monkeypatch, tmp_path, lacking):
     findings = examine_stripped(monkeypatch, tmp_path, ",".join(["map", *lacking]))

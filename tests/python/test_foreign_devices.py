@@ -12,7 +12,7 @@ import values
 from hccl_like import _local_ranks
 from plugins import run
 from test_collectives import CASES
-from test_staged_calls import COUNT, IN_LAPS, STAGED, mine, operations, staged
+from test_staged_calls import COUNT, IN_SLICES, STAGED, mine, operations, staged
 
 
 def flawed(function, flaws, *arguments, size=2, **environment):
@@ -67,8 +67,8 @@ def copies_of_parts(call):
     return torch_sim._C.copies_of_parts() - before
 
 
-# 13 laps of an all_reduce of COUNT, more for others: so many that no noise makes parts look cheap.
-IN_MANY = {"HCCL_LIKE_LAP_BYTES": str(16 << 10)}
+# 13 slices of an all_reduce of COUNT, more for others: so many that no noise makes parts look cheap.
+IN_MANY = {"HCCL_LIKE_SLICE_BYTES": str(16 << 10)}
 
 
 def counted(rank, size):
@@ -111,7 +111,7 @@ def everything(rank, size):
 @pytest.mark.parametrize("size", [2, 3])
 def test_ranks_on_devices_that_differ_go_together(sim, size):
     """Which way a rank copies is its own decision."""
-    staged(everything, size, environment=lambda rank: IN_LAPS | {"TORCH_SIM_FLAWS": "block-copies" if rank == 1 else ""})
+    staged(everything, size, environment=lambda rank: IN_SLICES | {"TORCH_SIM_FLAWS": "block-copies" if rank == 1 else ""})
 
 
 def counted_by_plugin(rank, size):

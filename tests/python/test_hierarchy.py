@@ -35,7 +35,7 @@ ROUNDS = [
 @pytest.mark.parametrize("layout", [[0, 0, 1, 1], [0, 1, 0], [0, 1, 1, 1, 2]], ids=str)
 @pytest.mark.parametrize("algorithms", ROUNDS, ids=range(len(ROUNDS)))
 def test_every_collective_is_exact(algorithms, layout, make_hosts):
-    environment = {"HCCL_LIKE_ALGO": algorithms, "HCCL_LIKE_LAP_BYTES": "4096"}
+    environment = {"HCCL_LIKE_ALGO": algorithms, "HCCL_LIKE_SLICE_BYTES": "4096"}
     run_ranks(every_collective, len(layout), hosts=make_hosts(max(layout) + 1), layout=layout, environment=environment)
 
 

@@ -107,9 +107,9 @@ def test_an_interface_that_is_not_there_is_told_with_those_that_are(make_hosts):
 
 
 def test_settings_that_differ_are_told_by_all_ranks(make_hosts):
-    found = texts(make_hosts(2), lambda rank: {"HCCL_LIKE_LAP_BYTES": "1M" if rank == 0 else "512K"})
+    found = texts(make_hosts(2), lambda rank: {"HCCL_LIKE_SLICE_BYTES": "1M" if rank == 0 else "512K"})
     for text in found:
-        assert "HCCL_LIKE_LAP_BYTES is not set on rank 0 (host0, process" in text
+        assert "HCCL_LIKE_SLICE_BYTES is not set on rank 0 (host0, process" in text
         assert "524288 on rank 1 (host1, process" in text
 
 

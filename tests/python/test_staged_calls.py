@@ -1,4 +1,4 @@
-"""Large calls on a device without a plugin go lap by lap through staging memory: with the results, the order and the errors
+"""Large calls on a device without a plugin go slice by slice through staging memory: with the results, the order and the errors
 of other calls, whatever the device lacks."""
 
 import sys
@@ -16,10 +16,10 @@ import values
 from ranks import make_store, run_ranks
 from test_collectives import CASES
 
-LAP = 128 << 10  # bytes: two laps of the engine, below
-IN_LAPS = {"HCCL_LIKE_LAP_BYTES": str(LAP // 2)}
-IN_ONE = {"HCCL_LIKE_LAP_BYTES": str(1 << 30)}
-COUNT = 3 * (LAP // 4) + 1237  # float32: three laps and a bit
+SLICE = 128 << 10  # bytes: two slices of the engine, below
+IN_SLICES = {"HCCL_LIKE_SLICE_BYTES": str(SLICE // 2)}
+IN_ONE = {"HCCL_LIKE_SLICE_BYTES": str(1 << 30)}
+COUNT = 3 * (SLICE // 4) + 1237  # float32: three slices and a bit
 
 # What a device may be, each as the simulator's switches make it.
 DEVICES = {
@@ -50,7 +50,7 @@ def without_plugin(rank, size, listener, function, *arguments):
     return result
 
 
-def staged(function, size, *arguments, environment=IN_LAPS, **options):
+def staged(function, size, *arguments, environment=IN_SLICES, **options):
     return run_ranks(without_plugin, size, function, *arguments, group=False, environment=environment, **options)
 
 
@@ -167,7 +167,7 @@ def scattering(rank, size):
 
 
 def data_parallel(rank, size, folder):
-    """A model whose gradients take several laps, trained and saved; another rank's file is loaded."""
+    """A model whose gradients take several slices, trained and saved; another rank's file is loaded."""
     torch.manual_seed(3)
     model = torch.nn.Linear(300, 400)
     reference = torch.nn.Linear(300, 400)
@@ -218,7 +218,7 @@ def everything(rank, size, folder, bare=False):
 
 @pytest.mark.parametrize("kind", DEVICES)
 def test_every_call_on(kind, sim, tmp_path):
-    staged(everything, 2, str(tmp_path), "nothing" in kind, environment=IN_LAPS | DEVICES[kind])
+    staged(everything, 2, str(tmp_path), "nothing" in kind, environment=IN_SLICES | DEVICES[kind])
 
 
 @pytest.mark.parametrize("case", STAGED, ids=lambda case: case.__name__)
@@ -237,7 +237,7 @@ def cut_up(rank, size):
     ]
 
 
-def test_what_is_large_and_on_a_device_goes_in_laps(sim):
+def test_what_is_large_and_on_a_device_goes_in_slices(sim):
     first, second = staged(cut_up, 2)
     assert first == second == [4, 1, 7, 1]
     assert staged(cut_up, 2, environment=IN_ONE) == [[1, 1, 1, 1]] * 2
@@ -252,7 +252,7 @@ def random_sums(rank, size):
     return tensor.cpu().numpy().tobytes(), part.cpu().numpy().tobytes()
 
 
-def test_results_are_bit_for_bit_those_of_one_lap(sim):
+def test_results_are_bit_for_bit_those_of_one_slice(sim):
     assert staged(random_sums, 3) == staged(random_sums, 3, environment=IN_ONE)
 
 
@@ -265,8 +265,8 @@ def without_the_other(rank, size):
         return
     began = time.monotonic()
     work = dist.group.WORLD.allreduce([mine(rank).to("sim")], timeout_of(1.0))
-    # The program's call, and which lap of it: not the operation that a lap is.
-    with pytest.raises(dist.DistBackendError, match=rf"all_reduce #2 \(float32, sum, {COUNT * 4} bytes\), lap 1 of 4 through the host, "):
+    # The program's call, and which slice of it: not the operation that a slice is.
+    with pytest.raises(dist.DistBackendError, match=rf"all_reduce #2 \(float32, sum, {COUNT * 4} bytes\), slice 1 of 4 through the host, "):
         work.wait()
     assert time.monotonic() - began < 15
     dist.group.WORLD.abort()
@@ -296,15 +296,15 @@ def test_ranks_that_disagree_about_the_size_are_told(sim):
 
 
 def of_one_call_and_of_two(rank, size):
-    """The second lap of one rank's call is as large as the other rank's second call."""
-    half = LAP // 4
+    """The second slice of one rank's call is as large as the other rank's second call."""
+    half = SLICE // 4
     with pytest.raises(dist.DistBackendError, match="disagree about call #1"):
         for count in (2 * half,) if rank == 0 else (half, half):
             dist.all_reduce(mine(rank, count).to("sim"))
     dist.destroy_process_group()
 
 
-def test_a_lap_is_not_taken_for_a_call(sim):
+def test_a_slice_is_not_taken_for_a_call(sim):
     staged(of_one_call_and_of_two, 2)
 
 

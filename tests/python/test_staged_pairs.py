@@ -1,5 +1,5 @@
-"""Messages, and calls whose sizes each pair of ranks knows for itself, lap by lap on a device without a plugin: exact, alone and in
-blocks, with any number of laps, and told when the two ends differ."""
+"""Messages, and calls whose sizes each pair of ranks knows for itself, slice by slice on a device without a plugin: exact, alone and in
+blocks, with any number of slices, and told when the two ends differ."""
 
 import pytest
 import torch
@@ -7,14 +7,14 @@ import torch.distributed as dist
 
 import values
 from plugins import run
-from test_staged_calls import DEVICES, IN_LAPS, LAP, check, staged
+from test_staged_calls import DEVICES, IN_SLICES, SLICE, check, staged
 from test_staged_plugin import STAGING, WAYS
 
-MOST = LAP // 4  # float32 in a lap
+MOST = SLICE // 4  # float32 in a slice
 
 
 def edges(most):
-    """Sizes about where another lap begins."""
+    """Sizes about where another slice begins."""
     return [0, 1, most - 1, most, most + 1, 2 * most, 2 * most + 1, 5 * most + 77]
 
 
@@ -125,7 +125,7 @@ def rooted(rank, size):
 
 
 def rows(giver, taker, size):
-    """How much one rank gives another in an exchange: nothing, little, or several laps."""
+    """How much one rank gives another in an exchange: nothing, little, or several slices."""
     return edges(MOST // size)[(giver * 3 + taker * 5 + 3) % 8]
 
 
@@ -181,7 +181,7 @@ def everything(rank, size):
 
 @pytest.mark.parametrize("kind", DEVICES)
 def test_every_call_of_pairs_on(kind, sim):
-    staged(everything, 2, environment=IN_LAPS | DEVICES[kind])
+    staged(everything, 2, environment=IN_SLICES | DEVICES[kind])
 
 
 @pytest.mark.parametrize("case", PAIRS, ids=lambda case: case.__name__)
@@ -192,4 +192,4 @@ def test_is_exact_on_three_ranks(case, sim):
 @pytest.mark.parametrize("way", ["all", "mandatory entries"])
 def test_is_exact_where_a_plugin_copies(way, sim, stripped):
     without, flaws, _ = WAYS[way]
-    run(everything, 2, stripped, f"{STAGING}, {without}", environment=IN_LAPS | flaws)
+    run(everything, 2, stripped, f"{STAGING}, {without}", environment=IN_SLICES | flaws)

@@ -1,4 +1,4 @@
-"""Laps of pairs of ranks that do not fit together, that never come, or that are given up: as with any other call."""
+"""Slices of pairs of ranks that do not fit together, that never come, or that are given up: as with any other call."""
 
 import time
 from datetime import timedelta
@@ -7,9 +7,9 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from test_staged_calls import IN_ONE, LAP, operations, staged
+from test_staged_calls import IN_ONE, SLICE, operations, staged
 
-MOST = LAP // 4  # float32 in a lap of a message
+MOST = SLICE // 4  # float32 in a slice of a message
 
 
 def ones(count):
@@ -44,20 +44,20 @@ class Ends:
         dist.all_gather([ones(count), ones(7)], ones(count if rank == 0 else 7))
 
 
-# Rank 0's in full laps and elements beside them, and how many more rank 1's has.
+# Rank 0's in full slices and elements beside them, and how many more rank 1's has.
 SIZES = {
-    "one lap or two": (1, -1, 1),
-    "two laps, of which the second is empty, or three": (1, 0, MOST + 1),
-    "as many laps": (2, 9, 1),
+    "one slice or two": (1, -1, 1),
+    "two slices, of which the second is empty, or three": (1, 0, MOST + 1),
+    "as many slices": (2, 9, 1),
     "much and more": (3, 5, 4 * MOST),
     "little and much": (0, 1, 5 * MOST),
 }
 
 
 def of_two_sizes(rank, size, call, sizes):
-    laps, add, more = SIZES[sizes]
+    slices, add, more = SIZES[sizes]
     largest = MOST if call == "send" else MOST // size
-    count = laps * largest + add + (more if rank == 1 else 0)
+    count = slices * largest + add + (more if rank == 1 else 0)
     with pytest.raises(dist.DistBackendError, match="disagree|gave up"):
         getattr(Ends, call)(rank, count)
         dist.all_reduce(ones(1))  # whoever was done before the other found out
@@ -83,7 +83,7 @@ def numbers(rank, size):
     ]
 
 
-def test_no_numbers_are_taken_by_later_laps(sim):
+def test_no_numbers_are_taken_by_later_slices(sim):
     assert staged(numbers, 2) == staged(numbers, 2, environment=IN_ONE) == [[1, 1, 0]] * 2
 
 

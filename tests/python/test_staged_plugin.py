@@ -7,7 +7,7 @@ import torch.distributed as dist
 import values
 from plugins import run
 from streams import Gate
-from test_staged_calls import COUNT, IN_LAPS, STAGED, mine
+from test_staged_calls import COUNT, IN_SLICES, STAGED, mine
 
 # Neither mapped nor in stream order, so that large calls are staged.
 STAGING = "map, host functions, words"
@@ -38,7 +38,7 @@ def everything(rank, size):
 def test_every_large_call_is_exact_with(way, sim, stripped, tmp_path):
     without, flaws, told = WAYS[way]
     log = {"HCCL_LIKE_DEBUG": "INFO", "HCCL_LIKE_DEBUG_FILE": str(tmp_path / "log")}
-    run(everything, 2, stripped, f"{STAGING}, {without}", environment=IN_LAPS | flaws | log)
+    run(everything, 2, stripped, f"{STAGING}, {without}", environment=IN_SLICES | flaws | log)
     assert (tmp_path / "log").read_text().count(f"sim:0: large calls are copied by its plugin{told}\n") == 2
 
 
@@ -58,7 +58,7 @@ def issued_behind_a_gate(rank, size):
 
 
 def test_with_events_a_large_call_is_issued_without_waiting_for_the_device(sim, stripped):
-    run(issued_behind_a_gate, 2, stripped, STAGING, environment=IN_LAPS)
+    run(issued_behind_a_gate, 2, stripped, STAGING, environment=IN_SLICES)
 
 
 def overwritten_late(rank, size):
@@ -77,4 +77,4 @@ def overwritten_late(rank, size):
 
 
 def test_a_result_is_written_after_what_was_queued_before(sim, stripped):
-    run(overwritten_late, 2, stripped, STAGING, environment=IN_LAPS)
+    run(overwritten_late, 2, stripped, STAGING, environment=IN_SLICES)

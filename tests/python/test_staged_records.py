@@ -1,4 +1,4 @@
-"""What the flight recorder keeps of a call that goes in laps: one entry, of the whole call."""
+"""What the flight recorder keeps of a call that goes in slices: one entry, of the whole call."""
 
 import re
 import time
@@ -10,9 +10,9 @@ import torch.distributed as dist
 
 import hccl_like
 from streams import Gate
-from test_staged_calls import COUNT, IN_LAPS, LAP, mine, operations, staged, timeout_of
+from test_staged_calls import COUNT, IN_SLICES, SLICE, mine, operations, staged, timeout_of
 
-BANDWIDTH = 4 << 20  # bytes a second, so that a copy of a lap takes 31 ms at least
+BANDWIDTH = 4 << 20  # bytes a second, so that a copy of a slice takes 31 ms at least
 
 
 def entries():
@@ -32,7 +32,7 @@ def every_kind(rank, size):
         ("hccl:broadcast", [[COUNT]], lambda: dist.broadcast(large, 1, async_op=True).wait()),
     ]  # fmt: skip
     began = time.time_ns()
-    # Messages are numbered apart, and the later laps of uneven calls bear the number of the call.
+    # Messages are numbered apart, and the later slices of uneven calls bear the number of the call.
     assert [operations(call) for _, _, call in calls] == [4, 1, 1, 0, 4]
     kept = entries()
     assert [(entry["profiling_name"], entry["input_sizes"]) for entry in kept] == [call[:2] for call in calls]
@@ -46,7 +46,7 @@ def every_kind(rank, size):
         assert last == pytest.approx(entry["time_discovered_started_ns"] + entry["duration_ms"] * 1e6, abs=1e3)
 
 
-def test_a_call_in_laps_is_one_entry_with_the_sizes_of_the_whole(sim):
+def test_a_call_in_slices_is_one_entry_with_the_sizes_of_the_whole(sim):
     staged(every_kind, 2)
 
 
@@ -54,14 +54,14 @@ def with_its_copies(rank, size):
     dist.all_reduce(torch.ones(COUNT, device="sim"))
     (entry,) = entries()
     # The first copy in and the last copy out are before and after anything on the network.
-    assert entry["duration_ms"] >= 1000 * (COUNT * 4 + LAP / 2) / BANDWIDTH
+    assert entry["duration_ms"] >= 1000 * (COUNT * 4 + SLICE / 2) / BANDWIDTH
 
 
-def test_the_time_of_a_call_in_laps_is_that_of_its_copies_too(sim):
-    staged(with_its_copies, 2, environment=IN_LAPS | {"TORCH_SIM_COPY_BANDWIDTH": str(BANDWIDTH)})
+def test_the_time_of_a_call_in_slices_is_that_of_its_copies_too(sim):
+    staged(with_its_copies, 2, environment=IN_SLICES | {"TORCH_SIM_COPY_BANDWIDTH": str(BANDWIDTH)})
 
 
-def stopped_after_a_lap(rank, size):
+def stopped_after_a_slice(rank, size):
     """Rank 1's device, which has one stream, is held up behind the first copy."""
     store = dist.distributed_c10d._get_default_store()
     work = dist.group.WORLD.allreduce([mine(rank).to("sim")], timeout_of(1.0 if rank == 0 else 20.0))
@@ -91,6 +91,6 @@ def stopped_after_a_lap(rank, size):
     dist.destroy_process_group()
 
 
-def test_a_call_that_times_out_between_laps_is_one_entry_that_has_started(sim):
+def test_a_call_that_times_out_between_slices_is_one_entry_that_has_started(sim):
     one_stream = {"TORCH_SIM_FLAWS": "no-streams", "TORCH_SIM_COPY_BANDWIDTH": str(BANDWIDTH)}
-    staged(stopped_after_a_lap, 2, environment=lambda rank: IN_LAPS | (one_stream if rank == 1 else {}))
+    staged(stopped_after_a_slice, 2, environment=lambda rank: IN_SLICES | (one_stream if rank == 1 else {}))

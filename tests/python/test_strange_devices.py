@@ -16,13 +16,13 @@ from torch.nn.parallel import DistributedDataParallel
 
 import training
 from ranks import RankFailed
-from test_staged_calls import DEVICES, IN_LAPS, Bare, staged, untold
+from test_staged_calls import DEVICES, IN_SLICES, Bare, staged, untold
 
 KINDS = DEVICES | {"no resizing": {"TORCH_SIM_FLAWS": "no-resize"}}
 
 
 def on(kind, function, *arguments):
-    staged(member, 2, function, kind, arguments, environment=IN_LAPS | KINDS[kind])
+    staged(member, 2, function, kind, arguments, environment=IN_SLICES | KINDS[kind])
 
 
 def member(rank, size, function, kind, arguments):

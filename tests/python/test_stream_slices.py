@@ -1,4 +1,4 @@
-"""Large calls in the order of streams where nothing is mapped go in laps: exact, in order, without the host waiting, and as harmless
+"""Large calls in the order of streams where nothing is mapped go in slices: exact, in order, without the host waiting, and as harmless
 as any other call when they fail."""
 
 import contextlib
@@ -16,7 +16,7 @@ from hccl_like import _plugins
 from plugins import run
 from streams import GARBAGE, Gate, open_in_another_order
 from test_poison import all_are_here, every_output_is_spoilt
-from test_staged_calls import COUNT, IN_LAPS, STAGED, cut_up, mine
+from test_staged_calls import COUNT, IN_SLICES, STAGED, cut_up, mine
 from test_staged_pairs import PAIRS, in_any_order
 from test_stream_calls import LARGE, SCENARIOS, every_call
 
@@ -45,7 +45,7 @@ def everything(rank, size):
 @pytest.mark.parametrize("way", WAYS)
 def test_every_call_is_exact_with(way, sim, stripped, tmp_path):
     log = {"HCCL_LIKE_DEBUG": "INFO", "HCCL_LIKE_DEBUG_FILE": str(tmp_path / "log")}
-    run(everything, 2, stripped, WAYS[way], environment=IN_LAPS | log, timeout=120)
+    run(everything, 2, stripped, WAYS[way], environment=IN_SLICES | log, timeout=120)
     text = (tmp_path / "log").read_text()
     assert "sim:0: memory copied to and from the host, calls in stream order\n" in text
     how = "copied by its plugin on streams of its own, through memory registered by its plugin"
@@ -54,16 +54,16 @@ def test_every_call_is_exact_with(way, sim, stripped, tmp_path):
 
 @pytest.mark.slow
 def test_every_call_is_exact_on_three_ranks(sim, stripped):
-    run(everything, 3, stripped, "map", environment=IN_LAPS, timeout=120)
+    run(everything, 3, stripped, "map", environment=IN_SLICES, timeout=120)
 
 
 IN_ONE_PIECE = ["map, events", "map, own streams"]  # a stream that copies must be able to wait for the caller's, and not be it
 
 
 @pytest.mark.parametrize("without", list(WAYS.values()) + IN_ONE_PIECE)
-def test_what_is_large_goes_in_laps_if_the_plugin_copies_beside_streams(without, sim, stripped):
+def test_what_is_large_goes_in_slices_if_the_plugin_copies_beside_streams(without, sim, stripped):
     numbers = [1, 1, 1, 1] if without in IN_ONE_PIECE else [4, 1, 7, 1]
-    assert run(cut_up, 2, stripped, without, environment=IN_LAPS) == [numbers] * 2
+    assert run(cut_up, 2, stripped, without, environment=IN_SLICES) == [numbers] * 2
 
 
 # ------------------------------------------------------------------------------------------------------------- order
@@ -76,13 +76,13 @@ def every_call_once_warm(rank, size, scenario):
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
 def test_every_call_keeps_the_order_of_streams(scenario, sim, stripped):
-    run(every_call_once_warm, 2, stripped, "map", scenario, environment=IN_LAPS)
+    run(every_call_once_warm, 2, stripped, "map", scenario, environment=IN_SLICES)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
 def test_every_call_keeps_the_order_of_streams_with_words(scenario, sim, stripped):
-    run(every_call_once_warm, 2, stripped, WAYS["words"], scenario, environment=IN_LAPS)
+    run(every_call_once_warm, 2, stripped, WAYS["words"], scenario, environment=IN_SLICES)
 
 
 def large_and_small(rank, size):
@@ -107,7 +107,7 @@ def large_and_small(rank, size):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_large_and_small_calls_of_a_stream_are_in_its_order(way, sim, stripped):
-    run(large_and_small, 2, stripped, WAYS[way], environment=IN_LAPS)
+    run(large_and_small, 2, stripped, WAYS[way], environment=IN_SLICES)
 
 
 def on_several_streams(rank, size):
@@ -149,7 +149,7 @@ def several_groups(rank, size):
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("case", [on_several_streams, several_groups], ids=lambda case: case.__name__)
 def test_calls_of(case, way, sim, stripped):
-    run(case, 2, stripped, WAYS[way], environment=IN_LAPS)
+    run(case, 2, stripped, WAYS[way], environment=IN_SLICES)
 
 
 def resized(rank, size):
@@ -170,7 +170,7 @@ def resized(rank, size):
 
 
 def test_storage_may_be_given_back_before_the_device_begins(sim, stripped):
-    run(resized, 2, stripped, "map", environment=IN_LAPS)
+    run(resized, 2, stripped, "map", environment=IN_SLICES)
 
 
 def late_on_both_sides(rank, size):
@@ -190,19 +190,19 @@ def late_on_both_sides(rank, size):
 
 
 def test_time_behind_other_work_of_the_stream_does_not_count(sim, stripped):
-    run(late_on_both_sides, 2, stripped, "map", environment=IN_LAPS)
+    run(late_on_both_sides, 2, stripped, "map", environment=IN_SLICES)
 
 
 # ------------------------------------------------------------------------------------------------------------ failures
 
 
-def every_lap_is_spoilt(rank, size):
+def every_slice_is_spoilt(rank, size):
     warm()
     every_output_is_spoilt(rank, size, LARGE)
 
 
 def test_every_output_of_a_failed_call_is_spoilt(sim, stripped):
-    run(every_lap_is_spoilt, 2, stripped, "map", environment=IN_LAPS)
+    run(every_slice_is_spoilt, 2, stripped, "map", environment=IN_SLICES)
 
 
 def ended(tensor, words):
@@ -217,7 +217,7 @@ def ended(tensor, words):
     return str(caught.value)
 
 
-SLOWLY = IN_LAPS | {"TORCH_SIM_COPY_BANDWIDTH": str(25 << 20)}  # a call of MUCH takes a second
+SLOWLY = IN_SLICES | {"TORCH_SIM_COPY_BANDWIDTH": str(25 << 20)}  # a call of MUCH takes a second
 MUCH = 6 << 20
 
 
@@ -251,7 +251,7 @@ def alone(rank, size):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_call_that_the_others_do_not_make_times_out(way, sim, stripped):
-    run(alone, 2, stripped, WAYS[way], environment=IN_LAPS)
+    run(alone, 2, stripped, WAYS[way], environment=IN_SLICES)
 
 
 def with_a_fault(rank, size, fault):
@@ -278,16 +278,16 @@ def with_a_fault(rank, size, fault):
     return str(caught.value)
 
 
-# The call before takes four laps, each with one copy.
+# The call before takes four slices, each with one copy.
 @pytest.mark.parametrize("fault", ["copy_d2h:5", "copy_d2h:7", "copy_h2d:5", "copy_h2d:8"])
 def test_a_copy_that_fails_ends_the_call(fault, sim, stripped, faulty):
     plugins = {"PLUGIN": faulty, "SOUND_PLUGIN": _plugins.found()["sim"]}
-    said = run(with_a_fault, 2, stripped, "map", fault, environment=IN_LAPS | plugins)
+    said = run(with_a_fault, 2, stripped, "map", fault, environment=IN_SLICES | plugins)
     assert f"({fault[:8]} of its plugin): the cable was pulled" in said[1] and "rank 1" in said[0], said
 
 
 def not_queued(rank, size):
-    """The stream does not take the end of a call whose laps are prepared."""
+    """The stream does not take the end of a call whose slices are prepared."""
     if rank == 1:
         os.environ["FAULT"] = "host_func:2"
     tensor = mine(rank).to("sim")
@@ -305,4 +305,4 @@ def not_queued(rank, size):
 
 def test_a_stream_that_does_not_take_a_call_hangs_nothing(sim, stripped, faulty):
     plugins = {"PLUGIN": faulty, "SOUND_PLUGIN": _plugins.found()["sim"]}
-    run(not_queued, 2, stripped, "map", environment=IN_LAPS | plugins)
+    run(not_queued, 2, stripped, "map", environment=IN_SLICES | plugins)

@@ -15,19 +15,19 @@ from symmetric import delay, settle, shared, world
 
 def early_free(rank, size, device):
     """The tensor and the handle may go at once, and other tensors may come in their place: nobody reads wrong data."""
-    for lap in range(6):
+    for slice in range(6):
         tensor, handle = shared((20_000,), device=device, fill=0)
-        delay(device) if lap < 2 and rank == 0 else None
-        tensor.fill_(lap + rank)
+        delay(device) if slice < 2 and rank == 0 else None
+        tensor.fill_(slice + rank)
         result = torch.ops.symm_mem.one_shot_all_reduce(tensor, "sum", world())
         handle.barrier()
         peer = handle.get_buffer((rank + 1) % size, (20_000,), torch.float32).clone()
         del tensor, handle
         rubbish = [torch.full((20_000,), -1e9, device=device) for _ in range(4)]
-        assert values.equal(result, torch.full((20_000,), float(size * lap + size * (size - 1) // 2)))
-        if lap % 2 == 0:
-            dist.barrier()  # on odd laps the owner may have freed the memory before the peer's copy
-            assert values.equal(peer, torch.full((20_000,), float(lap + (rank + 1) % size)))
+        assert values.equal(result, torch.full((20_000,), float(size * slice + size * (size - 1) // 2)))
+        if slice % 2 == 0:
+            dist.barrier()  # on odd slices the owner may have freed the memory before the peer's copy
+            assert values.equal(peer, torch.full((20_000,), float(slice + (rank + 1) % size)))
         del rubbish
 
 

@@ -138,19 +138,19 @@ def again_and_again(rank, size, listener, backend, device):
     import hccl_like
 
     store = make_store(rank, listener)
-    for lap in range(2):
-        dist.init_process_group(backend, store=dist.PrefixStore(str(lap), store), rank=rank, world_size=size)
+    for slice in range(2):
+        dist.init_process_group(backend, store=dist.PrefixStore(str(slice), store), rank=rank, world_size=size)
         hccl_like.enable_symmetric_memory()
-        tensor, handle = shared((9,), device=device, fill=10 * lap + rank)
+        tensor, handle = shared((9,), device=device, fill=10 * slice + rank)
         handle.barrier()
-        assert handle.get_buffer((rank + 1) % size, (9,), torch.float32)[8].item() == 10 * lap + (rank + 1) % size
-        assert torch.ops.symm_mem.one_shot_all_reduce(tensor, "sum", world())[0].item() == 20 * lap + 1
+        assert handle.get_buffer((rank + 1) % size, (9,), torch.float32)[8].item() == 10 * slice + (rank + 1) % size
+        assert torch.ops.symm_mem.one_shot_all_reduce(tensor, "sum", world())[0].item() == 20 * slice + 1
         del tensor, handle
         dist.barrier()
         dist.destroy_process_group()
-        store.set(f"{lap}/{rank}", "")
-        if rank == 0 or lap == 0:  # rank 0 serves the store, so it is the last to go
-            store.wait([f"{lap}/{peer}" for peer in range(size)])
+        store.set(f"{slice}/{rank}", "")
+        if rank == 0 or slice == 0:  # rank 0 serves the store, so it is the last to go
+            store.wait([f"{slice}/{peer}" for peer in range(size)])
 
 
 def of_a_mesh(rank, size, device):

@@ -17,8 +17,8 @@ def hands_a_value_on(rank, size, device):
     """A token goes round: each rank adds to it when its turn comes, and no rank looks before that."""
     tensor, handle = shared((1,), torch.int64, device=device, fill=0)
     handle.barrier()
-    for lap in range(3):
-        if rank > 0 or lap > 0:
+    for slice in range(3):
+        if rank > 0 or slice > 0:
             handle.wait_signal((rank - 1) % size, channel=2)
             tensor.add_(1)
         following = handle.get_buffer((rank + 1) % size, (1,), torch.int64)
@@ -35,17 +35,17 @@ def in_stream_order(rank, size):
     tensor, handle = shared((1000,), device="sim", fill=0)
     copy = torch.zeros(1000, device="sim")
     source = handle.get_buffer((rank + 1) % size, (1000,), torch.float32)
-    for lap in range(1, 4):
+    for slice in range(1, 4):
         torch.sim.synchronize()
         begin = time.monotonic()
         torch.sim._sleep(QUEUED_MS)
-        tensor.fill_(lap * (rank + 1))
+        tensor.fill_(slice * (rank + 1))
         handle.put_signal((rank - 1) % size, channel=1)
         handle.wait_signal((rank + 1) % size, channel=1)
         copy.copy_(source)
         handle.barrier(channel=3)
         assert time.monotonic() - begin < AT_ONCE, "issuing waited for the device"
-        assert values.equal(copy, torch.full((1000,), float(lap * ((rank + 1) % size + 1))))
+        assert values.equal(copy, torch.full((1000,), float(slice * ((rank + 1) % size + 1))))
 
 
 def on_two_streams(rank, size):

@@ -87,8 +87,8 @@ def test_ranks_with_different_profiles_are_told(tmp_path):
 
 
 def test_ranks_with_different_settings_are_told():
-    with pytest.raises(RankFailed, match=r"HCCL_LIKE_LAP_BYTES is not set on rank 0 \(.*\) and 4096 on rank 1 \(.*\); set it alike"):
-        run_ranks(sums, 2, environment=lambda rank: {"HCCL_LIKE_LAP_BYTES": "4096"} if rank else {})
+    with pytest.raises(RankFailed, match=r"HCCL_LIKE_SLICE_BYTES is not set on rank 0 \(.*\) and 4096 on rank 1 \(.*\); set it alike"):
+        run_ranks(sums, 2, environment=lambda rank: {"HCCL_LIKE_SLICE_BYTES": "4096"} if rank else {})
 
 
 @pytest.mark.parametrize("text", [None, "{}", '{"hccl_like_profile": 1, "layouts": {"2x2": {"all_reduce": [[8, "quantum"]]}}}'])

@@ -81,8 +81,8 @@ void Job::make_seats() {
     host.push_back(rank < hosts ? rank : random_.rank(hosts));
   config_.threads = 1;
   config_.board = config_.direct = false;
-  config_.lap_bytes = config_.remote_lap_bytes = random_.chance(50) ? 64 : 1 << 20;
-  config_.lap_window = 1 + static_cast<uint32_t>(random_.below(3));
+  config_.slice_bytes = config_.remote_slice_bytes = random_.chance(50) ? 64 : 1 << 20;
+  config_.slice_window = 1 + static_cast<uint32_t>(random_.below(3));
 
   Communicator::Identity identity;
   identity.id = seed_ + 1;

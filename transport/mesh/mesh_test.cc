@@ -177,13 +177,14 @@ TEST(Mesh, SettingsThatMustBeAlikeAreCompared) {
   const auto outcomes = run_ranks(3, [](int rank, Store& store) {
     MeshRank self(config_with({"tcp"}));
     std::map<std::string, std::string> settings{{"HCCL_LIKE_ALGO", "allreduce:ring"}};
-    if (rank == 2) settings = {{"HCCL_LIKE_ALGO", "allreduce:ring"}, {"HCCL_LIKE_LAP_BYTES", "7"}};
+    if (rank == 2)
+      settings = {{"HCCL_LIKE_ALGO", "allreduce:ring"}, {"HCCL_LIKE_SLICE_BYTES", "7"}};
     try {
       self.mesh.exchange(store, rank, 3, Deadline::after(seconds(20)), std::nullopt, settings);
     } catch (const Exception& exception) {
       const std::string text = exception.what();
       const bool named =
-          text.find("HCCL_LIKE_LAP_BYTES is not set on rank 0 (") != std::string::npos &&
+          text.find("HCCL_LIKE_SLICE_BYTES is not set on rank 0 (") != std::string::npos &&
           text.find(" and 7 on rank 2 (") != std::string::npos;
       return exception.code() == ErrorCode::kMismatch && named ? 0 : 3;
     }

@@ -19,7 +19,7 @@ struct Tag {
   uint64_t communicator = 0;
   uint32_t channel = 0;   // 0: collectives; else 0x80000000 | user tag of a point-to-point message
   uint32_t sequence = 0;  // of the operation, in its communicator or on (peer, channel)
-  uint32_t lap = 0;
+  uint32_t slice = 0;
   uint16_t round = 0;
   uint16_t occurrence = 0;  // distinguishes messages to one peer in one round
   friend bool operator==(const Tag&, const Tag&) = default;
@@ -83,7 +83,7 @@ struct AbortNotice {
 
 // The call that a rank is in.
 struct CallNotice {
-  Tag tag{};  // without lap, round and occurrence
+  Tag tag{};  // without slice, round and occurrence
   uint64_t fingerprint = 0;
   uint64_t bytes = 0;  // payload size, for error messages
 };

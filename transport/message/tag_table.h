@@ -76,7 +76,7 @@ class TagTable {
     uint64_t h = tag.communicator ^ (uint64_t{tag.channel} << 32 | tag.sequence);
     h *= 0x9e3779b97f4a7c15u;
     h ^= h >> 32;
-    h += uint64_t{tag.lap} << 32 | uint32_t{tag.round} << 16 | tag.occurrence;
+    h += uint64_t{tag.slice} << 32 | uint32_t{tag.round} << 16 | tag.occurrence;
     h *= 0xd6e8feb86659fd93u;
     return h ^ (h >> 32);
   }

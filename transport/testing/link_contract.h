@@ -100,7 +100,7 @@ TYPED_TEST_P(LinkContract, MatchesByTagInAnyOrder) {
 TYPED_TEST_P(LinkContract, TellsEveryPartOfATagApart) {
   const std::vector<Tag> tags{
       {.communicator = 1}, {.communicator = 2}, {.channel = 1},    {.sequence = 1},
-      {.lap = 1},          {.round = 1},        {.occurrence = 1}, {}};
+      {.slice = 1},        {.round = 1},        {.occurrence = 1}, {}};
   std::vector<std::byte> data(tags.size()), got(tags.size(), std::byte{0xee});
   for (size_t i = 0; i < tags.size(); ++i) {
     data[i] = static_cast<std::byte>(i);
@@ -246,7 +246,7 @@ TYPED_TEST_P(LinkContract, ManyRandomMessagesBothWays) {
         const Tag tag{.communicator = 1 + i % 3,
                       .channel = i % 2,
                       .sequence = i / 4,
-                      .lap = i % 7,
+                      .slice = i % 7,
                       .round = static_cast<uint16_t>(i % 4)};
         const bool combine = random() % 3 == 0;
         exchange.expected = exchange.data;

@@ -9,10 +9,10 @@ import sys
 from hccl_like.doctor._findings import Findings
 
 _LIMIT = 60.0
-# How describe_device() puts it, and the entries by which large calls go in laps there.
+# How describe_device() puts it, and the entries by which large calls go in slices there.
 _STAGED_IN_ORDER = "memory copied to and from the host, calls in stream order"
 _COST_OF_PARTS = {True: "cheap", False: "dear", None: "not measured"}
-_LAPS_IN_ORDER = ("stream_create", "event_record")
+_SLICES_IN_ORDER = ("stream_create", "event_record")
 
 
 def examine(name: str, findings: Findings) -> bool:
@@ -54,7 +54,7 @@ def examine(name: str, findings: Findings) -> bool:
         findings.hints.append(
             f"there is no plugin for '{name}': everything works, by copies; docs/plugin-guide.md says what one would add"
         )
-    lacking = [entries for entries, present, _ in told["offers"] if not present and entries.startswith(_LAPS_IN_ORDER)]
+    lacking = [entries for entries, present, _ in told["offers"] if not present and entries.startswith(_SLICES_IN_ORDER)]
     if lacking and told["reached"] == _STAGED_IN_ORDER:
         findings.hints.append(
             f"large calls on '{name}' go in one piece, and may take longer than without its plugin, which lacks "

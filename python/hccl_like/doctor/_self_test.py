@@ -11,9 +11,9 @@ from hccl_like.doctor._findings import Findings
 
 _LIMIT = 90.0
 _RANKS = 2
-# Odd: more than what goes over the board at once, and on a device several laps, which its plugin copies, not torch.
+# Odd: more than what goes over the board at once, and on a device several slices, which its plugin copies, not torch.
 _COUNT = 100_003
-_COUNT_OF_LAPS = 2_000_003
+_COUNT_OF_SLICES = 2_000_003
 
 
 def examine(device: str, findings: Findings) -> None:
@@ -44,7 +44,7 @@ def _rank(kind: str) -> None:
         devices.append(torch.device(kind, rank % _accelerator.device_count(kind)))
         torch.accelerator.set_device_index(devices[-1].index)
     for device in devices:
-        for count in (_COUNT,) if device.type == "cpu" else (_COUNT, _COUNT_OF_LAPS):
+        for count in (_COUNT,) if device.type == "cpu" else (_COUNT, _COUNT_OF_SLICES):
             tensor = torch.arange(count, dtype=torch.float32).add_(rank).to(device)
             dist.all_reduce(tensor)
             expected = torch.arange(count, dtype=torch.float32) * ranks + sum(range(ranks))

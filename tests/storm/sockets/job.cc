@@ -58,7 +58,7 @@ void Job::draw_settings() {
   config_.connect_timeout = std::chrono::milliseconds(random_.between(6'000, 9'000));
   meeting_ = std::chrono::milliseconds(random_.between(7'000, 10'000));
   timeout_ = std::chrono::milliseconds(random_.between(9'000, 14'000));
-  config_.lap_bytes = config_.remote_lap_bytes = random_.chance(30) ? 64 : 1 << 20;
+  config_.slice_bytes = config_.remote_slice_bytes = random_.chance(30) ? 64 : 1 << 20;
   static constexpr size_t kEager[] = {0, 30, 200, 1 << 20};
   config_.eager_bytes = kEager[random_.below(4)];
   network_.second_network = random_.chance(20);

@@ -112,7 +112,7 @@ def _read_in_a_fork(address: int) -> float | None:
     "copies.to_host",
     "copies to pinned memory return before they are done",
     gives="a program's copies run behind it",
-    without="every copy to the host holds up the thread that asks for it; laps of large calls overlap all the same, on threads",
+    without="every copy to the host holds up the thread that asks for it; slices of large calls overlap all the same, on threads",
     needs=("hooks.pinned",),
 )
 def async_to_host(device: Device) -> None:
@@ -123,7 +123,7 @@ def async_to_host(device: Device) -> None:
     "copies.to_device",
     "copies from pinned memory return before they are done",
     gives="a program's copies run behind it",
-    without="every copy to the device holds up the thread that asks for it; laps of large calls overlap all the same, on threads",
+    without="every copy to the device holds up the thread that asks for it; slices of large calls overlap all the same, on threads",
     needs=("hooks.pinned",),
 )
 def async_to_device(device: Device) -> None:
