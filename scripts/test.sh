@@ -27,7 +27,7 @@ case "${1:-all}" in
     SECOND_TRY=0
     SETUP=--nightly
     # Whole jobs with faults, inputs for each parser, and every call of the system that is made to fail.
-    export HCCL_LIKE_STORM_SEEDS=2000000 HCCL_LIKE_SOCKET_STORM_SEEDS=300000 HCCL_LIKE_FUZZ_INPUTS=10000000 HCCL_LIKE_CALLS_EVERY=1
+    export HCCL_LIKE_FAULT_SEEDS=2000000 HCCL_LIKE_SOCKET_FAULT_SEEDS=300000 HCCL_LIKE_FUZZ_INPUTS=10000000 HCCL_LIKE_CALLS_EVERY=1
     ;;
   *) sed -n '2,12s/^# \{0,1\}//p' "$0"; exit 2 ;;
 esac

@@ -65,15 +65,15 @@ void Engine::launch(std::span<const std::shared_ptr<Operation>> operations, bool
 }
 
 void Engine::run(std::function<void()> work) {
-  const auto errand = std::make_shared<Errand>();
-  errand->work = std::move(work);
+  const auto task = std::make_shared<Task>();
+  task->work = std::move(work);
   {
     std::lock_guard lock(inbox_mutex_);
-    inbox_.push_back({nullptr, nullptr, std::nullopt, errand});
+    inbox_.push_back({nullptr, nullptr, std::nullopt, task});
     inbox_full_ = true;
   }
   poller_.ring();
-  wait([&] { return errand->done.load(); }, Deadline::never());
+  wait([&] { return task->done.load(); }, Deadline::never());
 }
 
 // All at once: between separate waits, the rest would move to the background thread.
@@ -204,7 +204,7 @@ void Engine::drive_in_background() {
 void Engine::start_accept_thread() {
   if (stopping_ || by_hand_ > 0) return;
   const auto& commons = mesh_.commons();
-  accept_thread_.start(mesh_.door(), commons ? &commons->life() : nullptr,
+  accept_thread_.start(mesh_.listener_fd(), commons ? &commons->life() : nullptr,
                        [this] { return accept_connections(); });
 }
 
@@ -308,8 +308,8 @@ bool Engine::take_submissions() {
   for (Submission& submission : taken_) {
     if (submission.operation)
       start(std::move(submission.operation));
-    else if (submission.errand)
-      run(*submission.errand);
+    else if (submission.task)
+      run(*submission.task);
     else
       fail(*submission.aborted, *submission.error, /*tell_peers=*/true);
   }
@@ -320,10 +320,10 @@ bool Engine::take_submissions() {
   return any;
 }
 
-void Engine::run(Errand& errand) {
-  errand.work();
+void Engine::run(Task& task) {
+  task.work();
   std::lock_guard lock(turn_mutex_);
-  errand.done = true;
+  task.done = true;
   turn_.notify_all();
 }
 

@@ -147,7 +147,7 @@ class Engine {
  private:
   static constexpr uint32_t kCallsBetweenLooks = 64;
 
-  struct Errand {
+  struct Task {
     std::function<void()> work;
     std::atomic<bool> done{false};
   };
@@ -155,7 +155,7 @@ class Engine {
     std::shared_ptr<Operation> operation;  // null: abort
     std::shared_ptr<Communicator> aborted;
     std::optional<Error> error;
-    std::shared_ptr<Errand> errand = nullptr;  // set: neither of the two
+    std::shared_ptr<Task> task = nullptr;  // set: neither of the two
   };
 
   // Driver only.
@@ -165,7 +165,7 @@ class Engine {
   void drive_alone(Stop stop);
   bool step();
   bool take_submissions();
-  void run(Errand& errand);
+  void run(Task& task);
   bool advance_executions();
   void start(std::shared_ptr<Operation> operation);
   void finish(size_t index, std::optional<Error> error);

@@ -165,7 +165,7 @@ std::byte* BlockPlan::slot_of(int other, uint32_t block) const {
 bool prefers_to_sum_all(const BlockPlan& plan, bool shares) {
   // Bytes that a rank reads in the time of one synchronization: on its own core, or, for each peer
   // in each turn, on a shared core.
-  constexpr size_t kReadsInMeeting = 8 << 10, kReadsInTurn = 5632;
+  constexpr size_t kReadsInHandshake = 8 << 10, kReadsInTurn = 5632;
   if (plan.collective != Collective::kAllReduce) return false;
   // With unmapped memory, two ranks read no more of each other this way; several ranks do.
   if (plan.ranks == 2) return !shares;
@@ -173,7 +173,7 @@ bool prefers_to_sum_all(const BlockPlan& plan, bool shares) {
   const auto cores = static_cast<size_t>(plan.call->resources->cores);
   const bool crowded = cores > 0 && ranks > cores;
   const size_t more = (ranks - 1) * (ranks - 2) * plan.shape.payload / ranks;
-  const size_t least = crowded ? kReadsInTurn * ranks * ranks / cores : kReadsInMeeting;
+  const size_t least = crowded ? kReadsInTurn * ranks * ranks / cores : kReadsInHandshake;
   return more <= least / (shares ? 2 : 1);
 }
 

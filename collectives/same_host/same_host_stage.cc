@@ -14,13 +14,13 @@ void SameHostStage::begin(const BoardCall& call, CallPath path, bool shown,
   if (!begun) return;
   large_ = std::move(begun);
   large_->go_on(call);
-  phase_ = large_->met() ? Phase::kMoving : Phase::kMeeting;
+  phase_ = large_->met() ? Phase::kMoving : Phase::kHandshake;
 }
 
 void SameHostStage::end() {
   switch (phase_) {
     case Phase::kReading:
-    case Phase::kMeeting:
+    case Phase::kHandshake:
     case Phase::kMoving:
       // The call has failed; from here on this rank reads no slot of it.
       call_->board->withdraw(call_->number);
@@ -57,7 +57,7 @@ void SameHostStage::show() {
       if (!large_) large_ = std::make_unique<LargeCall>();
       if (large_->begin(*call_)) {
         large_->show();
-        phase_ = Phase::kMeeting;
+        phase_ = Phase::kHandshake;
       } else {
         LargeCall::show_no_staging(*call_);
         phase_ = Phase::kWatching;
@@ -76,14 +76,14 @@ bool SameHostStage::advance() {
     if (state == Board::State::kOpen) phase_ = Phase::kWindow;
   }
   if (phase_ == Phase::kWindow && call_->board->writable(call_->number)) show();
-  if ((phase_ == Phase::kReading || phase_ == Phase::kMeeting || phase_ == Phase::kWatching) &&
+  if ((phase_ == Phase::kReading || phase_ == Phase::kHandshake || phase_ == Phase::kWatching) &&
       !watch_.mismatch())
     moved = !watch_.complete() && watch_.look(*call_);
   if (phase_ == Phase::kReading && watch_.complete()) {
     call_->finish();
     phase_ = Phase::kFinished;
   }
-  if (phase_ == Phase::kMeeting && watch_.complete()) {
+  if (phase_ == Phase::kHandshake && watch_.complete()) {
     large_->meet();
     phase_ = large_->lacks_staging() ? Phase::kWatching : Phase::kMoving;
   }
@@ -110,7 +110,7 @@ bool SameHostStage::could_advance() const {
     case Phase::kWindow:
       return board.writable(call_->number);
     case Phase::kReading:
-    case Phase::kMeeting:
+    case Phase::kHandshake:
     case Phase::kWatching:
       return std::ranges::any_of(watch_.missing(), [&](int rank) {
         return board.call_slot(rank, call_->number) != nullptr;

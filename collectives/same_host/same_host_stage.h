@@ -42,13 +42,13 @@ class SameHostStage {
  private:
   enum class Phase {
     kOff,
-    kOpening,   // not known yet whether the board opens
-    kWindow,    // some rank has not finished with the slot's previous call
-    kReading,   // waits for the slots that are needed
-    kMeeting,   // large call: waits for all slots
-    kMoving,    // large call: moves data
-    kFinished,  // the output is there
-    kWatching,  // messages run; slots are compared when they are published
+    kOpening,    // not known yet whether the board opens
+    kWindow,     // some rank has not finished with the slot's previous call
+    kReading,    // waits for the slots that are needed
+    kHandshake,  // large call: waits for all slots
+    kMoving,     // large call: moves data
+    kFinished,   // the output is there
+    kWatching,   // messages run; slots are compared when they are published
   };
 
   void show();

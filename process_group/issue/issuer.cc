@@ -279,13 +279,13 @@ Issuer::Route Issuer::route(const Issue& issue, const Group& group, const Device
   }
   const Request& message = issue.requests.front();
   if (!streams.messages) streams.messages = devices.take_stream(access);
-  auto lane = streams.lanes.find({message.root, message.collective});
-  if (lane == streams.lanes.end()) {
-    lane = streams.lanes
-               .emplace(std::pair(message.root, message.collective), devices.take_stream(access))
-               .first;
+  auto one = streams.per_peer.find({message.root, message.collective});
+  if (one == streams.per_peer.end()) {
+    one = streams.per_peer
+              .emplace(std::pair(message.root, message.collective), devices.take_stream(access))
+              .first;
   }
-  return {*streams.messages, lane->second};
+  return {*streams.messages, one->second};
 }
 
 // Frees memory without the lock, because that may be slow.
@@ -339,7 +339,7 @@ void Issuer::close(std::optional<std::chrono::milliseconds> timeout) {
   std::shared_ptr<Session> session;
   std::shared_ptr<const Communicators> communicators;
   std::map<c10::DeviceIndex, Streams> streams;
-  std::map<c10::DeviceIndex, std::shared_ptr<StagingLanes>> stagings;
+  std::map<c10::DeviceIndex, std::shared_ptr<Stagings>> stagings;
   {
     std::lock_guard lock(mutex_);
     block_.reset();
@@ -373,7 +373,7 @@ void Issuer::close(std::optional<std::chrono::milliseconds> timeout) {
   for (const auto& [device, taken] : streams) {
     if (taken.collectives) session->devices().give_back(*taken.collectives);
     if (taken.messages) session->devices().give_back(*taken.messages);
-    for (const auto& [lane, stream] : taken.lanes) session->devices().give_back(stream);
+    for (const auto& [one, stream] : taken.per_peer) session->devices().give_back(stream);
   }
   pending.clear();
   stagings.clear();

@@ -12,7 +12,7 @@
 #include "process_group/issue/communicators.h"
 #include "process_group/issue/diagnosis.h"
 #include "process_group/issue/session.h"
-#include "process_group/issue/staging_lanes.h"
+#include "process_group/issue/stagings.h"
 #include "process_group/issue/work.h"
 
 namespace hccl_like {
@@ -25,7 +25,7 @@ namespace hccl_like {
 //   send and receive   begin on one stream, end on one for each peer and direction: a message that
 //                      waits for its peer delays no other message.
 // On other devices the caller's thread waits for its current stream and makes the call.
-// Large calls on memory that host code cannot address go slice by slice (staging_lanes.h). Such
+// Large calls on memory that host code cannot address go slice by slice (stagings.h). Such
 // collectives run one after the other, whatever their streams.
 class Issuer {
  public:
@@ -70,7 +70,7 @@ class Issuer {
   struct Streams {
     std::optional<c10::Stream> collectives;
     std::optional<c10::Stream> messages;
-    std::map<std::pair<int, Collective>, c10::Stream> lanes;
+    std::map<std::pair<int, Collective>, c10::Stream> per_peer;
   };
   // The streams on which a call begins and ends.
   struct Route {
@@ -114,11 +114,11 @@ class Issuer {
   using StagedCalls = c10::SmallVector<std::pair<Staging*, std::shared_ptr<Staging::Call>>, 1>;
   static StagedCalls prepare_staged(const Issue& issue, const Group& group,
                                     const DeviceAccess& access, const Cuts& cuts,
-                                    StagingLanes& lanes, bool hold,
+                                    Stagings& stagings, bool hold,
                                     const std::shared_ptr<Pending>& pending);
   static void prepare_whole(Call call, const std::optional<Slices>& slices,
                             const std::shared_ptr<Communicator>& communicator, Pending& pending);
-  StagingLanes& staging(const Group& group, const DeviceAccess& access);
+  Stagings& staging(const Group& group, const DeviceAccess& access);
 
   void in_stream(Issue& issue, const Group& group, const DeviceAccess& access, Work& work);
   void prepare(const Issue& issue, const Group& group, Buffers& buffers, Pending& pending,
@@ -135,7 +135,7 @@ class Issuer {
   std::shared_ptr<const Communicators> communicators_;
   std::list<std::shared_ptr<Pending>> pending_;  // asynchronous calls that may not be over
   std::map<c10::DeviceIndex, Streams> streams_;
-  std::map<c10::DeviceIndex, std::shared_ptr<StagingLanes>> stagings_;
+  std::map<c10::DeviceIndex, std::shared_ptr<Stagings>> stagings_;
   std::mutex
       staging_mutex_;  // held while a staged call is prepared and launched; taken before mutex_
   std::optional<Block> block_;

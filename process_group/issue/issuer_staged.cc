@@ -42,18 +42,18 @@ Issuer::Cuts Issuer::cuts_of(const Issue& issue, const Group& group, const Devic
 }
 
 // With mutex_ held.
-StagingLanes& Issuer::staging(const Group& group, const DeviceAccess& access) {
+Stagings& Issuer::staging(const Group& group, const DeviceAccess& access) {
   auto& staging = stagings_[access.device().index()];
   if (!staging)
-    staging = std::make_shared<StagingLanes>(group.session->devices(), access,
-                                             bytes_of_slice(*group.communicators->host()));
+    staging = std::make_shared<Stagings>(group.session->devices(), access,
+                                         bytes_of_slice(*group.communicators->host()));
   return *staging;
 }
 
 // Requests without slices or without a Staging use temporaries of their own, in one piece.
 Issuer::StagedCalls Issuer::prepare_staged(const Issue& issue, const Group& group,
                                            const DeviceAccess& access, const Cuts& cuts,
-                                           StagingLanes& lanes, bool hold,
+                                           Stagings& stagings, bool hold,
                                            const std::shared_ptr<Pending>& pending) {
   StagedCalls calls;
   Buffers buffers(access, *group.communicator_of(issue));
@@ -67,7 +67,7 @@ Issuer::StagedCalls Issuer::prepare_staged(const Issue& issue, const Group& grou
     } else {
       pending->hold_weakly(request.output.tensors);
     }
-    if (Staging* const staging = cuts[i] ? lanes.find(request) : nullptr) {
+    if (Staging* const staging = cuts[i] ? stagings.find(request) : nullptr) {
       calls.emplace_back(
           staging, staging->prepare(request, *cuts[i], call_timeout(issue), communicator, pending));
       continue;
@@ -89,12 +89,12 @@ std::shared_ptr<Pending> Issuer::launch_staged(const Issue& issue, const Group& 
                                                  group.communicator_of(issue));
   {
     std::lock_guard lock(staging_mutex_);
-    StagingLanes* lanes = nullptr;
+    Stagings* stagings = nullptr;
     {
       std::lock_guard list_lock(mutex_);
-      lanes = &staging(group, access);
+      stagings = &staging(group, access);
     }
-    auto calls = prepare_staged(issue, group, access, cuts, *lanes, /*hold=*/true, pending);
+    auto calls = prepare_staged(issue, group, access, cuts, *stagings, /*hold=*/true, pending);
     if (work != nullptr) work->set_pending(pending, pending->sequence());
     if (issue.async) {
       std::lock_guard list_lock(mutex_);

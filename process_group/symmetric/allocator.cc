@@ -171,26 +171,26 @@ c10::intrusive_ptr<Memory> Allocator::meet(std::shared_ptr<Allocation> allocatio
     if (meetings.store.get() != members.store.get()) meetings = {members.store, 0};
     number = meetings.count++;
   }
-  const Meeting meeting{.group = group,
-                        .communicator = members.communicator,
-                        .prefix = "hccl-like/symmetric/" + members.communicator + "/" + group +
-                                  "/" + name() + "/" + std::to_string(number),
-                        .rank = members.rank,
-                        .ranks = members.ranks};
+  const Handshake handshake{.group = group,
+                            .communicator = members.communicator,
+                            .prefix = "hccl-like/symmetric/" + members.communicator + "/" + group +
+                                      "/" + name() + "/" + std::to_string(number),
+                            .rank = members.rank,
+                            .ranks = members.ranks};
   Acquaintance acquaintance;
   std::exception_ptr failure;
   interpreter_.unlocked([&] {
     try {
       C10dStore store(members.store);
       acquaintance =
-          hccl_like::rendezvous(store, meeting, *allocation, Deadline::after(members.timeout));
+          hccl_like::rendezvous(store, handshake, *allocation, Deadline::after(members.timeout));
     } catch (...) {
       failure = std::current_exception();
     }
   });
   if (failure) std::rethrow_exception(failure);
   allocation->share(acquaintance.signals);
-  return c10::make_intrusive<Memory>(meeting, std::move(allocation), std::move(acquaintance),
+  return c10::make_intrusive<Memory>(handshake, std::move(allocation), std::move(acquaintance),
                                      members.timeout, interpreter_.unlocked);
 }
 

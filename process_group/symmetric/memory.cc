@@ -11,13 +11,13 @@
 
 namespace hccl_like {
 
-Memory::Memory(const Meeting& meeting, std::shared_ptr<Allocation> allocation,
+Memory::Memory(const Handshake& handshake, std::shared_ptr<Allocation> allocation,
                Acquaintance acquaintance, std::chrono::milliseconds default_timeout,
                Unlocked unlocked)
     : access_(allocation->access()),
-      group_(meeting.group),
+      group_(handshake.group),
       process_(::getpid()),
-      rank_(meeting.rank),
+      rank_(handshake.rank),
       default_timeout_(default_timeout),
       unlocked_(std::move(unlocked)),
       allocation_(std::move(allocation)),

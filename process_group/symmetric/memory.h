@@ -23,8 +23,8 @@ namespace hccl_like {
 // the next call on any rank raises. A timeout of 0 means the group's timeout. Thread-safe.
 class Memory final : public c10d::symmetric_memory::SymmetricMemory {
  public:
-  Memory(const Meeting& meeting, std::shared_ptr<Allocation> allocation, Acquaintance acquaintance,
-         std::chrono::milliseconds default_timeout, Unlocked unlocked);
+  Memory(const Handshake& handshake, std::shared_ptr<Allocation> allocation,
+         Acquaintance acquaintance, std::chrono::milliseconds default_timeout, Unlocked unlocked);
   ~Memory() override;
 
   // All raise after a failure, so pointers are never from a group that is out of step.

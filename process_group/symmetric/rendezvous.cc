@@ -47,8 +47,8 @@ std::string listed(const std::vector<int>& ranks) {
 
 class Exchange {
  public:
-  Exchange(Store& store, const Meeting& meeting, Deadline deadline)
-      : store_(store), meeting_(meeting), deadline_(deadline) {}
+  Exchange(Store& store, const Handshake& handshake, Deadline deadline)
+      : store_(store), handshake_(handshake), deadline_(deadline) {}
 
   // Exchanges random numbers, which bind all later values to this rendezvous.
   void open() {
@@ -58,14 +58,14 @@ class Exchange {
       if (number.size() != 2 * kRandomBytes)
         throw_error(ErrorCode::kMismatch,
                     "rank " + std::to_string(all.size() / (2 * kRandomBytes)) + " of group '" +
-                        meeting_.group + "' runs another version of hccl-like");
+                        handshake_.group + "' runs another version of hccl-like");
       all += number;
     }
     scope_ += '/' + all;
   }
 
   void tell(const char* what, const std::string& value) {
-    const std::string at = key(what, meeting_.rank);
+    const std::string at = key(what, handshake_.rank);
     store_.set(at, proof::seal(job_, at + scope_, value));
   }
 
@@ -73,7 +73,7 @@ class Exchange {
   std::vector<std::string> hear(const char* what) {
     std::vector<std::string> heard;
     std::vector<int> missing;
-    for (int rank = 0; rank < meeting_.ranks; ++rank) {
+    for (int rank = 0; rank < handshake_.ranks; ++rank) {
       try {
         const std::string at = key(what, rank);
         proof::Opened told = proof::open(job_, at + scope_, store_.get(at, deadline_));
@@ -86,37 +86,39 @@ class Exchange {
     }
     if (missing.empty()) return heard;
     throw Exception(Error{ErrorCode::kTimeout,
-                          listed(missing) + " of group '" + meeting_.group +
+                          listed(missing) + " of group '" + handshake_.group +
                               "' did not come to the rendezvous, which all ranks have to call",
                           missing.front()});
   }
 
  private:
   std::string key(const char* what, int rank) const {
-    return meeting_.prefix + "/" + what + "/" + std::to_string(rank);
+    return handshake_.prefix + "/" + what + "/" + std::to_string(rank);
   }
 
   [[noreturn]] void not_authentic(int rank) const {
-    throw Exception(Error{ErrorCode::kMismatch,
-                          "what rank " + std::to_string(rank) + " of group '" + meeting_.group +
-                              "' offers in the store is not authentic: it has another secret "
-                              "than this rank, was told in another meeting, or somebody else wrote "
-                              "there",
-                          rank});
+    throw Exception(
+        Error{ErrorCode::kMismatch,
+              "what rank " + std::to_string(rank) + " of group '" + handshake_.group +
+                  "' offers in the store is not authentic: it has another secret "
+                  "than this rank, was told in another handshake, or somebody else wrote "
+                  "there",
+              rank});
   }
 
   static constexpr size_t kRandomBytes = 16;
 
   Store& store_;
   const JobKey job_ = JobKey::of(Config::from_environment());
-  const Meeting& meeting_;
+  const Handshake& handshake_;
   const Deadline deadline_;
-  std::string scope_ = '/' + meeting_.communicator;  // authenticated with every value
+  std::string scope_ = '/' + handshake_.communicator;  // authenticated with every value
 };
 
 // Each channel uses one pad word per rank. The operators have one extra channel.
-int channels_of(const Meeting& meeting, size_t pad_bytes) {
-  return static_cast<int>(pad_bytes / (sizeof(uint32_t) * static_cast<size_t>(meeting.ranks))) + 1;
+int channels_of(const Handshake& handshake, size_t pad_bytes) {
+  return static_cast<int>(pad_bytes / (sizeof(uint32_t) * static_cast<size_t>(handshake.ranks))) +
+         1;
 }
 
 std::string bytes_of(const AllocationOffer& offer) {
@@ -159,7 +161,7 @@ std::vector<AllocationOffer> fitting(const std::vector<std::string>& texts,
   return offers;
 }
 
-Acquaintance meet(const std::vector<AllocationOffer>& offers, const Meeting& meeting,
+Acquaintance meet(const std::vector<AllocationOffer>& offers, const Handshake& handshake,
                   const Allocation& allocation, SharedMemory signals) {
   Acquaintance result;
   const auto on_failure_of = [&](int rank, auto&& attempt) {
@@ -173,14 +175,14 @@ Acquaintance meet(const std::vector<AllocationOffer>& offers, const Meeting& mee
     }
   };
   on_failure_of(0, [&] {
-    if (meeting.rank != 0) signals = SharedMemory::open(offers[0].signals);
+    if (handshake.rank != 0) signals = SharedMemory::open(offers[0].signals);
     result.signals =
-        std::make_shared<Signals>(std::move(signals), meeting.group, meeting.rank, meeting.ranks,
-                                  channels_of(meeting, allocation.pad_bytes()));
+        std::make_shared<Signals>(std::move(signals), handshake.group, handshake.rank,
+                                  handshake.ranks, channels_of(handshake, allocation.pad_bytes()));
   });
-  for (int rank = 0; rank < meeting.ranks; ++rank) {
+  for (int rank = 0; rank < handshake.ranks; ++rank) {
     auto& peer = result.peers.emplace_back();
-    if (rank == meeting.rank) continue;
+    if (rank == handshake.rank) continue;
     on_failure_of(rank, [&] {
       peer = std::make_unique<PeerAllocation>(allocation.access(),
                                               offers[static_cast<size_t>(rank)].memory);
@@ -191,18 +193,18 @@ Acquaintance meet(const std::vector<AllocationOffer>& offers, const Meeting& mee
 
 }  // namespace
 
-Acquaintance rendezvous(Store& store, const Meeting& meeting, const Allocation& allocation,
+Acquaintance rendezvous(Store& store, const Handshake& handshake, const Allocation& allocation,
                         Deadline deadline) {
-  Exchange exchange(store, meeting, deadline);
+  Exchange exchange(store, handshake, deadline);
   SharedMemory signals;
   AllocationOffer own;
   own.device_type = static_cast<int32_t>(allocation.access().device().type());
   put_text(own.host, host_id());
   try {
     own.memory = allocation.token();
-    if (meeting.rank == 0) {
-      const int channels = channels_of(meeting, allocation.pad_bytes());
-      signals = SharedMemory::create(Signals::bytes(meeting.ranks, channels));
+    if (handshake.rank == 0) {
+      const int channels = channels_of(handshake, allocation.pad_bytes());
+      signals = SharedMemory::create(Signals::bytes(handshake.ranks, channels));
       own.signals = signals.token();
     }
   } catch (const Exception& error) {
@@ -214,7 +216,7 @@ Acquaintance rendezvous(Store& store, const Meeting& meeting, const Allocation& 
   Acquaintance result;
   std::optional<Error> problem;
   try {
-    result = meet(fitting(exchange.hear("offer"), own), meeting, allocation, std::move(signals));
+    result = meet(fitting(exchange.hear("offer"), own), handshake, allocation, std::move(signals));
   } catch (const Exception& error) {
     problem = error.error();
   }

@@ -11,7 +11,7 @@
 
 namespace hccl_like {
 
-struct Meeting {
+struct Handshake {
   std::string group;
   std::string communicator;  // communicator id if the group uses this backend; same on all ranks
   std::string prefix;        // unique key prefix in the store; same on all ranks
@@ -29,7 +29,7 @@ struct Acquaintance {
 // the error names the ranks at fault. Exchanges random numbers, offers and mapping results through
 // the store. From the offers on, authentication covers the communicator id and all random numbers,
 // so values of another rendezvous, group or job are rejected.
-Acquaintance rendezvous(Store& store, const Meeting& meeting, const Allocation& allocation,
+Acquaintance rendezvous(Store& store, const Handshake& handshake, const Allocation& allocation,
                         Deadline deadline);
 
 }  // namespace hccl_like

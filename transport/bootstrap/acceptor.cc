@@ -16,7 +16,7 @@ Acceptor::~Acceptor() { poller_.forget(listeners_.fd()); }
 
 std::vector<Accepted> Acceptor::step(const Asked& wanted, const Asked& held) {
   if (std::exchange(knocked_, false))
-    for (Listener& door : listeners_.listeners()) let_in(door);
+    for (Listener& listener : listeners_.listeners()) let_in(listener);
 
   std::vector<Accepted> through;
   for (auto guest = guests_.begin(); guest != guests_.end();) {
@@ -43,10 +43,10 @@ std::vector<Accepted> Acceptor::step(const Asked& wanted, const Asked& held) {
   return through;
 }
 
-void Acceptor::let_in(Listener& door) {
-  const bool same_host = !door.name().empty();
+void Acceptor::let_in(Listener& listener) {
+  const bool same_host = !listener.name().empty();
   for (;;) {
-    Arrival arrival = door.accept();
+    Arrival arrival = listener.accept();
     if (!arrival.socket.valid()) return;
     if (same_host && !same_user(arrival.socket.get())) {
       refusals_.count(Refusal::kOtherUser, arrival.from);

@@ -65,7 +65,7 @@ class Acceptor final : private Pollable {
     bool same_host;
   };
   void ready(unsigned) override { knocked_ = true; }
-  void let_in(Listener& door);
+  void let_in(Listener& listener);
   void turn_away_the_slow();
   bool same_user(int fd) const;
 

@@ -29,23 +29,23 @@ Listener& Listeners::add(Listener listener) {
   return listeners_.emplace_back(std::move(listener));
 }
 
-Listeners::Meeting::Meeting(Listeners& listeners) : listeners_(listeners) {
+Listeners::Rendezvous::Rendezvous(Listeners& listeners) : listeners_(listeners) {
   std::lock_guard lock(listeners_.mutex_);
   listeners_.open_outside();
   ++listeners_.meetings_;
 }
 
-Listeners::Meeting::~Meeting() {
+Listeners::Rendezvous::~Rendezvous() {
   std::lock_guard lock(listeners_.mutex_);
   if (--listeners_.meetings_ > 0 || listeners_.needed_) return;
   try {
     listeners_.shut_outside();
   } catch (const std::exception& exception) {
-    log_warn(std::string("a door that nobody needs stays open: ") + exception.what());
+    log_warn(std::string("a listener that nobody needs stays open: ") + exception.what());
   }
 }
 
-void Listeners::Meeting::others_come() {
+void Listeners::Rendezvous::others_come() {
   std::lock_guard lock(listeners_.mutex_);
   listeners_.needed_ = true;
 }

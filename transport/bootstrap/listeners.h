@@ -9,7 +9,7 @@
 namespace hccl_like {
 
 // All listeners are open while a group is made, since its hosts are not known yet. If all ranks are
-// on one host, the externally reachable listeners refuse connections until the next meeting.
+// on one host, the externally reachable listeners refuse connections until the next rendezvous.
 class Listeners {
  public:
   // Throws kSystem.
@@ -23,12 +23,12 @@ class Listeners {
 
   // Lasts from before the ranks learn this process's addresses until this process knows the ranks.
   // Any thread; several meetings may overlap.
-  class Meeting {
+  class Rendezvous {
    public:
-    explicit Meeting(Listeners& listeners);
-    ~Meeting();
-    Meeting(const Meeting&) = delete;
-    Meeting& operator=(const Meeting&) = delete;
+    explicit Rendezvous(Listeners& listeners);
+    ~Rendezvous();
+    Rendezvous(const Rendezvous&) = delete;
+    Rendezvous& operator=(const Rendezvous&) = delete;
     // The group has ranks of other hosts: the listeners stay open.
     void others_come();
 

@@ -16,8 +16,8 @@ Identity identity(char id, char nonce) {
 }
 
 // Two processes and a wire between them. Each thinks that it knows the other.
-struct Meeting {
-  explicit Meeting(const SimOptions& options = {}) {
+struct Handshake {
+  explicit Handshake(const SimOptions& options = {}) {
     SimPair pair = make_sim_pair(options);
     cut = std::move(pair.cut);
     wires = {std::move(pair.a), std::move(pair.b)};
@@ -44,12 +44,12 @@ struct Meeting {
 
 TEST(WireGreeting, LeavesTheWireAtTheFirstByteOfItsUsers) {
   // Bytes come singly and late.
-  Meeting meeting({.chunk = 1, .delay = 7});
-  meeting.begin();
-  meeting.step(10'000);
-  ASSERT_EQ(meeting.connector->step(), State::kDone);
-  ASSERT_EQ(meeting.acceptor->step(), State::kDone);
-  const auto from = meeting.acceptor->take(), to = meeting.connector->take();
+  Handshake handshake({.chunk = 1, .delay = 7});
+  handshake.begin();
+  handshake.step(10'000);
+  ASSERT_EQ(handshake.connector->step(), State::kDone);
+  ASSERT_EQ(handshake.acceptor->step(), State::kDone);
+  const auto from = handshake.acceptor->take(), to = handshake.connector->take();
   const std::byte byte{42};
   const ConstRegion region{&byte, 1};
   while (from->write({&region, 1}) == 0) {
@@ -61,21 +61,21 @@ TEST(WireGreeting, LeavesTheWireAtTheFirstByteOfItsUsers) {
 }
 
 TEST(WireGreeting, AProcessThatCannotProveWhoItIsIsNotAccepted) {
-  Meeting meeting;
-  meeting.expected[0] = identity('b', '9');  // the connector has not read the store
-  meeting.begin();
-  meeting.step(10);
-  EXPECT_EQ(meeting.acceptor->step(), State::kFailed);
-  EXPECT_EQ(meeting.acceptor->cause(), "it does not greet as the peer would");
-  EXPECT_EQ(meeting.connector->step(), State::kUnderWay);
+  Handshake handshake;
+  handshake.expected[0] = identity('b', '9');  // the connector has not read the store
+  handshake.begin();
+  handshake.step(10);
+  EXPECT_EQ(handshake.acceptor->step(), State::kFailed);
+  EXPECT_EQ(handshake.acceptor->cause(), "it does not greet as the peer would");
+  EXPECT_EQ(handshake.connector->step(), State::kUnderWay);
 }
 
 TEST(WireGreeting, AnotherProcessAtTheAddressIsNoticed) {
-  Meeting meeting;
+  Handshake handshake;
   // Says everything right but for the tag.
-  const std::unique_ptr<Wire> impostor = std::move(meeting.wires[1]);
-  WireGreeting connector(std::move(meeting.wires[0]), WireSide::kConnector, meeting.self[0],
-                         meeting.expected[0]);
+  const std::unique_ptr<Wire> impostor = std::move(handshake.wires[1]);
+  WireGreeting connector(std::move(handshake.wires[0]), WireSide::kConnector, handshake.self[0],
+                         handshake.expected[0]);
   const std::string answer = std::string(greeting::kAnswerMagic) +
                              std::string(greeting::kAnswerBytes - greeting::kAnswerMagic.size(), 0);
   const ConstRegion region{reinterpret_cast<const std::byte*>(answer.data()), answer.size()};
@@ -86,29 +86,29 @@ TEST(WireGreeting, AnotherProcessAtTheAddressIsNoticed) {
 }
 
 TEST(WireGreeting, AnotherPeerThanTheOneThatIsWaitedForIsRefused) {
-  Meeting meeting;
-  meeting.expected[1] = identity('c', '1');
-  meeting.begin();
-  meeting.step(10);
-  EXPECT_EQ(meeting.acceptor->step(), State::kFailed);
+  Handshake handshake;
+  handshake.expected[1] = identity('c', '1');
+  handshake.begin();
+  handshake.step(10);
+  EXPECT_EQ(handshake.acceptor->step(), State::kFailed);
 }
 
 TEST(WireGreeting, AWireThatBreaksIsGivenUpWithItsReason) {
-  Meeting meeting;
-  meeting.begin();
-  meeting.connector->step();
-  meeting.cut();
-  meeting.step(10);
-  EXPECT_EQ(meeting.connector->step(), State::kFailed);
-  EXPECT_EQ(meeting.acceptor->step(), State::kFailed);
-  EXPECT_FALSE(meeting.connector->cause().empty());
+  Handshake handshake;
+  handshake.begin();
+  handshake.connector->step();
+  handshake.cut();
+  handshake.step(10);
+  EXPECT_EQ(handshake.connector->step(), State::kFailed);
+  EXPECT_EQ(handshake.acceptor->step(), State::kFailed);
+  EXPECT_FALSE(handshake.connector->cause().empty());
 }
 
 TEST(WireGreeting, SaysThatNobodyAnswersWhileItWaits) {
-  Meeting meeting;
-  meeting.begin();
-  EXPECT_EQ(meeting.connector->step(), State::kUnderWay);
-  EXPECT_EQ(meeting.connector->cause(), "no answer");
+  Handshake handshake;
+  handshake.begin();
+  EXPECT_EQ(handshake.connector->step(), State::kUnderWay);
+  EXPECT_EQ(handshake.connector->cause(), "no answer");
 }
 
 }  // namespace

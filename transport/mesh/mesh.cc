@@ -203,7 +203,7 @@ Roster Mesh::exchange(Store& store, int rank, int size, Deadline deadline,
   ProcessRecord self = state_->self;
   self.area = area;
   self.settings = settings;
-  Listeners::Meeting meeting(state_->acceptor.listeners());
+  Listeners::Rendezvous meeting(state_->acceptor.listeners());
   Roster roster = exchange_records(store, state_->local.job, self, rank, size, deadline, scope);
   if (!all_on_one_host(roster)) meeting.others_come();
   check_secret(state_->local, roster);
@@ -233,7 +233,7 @@ bool Mesh::owes() const { return owe(state_->links); }
 
 bool Mesh::has_absent() const { return !state_->absent.empty(); }
 
-int Mesh::door() const { return state_->acceptor.listeners().fd(); }
+int Mesh::listener_fd() const { return state_->acceptor.listeners().fd(); }
 
 Deadline Mesh::next_timer() const {
   Deadline next = earliest(state_->acceptor.next_timer(), state_->early.next_timer());

@@ -77,7 +77,7 @@ class Mesh {
   // Whether any introduced peer is not connected.
   bool has_absent() const;
   // Readable while a peer connects, for the accept thread. Constant. Any thread.
-  int door() const;
+  int listener_fd() const;
   // Tells local peers that the driver is about to sleep, or has woken.
   void set_asleep(bool asleep);
 

@@ -1,0 +1,32 @@
+#include "process_group/issue/stagings.h"
+
+#include <algorithm>
+
+namespace hccl_like {
+
+Stagings::Stagings(Devices& devices, const DeviceAccess& access, size_t most)
+    : devices_(devices), access_(access), most_(most) {}
+
+std::unique_ptr<Staging> Stagings::make() const {
+  return std::make_unique<Staging>(devices_, access_, most_);
+}
+
+Staging* Stagings::find(const Request& request) {
+  if (!is_message(request)) {
+    if (!collectives_) collectives_ = make();
+    return collectives_.get();
+  }
+  const Row row{request.root, request.collective, request.tag};
+  auto found = std::ranges::find_if(
+      messages_, [&](OfMessages& one) { return one.row == row && one.staging->busy(); });
+  if (found == messages_.end())
+    found = std::ranges::find_if(messages_, [](OfMessages& one) { return !one.staging->busy(); });
+  if (found == messages_.end()) {
+    if (messages_.size() == kMost) return nullptr;
+    found = messages_.insert(found, {row, make()});
+  }
+  found->row = row;
+  return found->staging.get();
+}
+
+}  // namespace hccl_like

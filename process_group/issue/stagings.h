@@ -1,0 +1,42 @@
+#pragma once
+// The Stagings of one group on one device.
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <tuple>
+#include <vector>
+
+#include "process_group/calls/request.h"
+#include "process_group/issue/staging.h"
+
+namespace hccl_like {
+
+// A Staging runs its calls one after the other. Collectives share one, because all ranks issue them
+// in the same order. A message may wait for its peer indefinitely and must delay only later
+// messages of the same peer, direction and tag, so each such row has its own Staging while in use.
+// Under a lock of the caller.
+class Stagings {
+ public:
+  Stagings(Devices& devices, const DeviceAccess& access, size_t most);
+
+  // Null if the message would need more than kMost Stagings.
+  Staging* find(const Request& request);
+
+ private:
+  static constexpr size_t kMost = 4;  // Stagings for messages
+  using Row = std::tuple<int, Collective, uint32_t>;
+  struct OfMessages {
+    Row row;
+    std::unique_ptr<Staging> staging;
+  };
+
+  std::unique_ptr<Staging> make() const;
+
+  Devices& devices_;
+  const DeviceAccess& access_;
+  const size_t most_;
+  std::unique_ptr<Staging> collectives_;
+  std::vector<OfMessages> messages_;
+};
+
+}  // namespace hccl_like

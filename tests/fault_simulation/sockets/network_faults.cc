@@ -1,0 +1,70 @@
+// Implements the faults of the network.
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "tests/fault_simulation/sockets/network.h"
+#include "transport/security/greeting.h"
+
+namespace hccl_like::fault simulation {
+
+void Network::silence(int a, int b, Time until) {
+  Silence& one = silence_[index(a * hosts_ + b)];
+  if (one.until <= now) one.since = now;
+  one.until = std::max(one.until, until);
+  for (const auto& weak : std::vector<std::weak_ptr<Socket>>(sockets_)) {
+    const auto socket = weak.lock();
+    if (!socket || !socket->other) continue;
+    const int here = socket->host, there = socket->other->host;
+    if ((here == a && there == b) || (here == b && there == a)) keep_alive(socket);
+  }
+}
+
+void Network::keep_alive(const std::shared_ptr<Socket>& socket) {
+  if (!socket->keepalive || !socket->other) return;
+  const int here = socket->host, there = socket->other->host;
+  if (silent(here, there) || silent(there, here)) probe(socket);
+}
+
+// The questions of a kernel on a connection where nothing is under way, while there is no way to
+// the other end and back.
+void Network::probe(const std::shared_ptr<Socket>& socket) {
+  if (socket->closed || socket->state != Socket::State::kUp || !socket->keepalive) return;
+  const int here = socket->host, there = socket->other->host;
+  if (!silent(here, there) && !silent(there, here)) return;
+  const Silence &out = silence_[index(here * hosts_ + there)],
+                &back = silence_[index(there * hosts_ + here)];
+  Time since = out.until > now ? out.since : back.since;
+  if (out.until > now && back.until > now) since = std::min(out.since, back.since);
+  const Time answered = std::max(socket->heard, since);
+  const Time ends = answered + socket->idle + socket->probes * socket->interval;
+  if (socket->unacked_bytes == 0 && now >= ends) {
+    const auto other = socket->other;
+    reset(socket, ETIMEDOUT);
+    return send_reset(here, other);
+  }
+  const Time next = now < ends ? ends : now + socket->interval;
+  if (next < kForEver) at(next, [=, this] { probe(socket); });
+}
+
+bool Network::cut(int a, int b, bool* committed) {
+  std::vector<std::shared_ptr<Socket>> found;
+  for (const auto& weak : sockets_) {
+    const auto socket = weak.lock();
+    if (socket && socket->connector && socket->state == Socket::State::kUp && socket->other &&
+        ((socket->host == a && socket->other->host == b) ||
+         (socket->host == b && socket->other->host == a)))
+      found.push_back(socket);
+  }
+  if (found.empty()) return false;
+  const auto socket = found[random.below(found.size())];
+  *committed = socket->sent > greeting::kHelloBytes;
+  const auto other = socket->other;
+  reset(socket, ECONNRESET);
+  reset(other, ECONNRESET);
+  return true;
+}
+
+void Network::corrupt(int a, int b, bool sealed) { damage_ = {a, b, sealed}; }
+
+}  // namespace hccl_like::faultsimulation
