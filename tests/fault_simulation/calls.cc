@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-namespace hccl_like::fault simulation {
+namespace hccl_like::fault_simulation {
 namespace {
 
 constexpr int32_t kUntouched = -77;

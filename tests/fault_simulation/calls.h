@@ -7,7 +7,7 @@
 #include "collectives/engine/operation.h"
 #include "tests/fault_simulation/clock.h"
 
-namespace hccl_like::fault simulation {
+namespace hccl_like::fault_simulation {
 
 // The same on all ranks of a group. A shift is a send to the next rank and a receive from the one
 // before; a hail, a send from all ranks to the root, which receives from whoever comes first.

@@ -2,7 +2,7 @@
 // Time and chance of a simulated job. One job at a time, in one thread.
 #include <cstdint>
 
-namespace hccl_like::fault simulation {
+namespace hccl_like::fault_simulation {
 
 // Nanoseconds since the job began.
 using Time = int64_t;

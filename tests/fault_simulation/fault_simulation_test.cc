@@ -7,7 +7,7 @@
 #include "tests/fault_simulation/job.h"
 #include "tests/number_setting.h"
 
-namespace hccl_like::fault simulation {
+namespace hccl_like::fault_simulation {
 namespace {
 
 #if defined(__SANITIZE_ADDRESS__)

@@ -7,7 +7,7 @@
 #include "tests/fault_simulation/seat.h"
 #include "tests/fault_simulation/stage.h"
 
-namespace hccl_like::fault simulation {
+namespace hccl_like::fault_simulation {
 namespace {
 
 constexpr uint64_t kMostTurns = 200'000;

@@ -13,7 +13,7 @@
 #include "tests/fault_simulation/seat.h"
 #include "tests/fault_simulation/world.h"
 
-namespace hccl_like::fault simulation {
+namespace hccl_like::fault_simulation {
 
 enum class Fault { kCrash, kStop, kCut, kSilence, kAbort, kDisagree, kLeave };
 

@@ -12,7 +12,7 @@
 #include "transport/mesh/mesh.h"
 #include "transport/wire/poller.h"
 
-namespace hccl_like::fault simulation {
+namespace hccl_like::fault_simulation {
 
 // Of all ranks, and of some of them.
 inline constexpr int kGroups = 2;

@@ -3,7 +3,7 @@
 #include "tests/fault_simulation/world.h"
 #include "transport/link/link.h"
 
-namespace hccl_like::fault simulation {
+namespace hccl_like::fault_simulation {
 
 // A Mesh or Poller that is made belongs to this process of this job.
 struct Stage {

@@ -3,7 +3,7 @@
 
 #include "tests/fault_simulation/job.h"
 
-namespace hccl_like::fault simulation {
+namespace hccl_like::fault_simulation {
 namespace {
 
 // From a failure until the last survivor knows: whoever dials is refused for a while, and tells the

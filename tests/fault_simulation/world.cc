@@ -5,7 +5,7 @@
 
 #include "transport/testing/read_shown.h"
 
-namespace hccl_like::fault simulation {
+namespace hccl_like::fault_simulation {
 namespace {
 
 constexpr Time kRefusals = 100 * kMillisecond;  // how long a dialer goes on against them

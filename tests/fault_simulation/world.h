@@ -12,7 +12,7 @@
 #include "tests/fault_simulation/clock.h"
 #include "transport/wire/wire.h"
 
-namespace hccl_like::fault simulation {
+namespace hccl_like::fault_simulation {
 
 // One direction of a connection. Bytes arrive in order, each when its time has come and the way is
 // not silent.

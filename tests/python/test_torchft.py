@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("torchft")]
 @pytest.fixture
 def torchft(monkeypatch):
     """Not for the whole module: in a run without slow tests nothing here is skipped for want of torchft."""
-    pytest.importorskip("torchft", reason="torchft is not installed: pip install torchft")
+    pytest.importorskip("torchft.manager", reason="torchft is not installed: pip install torchft")
     monkeypatch.syspath_prepend(Path(__file__).resolve().parents[2] / "examples" / "torchft")
 
 

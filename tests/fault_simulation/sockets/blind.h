@@ -10,7 +10,7 @@
 #include "transport/wire/poller.h"
 #include "transport/wire/transport.h"
 
-namespace hccl_like::fault simulation {
+namespace hccl_like::fault_simulation {
 
 // State that the ends of all such wires share.
 class BlindNet {

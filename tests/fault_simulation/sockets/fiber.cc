@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace hccl_like::fault simulation {
+namespace hccl_like::fault_simulation {
 namespace {
 
 constexpr size_t kStackBytes = 256 << 10;

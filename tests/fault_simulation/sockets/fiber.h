@@ -7,7 +7,7 @@
 #include <functional>
 #include <memory>
 
-namespace hccl_like::fault simulation {
+namespace hccl_like::fault_simulation {
 
 // Runs `body` on a stack of its own, from one resume() to the next yield().
 class Fiber {

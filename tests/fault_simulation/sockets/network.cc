@@ -8,7 +8,7 @@
 
 #include "transport/security/greeting.h"
 
-namespace hccl_like::fault simulation {
+namespace hccl_like::fault_simulation {
 namespace {
 
 constexpr uint32_t kLoopback = 0x7f000001, kBridge = 0xac110001;  // 127.0.0.1, 172.17.0.1

@@ -21,7 +21,7 @@
 #include "tests/fault_simulation/clock.h"
 #include "tests/fault_simulation/sockets/fiber.h"
 
-namespace hccl_like::fault simulation {
+namespace hccl_like::fault_simulation {
 
 inline constexpr Time kForEver = 100'000 * kSecond;
 inline constexpr int kFirstFd = 256, kLastFd = 4096;

@@ -6,7 +6,7 @@
 #include "tests/fault_simulation/sockets/network.h"
 #include "transport/security/greeting.h"
 
-namespace hccl_like::fault simulation {
+namespace hccl_like::fault_simulation {
 
 void Network::silence(int a, int b, Time until) {
   Silence& one = silence_[index(a * hosts_ + b)];

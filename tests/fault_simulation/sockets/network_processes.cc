@@ -4,7 +4,7 @@
 
 #include "tests/fault_simulation/sockets/network.h"
 
-namespace hccl_like::fault simulation {
+namespace hccl_like::fault_simulation {
 
 // ------------------------------------------------------------------------------------- descriptors
 

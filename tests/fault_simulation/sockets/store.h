@@ -9,7 +9,7 @@
 #include "tests/fault_simulation/sockets/network.h"
 #include "transport/network/store.h"
 
-namespace hccl_like::fault simulation {
+namespace hccl_like::fault_simulation {
 
 class SlowStore final : public Store {
  public:
