@@ -101,7 +101,7 @@ class Exchange {
         Error{ErrorCode::kMismatch,
               "what rank " + std::to_string(rank) + " of group '" + handshake_.group +
                   "' offers in the store is not authentic: it has another secret "
-                  "than this rank, was told in another handshake, or somebody else wrote "
+                  "than this rank, was told in another rendezvous, or somebody else wrote "
                   "there",
               rank});
   }

@@ -90,7 +90,7 @@ def copied_from_another_job(rank, size, device):
         key = f"{keys('job', device)}/{what}/1"
         store.set(key, other.get(key) if other.check([key]) else b"")
     begin = time.monotonic()
-    with pytest.raises(RuntimeError, match="what rank 1 of group 'job' offers in the store is not authentic.*another meeting"):
+    with pytest.raises(RuntimeError, match="what rank 1 of group 'job' offers in the store is not authentic.*another rendezvous"):
         _SymmetricMemory.rendezvous(tensor, "job")
     assert time.monotonic() - begin < 4, "it waited for a rank that is not there"
     dist.barrier()
