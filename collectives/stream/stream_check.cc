@@ -23,9 +23,9 @@ class Turns {
   explicit Turns(const std::vector<StreamProgram>& programs)
       : programs_(programs), next_(programs.size(), 0), words_(programs.size(), 0) {}
 
-  bool over(size_t rank) const { return next_[rank] == programs_[rank].steps().size(); }
+  bool over(size_t rank) const { return next_[rank] == programs_[rank].steps.size(); }
   size_t next(size_t rank) const { return next_[rank]; }
-  const StreamStep& step(size_t rank) const { return programs_[rank].steps()[next_[rank]]; }
+  const StreamStep& step(size_t rank) const { return programs_[rank].steps[next_[rank]]; }
   bool blocked(size_t rank) const {
     const StreamStep& one = step(rank);
     return one.kind == StreamStep::Kind::kWait && words_[static_cast<size_t>(one.rank)] < one.value;
@@ -52,17 +52,14 @@ class Turns {
   std::vector<uint64_t> words_;
 };
 
-// Each access as (owner, number of the cell).
+// Owner and number of a chunk's memory.
 using Cell = std::pair<size_t, size_t>;
 
 class Cells {
  public:
   Cells(const Job& job, Memory memory)
       : chunks_(job.ranks[0].chunks()), in_place_(memory == Memory::kInPlace) {}
-  size_t number(Slot slot) const {
-    if (slot.buffer == Buffer::kScratch) return 2 * chunks_ + slot.index;
-    return slot.buffer == Buffer::kOutput && !in_place_ ? chunks_ + slot.index : slot.index;
-  }
+  size_t number(Slot slot) const { return cell_of(slot, chunks_, in_place_); }
   Cell of(size_t rank, Slot slot, uint32_t i) const {
     return {rank, number({slot.buffer, slot.index + i})};
   }
@@ -204,7 +201,7 @@ std::string run_streams(const Job& job, const std::vector<StreamProgram>& progra
   const uint32_t chunks = job.ranks[0].chunks();
   std::vector<std::vector<uint64_t>> values(size);
   for (size_t rank = 0; rank < size; ++rank) {
-    values[rank].resize(2 * size_t{chunks} + programs[rank].scratch_like().size());
+    values[rank].resize(2 * size_t{chunks} + programs[rank].scratch_like.size());
     for (uint64_t& value : values[rank]) value = random();
   }
   const auto outputs = run_on_numbers(job, memory, [&](int rank, Slot slot) {
@@ -213,7 +210,7 @@ std::string run_streams(const Job& job, const std::vector<StreamProgram>& progra
 
   Turns turns(programs);
   const size_t last =
-      dies < 0 ? 0 : random() % (programs[static_cast<size_t>(dies)].steps().size() + 1);
+      dies < 0 ? 0 : random() % (programs[static_cast<size_t>(dies)].steps.size() + 1);
   std::vector<size_t> able;
   const auto stopped = [&](size_t rank) {
     return static_cast<int>(rank) == dies && turns.next(rank) >= last;

@@ -30,9 +30,9 @@ class StreamCompiler {
     programs_.resize(job.ranks.size());
     for (size_t rank = 0; rank < job.ranks.size(); ++rank) {
       const auto scratch = job.ranks[rank].scratch_like();
-      programs_[rank].rank_ = static_cast<int32_t>(rank);
-      programs_[rank].scratch_.assign(scratch.begin(), scratch.end());
-      programs_[rank].values_ = rounds_ + 1;
+      programs_[rank].rank = static_cast<int32_t>(rank);
+      programs_[rank].scratch_like.assign(scratch.begin(), scratch.end());
+      programs_[rank].values = rounds_ + 1;
       collect(rank);
     }
   }
@@ -50,12 +50,7 @@ class StreamCompiler {
 
  private:
   static constexpr size_t kNever = std::numeric_limits<size_t>::max();
-  using Cell = std::pair<Buffer, uint32_t>;  // of one rank
-
-  Cell cell(Slot slot) const {
-    const bool is_input = in_place_ && slot.buffer == Buffer::kOutput;
-    return {is_input ? Buffer::kInput : slot.buffer, slot.index};
-  }
+  size_t cell(Slot slot) const { return cell_of(slot, job_.ranks[0].chunks(), in_place_); }
 
   void collect(size_t rank) {
     const Schedule& schedule = job_.ranks[rank];
@@ -98,7 +93,7 @@ class StreamCompiler {
   }
 
   // The first round after `round` in which the rank writes the cell.
-  size_t next_write(size_t rank, Cell wanted, size_t round) const {
+  size_t next_write(size_t rank, size_t wanted, size_t round) const {
     for (const Action& action : actions_[rank]) {
       if (action.round <= round) continue;
       for (uint32_t i = 0; i < action.count; ++i)
@@ -206,14 +201,14 @@ class StreamCompiler {
     if (other == rank || known[other] >= value) return;
     const std::vector<uint64_t>& with = known_with_[other][value];
     for (size_t i = 0; i < known.size(); ++i) known[i] = std::max(known[i], with[i]);
-    programs_[rank].steps_.push_back(
+    programs_[rank].steps.push_back(
         {.kind = StreamStep::Kind::kWait, .rank = static_cast<int32_t>(other), .value = value});
   }
 
   void signal(size_t rank, uint64_t value) {
     known_[rank][rank] = value;
     known_with_[rank][value] = known_[rank];
-    programs_[rank].steps_.push_back(
+    programs_[rank].steps.push_back(
         {.kind = StreamStep::Kind::kSignal, .rank = static_cast<int32_t>(rank), .value = value});
   }
 
@@ -234,9 +229,9 @@ class StreamCompiler {
     const bool aside = std::any_of(made.sources.begin() + 1, made.sources.end(), is_dst);
     if (aside) {
       const Slot like =
-          made.dst.buffer == Buffer::kScratch ? program.scratch_[made.dst.index] : made.dst;
-      program.scratch_.push_back(like);
-      made.dst = scratch(program.scratch_.size() - 1);
+          made.dst.buffer == Buffer::kScratch ? program.scratch_like[made.dst.index] : made.dst;
+      program.scratch_like.push_back(like);
+      made.dst = scratch(program.scratch_like.size() - 1);
     }
     push(program, made.dst, made.count, made.sources);
     if (aside) push(program, action.dst, 1, {{static_cast<int32_t>(rank), made.dst}});
@@ -244,12 +239,12 @@ class StreamCompiler {
 
   static void push(StreamProgram& program, Slot dst, uint32_t count,
                    const std::vector<RankSlot>& sources) {
-    program.steps_.push_back({.kind = StreamStep::Kind::kReduce,
-                              .dst = dst,
-                              .count = count,
-                              .first_source = static_cast<uint32_t>(program.sources_.size()),
-                              .sources = static_cast<uint32_t>(sources.size())});
-    program.sources_.insert(program.sources_.end(), sources.begin(), sources.end());
+    program.steps.push_back({.kind = StreamStep::Kind::kReduce,
+                             .dst = dst,
+                             .count = count,
+                             .first_source = static_cast<uint32_t>(program.all_sources.size()),
+                             .sources = static_cast<uint32_t>(sources.size())});
+    program.all_sources.insert(program.all_sources.end(), sources.begin(), sources.end());
   }
 
   // Keeps the signals that end a wait of another rank.
@@ -257,10 +252,10 @@ class StreamCompiler {
     const auto rank = static_cast<size_t>(&program - programs_.data());
     std::vector<bool> awaited(rounds_ + 2);
     for (const StreamProgram& other : programs_)
-      for (const StreamStep& step : other.steps_)
+      for (const StreamStep& step : other.steps)
         if (step.kind == StreamStep::Kind::kWait && step.rank == static_cast<int32_t>(rank))
           awaited[step.value] = true;
-    std::erase_if(program.steps_, [&](const StreamStep& step) {
+    std::erase_if(program.steps, [&](const StreamStep& step) {
       return step.kind == StreamStep::Kind::kSignal && !awaited[step.value];
     });
   }
@@ -268,16 +263,16 @@ class StreamCompiler {
   // Renumbers the scratch slots that are used; other ranks may read them, too.
   void drop_scratch(StreamProgram& program) {
     const auto is_own_scratch = [&](const RankSlot& one) {
-      return one.rank == program.rank_ && one.slot.buffer == Buffer::kScratch;
+      return one.rank == program.rank && one.slot.buffer == Buffer::kScratch;
     };
-    std::vector<bool> used(program.scratch_.size());
+    std::vector<bool> used(program.scratch_like.size());
     const auto each = [&](auto&& see) {
       for (StreamProgram& other : programs_)
-        for (StreamStep& step : other.steps_) {
+        for (StreamStep& step : other.steps) {
           if (step.kind != StreamStep::Kind::kReduce) continue;
           if (&other == &program && step.dst.buffer == Buffer::kScratch) see(step.dst, step.count);
           for (uint32_t i = 0; i < step.sources; ++i)
-            if (RankSlot& source = other.sources_[step.first_source + i]; is_own_scratch(source))
+            if (RankSlot& source = other.all_sources[step.first_source + i]; is_own_scratch(source))
               see(source.slot, step.count);
         }
     };
@@ -288,10 +283,10 @@ class StreamCompiler {
     std::vector<Slot> kept;
     for (size_t i = 0; i < used.size(); ++i) {
       number[i] = static_cast<uint32_t>(kept.size());
-      if (used[i]) kept.push_back(program.scratch_[i]);
+      if (used[i]) kept.push_back(program.scratch_like[i]);
     }
     each([&](Slot& slot, uint32_t) { slot.index = number[slot.index]; });
-    program.scratch_ = std::move(kept);
+    program.scratch_like = std::move(kept);
   }
 
   const Job& job_;
@@ -299,7 +294,7 @@ class StreamCompiler {
   const Matching matching_;
   size_t rounds_ = 0;
   std::vector<std::vector<Action>> actions_;  // by rank, in the order of rounds
-  std::map<std::pair<int32_t, Cell>, std::vector<Reader>> readers_;  // on other ranks, by owner
+  std::map<std::pair<int32_t, size_t>, std::vector<Reader>> readers_;  // on other ranks, by owner
   // Values of all ranks' words that a rank knows of, now and with each value of its own.
   std::vector<std::vector<uint64_t>> known_;
   std::vector<std::vector<std::vector<uint64_t>>> known_with_;
@@ -310,15 +305,9 @@ std::vector<StreamProgram> compile_streams(const Job& job, bool in_place) {
   return StreamCompiler(job, in_place).run();
 }
 
-StreamProgram StreamProgram::without(size_t step) const {
-  StreamProgram shorter = *this;
-  shorter.steps_.erase(shorter.steps_.begin() + static_cast<ptrdiff_t>(step));
-  return shorter;
-}
-
 std::string StreamProgram::to_string() const {
   std::string lines;
-  for (const StreamStep& step : steps_) {
+  for (const StreamStep& step : steps) {
     switch (step.kind) {
       case StreamStep::Kind::kWait:
         lines += "wait " + std::to_string(step.rank) + " >= " + std::to_string(step.value);

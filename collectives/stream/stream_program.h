@@ -44,30 +44,19 @@ struct StreamStep {
   friend bool operator==(const StreamStep&, const StreamStep&) = default;
 };
 
-// Immutable.
-class StreamProgram {
- public:
-  int32_t rank() const { return rank_; }
-  std::span<const StreamStep> steps() const { return steps_; }
+struct StreamProgram {
+  int32_t rank = 0;
+  std::vector<StreamStep> steps;
+  std::vector<RankSlot> all_sources;
+  std::vector<Slot>
+      scratch_like;     // the chunk of the input or the output that a scratch slot equals
+  uint64_t values = 0;  // by which the words of all ranks grow in a call, alike
+
   std::span<const RankSlot> sources(const StreamStep& step) const {
-    return std::span(sources_).subspan(step.first_source, step.sources);
+    return std::span(all_sources).subspan(step.first_source, step.sources);
   }
-  // Like which chunk of the input or the output each scratch slot is.
-  std::span<const Slot> scratch_like() const { return scratch_; }
-  // By which the words of all ranks grow in a call, alike on all ranks.
-  uint64_t values() const { return values_; }
-  // The same program without one of its steps, to test checks.
-  StreamProgram without(size_t step) const;
   // A line for each step: "wait 1 >= 2", "out[0] = 0:in[0] + 1:in[0]", "signal 2".
   std::string to_string() const;
-
- private:
-  friend class StreamCompiler;
-  int32_t rank_ = 0;
-  std::vector<StreamStep> steps_;
-  std::vector<RankSlot> sources_;
-  std::vector<Slot> scratch_;
-  uint64_t values_ = 0;
 };
 
 // The programs of all ranks. `in_place`: in(c) and out(c) are the same memory on every rank, as

@@ -33,7 +33,7 @@ bool StreamQueue::can_run(const Device& device) {
 }
 
 std::optional<Error> StreamQueue::push(const StreamProgram& program, const StreamCall& call) {
-  for (const StreamStep& step : program.steps()) {
+  for (const StreamStep& step : program.steps) {
     std::optional<Error> error;
     switch (step.kind) {
       case StreamStep::Kind::kWait:
@@ -74,7 +74,7 @@ std::optional<Error> StreamQueue::signal(volatile uint64_t* word, uint64_t value
 std::optional<Error> StreamQueue::reduce(const StreamProgram& program, const StreamStep& step,
                                          const StreamCall& call) {
   const auto sources = program.sources(step);
-  const auto [dst, bytes] = call.memory({program.rank(), step.dst}, step.count);
+  const auto [dst, bytes] = call.memory({program.rank, step.dst}, step.count);
   if (bytes == 0) return std::nullopt;
   const hcd_ref first = call.memory(sources[0], step.count).begin;
   if (!same(dst, first))

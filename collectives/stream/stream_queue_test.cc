@@ -40,7 +40,7 @@ class Ranks {
       std::vector<size_t> begin{0};
       const auto add = [&](size_t numbers) { begin.push_back(begin.back() + numbers); };
       for (size_t i = 0; i < 2 * chunks_; ++i) add(sizes[i % chunks_]);
-      for (const Slot& like : program.scratch_like()) add(sizes[like.index]);
+      for (const Slot& like : program.scratch_like) add(sizes[like.index]);
       memories_.push_back(std::make_unique<fake_device::Allocation>());
       memories_.back()->bytes.resize(begin.back() * kNumber);
       begins_.push_back(std::move(begin));
@@ -63,7 +63,7 @@ class Ranks {
       return StreamCall::Memory{{memories_[owner].get(), begin * kNumber}, (end - begin) * kNumber};
     };
     how.word = [this](int owner) { return &words_[static_cast<size_t>(owner)]; };
-    how.base = call * programs_[rank].values();
+    how.base = call * programs_[rank].values;
     how.type = DataType::kUInt64;
     const auto error = queues_[rank].push(programs_[rank], how);
     ASSERT_FALSE(error.has_value()) << error->message;
@@ -75,11 +75,7 @@ class Ranks {
   uint64_t& number(size_t rank, size_t i) {
     return reinterpret_cast<uint64_t*>(memories_[rank]->bytes.data())[i];
   }
-  // Among the inputs, the outputs and the scratch.
-  size_t index(Slot slot) const {
-    if (slot.buffer == Buffer::kScratch) return 2 * chunks_ + slot.index;
-    return slot.buffer == Buffer::kOutput && !in_place_ ? chunks_ + slot.index : slot.index;
-  }
+  size_t index(Slot slot) const { return cell_of(slot, chunks_, in_place_); }
 
   const Device& device_;
   const std::vector<StreamProgram> programs_;
@@ -99,7 +95,7 @@ struct StreamCase {
 
 class OnStreams : public ::testing::TestWithParam<StreamCase> {};
 
-// What the schedule makes of the i-th numbers of all chunks in several calls, by rank and chunk.
+// The schedule's outputs for the i-th number of each chunk after several calls, by rank and chunk.
 std::vector<std::vector<uint64_t>> outputs_after(int calls, const Job& job, Memory placed,
                                                  Ranks& ranks, size_t i) {
   std::vector<std::vector<uint64_t>> outputs;

@@ -99,9 +99,7 @@ class RankCheck {
   }
 
   uint32_t cell(Slot slot, bool in_place) const {
-    const uint32_t chunks = schedule_.chunks();
-    if (slot.buffer == Buffer::kScratch) return 2 * chunks + slot.index;
-    return slot.buffer == Buffer::kOutput && !in_place ? chunks + slot.index : slot.index;
+    return static_cast<uint32_t>(cell_of(slot, schedule_.chunks(), in_place));
   }
 
   std::string hazard(bool in_place) {

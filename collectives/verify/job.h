@@ -29,6 +29,13 @@ bool may_write_output(const Job& job, int rank, uint32_t chunk);
 // True if in(c) and out(c) may be the same memory.
 bool may_run_in_place(Collective collective);
 
+// Number of a slot's memory on a rank: inputs first, then outputs unless they are the inputs, then
+// scratch.
+constexpr size_t cell_of(Slot slot, size_t chunks, bool in_place) {
+  if (slot.buffer == Buffer::kScratch) return 2 * chunks + slot.index;
+  return slot.buffer == Buffer::kOutput && !in_place ? chunks + slot.index : slot.index;
+}
+
 // Pairs sends with receives. Global number of a step: first[rank] + its number in the schedule.
 struct Matching {
   static constexpr uint32_t kNone = UINT32_MAX;

@@ -23,10 +23,7 @@ class ProofMachine {
   const std::string& fault() const { return matching_.fault; }
 
   Value& at(size_t rank, Slot slot) {
-    const size_t chunks = job_.ranks[rank].chunks();
-    if (slot.buffer == Buffer::kScratch) return cells_[rank][2 * chunks + slot.index];
-    const bool second = slot.buffer == Buffer::kOutput && !in_place_;
-    return cells_[rank][second ? chunks + slot.index : slot.index];
+    return cells_[rank][cell_of(slot, job_.ranks[rank].chunks(), in_place_)];
   }
 
   void run() {
