@@ -23,8 +23,9 @@ void order(const c10::Stream& first, const c10::Stream& then) {
 }
 
 // An error of this rank alone (kDevice, kSystem, or of torch, as when a copy fails or memory runs
-// out) aborts the group, because other ranks expect this call. If the group fails while a call is
-// made, the call is refused as after an earlier failure.
+// out) aborts the group, because other ranks expect this call. An operator that the device lacks is
+// missing on all ranks. If the group fails while a call is made, the call is refused as after an
+// earlier failure.
 template <class Run>
 void or_all_fail(const Communicators& communicators, Diagnosis& diagnosis, const Run& run) {
   try {
@@ -36,6 +37,8 @@ void or_all_fail(const Communicators& communicators, Diagnosis& diagnosis, const
       throw Exception(diagnosis.refused(error.error()));
     throw;
   } catch (const c10::DistError&) {  // the error of a call that is over
+    throw;
+  } catch (const c10::NotImplementedError&) {
     throw;
   } catch (const c10::Error& error) {
     communicators.abort("rank " + std::to_string(communicators.host()->rank()) +

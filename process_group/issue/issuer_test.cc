@@ -98,6 +98,18 @@ TEST_P(IssuerOn, ACopyThatFailsFailsTheGroupOnAllRanks) {
   });
 }
 
+TEST_P(IssuerOn, AnOperatorThatTheDeviceLacksDoesNotFailTheGroup) {
+  if (GetParam().is_cpu()) return;
+  on_members(2, GetParam(), [&](Member& me) {
+    std::vector<at::Tensor> lacking{
+        at::empty({10}, at::dtype(at::kComplexDouble).device(GetParam()))};
+    std::vector<at::Tensor> tensors{on(GetParam(), numbers(me.rank, 1000))};
+    EXPECT_EQ(thrown_by([&] { me.all_reduce(lacking, /*async=*/false); }), "no copy of complex128");
+    if (const auto work = me.all_reduce(tensors, /*async=*/true)) work->wait();
+    EXPECT_TRUE(at::equal(back(tensors.front()), sum_of_numbers(2, 1000)));
+  });
+}
+
 TEST_P(IssuerOn, MessagesOfSeveralPeersDoNotWaitForEachOther) {
   on_members(3, GetParam(), [&](Member& me) {
     std::vector<std::vector<at::Tensor>> out, in;

@@ -1,5 +1,6 @@
 #pragma once
-// A torch accelerator for tests, of type PrivateUse1: opaque memory, copies that fail on demand.
+// A torch accelerator for tests, of type PrivateUse1: opaque memory, copies that fail on demand, no
+// copies of complex128.
 #include <string>
 
 #include <ATen/core/Tensor.h>

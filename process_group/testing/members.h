@@ -43,7 +43,7 @@ class Gate {
   bool open_ = false;
 };
 
-// What the Issuer of a Backend has.
+// One rank: an Issuer, and the objects that a Backend gives it.
 struct Member {
   struct Named final : c10d::Backend {
     using c10d::Backend::Backend;
