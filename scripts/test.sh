@@ -146,13 +146,13 @@ python_tests() {
     second_try "$cache/v/cache/lastfailed" "$VENV/bin/python" "${run[@]}" --last-failed "${files[@]}"
 }
 
-# sanitized_package NAME SANITIZERS: the extension and the C++ tests of process_group/ under build/NAME; sets `preload` to the runtimes
-# that come before all else, libstdc++ with them, so that they see what is thrown.
+# sanitized_package NAME SANITIZERS RUNTIMES...: a build of the package under build/NAME, of which it makes the C++ tests of process_group/;
+# sets `preload` to the runtimes, which come before all else, libstdc++ with them, so that they see what is thrown.
 sanitized_package() {
   local library
   cmake -S . -B "build/$1" -G Ninja -DCMAKE_BUILD_TYPE=Dev -DHCCL_LIKE_PYTHON=ON -DHCCL_LIKE_BENCH=OFF -DHCCL_LIKE_SANITIZE="$2" \
     -DPython3_EXECUTABLE="$VENV/bin/python" -DHCCL_LIKE_EXTENSION_DIR="$ROOT/build/$1/package/hccl_like" || return 1
-  cmake --build "build/$1" --target hccl_like_python process_group_test || return 1
+  cmake --build "build/$1" --target process_group_test || return 1
   preload=()
   for library in "${@:3}" libstdc++.so; do preload+=("$(realpath "$(g++ -print-file-name="$library")")"); done
 }
@@ -168,6 +168,7 @@ python_asan() {
   local preload options="detect_leaks=0:handle_segv=0:allocator_may_return_null=1" status=0
   sanitized_package python-asan address,undefined libasan.so libubsan.so || return 1
   group_tests python-asan UBSAN_OPTIONS=print_stacktrace=1 ASAN_OPTIONS=$options || status=1
+  cmake --build build/python-asan --target hccl_like_python || return 1
   tar -C python --exclude hccl_like/lib --exclude hccl_like/adapters --exclude __pycache__ -cf - hccl_like |
     tar -C build/python-asan/package -xf - || return 1
   python_tests asan tests/python env LD_PRELOAD="${preload[*]}" PYTHONPATH="$ROOT/build/python-asan/package" SANITIZED=1 RANKS_PATIENCE=5 \

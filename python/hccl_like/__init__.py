@@ -236,7 +236,7 @@ def __getattr__(name: str):
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-# torch then calls no entry point; whoever imports this module meant to use it.
+# torch calls no entry point then, but a program that imports this module expects the backend.
 if os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD") == "0" and "torch.distributed" in sys.modules:
     _stand_in(
         "the backend hccl-like is not registered, because TORCH_DEVICE_BACKEND_AUTOLOAD=0 keeps torch from loading backends by itself: "

@@ -117,8 +117,6 @@ class _DefaultBackends(dict):
     def __ne__(self, other: object) -> bool:
         return not self == other
 
-    __hash__ = None  # type: ignore[assignment]
-
     def __or__(self, other):
         return self._dict() | other
 

@@ -47,7 +47,7 @@ class Ends:
 # Rank 0's in full slices and elements beside them, and how many more rank 1's has.
 SIZES = {
     "one slice or two": (1, -1, 1),
-    "two slices, of which the second is empty, or three": (1, 0, MOST + 1),
+    "two slices with an empty second one, or three": (1, 0, MOST + 1),
     "as many slices": (2, 9, 1),
     "much and more": (3, 5, 4 * MOST),
     "little and much": (0, 1, 5 * MOST),
