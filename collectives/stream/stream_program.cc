@@ -58,6 +58,7 @@ class StreamCompiler {
     for (size_t round = 0; round < schedule.rounds(); ++round) {
       for (const Step& step : schedule.steps(round)) {
         Action action{.round = round, .dst = step.dst, .count = step.count, .sources{}, .ready{}};
+        action.sources.reserve(std::max(step.sources, 2u));
         const auto read = [&](int32_t from, Slot slot) {
           action.sources.push_back({from, slot});
           action.ready.push_back(from == me ? 0 : round + 1);

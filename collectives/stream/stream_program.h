@@ -4,7 +4,9 @@
 // For ranks of one host whose devices read each other's memory. A receive is a copy out of the
 // sender's chunk, made by the receiver's stream; a send is no work. Each rank has one word, a
 // 64-bit number in memory that all ranks and devices share. Only its rank's stream writes the word,
-// and only to larger values, so nothing is ever reset: a call adds its values to those before.
+// and only to larger values, so nothing is ever reset: a call adds its values to those before. The
+// one exception: the word of a rank that is gone is released, which is to set it to its largest
+// value.
 //
 //   word of rank r >= 1        r's input is in place; other ranks may read it
 //   word of rank r >= k + 2    r has finished round k: its results may be read, and what r has
@@ -48,9 +50,8 @@ struct StreamProgram {
   int32_t rank = 0;
   std::vector<StreamStep> steps;
   std::vector<RankSlot> all_sources;
-  std::vector<Slot>
-      scratch_like;     // the chunk of the input or the output that a scratch slot equals
-  uint64_t values = 0;  // by which the words of all ranks grow in a call, alike
+  std::vector<Slot> scratch_like;  // an input or output chunk of each scratch slot's size
+  uint64_t values = 0;             // the growth of every rank's word in a call
 
   std::span<const RankSlot> sources(const StreamStep& step) const {
     return std::span(all_sources).subspan(step.first_source, step.sources);

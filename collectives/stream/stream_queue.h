@@ -1,7 +1,6 @@
 #pragma once
 // Queues a rank's stream program on a stream of its device.
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <optional>
 
@@ -27,34 +26,15 @@ struct StreamCall {
   ReduceOp op = ReduceOp::kSum;
 };
 
-// Work of calls on one stream. Not thread-safe. Must outlive the stream's work that it has queued.
-class StreamQueue {
- public:
-  // `device` outlives this object and can copy within, reduce, and queue waits or functions.
-  StreamQueue(const Device& device, int index, hcd_stream stream)
-      : device_(device), index_(index), stream_(stream) {}
+// Whether the device has what stream programs are made of, apart from types and operations: it
+// copies and reduces within itself, and its streams wait for words or run host functions.
+bool can_run_streams(const Device& device);
 
-  // Whether the device has what stream programs are made of, apart from types and operations.
-  static bool can_run(const Device& device);
-
-  // Does not block. After an error the work up to there stays queued, and the word of this rank
-  // must be released (set to its largest value), because other ranks wait for it.
-  [[nodiscard]] std::optional<Error> push(const StreamProgram& program, const StreamCall& call);
-
- private:
-  struct Word {  // for a device that waits by host functions
-    volatile uint64_t* word;
-    uint64_t value;
-  };
-  std::optional<Error> wait(volatile uint64_t* word, uint64_t value);
-  std::optional<Error> signal(volatile uint64_t* word, uint64_t value);
-  std::optional<Error> reduce(const StreamProgram& program, const StreamStep& step,
-                              const StreamCall& call);
-
-  const Device& device_;
-  const int index_;
-  const hcd_stream stream_;
-  std::deque<Word> words_;  // of queued functions
-};
+// Queues a call on a stream of the device. Does not block. The memory and the words outlive the
+// queued work. After an error the work up to there stays queued, and the word of this rank must be
+// released (set to its largest value), because other ranks wait for it.
+[[nodiscard]] std::optional<Error> queue_stream(const Device& device, int index, hcd_stream stream,
+                                                const StreamProgram& program,
+                                                const StreamCall& call);
 
 }  // namespace hccl_like

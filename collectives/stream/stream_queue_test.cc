@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <deque>
 #include <memory>
 #include <random>
 
@@ -46,7 +45,6 @@ class Ranks {
       begins_.push_back(std::move(begin));
       for (size_t i = 0; i < begins_.back().back(); ++i) number(memories_.size() - 1, i) = random();
       streams_.push_back(device.make_stream(0, fake_device::kStream).value());
-      queues_.emplace_back(device, 0, streams_.back().get());
     }
   }
 
@@ -65,7 +63,7 @@ class Ranks {
     how.word = [this](int owner) { return &words_[static_cast<size_t>(owner)]; };
     how.base = call * programs_[rank].values;
     how.type = DataType::kUInt64;
-    const auto error = queues_[rank].push(programs_[rank], how);
+    const auto error = queue_stream(device_, 0, streams_[rank].get(), programs_[rank], how);
     ASSERT_FALSE(error.has_value()) << error->message;
   }
   void release(size_t rank) { __atomic_store_n(&words_[rank], ~uint64_t{0}, __ATOMIC_RELEASE); }
@@ -84,7 +82,6 @@ class Ranks {
   std::vector<uint64_t> words_;
   std::vector<std::vector<size_t>> begins_;  // by rank, of each chunk
   std::vector<std::unique_ptr<fake_device::Allocation>> memories_;
-  std::deque<StreamQueue> queues_;
   std::vector<DeviceStream> streams_;
 };
 
@@ -136,7 +133,7 @@ void try_calls(const Device& device, const Job& job, Memory placed) {
 TEST_P(OnStreams, ResultsAreThoseOfTheSchedule) {
   const auto& [algorithm, words] = GetParam();
   FakeOne one(words);
-  ASSERT_TRUE(StreamQueue::can_run(*one.device));
+  ASSERT_TRUE(can_run_streams(*one.device));
   for (const int size : {1, 2, 3, 4}) {
     if (!algorithm->fits(size)) continue;
     const Job job = make_job(*algorithm, size, size - 1);
