@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "core/base/fd.h"
@@ -12,6 +13,7 @@
 #include "core/base/types.h"
 #include "device/owned.h"
 #include "device/plugin.h"
+#include "device/reduce/reduce.h"
 #include "device/word_functions.h"
 
 namespace hccl_like {
@@ -86,6 +88,7 @@ class Device {
   bool can_record_events() const noexcept { return api_.event_record != nullptr; }
   bool can_copy_within() const noexcept { return api_.copy_d2d != nullptr; }
   bool can_reduce() const noexcept { return api_.reduce != nullptr; }
+  bool can_reduce_many() const noexcept { return api_.reduce_many != nullptr; }
   bool can_allocate() const noexcept { return api_.mem_alloc != nullptr; }
   bool can_allocate_host() const noexcept { return api_.host_alloc != nullptr; }
   bool can_register_host() const noexcept { return api_.host_register != nullptr; }
@@ -146,6 +149,11 @@ class Device {
   // inout = inout op in, in stream order. kUnsupported if the device lacks this type and op.
   [[nodiscard]] std::optional<Error> reduce(int index, hcd_ref inout, hcd_ref in, size_t elements,
                                             DataType type, ReduceOp op, hcd_stream stream) const;
+  // out = the scaled reduction of at least two sources, as Reduction::combine_all() on the host.
+  [[nodiscard]] std::optional<Error> reduce_many(int index, hcd_ref out,
+                                                 std::span<const hcd_ref> sources, size_t elements,
+                                                 DataType type, ReduceOp op, Scaling scaling,
+                                                 hcd_stream stream) const;
 
   // Device memory: data() is a base. Release only after all queued work on it.
   Result<MappedRange> allocate(int index, size_t bytes) const;

@@ -33,6 +33,18 @@ std::optional<Error> Device::reduce(int index, hcd_ref inout, hcd_ref in, size_t
                index, kAttempt);
 }
 
+std::optional<Error> Device::reduce_many(int index, hcd_ref out, std::span<const hcd_ref> sources,
+                                         size_t elements, DataType type, ReduceOp op,
+                                         Scaling scaling, hcd_stream stream) const {
+  constexpr Attempt kAttempt{"reduce many sources", "reduce_many"};
+  if (!can_reduce_many()) return unsupported(index, kAttempt);
+  return check(
+      api_.reduce_many(index, out, sources.data(), static_cast<uint32_t>(sources.size()), elements,
+                       kTypes[static_cast<size_t>(type)], kOps[static_cast<size_t>(op)],
+                       scaling.input, scaling.result, stream),
+      index, kAttempt);
+}
+
 Result<MappedRange> Device::allocate(int index, size_t bytes) const {
   constexpr Attempt kAttempt{"allocate memory", "mem_alloc"};
   if (!can_allocate()) return unsupported(index, kAttempt);

@@ -36,7 +36,7 @@ extern "C" {
  * version only tells which entries existed when the plugin was compiled; the table's size tells
  * the same more exactly. */
 #define HCD_MAJOR 1
-#define HCD_MINOR 3
+#define HCD_MINOR 4
 
 /* True if the table `api` is long enough to hold `entry` and the plugin filled it in. */
 #define HCD_HAS(api, entry) \
@@ -300,6 +300,18 @@ typedef struct hcd_api {
    * allocator caches for reuse still exists. Peers close their mapping of freed memory; if this
    * entry is null, they close a mapping after 256 calls without use. */
   int (*ipc_lives)(int device, const hcd_ipc_handle* handle);
+
+  /* Entries since version 1.4 follow. */
+
+  /* Optional. out[i] = (in[0][i] * scale op in[1][i] * scale op ...) * result_scale for `count`
+   * elements of `sources` >= 2 arrays, from the first to the last, in stream order. Types and ops
+   * as `reduce`. Floats of 8 and 16 bits are widened to 32 bits and rounded once, at the end. Both
+   * factors are 1 unless the op is HCD_SUM and the elements are floats or complex. `out` may be one
+   * of the arrays; there is no other overlap. The arrays may be memory opened by `peer_open`. The
+   * list `in` belongs to the caller again when the call returns. */
+  int (*reduce_many)(int device, hcd_ref out, const hcd_ref* in, uint32_t sources, uint64_t count,
+                     hcd_type type, hcd_op op, double scale, double result_scale,
+                     hcd_stream stream);
 } hcd_api;
 
 /* The only exported symbol. Returns null if the plugin does not support interface version

@@ -140,6 +140,26 @@ inline int reduce(int, hcd_ref inout, hcd_ref in, uint64_t count, hcd_type type,
   return in_order(stream, [=] { combine(target, target, source, count); });
 }
 
+inline int reduce_many(int, hcd_ref out, const hcd_ref* in, uint32_t sources, uint64_t count,
+                       hcd_type type, hcd_op op, double scale, double result_scale,
+                       hcd_stream stream) {
+  constexpr ReduceOp kOps[] = {ReduceOp::kSum,   ReduceOp::kProduct, ReduceOp::kMin,
+                               ReduceOp::kMax,   ReduceOp::kBitAnd,  ReduceOp::kBitOr,
+                               ReduceOp::kBitXor};
+  const auto element = static_cast<DataType>(type);
+  const Scaling scaling{.input = scale, .result = result_scale};
+  const Reduction& how = reduction(element, scaling.any() ? ReduceOp::kPreMulSum : kOps[op]);
+  if (!how.valid()) return fail(HCD_UNSUPPORTED, "torch does not define this");
+  const size_t bytes = count * size_of(element);
+  auto* const target = reinterpret_cast<std::byte*>(find(out, bytes));
+  std::vector<const std::byte*> from;
+  for (uint32_t i = 0; i < sources; ++i)
+    from.push_back(reinterpret_cast<const std::byte*>(find(in[i], bytes)));
+  if (target == nullptr || std::ranges::find(from, nullptr) != from.end())
+    return fail(HCD_INVALID, "the range leaves the allocation");
+  return in_order(stream, [=] { how.combine_all(target, nullptr, from, count, scaling); });
+}
+
 // An event is a point shared with all its waiters.
 using Point = std::atomic<bool>;
 inline std::shared_ptr<Point>& point_of(hcd_event event) {
@@ -193,6 +213,7 @@ inline void add_entries_of_1_2(hcd_api& api) {
   api.event_destroy = [](int, hcd_event event) { return delete &point_of(event), int{HCD_OK}; };
   api.copy_d2d = copy_d2d;
   api.reduce = reduce;
+  api.reduce_many = reduce_many;
   api.mem_alloc = [](int, size_t bytes, void** base) {
     return *base = allocate(bytes), int{HCD_OK};
   };

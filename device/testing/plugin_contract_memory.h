@@ -88,6 +88,49 @@ TEST_P(PluginContract, ReducesAsTheHostDoes) {
   EXPECT_GT(done, 0) << "reduce is there, and can do nothing";
 }
 
+TEST_P(PluginContract, ReducesManyAsTheHostDoes) {
+  if (!device_.can_reduce_many()) GTEST_SKIP() << "no reduce_many";
+  constexpr size_t kElements = 501, kSources = 3;
+  constexpr size_t kAt[kSources] = {48, 20'048, 40'000};
+  const hcd_stream stream = streams_.back();
+  int done = 0;
+  for (int t = 0; t < kDataTypes; ++t) {
+    const auto type = static_cast<DataType>(t);
+    const size_t bytes = kElements * size_of(type);
+    for (const ReduceOp op :
+         {ReduceOp::kSum, ReduceOp::kProduct, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kBitAnd,
+          ReduceOp::kBitOr, ReduceOp::kBitXor, ReduceOp::kAvg, ReduceOp::kPreMulSum}) {
+      const Reduction& host = reduction(type, op);
+      if (!host.valid() || (op == ReduceOp::kAvg && is_integer(type))) continue;
+      const Scaling scales = scaling(type, op, kSources, 1.5);
+      std::vector<std::vector<unsigned char>> in(kSources);
+      std::vector<const std::byte*> from;
+      std::vector<hcd_ref> refs;
+      for (size_t i = 0; i < kSources; ++i) {
+        in[i].resize(bytes);
+        fill_operand(reinterpret_cast<std::byte*>(in[i].data()), type, kElements, 1 + 2 * i);
+        from.push_back(reinterpret_cast<const std::byte*>(in[i].data()));
+        write(kAt[i], in[i], stream);
+        refs.push_back(at(kAt[i]));
+      }
+      std::vector<unsigned char> expected(bytes);
+      host.combine_all(reinterpret_cast<std::byte*>(expected.data()), nullptr, from, kElements,
+                       scales);
+      // Into memory of its own, then into that of the second source.
+      for (const size_t to : {size_t{60'000}, kAt[1]}) {
+        const auto error =
+            device_.reduce_many(kIndex, at(to), refs, kElements, type, op, scales, stream);
+        if (error && error->code == ErrorCode::kUnsupported) continue;
+        throw_if(error);
+        EXPECT_EQ(read(to, bytes, stream), expected) << name(type) << " " << name(op);
+        EXPECT_EQ(read(kAt[0], bytes, stream), in[0]);
+        ++done;
+      }
+    }
+  }
+  EXPECT_GT(done, 0) << "reduce_many is there, and can do nothing";
+}
+
 TEST_P(PluginContract, AllocatesMemoryOfTheDevice) {
   if (!device_.can_allocate()) GTEST_SKIP() << "no mem_alloc";
   const hcd_stream stream = streams_.front();
