@@ -43,7 +43,7 @@ void BoardCall::show() const {
   // All but one chunk of a single() layout are empty, so a loop over all chunks is correct.
   const size_t chunks = meaning.input == Chunking::kWhole ? 1 : static_cast<size_t>(board->size());
   if ((!meaning.from_root || board->rank() == call->root) && given > 0) copy_in(to, *input, chunks);
-  board->show(number, fingerprint(), given);
+  board->show(number, fingerprint(), call->precedes ? bytes : given);
 }
 
 // Data of `rank` for this rank. All chunks have the same size.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 
 #include "collectives/call/plan.h"
@@ -56,12 +57,17 @@ struct Call {
   std::optional<SharedRegions> shared_regions;  // instead, if the input has several regions
   std::optional<ExportedRange> shared_output;   // the whole output
   MemoryOwner output_owner{};  // owner of the output; see transport/message/kept_memory.h
+  // The call that this exchange precedes (Communicator::prepare_exchange); null for a user's call.
+  std::shared_ptr<const Call> precedes;
   // The host must not access the layouts' memory; see Communicator::use_device_memory().
   bool in_device = false;
   std::chrono::milliseconds timeout{0};  // 0: the communicator's
 };
 
 inline constexpr int kAnySource = -1;
+
+// The call that users know.
+inline const Call& named(const Call& call) { return call.precedes ? *call.precedes : call; }
 
 // Payload of a call, all its slices together; for error messages.
 inline size_t payload_bytes(const Call& call) {

@@ -151,7 +151,11 @@ std::shared_ptr<Operation> Communicator::prepare(Call call) {
   const auto algorithm =
       static_cast<uint64_t>(choice.algorithm - algorithms(call.collective).data());
   plan.path = path(call, plan.chunks);
-  if (plan.path == CallPath::kMessages) {
+  if (call.precedes) {
+    const Call& next = *call.precedes;
+    const Chunks chunks = chunks_of(next, size());
+    plan.fingerprint = fingerprint(next, ~sizes_and_path(next, chunks, plan.path, size()));
+  } else if (plan.path == CallPath::kMessages) {
     const uint64_t how = mix(mix(common_bytes(call, size()), plan.slices), algorithm);
     plan.fingerprint = fingerprint(call, mix(how, roots_));
     // The whole fingerprint: a gather and a scatter with one root may exchange no message either.
@@ -160,9 +164,30 @@ std::shared_ptr<Operation> Communicator::prepare(Call call) {
     plan.fingerprint = meeting_fingerprint(call, plan);
   }
   const uint32_t number = sequence_.fetch_add(1, std::memory_order_relaxed);
-  log_.add(number, plan.fingerprint, payload_bytes(call),
-           call.number != 0 ? call.number : uint64_t{number} + 1);
+  const uint64_t users = named(call).number;
+  log_.add(number, plan.fingerprint, payload_bytes(named(call)),
+           users != 0 ? users : uint64_t{number} + 1);
   return std::make_shared<Operation>(shared_from_this(), std::move(call), plan, number);
+}
+
+std::shared_ptr<Operation> Communicator::prepare_exchange(Call call, Region mine, Region all) {
+  check(call);
+  Call exchange{.collective = Collective::kAllGather,
+                .input = Layout::single({&mine, 1}, static_cast<size_t>(rank()), 1),
+                .output = Layout::even(all, static_cast<size_t>(size()), 1)};
+  exchange.timeout = call.timeout;
+  exchange.precedes = std::make_shared<const Call>(std::move(call));
+  return prepare(std::move(exchange));
+}
+
+void Communicator::skip(std::span<const std::shared_ptr<Operation>> operations) {
+  Board* const board = identity_.board.get();
+  for (const auto& operation : operations) {
+    if (board != nullptr && board->is_open() && operation->plan_.channel == 0)
+      board->done(operation->sequence());
+    operation->finished_ = Deadline::Clock::now();
+    operation->done_.store(true, std::memory_order_release);
+  }
 }
 
 // Adds the messages that make a call to its plan.

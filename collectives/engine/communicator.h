@@ -55,12 +55,19 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::chrono::milliseconds timeout() const { return timeout_.load(); }
   void set_timeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
 
+  // Whether the settings or force() name an algorithm for the collective. No lock.
+  bool forces(Collective collective) const { return named_[static_cast<size_t>(collective)]; }
+
   // Overrides the configured algorithms for later prepare() calls. Must be equal on all ranks.
   void force(ForcedAlgorithms algorithms);
 
   // Checks, numbers and plans a call. Accesses no buffer and no link, so it may run long before
   // launch() (in stream order, for example). Throws on misuse and if the communicator has failed.
   std::shared_ptr<Operation> prepare(Call call);
+  // Prepares an exchange of records before `call`, which is compared between the ranks and named in
+  // errors in its place: every rank gives `mine` and gets the records of all ranks, by rank, in
+  // `all`. A collective call of its own. Of the layouts of `call`, only the sizes matter.
+  std::shared_ptr<Operation> prepare_exchange(Call call, Region mine, Region all);
   // Prepares slice `slice`, 1 or more, of an exchange between two ranks; `begun_by` is the first
   // slice. `call` sends to or receives from call.root, any source if the first slice did. `whole`:
   // bytes of all slices, equal on both ranks. Launch it with or after `begun_by`.
@@ -77,6 +84,9 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
     std::shared_ptr<Operation> rest;
   };
   Tried try_run(const Call& call, bool may_wait);
+  // Ends prepared operations of collective calls that no rank launches. All ranks have met in a
+  // collective call of the group before.
+  void skip(std::span<const std::shared_ptr<Operation>> operations);
   // Starts prepared operations. `waited_for`: the caller will wait(), so no other thread is woken.
   void launch(std::span<const std::shared_ptr<Operation>> operations, bool waited_for);
   // prepare + launch + wait; throws the operation's error. A call of one host usually bypasses the

@@ -13,7 +13,7 @@ Operation::Operation(std::shared_ptr<Communicator> communicator, Call call, Plan
       call_(std::move(call)),
       plan_(plan),
       sequence_(sequence),
-      bytes_(payload_bytes(call_)),
+      bytes_(payload_bytes(named(call_))),
       source_(call_.collective == Collective::kRecv ? call_.root : kAnySource) {}
 
 std::string Operation::describe() const {
@@ -27,15 +27,16 @@ std::string Operation::describe() const {
 }
 
 std::string Operation::describe_whole() const {
-  std::string text = std::string(name(call_.collective)) + " #" + std::to_string(number());
-  if (call_.collective == Collective::kBarrier) return text;
-  text += " (" + std::string(name(call_.type));
-  if (plan_.reduction.valid()) text += ", " + std::string(name(call_.op));
+  const Call& call = named(call_);
+  std::string text = std::string(name(call.collective)) + " #" + std::to_string(number());
+  if (call.collective == Collective::kBarrier) return text;
+  text += " (" + std::string(name(call.type));
+  if (reduces(call.collective)) text += ", " + std::string(name(call.op));
   text += ", " + std::to_string(bytes_) + " bytes";
-  if (call_.collective == Collective::kSend) text += ", to rank " + std::to_string(call_.root);
-  if (call_.collective == Collective::kRecv)
+  if (call.collective == Collective::kSend) text += ", to rank " + std::to_string(call.root);
+  if (call.collective == Collective::kRecv)
     text +=
-        call_.root == kAnySource ? ", from any rank" : ", from rank " + std::to_string(call_.root);
+        call.root == kAnySource ? ", from any rank" : ", from rank " + std::to_string(call.root);
   return text + ")";
 }
 

@@ -41,7 +41,9 @@ class Operation {
   // slice 2 of 4 through the host".
   std::string describe() const;
   // The number shown to users.
-  uint64_t number() const noexcept { return call_.number != 0 ? call_.number : sequence_ + 1; }
+  uint64_t number() const noexcept {
+    return named(call_).number != 0 ? named(call_).number : sequence_ + 1;
+  }
 
  private:
   friend class Communicator;

@@ -11,7 +11,7 @@ size_t PeerMemory::Hash::operator()(const Key& key) const noexcept {
   constexpr uint64_t kOdd = 0x9e3779b97f4a7c15;
   const uint64_t sum = (key.name ^ key.owner) * kOdd +
                        static_cast<uint64_t>(key.index) * (2 * kOdd + 1) +
-                       reinterpret_cast<uintptr_t>(key.device);
+                       static_cast<uint64_t>(key.user) + reinterpret_cast<uintptr_t>(key.device);
   return sum ^ (sum >> 29);
 }
 
@@ -34,20 +34,20 @@ Result<PeerMemory::View> PeerMemory::view(const Mapping& mapping, uint64_t offse
 
 Result<PeerMemory::View> PeerMemory::open(const Device& device, int index,
                                           const ExportedRange& range, size_t bytes,
-                                          const PeerCommons* owner) {
+                                          const PeerCommons* owner, For user) {
   if (owner == nullptr || range.name == 0) {
-    auto imported = device.import_range(index, range.handle);
+    auto imported = map(device, index, range.handle, user);
     if (!imported.ok()) return imported.error();
     return view(std::make_shared<const PeerMapping>(std::move(imported).value()), range.offset,
                 bytes);
   }
   Mappings closed;  // destroyed after the lock is released
   std::lock_guard lock(mutex_);
-  const Key key{&device, index, owner->identity(), range.name};
+  const Key key{&device, index, owner->identity(), range.name, user};
   auto found = known_.find(key);
   if (found == known_.end()) {
     closed = take_freed();
-    found = known_.emplace(key, make(device, index, range.handle, *owner)).first;
+    found = known_.emplace(key, make(key, range.handle, *owner)).first;
     make_room(found, closed);
   }
   const Known& known = found->second;
@@ -57,9 +57,14 @@ Result<PeerMemory::View> PeerMemory::open(const Device& device, int index,
   return view(known.mapping, range.offset, bytes);
 }
 
-PeerMemory::Known PeerMemory::make(const Device& device, int index, const hcd_ipc_handle& handle,
+Result<ImportedRange> PeerMemory::map(const Device& device, int index, const hcd_ipc_handle& handle,
+                                      For user) {
+  return user == For::kHost ? device.import_range(index, handle) : device.open_peer(index, handle);
+}
+
+PeerMemory::Known PeerMemory::make(const Key& key, const hcd_ipc_handle& handle,
                                    const PeerCommons& owner) {
-  auto imported = device.import_range(index, handle);
+  auto imported = map(*key.device, key.index, handle, key.user);
   if (!imported.ok()) return {.mapping = nullptr, .error = imported.error(), .owner = owner};
   auto mapping = std::make_shared<const PeerMapping>(std::move(imported).value());
   bytes_ += mapping->size();

@@ -52,11 +52,15 @@ class PeerMemory {
     std::byte* data = nullptr;
   };
 
+  enum class For : uint8_t {
+    kHost,    // host code: Device::import_range()
+    kDevice,  // work of the device: Device::open_peer(); `data` is not an address for host code
+  };
   // Maps `bytes` bytes of the memory that `owner` exported as `range`, by a device of the same kind
   // as `device`. `owner` may be null. Errors are cached. An offset outside of the mapping gives
   // kMismatch, because values from peers are not trusted.
   Result<View> open(const Device& device, int index, const ExportedRange& range, size_t bytes,
-                    const PeerCommons* owner);
+                    const PeerCommons* owner, For user = For::kHost);
   // Records a use by a caller that kept the mapping.
   void use(const PeerMapping& mapping) const {
     mapping.used_.store(clock_.load(std::memory_order_relaxed), std::memory_order_relaxed);
@@ -75,6 +79,7 @@ class PeerMemory {
     int index;
     uint64_t owner;
     uint64_t name;
+    For user;
     bool operator==(const Key&) const = default;
   };
   struct Hash {
@@ -90,8 +95,9 @@ class PeerMemory {
 
   static size_t half_of_memory();
   static Result<View> view(const Mapping& mapping, uint64_t offset, size_t bytes);
-  Known make(const Device& device, int index, const hcd_ipc_handle& handle,
-             const PeerCommons& owner);
+  static Result<ImportedRange> map(const Device& device, int index, const hcd_ipc_handle& handle,
+                                   For user);
+  Known make(const Key& key, const hcd_ipc_handle& handle, const PeerCommons& owner);
   // Requires mutex_.
   bool may_be_freed(const Key& key, const Known& known) const;
   // Require mutex_. Return the mappings to close after mutex_ is released.
