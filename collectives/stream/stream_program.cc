@@ -193,7 +193,7 @@ class StreamCompiler {
     for (uint32_t i = 0; i < action.count; ++i)
       for (const Reader& reader : readers(rank, after(action.dst, i)))
         if (reader.since <= action.round) await(rank, reader.rank, reader.round + 2);
-    add(programs_[rank], rank, action);
+    add(programs_[rank], action);
   }
 
   // Not if it follows from an earlier wait: who signals has waited, too.
@@ -219,33 +219,14 @@ class StreamCompiler {
     return found == readers_.end() ? none : found->second;
   }
 
-  // A device adds one source after the other to dst, which therefore may be the first source only.
-  void add(StreamProgram& program, size_t rank, const Action& action) {
-    const auto is_dst = [&](const RankSlot& source) {
-      return source.rank == static_cast<int32_t>(rank) && cell(source.slot) == cell(action.dst);
-    };
-    Action made = action;
-    if (made.sources.size() == 2 && is_dst(made.sources[1]))
-      std::swap(made.sources[0], made.sources[1]);  // a + b is b + a, to the last bit
-    const bool aside = std::any_of(made.sources.begin() + 1, made.sources.end(), is_dst);
-    if (aside) {
-      const Slot like =
-          made.dst.buffer == Buffer::kScratch ? program.scratch_like[made.dst.index] : made.dst;
-      program.scratch_like.push_back(like);
-      made.dst = scratch(program.scratch_like.size() - 1);
-    }
-    push(program, made.dst, made.count, made.sources);
-    if (aside) push(program, action.dst, 1, {{static_cast<int32_t>(rank), made.dst}});
-  }
-
-  static void push(StreamProgram& program, Slot dst, uint32_t count,
-                   const std::vector<RankSlot>& sources) {
+  static void add(StreamProgram& program, const Action& action) {
     program.steps.push_back({.kind = StreamStep::Kind::kReduce,
-                             .dst = dst,
-                             .count = count,
+                             .dst = action.dst,
+                             .count = action.count,
                              .first_source = static_cast<uint32_t>(program.all_sources.size()),
-                             .sources = static_cast<uint32_t>(sources.size())});
-    program.all_sources.insert(program.all_sources.end(), sources.begin(), sources.end());
+                             .sources = static_cast<uint32_t>(action.sources.size())});
+    program.all_sources.insert(program.all_sources.end(), action.sources.begin(),
+                               action.sources.end());
   }
 
   // Keeps the signals that end a wait of another rank.

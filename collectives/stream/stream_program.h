@@ -3,10 +3,10 @@
 //
 // For ranks of one host whose devices read each other's memory. A receive is a copy out of the
 // sender's chunk, made by the receiver's stream; a send is no work. Each rank has one word, a
-// 64-bit number in memory that all ranks and devices share. Only its rank's stream writes the word,
-// and only to larger values, so nothing is ever reset: a call adds its values to those before. The
-// one exception: the word of a rank that is gone is released, which is to set it to its largest
-// value.
+// 64-bit number of which every other rank has a copy in host memory. Only its rank's stream writes
+// the word, and only to larger values, so nothing is ever reset: a call adds its values to those
+// before. The one exception: a rank whose group has failed releases its copies, which is to set
+// them to the largest value.
 //
 //   word of rank r >= 1        r's input is in place; other ranks may read it
 //   word of rank r >= k + 2    r has finished round k: its results may be read, and what r has
@@ -34,7 +34,7 @@ struct StreamStep {
   enum class Kind : uint8_t {
     kWait,    // until the word of `rank` is at least `value`
     kSignal,  // the word of this rank = value
-    kReduce,  // dst = sources[0] op sources[1] op ..., in this order; one source: a copy
+    kReduce,  // dst = sources[0] op sources[1] op ...; dst may be a source; one source: a copy
   };
   Kind kind = Kind::kReduce;
   int32_t rank = 0;

@@ -1,6 +1,8 @@
 #include "collectives/stream/stream_queue.h"
 
+#include <algorithm>
 #include <memory>
+#include <span>
 #include <thread>
 
 #include "core/machine/pause.h"
@@ -46,15 +48,21 @@ std::optional<Error> queue_reduction(const Device& device, int index, hcd_stream
   const auto sources = program.sources(step);
   const auto [dst, bytes] = call.memory({program.rank, step.dst}, step.count);
   if (bytes == 0) return std::nullopt;
-  const hcd_ref first = call.memory(sources[0], step.count).begin;
-  if (dst.base != first.base || dst.offset != first.offset)
-    if (auto error = device.copy_within(index, dst, first, bytes, stream)) return error;
-  for (const RankSlot& source : sources.subspan(1)) {
-    const hcd_ref next = call.memory(source, step.count).begin;
-    if (auto error =
-            device.reduce(index, dst, next, bytes / size_of(call.type), call.type, call.op, stream))
+  const size_t elements = bytes / size_of(call.type);
+  std::vector<hcd_ref> all;
+  for (const RankSlot& source : sources) all.push_back(call.memory(source, step.count).begin);
+  if (all.size() > 1 && (call.scaling.any() || device.can_reduce_many()))
+    return device.reduce_many(index, dst, all, elements, call.type, call.op, call.scaling, stream);
+  // One source after the other, beginning with that which is there already.
+  const auto at_dst = std::ranges::find_if(
+      all, [&](hcd_ref one) { return one.base == dst.base && one.offset == dst.offset; });
+  if (at_dst != all.end())
+    std::swap(*at_dst, all.front());
+  else if (auto error = device.copy_within(index, dst, all.front(), bytes, stream))
+    return error;
+  for (const hcd_ref& next : std::span(all).subspan(1))
+    if (auto error = device.reduce(index, dst, next, elements, call.type, call.op, stream))
       return error;
-  }
   return std::nullopt;
 }
 
@@ -66,13 +74,21 @@ bool can_run_streams(const Device& device) {
 
 std::optional<Error> queue_stream(const Device& device, int index, hcd_stream stream,
                                   const StreamProgram& program, const StreamCall& call) {
+  std::optional<Error> error;
   for (const StreamStep& step : program.steps) {
-    auto error = step.kind == StreamStep::Kind::kReduce
-                     ? queue_reduction(device, index, stream, program, step, call)
-                     : queue_word(device, index, stream,
-                                  {.word = call.word(step.rank),
-                                   .value = call.base + step.value,
-                                   .waits = step.kind == StreamStep::Kind::kWait});
+    const uint64_t value = call.base + step.value;
+    switch (step.kind) {
+      case StreamStep::Kind::kReduce:
+        error = queue_reduction(device, index, stream, program, step, call);
+        break;
+      case StreamStep::Kind::kWait:
+        error = queue_word(device, index, stream, {call.word(step.rank), value, true});
+        break;
+      case StreamStep::Kind::kSignal:
+        for (volatile uint64_t* const copy : call.copies)
+          if (!error) error = queue_word(device, index, stream, {copy, value, false});
+        break;
+    }
     if (error) return error;
   }
   return std::nullopt;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <vector>
 
 #include "collectives/stream/stream_program.h"
 #include "core/base/error.h"
@@ -12,7 +13,7 @@
 namespace hccl_like {
 
 // A call as this rank's device reaches it: memory of all ranks, opened with peer_open where it is
-// another process's, and the ranks' words in host memory that they share.
+// another process's, and copies of the ranks' words in host memory that processes share.
 struct StreamCall {
   struct Memory {
     hcd_ref begin{};
@@ -20,10 +21,12 @@ struct StreamCall {
   };
   // `count` chunks from `slot` upwards, which lie one behind the other.
   std::function<Memory(RankSlot slot, uint32_t count)> memory;
-  std::function<volatile uint64_t*(int rank)> word;
-  uint64_t base = 0;  // of all words before the call
+  std::function<volatile uint64_t*(int rank)> word;  // this rank's copy of another rank's word
+  std::vector<volatile uint64_t*> copies;            // of this rank's word, one for each reader
+  uint64_t base = 0;                                 // of all words before the call
   DataType type = DataType::kUInt8;
   ReduceOp op = ReduceOp::kSum;
+  Scaling scaling{};  // requires that every sum has the inputs of all ranks (Algorithm)
 };
 
 // Whether the device has what stream programs are made of, apart from types and operations: it
@@ -31,8 +34,8 @@ struct StreamCall {
 bool can_run_streams(const Device& device);
 
 // Queues a call on a stream of the device. Does not block. The memory and the words outlive the
-// queued work. After an error the work up to there stays queued, and the word of this rank must be
-// released (set to its largest value), because other ranks wait for it.
+// queued work. After an error the work up to there stays queued, and the other ranks must release
+// their copies of this rank's word (set them to the largest value), because they wait for it.
 [[nodiscard]] std::optional<Error> queue_stream(const Device& device, int index, hcd_stream stream,
                                                 const StreamProgram& program,
                                                 const StreamCall& call);

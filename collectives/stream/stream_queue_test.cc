@@ -14,10 +14,14 @@ namespace {
 
 constexpr size_t kNumber = sizeof(uint64_t);
 
-// A device whose streams wait for words by themselves, or by functions on the host.
+// A device whose streams wait for words by themselves and reduce many sources at once, or wait by
+// functions on the host and reduce one source after the other.
 struct FakeOne {
   explicit FakeOne(bool words) : table(fake_device::api()) {
-    if (!words) table.stream_wait_value = nullptr, table.stream_write_value = nullptr;
+    if (!words) {
+      table.stream_wait_value = nullptr, table.stream_write_value = nullptr;
+      table.reduce_many = nullptr;
+    }
     device = std::make_unique<Device>(table);
   }
   hcd_api table;
@@ -60,6 +64,7 @@ class Ranks {
       const size_t end = begins_[owner][index(slot.slot) + count];
       return StreamCall::Memory{{memories_[owner].get(), begin * kNumber}, (end - begin) * kNumber};
     };
+    how.copies = {&words_[rank]};
     how.word = [this](int owner) { return &words_[static_cast<size_t>(owner)]; };
     how.base = call * programs_[rank].values;
     how.type = DataType::kUInt64;

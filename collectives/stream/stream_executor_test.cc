@@ -1,0 +1,361 @@
+// Calls made by streams of a fake device, ranks as threads over shared memory.
+#include "collectives/stream/stream_executor.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <deque>
+#include <mutex>
+#include <numeric>
+#include <set>
+#include <thread>
+
+#include "collectives/testing/on_ranks.h"
+#include "device/host/host_api.h"
+#include "device/testing/fake_device.h"
+
+namespace hccl_like {
+namespace {
+
+using testing::on_ranks;
+using testing::Rank;
+
+constexpr size_t kUint64 = sizeof(uint64_t);
+
+// All ranks are in one process, so a peer's memory is reached by its own handle.
+namespace sharing {
+
+inline std::mutex mutex;
+inline std::set<void*> refused;  // cannot be opened
+
+int export_range(int, hcd_ref ref, size_t bytes, hcd_ipc_handle* handle, uint64_t* offset) {
+  if (fake_device::find(ref, bytes) == nullptr)
+    return fake_device::fail(HCD_INVALID, "the range leaves the allocation");
+  *handle = {};
+  std::memcpy(handle->bytes, &ref.base, sizeof ref.base);
+  *offset = ref.offset;
+  return HCD_OK;
+}
+int open(int, const hcd_ipc_handle* handle, void** base, size_t* bytes) {
+  std::memcpy(base, handle->bytes, sizeof *base);
+  const std::lock_guard lock(mutex);
+  if (refused.contains(*base)) return fake_device::fail(HCD_UNSUPPORTED, "no way to that device");
+  *bytes = static_cast<fake_device::Allocation*>(*base)->bytes.size();
+  return HCD_OK;
+}
+int close(int, void*) { return HCD_OK; }
+
+hcd_api table() {
+  hcd_api api = fake_device::api();
+  api.ipc_export = export_range;
+  api.ipc_open = [](int, const hcd_ipc_handle*, void**, size_t*) {
+    return fake_device::fail(HCD_UNSUPPORTED, "the host does not reach the memory");
+  };
+  api.ipc_close = close;
+  api.peer_open = open;
+  api.peer_close = close;
+  return api;
+}
+
+}  // namespace sharing
+
+struct Devices {
+  const hcd_api table = sharing::table();
+  const Device device{table};
+  const Device host{host_api()};
+};
+
+// A rank's memory on the device, as numbers.
+struct Numbers {
+  Numbers(const Device& device, size_t count)
+      : memory(device.allocate(0, (count + 1) * kUint64).value()), count(count) {}
+  uint64_t* begin() const {
+    return reinterpret_cast<uint64_t*>(
+        fake_device::find({memory.data(), 0}, (count + 1) * kUint64));
+  }
+  std::vector<uint64_t> read() const { return {begin(), begin() + count}; }
+  StreamExecution::Side side() const { return {{memory.data(), 0}, count * kUint64}; }
+  MappedRange memory;
+  size_t count;
+};
+
+uint64_t number(int rank, size_t i) { return (i + 1) * 1000 + static_cast<uint64_t>(rank); }
+void fill(const Numbers& numbers, int rank) {
+  for (size_t i = 0; i < numbers.count; ++i) numbers.begin()[i] = number(rank, i);
+}
+
+// The layout of a side, of which only the sizes matter.
+Layout sizes(size_t numbers, size_t chunks) {
+  return Layout::even(Region{reinterpret_cast<std::byte*>(64), numbers * kUint64}, chunks, kUint64);
+}
+Layout own(int rank, size_t numbers) {
+  const Region region{reinterpret_cast<std::byte*>(64), numbers * kUint64};
+  return Layout::single({&region, 1}, static_cast<size_t>(rank), kUint64);
+}
+
+struct Executor {
+  Executor(Devices& devices, const Rank& me)
+      : device(devices.device), of(devices.device, 0, devices.host, 0), me(me) {}
+
+  // Lives as long as this: the fake device has no way to tell peers that memory was freed.
+  Numbers& make(size_t count) { return memory.emplace_back(device, count); }
+
+  std::unique_ptr<StreamExecution> prepare(Call call, StreamExecution::Side input,
+                                           StreamExecution::Side output) {
+    call.type = DataType::kUInt64;
+    return std::make_unique<StreamExecution>(of, me.communicator.shared_from_this(),
+                                             std::move(call), input, output);
+  }
+  // One call after the other.
+  bool run(Call call, StreamExecution::Side input, StreamExecution::Side output) {
+    const auto execution = prepare(std::move(call), input, output);
+    if (!execution->agree()) return false;
+    execution->queue(std::nullopt);
+    execution->await_begin();
+    const auto error = execution->finish();
+    EXPECT_FALSE(error.has_value()) << to_string(*error);
+    return true;
+  }
+
+  const Device& device;
+  std::deque<Numbers> memory;
+  StreamExecutor of;
+  const Rank me;
+};
+
+class Executors : public ::testing::TestWithParam<int> {
+ protected:
+  void run(const std::function<void(Rank, Executor&)>& body) {
+    Devices devices;
+    on_ranks(GetParam(), {}, [&](Rank me) {
+      ASSERT_TRUE(
+          StreamExecutor::may_serve(devices.device, me.communicator, Collective::kAllReduce));
+      Executor executor(devices, me);
+      body(me, executor);
+    });
+  }
+};
+
+TEST_P(Executors, ReduceInPlaceAndApart) {
+  run([](Rank me, Executor& executor) {
+    for (const size_t count : {size_t{1}, size_t{7}, size_t{1000}}) {
+      Numbers &in = executor.make(count), &out = executor.make(count);
+      std::vector<uint64_t> expected(count);
+      for (size_t i = 0; i < count; ++i)
+        for (int rank = 0; rank < me.size; ++rank) expected[i] += number(rank, i);
+      fill(in, me.rank);
+      const Call call{.collective = Collective::kAllReduce,
+                      .input = sizes(count, 1),
+                      .output = sizes(count, 1)};
+      ASSERT_TRUE(executor.run(call, in.side(), out.side()));
+      EXPECT_EQ(out.read(), expected);
+      ASSERT_TRUE(executor.run(call, in.side(), in.side()));
+      EXPECT_EQ(in.read(), expected);
+    }
+  });
+}
+
+TEST_P(Executors, EveryCollectiveHasItsResult) {
+  run([](Rank me, Executor& executor) {
+    constexpr size_t kCount = 13;
+    const auto n = static_cast<size_t>(me.size), r = static_cast<size_t>(me.rank);
+    const int root = me.size - 1;
+    const bool is_root = me.rank == root;
+    Numbers &one = executor.make(kCount), &all = executor.make(kCount * n),
+            &other = executor.make(kCount * n);
+    const auto from = [&](int rank, size_t begin) {
+      std::vector<uint64_t> numbers(kCount);
+      for (size_t i = 0; i < kCount; ++i) numbers[i] = number(rank, begin + i);
+      return numbers;
+    };
+    const auto part = [&](const Numbers& numbers, size_t chunk) {
+      return std::vector(numbers.begin() + chunk * kCount, numbers.begin() + (chunk + 1) * kCount);
+    };
+    const auto sum = [&](size_t begin) {
+      std::vector<uint64_t> numbers(kCount);
+      for (size_t i = 0; i < kCount; ++i)
+        for (int rank = 0; rank < me.size; ++rank) numbers[i] += number(rank, begin + i);
+      return numbers;
+    };
+    const StreamExecution::Side none;
+
+    fill(one, me.rank);
+    ASSERT_TRUE(executor.run({.collective = Collective::kAllGather,
+                              .input = own(me.rank, kCount),
+                              .output = sizes(kCount * n, n)},
+                             one.side(), all.side()));
+    for (size_t p = 0; p < n; ++p) EXPECT_EQ(part(all, p), from(static_cast<int>(p), 0));
+
+    ASSERT_TRUE(executor.run({.collective = Collective::kGather,
+                              .root = root,
+                              .input = own(me.rank, kCount),
+                              .output = is_root ? sizes(kCount * n, n) : Layout()},
+                             one.side(), is_root ? other.side() : none));
+    for (size_t p = 0; p < n && is_root; ++p)
+      EXPECT_EQ(part(other, p), from(static_cast<int>(p), 0));
+
+    fill(all, me.rank);
+    ASSERT_TRUE(executor.run({.collective = Collective::kReduceScatter,
+                              .input = sizes(kCount * n, n),
+                              .output = own(me.rank, kCount)},
+                             all.side(), one.side()));
+    EXPECT_EQ(one.read(), sum(r * kCount));
+
+    ASSERT_TRUE(executor.run({.collective = Collective::kAllToAll,
+                              .input = sizes(kCount * n, n),
+                              .output = sizes(kCount * n, n)},
+                             all.side(), other.side()));
+    for (size_t p = 0; p < n; ++p) EXPECT_EQ(part(other, p), from(static_cast<int>(p), r * kCount));
+
+    ASSERT_TRUE(executor.run({.collective = Collective::kScatter,
+                              .root = root,
+                              .input = is_root ? sizes(kCount * n, n) : Layout(),
+                              .output = own(me.rank, kCount)},
+                             is_root ? all.side() : none, one.side()));
+    EXPECT_EQ(one.read(), from(root, r * kCount));
+
+    fill(one, me.rank);
+    ASSERT_TRUE(executor.run({.collective = Collective::kReduce,
+                              .root = root,
+                              .input = sizes(kCount, 1),
+                              .output = sizes(kCount, 1)},
+                             one.side(),
+                             other.side().bytes > 0 && is_root
+                                 ? StreamExecution::Side{other.side().begin, kCount * kUint64}
+                                 : none));
+    if (is_root) EXPECT_EQ(part(other, 0), sum(0));
+
+    fill(one, me.rank);
+    ASSERT_TRUE(executor.run({.collective = Collective::kBroadcast,
+                              .root = root,
+                              .input = sizes(kCount, 1),
+                              .output = sizes(kCount, 1)},
+                             one.side(), one.side()));
+    EXPECT_EQ(one.read(), from(root, 0));
+  });
+}
+
+// Programs are queued before those of earlier calls have ended.
+TEST_P(Executors, SeveralCallsAreInFlight) {
+  run([](Rank me, Executor& executor) {
+    constexpr size_t kCalls = 5, kCount = 1000;
+    std::vector<Numbers*> numbers;
+    std::vector<std::unique_ptr<StreamExecution>> calls;
+    for (size_t i = 0; i < kCalls; ++i) {
+      numbers.push_back(&executor.make(kCount));
+      fill(*numbers.back(), me.rank);
+      calls.push_back(executor.prepare({.collective = Collective::kAllReduce,
+                                        .input = sizes(kCount, 1),
+                                        .output = sizes(kCount, 1)},
+                                       numbers.back()->side(), numbers.back()->side()));
+    }
+    for (const auto& call : calls) {
+      ASSERT_TRUE(call->agree());
+      call->queue(std::nullopt);
+    }
+    for (size_t i = 0; i < kCalls; ++i) {
+      ASSERT_FALSE(calls[i]->finish().has_value());
+      uint64_t expected = 0;
+      for (int rank = 0; rank < me.size; ++rank) expected += number(rank, 0);
+      EXPECT_EQ(numbers[i]->begin()[0], expected);
+    }
+  });
+}
+
+TEST_P(Executors, MemoryThatCannotBeMappedIsRefusedByAll) {
+  run([](Rank me, Executor& executor) {
+    Numbers& in = executor.make(10);
+    if (me.rank == 0) {
+      const std::lock_guard lock(sharing::mutex);
+      sharing::refused.insert(in.memory.data());
+    }
+    const Call call{
+        .collective = Collective::kAllReduce, .input = sizes(10, 1), .output = sizes(10, 1)};
+    EXPECT_FALSE(executor.run(call, in.side(), in.side()));
+    {
+      const std::lock_guard lock(sharing::mutex);
+      sharing::refused.clear();
+    }
+    // The answer holds for the group; the group itself has not failed.
+    EXPECT_FALSE(executor.run(call, in.side(), in.side()));
+    EXPECT_FALSE(me.communicator.failure().has_value());
+  });
+}
+
+TEST_P(Executors, DifferentCallsAreAMismatch) {
+  run([](Rank me, Executor& executor) {
+    const size_t count = me.rank == 0 ? 10 : 12;
+    Numbers& in = executor.make(count);
+    const auto call = executor.prepare(
+        {.collective = Collective::kAllReduce, .input = sizes(count, 1), .output = sizes(count, 1)},
+        in.side(), in.side());
+    EXPECT_FALSE(call->agree());
+    ASSERT_NE(call->exchange()->error(), nullptr);
+    EXPECT_EQ(cause(*call->exchange()->error()), ErrorCode::kMismatch);
+    EXPECT_NE(call->exchange()->error()->message.find(
+                  "all_reduce of uint64 (sum): rank 0 passed 10 elements"),
+              std::string::npos)
+        << call->exchange()->error()->message;
+  });
+}
+
+// A rank that has queued nothing and leaves ends the streams of the others.
+TEST_P(Executors, AnAbortEndsTheStreamsOfAll) {
+  run([](Rank me, Executor& executor) {
+    Numbers& in = executor.make(1000);
+    fill(in, me.rank);
+    const auto call = executor.prepare(
+        {.collective = Collective::kAllReduce, .input = sizes(1000, 1), .output = sizes(1000, 1)},
+        in.side(), in.side());
+    ASSERT_TRUE(call->agree());
+    if (me.rank == 0) {
+      me.communicator.abort("a test");
+    } else {
+      call->queue(std::nullopt);
+      const auto error = call->finish();
+      ASSERT_TRUE(error.has_value());
+      EXPECT_EQ(error->code, ErrorCode::kAborted);
+    }
+  });
+}
+
+// The stream of rank 0 never gets to the call.
+TEST_P(Executors, ATimeOutNamesTheCallAndTheRank) {
+  run([](Rank me, Executor& executor) {
+    Numbers& in = executor.make(1000);
+    Call call{.collective = Collective::kAllReduce,
+              .number = 77,
+              .input = sizes(1000, 1),
+              .output = sizes(1000, 1)};
+    call.timeout = std::chrono::milliseconds(500);
+    const auto execution = executor.prepare(call, in.side(), in.side());
+    ASSERT_TRUE(execution->agree());
+    const Device& device = executor.device;
+    DeviceStream busy = device.make_stream(0, 0).value();
+    std::atomic<bool> go{me.rank != 0};
+    const auto wait = [](void* self) { static_cast<std::atomic<bool>*>(self)->wait(false); };
+    ASSERT_FALSE(device.host_function(0, busy.get(), wait, &go).has_value());
+    execution->queue(device.record(0, busy.get()).value());
+    std::optional<Error> error;
+    if (me.rank == 0) {
+      while (!me.communicator.has_failed())
+        me.runtime.engine().wait([&] { return me.communicator.has_failed(); },
+                                 Deadline::after(std::chrono::seconds(10)));
+      go = true, go.notify_all();
+    }
+    execution->await_begin();
+    error = execution->finish();
+    ASSERT_TRUE(error.has_value());
+    if (me.rank == 0) return;
+    EXPECT_EQ(cause(*error), ErrorCode::kTimeout) << to_string(*error);
+    EXPECT_NE(error->message.find("all_reduce #77"), std::string::npos) << error->message;
+    EXPECT_NE(error->message.find("rank 0"), std::string::npos) << error->message;
+    EXPECT_FALSE(device.synchronize(0, busy.get()).has_value());
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Streams, Executors, ::testing::Values(2, 3, 4),
+                         [](const auto& info) { return std::to_string(info.param); });
+
+}  // namespace
+}  // namespace hccl_like
