@@ -269,7 +269,10 @@ c10d::ErrorType Backend::getError() {
   }
 }
 
-void Backend::abort() { abort("abort() was called"); }
+void Backend::abort() {
+  issuer_.note_aborted();
+  abort("abort() was called");
+}
 
 void Backend::abort(const std::string& reason) {
   const auto session = issuer_.session();

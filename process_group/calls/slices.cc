@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "collectives/same_host/shape.h"
-#include "transport/rendezvous/rendezvous.h"
 
 namespace hccl_like {
 namespace {
@@ -122,12 +121,11 @@ std::optional<Slices> slices_of(const Request& request, int ranks, size_t most) 
   return slices && slices->count > 1 ? slices : std::nullopt;
 }
 
-std::optional<Slices> one_slice_of(const Request& request, int ranks, size_t most) {
-  if (reduces(request.collective)) return std::nullopt;
+std::optional<Slices> one_slice_of(const Request& request, int ranks, size_t most, size_t least) {
   const auto slices = cut(request, ranks, most);
   const auto all = static_cast<size_t>(ranks);
-  const bool worth_it = std::max(largest_chunk(request.input, all),
-                                 largest_chunk(request.output, all)) >= kLeastRendezvous;
+  const bool worth_it =
+      std::max(largest_chunk(request.input, all), largest_chunk(request.output, all)) >= least;
   return slices && slices->count == 1 && worth_it ? slices : std::nullopt;
 }
 

@@ -35,8 +35,8 @@ size_t row_bytes(const at::Tensor& tensor);
 // for this rank or the parts would be too small. With kPairs, ranks may disagree: the whole call of
 // a rank that needs one slice matches the first slice of ranks that need several.
 std::optional<Slices> slices_of(const Request& request, int ranks, size_t most);
-// The single slice of a request that fits in one and reaches the rendezvous threshold. Nothing for
-// other requests and for reductions.
-std::optional<Slices> one_slice_of(const Request& request, int ranks, size_t most);
+// The single slice of a request that fits in one and has a chunk of at least `least` bytes. Nothing
+// for other requests.
+std::optional<Slices> one_slice_of(const Request& request, int ranks, size_t most, size_t least);
 
 }  // namespace hccl_like

@@ -123,6 +123,10 @@ void Issuer::note_told(const Error& error) const {
   if (communicators && communicators->failure()) failure_told(number_, error);
 }
 
+void Issuer::note_aborted() const {
+  failure_told(number_, {ErrorCode::kAborted, "abort() was called"});
+}
+
 // Returns the group, or nothing if an open block has collected the call.
 std::optional<Issuer::Group> Issuer::admit(Issue& issue, c10::intrusive_ptr<Work>& work) {
   std::lock_guard lock(mutex_);

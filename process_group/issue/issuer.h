@@ -54,6 +54,8 @@ class Issuer {
 
   // Releases the resources of finished calls and notes their failures (untold.h).
   void reap();
+  // The program itself gives the group up, so its calls that fail are no news (untold.h).
+  void note_aborted() const;
   // Waits for all calls and releases their resources.
   void settle();
   struct Held {

@@ -5,6 +5,7 @@
 #include "collectives/engine/engine.h"
 #include "process_group/device/device_capabilities.h"
 #include "process_group/issue/issuer.h"
+#include "transport/rendezvous/rendezvous.h"
 
 namespace hccl_like {
 namespace {
@@ -16,11 +17,14 @@ size_t bytes_of_slice(const Communicator& communicator) {
   return config.slice_bytes * config.slice_window / 2;
 }
 
+// The chunk from which a call of one slice is worth an exchange of memory between the ranks.
+constexpr size_t kLeastForStreams = 64 << 10;
+
 }  // namespace
 
 // Depends only on request sizes and settings, which ranks that exchange a chunk share if their
-// devices are alike. A call of one slice also uses a Staging where network cards may avoid its
-// copies; other ranks do not see the difference.
+// devices are alike. A call of one slice also uses a Staging where streams may make it, or where
+// network cards may avoid its copies; of the latter, other ranks do not see the difference.
 Issuer::Cuts Issuer::cuts_of(const Issue& issue, const Group& group, const DeviceAccess& access) {
   Cuts cuts;
   if (access.direct() || issue.requests.empty()) return cuts;
@@ -31,10 +35,14 @@ Issuer::Cuts Issuer::cuts_of(const Issue& issue, const Group& group, const Devic
   if (access.plugin() == nullptr && !capabilities_of(access.device()).has(Feature::kOffsetCopies))
     return cuts;
   const bool direct = DeviceSlices::may_serve(access, communicator);
+  const size_t most = bytes_of_slice(communicator);
   for (const Request& request : issue.requests) {
-    cuts.push_back(slices_of(request, communicator.size(), bytes_of_slice(communicator)));
-    if (!cuts.back() && direct)
-      cuts.back() = one_slice_of(request, communicator.size(), bytes_of_slice(communicator));
+    cuts.push_back(slices_of(request, communicator.size(), most));
+    if (cuts.back()) continue;
+    if (Staging::may_use_streams(access, communicator, request))
+      cuts.back() = one_slice_of(request, communicator.size(), most, kLeastForStreams);
+    else if (direct && !reduces(request.collective))
+      cuts.back() = one_slice_of(request, communicator.size(), most, kLeastRendezvous);
   }
   if (std::ranges::none_of(cuts, [](const auto& slices) { return slices.has_value(); }))
     cuts.clear();

@@ -27,6 +27,9 @@ at::Tensor narrowed(const at::Tensor& memory, size_t begin, size_t bytes) {
   return memory.narrow(0, static_cast<int64_t>(begin), static_cast<int64_t>(bytes));
 }
 
+// An address that is never used.
+constexpr uintptr_t kAnyAddress = 64;
+
 Region region_of(const at::Tensor& memory) {
   if (!memory.defined()) return {};
   return {static_cast<std::byte*>(memory.data_ptr()), memory.nbytes()};
@@ -158,7 +161,11 @@ std::shared_ptr<Staging::Call> Staging::prepare(const Request& request, const Sl
     call->writes = !call->reads;
   }
   call->pending = pending;
-  if (favours_whole(*call, slices)) make_whole(*call);
+  const bool may_stream = may_use_streams(access_, *communicator, request);
+  if (may_stream)
+    pack_sides(*call, exchanges);
+  else if (favours_whole(*call, slices))
+    make_whole(*call);
   if (!call->in_place && !call->whole && !call->input.may_be_overwritten_by(call->output)) {
     const at::AutoDispatchBelowADInplaceOrView unseen;
     for (at::Tensor& tensor : inputs)
@@ -179,6 +186,7 @@ std::shared_ptr<Staging::Call> Staging::prepare(const Request& request, const Sl
   call->begin = streams_.record_current();
   if (!call->begin) access_.synchronize_current_stream();
 
+  if (may_stream) prepare_stream(request, timeout, *call);
   for (size_t number = 0; number < slices.count; ++number) {
     Slice slice{.part = slices.part(number),
                 .slot = &slots_[(prepared_ + number) % kSlots],
@@ -202,6 +210,64 @@ std::shared_ptr<Staging::Call> Staging::prepare(const Request& request, const Sl
   }
   prepared_ += slices.count;
   return call;
+}
+
+bool Staging::may_use_streams(const DeviceAccess& access, const Communicator& communicator,
+                              const Request& request) {
+  return access.plugin() != nullptr && !request.uneven &&
+         StreamExecutor::may_serve(*access.plugin(), communicator, request.collective);
+}
+
+// Makes each side one range of device memory, apart from the other or the same.
+void Staging::pack_sides(Call& call, bool exchanges) {
+  const auto packed = [&](const DeviceSide& side, bool fill, bool copy_back) {
+    const at::Tensor memory =
+        at::empty({static_cast<int64_t>(side.bytes(Call::kAll))},
+                  at::TensorOptions().dtype(at::kByte).device(access_.device()));
+    const at::AutoDispatchBelowADInplaceOrView unseen;
+    for (const auto& [piece, own] : side.pieces_in(memory)) {
+      if (fill) piece.copy_(own);
+      if (copy_back) call.copies_back.emplace_back(own, piece);
+    }
+    call.pending->hold_temporary(memory);
+    return memory;
+  };
+  const bool one_range = call.input.range() && call.output.range();
+  if (call.in_place && !one_range) {
+    const at::Tensor memory = packed(call.input, call.reads, call.writes);
+    call.input = call.input.packed_in(memory);
+    call.output = call.output.packed_in(memory);
+  } else if (!call.in_place) {
+    if (!call.input.range() || (exchanges && call.input.overlaps(call.output)))
+      call.input = call.input.packed_in(packed(call.input, call.reads, false));
+    if (!call.output.range())
+      call.output = call.output.packed_in(packed(call.output, false, call.writes));
+  }
+}
+
+// Before the operations of the slices, which take part only if a rank cannot use streams.
+void Staging::prepare_stream(const Request& request, std::chrono::milliseconds timeout,
+                             Call& call) {
+  const Device& device = *access_.plugin();
+  if (!executor_)
+    executor_ = std::make_unique<StreamExecutor>(device, access_.plugin_index(), *host_.plugin(),
+                                                 streams_.current().value_or(0));
+  hccl_like::Call whole = bare_call(request);
+  whole.timeout = timeout;
+  // Only sizes matter, so any address will do.
+  const auto lay = [&](const DeviceSide& side) {
+    return side.layout({reinterpret_cast<std::byte*>(kAnyAddress), side.bytes(Call::kAll)},
+                       Call::kAll, size_of(request.type));
+  };
+  whole.input = lay(call.input);
+  whole.output = lay(call.output);
+  const auto range = [](const DeviceSide& side) {
+    const auto [begin, bytes] = *side.range();
+    return StreamExecution::Side{begin, bytes};
+  };
+  call.streamed = std::make_unique<StreamExecution>(*executor_, call.communicator, std::move(whole),
+                                                    range(call.input), range(call.output));
+  call.pending->add_slice(call.streamed->exchange());
 }
 
 std::shared_ptr<Operation> Staging::call_of(const Request& request,
@@ -327,6 +393,24 @@ void Staging::find_direct(Call& call, auto&& queue, auto&& start) {
   if (any) call.places = std::move(places);
 }
 
+// Serves a call that all ranks leave to their streams. False for other calls.
+bool Staging::run_in_stream(Stage stage, Call& call, auto&& queue) {
+  if (!call.streamed) return false;
+  if (stage == kCopyIn)
+    call.start_stream();
+  else
+    await_slice(stage);
+  if (!call.by_stream) return false;
+  if (stage == kNetwork) call.finish_stream();
+  if (stage == kCopyOut) call.copy_out(call.slices.back(), queue);
+  {
+    std::lock_guard lock(mutex_);
+    done_[stage] += call.slices.size();
+  }
+  changed_.notify_all();
+  return true;
+}
+
 void Staging::run(Stage stage) {
   std::optional<CopyQueue> copies;
   const auto queue = [&]() -> const CopyQueue& {
@@ -342,7 +426,9 @@ void Staging::run(Stage stage) {
   }
   while (const auto call = next(stage)) {
     if (stage == kCopyIn && !in_stream_) call->pending->begin();
+    const bool in_stream = run_in_stream(stage, *call, queue);
     for (Slice& slice : call->slices) {
+      if (in_stream) break;
       await_slice(stage);
       switch (stage) {
         case kCopyIn:

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "collectives/stream/stream_executor.h"
 #include "process_group/calls/slices.h"
 #include "process_group/device/devices.h"
 #include "process_group/device/plugin_streams.h"
@@ -30,6 +31,10 @@ namespace hccl_like {
 // as much as copying everything (copy_costs.h), the first slice copies all input to memory of the
 // call, and the last slice copies all output. The operations are the same, so each rank decides for
 // itself.
+//
+// A call that streams of the devices may make (may_use_streams) asks the other ranks in its first
+// stage. If all agree, its slices are skipped: the first stage queues the whole call, the second
+// waits for its end.
 class Staging {
  public:
   // The first two outlive this object. `most`: bytes of a slice per side. Throws kSystem without
@@ -39,6 +44,11 @@ class Staging {
   ~Staging();
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
+
+  // Whether streams of the device may make such a call (collectives/stream/stream_executor.h), if
+  // no rank finds a reason against it. Equal on all ranks whose devices are alike.
+  static bool may_use_streams(const DeviceAccess& access, const Communicator& communicator,
+                              const Request& request);
 
   class Call;
   // Prepares the operations of all slices, which take their sequence numbers here, and adds them to
@@ -74,6 +84,9 @@ class Staging {
   enum Stage : size_t { kCopyIn, kNetwork, kCopyOut, kStages };
 
   void run(Stage stage);
+  void pack_sides(Call& call, bool exchanges);
+  void prepare_stream(const Request& request, std::chrono::milliseconds timeout, Call& call);
+  bool run_in_stream(Stage stage, Call& call, auto&& queue);
   void find_direct(Call& call, auto&& queue, auto&& start);
   void await_queues();
   void stop();
@@ -99,6 +112,7 @@ class Staging {
   DeviceSlices direct_;  // used by the first stage only
   const bool in_stream_;
   const size_t most_;
+  std::unique_ptr<StreamExecutor> executor_;  // null: no call has tried streams
   std::array<Slot, kSlots> slots_;
   size_t prepared_ = 0;  // slices, in total
   bool told_ = false;    // the log names the kind of copies

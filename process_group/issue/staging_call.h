@@ -42,6 +42,8 @@ class Staging::Call {
     std::vector<Region> input_places, output_places;
   };
   std::optional<Whole> whole;
+  std::unique_ptr<StreamExecution> streamed;  // null: streams cannot make the call
+  bool by_stream = false;                     // all ranks leave the call to streams
   std::vector<Slice> slices;
   std::vector<std::pair<at::Tensor, at::Tensor>>
       fresh;           // a tensor that is not plain and its plain replacement
@@ -82,6 +84,20 @@ class Staging::Call {
       copies.wait();
     });
   }
+  // On the first stage's thread.
+  void start_stream() {
+    by_stream = streamed->agree();
+    if (!by_stream) return;
+    streamed->queue(std::move(begin));
+    begin.reset();
+    for (const Slice& slice : slices) communicator->skip(slice.operations);
+  }
+  // On the second stage's thread.
+  void finish_stream() {
+    streamed->await_begin();
+    if (in_stream()) pending->begin();
+    if (auto error = streamed->finish()) pending->fail(std::move(*error));
+  }
   // Launches failed calls too; they end at once. Slices without a copy in launch early.
   void communicate(Slice& slice) {
     const auto from = static_cast<size_t>(&slice - slices.data());
@@ -99,7 +115,7 @@ class Staging::Call {
     const auto any_failed = [&] {
       return std::ranges::any_of(slices, [&](const Slice& one) { return failed(one); });
     };
-    const bool copies = writes && !slice.direct;
+    const bool copies = writes && !slice.direct && !by_stream;
     if (!(whole ? any_failed() : failed(slice)) && (copies || (last && !copies_back.empty())))
       copy_result(slice, queue, copies);
     if (last && in_stream() && any_failed()) spoil(queue);
@@ -108,6 +124,7 @@ class Staging::Call {
     // Releases memory before end_slices(), because the waiting thread may reuse it at once.
     input = output = {};
     places.reset();
+    streamed.reset();
     whole.reset();
     fresh.clear();
     copies_back.clear();
@@ -151,7 +168,7 @@ class Staging::Call {
       const at::Tensor memory =
           at::from_blob(spoilt.data(), {static_cast<int64_t>(most)}, at::kByte);
       const CopyQueue& copies = queue();
-      copies.wait_for(*begin);
+      if (begin) copies.wait_for(*begin);
       for (const Slice& slice : slices) output.to_device(copies, memory, slice.part);
       copies.wait();
     } catch (const std::exception& error) {

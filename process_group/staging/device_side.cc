@@ -1,6 +1,7 @@
 #include "process_group/staging/device_side.h"
 
 #include <algorithm>
+#include <limits>
 
 #include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -11,6 +12,8 @@
 
 namespace hccl_like {
 namespace {
+
+constexpr Part kAll{0, std::numeric_limits<size_t>::max()};
 
 Part within(Part part, size_t bytes) {
   return {std::min(part.begin, bytes), std::min(part.end, bytes)};
@@ -190,6 +193,46 @@ size_t DeviceSide::bytes_touched(Part part) const {
     bytes += tensor.storage().nbytes();
   });
   return bytes;
+}
+
+std::optional<DeviceSide::Range> DeviceSide::range() const {
+  std::optional<Range> range = Range{};
+  visit(kAll, [&](const at::Tensor& tensor, size_t begin, size_t end, size_t at) {
+    if (at > 0) {
+      range.reset();
+    } else {
+      range = {ref_of(tensor), end - begin};
+      range->begin.offset += begin;
+    }
+  });
+  return range;
+}
+
+bool DeviceSide::overlaps(const DeviceSide& other) const {
+  const auto mine = range(), others = other.range();
+  return mine && others && mine->begin.base == others->begin.base &&
+         mine->begin.offset < others->begin.offset + others->bytes &&
+         others->begin.offset < mine->begin.offset + mine->bytes;
+}
+
+DeviceSide DeviceSide::packed_in(const at::Tensor& memory) const {
+  DeviceSide packed;
+  packed.single_ = single_;
+  packed.for_ranks_ = for_ranks_;
+  size_t begin = 0;
+  for (const Chunk& chunk : chunks_) {
+    packed.add(chunk.number, {{memory, begin, chunk.bytes}});
+    begin += chunk.bytes;
+  }
+  return packed;
+}
+
+std::vector<std::pair<at::Tensor, at::Tensor>> DeviceSide::pieces_in(
+    const at::Tensor& memory) const {
+  std::vector<std::pair<at::Tensor, at::Tensor>> pieces;
+  copy(memory, kAll,
+       [&](const at::Tensor& packed, const at::Tensor& own) { pieces.emplace_back(packed, own); });
+  return pieces;
 }
 
 std::vector<Region> DeviceSide::places(Region host) const {

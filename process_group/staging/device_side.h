@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -40,6 +41,19 @@ class DeviceSide {
   size_t bytes(Part part) const;
   // Bytes of the storages that copies of this part touch, counted once per copy.
   size_t bytes_touched(Part part) const;
+  // All chunks as one range of the device's memory, or nothing if they are not adjacent. Without
+  // bytes, an empty range.
+  struct Range {
+    hcd_ref begin{};
+    size_t bytes = 0;
+  };
+  std::optional<Range> range() const;
+  // Whether two sides that are ranges share memory.
+  bool overlaps(const DeviceSide& other) const;
+  // The same chunks, packed in `memory`, which has bytes(all) bytes and lies on the device.
+  DeviceSide packed_in(const at::Tensor& memory) const;
+  // Pairs of a piece of `memory` and the piece of the device's memory that belongs there.
+  std::vector<std::pair<at::Tensor, at::Tensor>> pieces_in(const at::Tensor& memory) const;
   // Addresses of whole chunks packed in host memory.
   std::vector<Region> places(Region host) const;
 

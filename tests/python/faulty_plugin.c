@@ -67,6 +67,25 @@ static int copy_h2d(int device, hcd_ref to, const void* host, size_t bytes, hcd_
   return fails_once("copy_h2d") ? broken() : complete.copy_h2d(device, to, host, bytes, stream);
 }
 
+static int copy_d2d(int device, hcd_ref to, hcd_ref from, size_t bytes, hcd_stream stream) {
+  return fails("copy_d2d") ? broken() : complete.copy_d2d(device, to, from, bytes, stream);
+}
+
+static int reduce(int device, hcd_ref inout, hcd_ref in, uint64_t count, hcd_type type, hcd_op op,
+                  hcd_stream stream) {
+  return fails("reduce") ? broken() : complete.reduce(device, inout, in, count, type, op, stream);
+}
+
+static int stream_write_value(int device, hcd_stream stream, volatile uint64_t* word,
+                              uint64_t value) {
+  return fails("stream_write_value") ? broken()
+                                     : complete.stream_write_value(device, stream, word, value);
+}
+
+static int peer_open(int device, const hcd_ipc_handle* handle, void** base, size_t* bytes) {
+  return fails("peer_open") ? broken() : complete.peer_open(device, handle, base, bytes);
+}
+
 __attribute__((constructor)) static void constructor(void) {
   if (fault_is("crash in a constructor")) *(volatile int*)NULL = 1;
 }
@@ -88,6 +107,10 @@ const hcd_api* hcd_get_api(int major, int minor) {
   table.copy_h2d = copy_h2d;
   table.map = map;
   table.host_func = host_func;
+  table.copy_d2d = copy_d2d;
+  table.reduce = reduce;
+  table.stream_write_value = stream_write_value;
+  table.peer_open = peer_open;
   if (fault_is("size")) table.size = 3;
   if (fault_is("null entry")) table.copy_h2d = NULL;
   if (fault_is("half a pair")) table.unmap = NULL;

@@ -20,8 +20,8 @@ from test_staged_calls import COUNT, IN_SLICES, STAGED, cut_up, mine
 from test_staged_pairs import PAIRS, in_any_order
 from test_stream_calls import LARGE, SCENARIOS, every_call
 
-# What the plugin lacks. Without host functions it has words.
-WAYS = {"host functions": "map", "words": "map, host functions"}
+# What the plugin lacks, so that large calls go through the host. Without host functions it has words.
+WAYS = {"host functions": "map, peers", "words": "map, host functions, peers"}
 DEVICE = torch.device("sim", 0)
 
 
@@ -54,7 +54,7 @@ def test_every_call_is_exact_with(way, sim, stripped, tmp_path):
 
 @pytest.mark.slow
 def test_every_call_is_exact_on_three_ranks(sim, stripped):
-    run(everything, 3, stripped, "map", environment=IN_SLICES, timeout=120)
+    run(everything, 3, stripped, WAYS["host functions"], environment=IN_SLICES, timeout=120)
 
 
 IN_ONE_PIECE = ["map, events", "map, own streams"]  # a stream that copies must be able to wait for the caller's, and not be it
@@ -76,7 +76,7 @@ def every_call_once_warm(rank, size, scenario):
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
 def test_every_call_keeps_the_order_of_streams(scenario, sim, stripped):
-    run(every_call_once_warm, 2, stripped, "map", scenario, environment=IN_SLICES)
+    run(every_call_once_warm, 2, stripped, WAYS["host functions"], scenario, environment=IN_SLICES)
 
 
 @pytest.mark.slow
@@ -170,7 +170,7 @@ def resized(rank, size):
 
 
 def test_storage_may_be_given_back_before_the_device_begins(sim, stripped):
-    run(resized, 2, stripped, "map", environment=IN_SLICES)
+    run(resized, 2, stripped, WAYS["host functions"], environment=IN_SLICES)
 
 
 def late_on_both_sides(rank, size):
@@ -190,7 +190,7 @@ def late_on_both_sides(rank, size):
 
 
 def test_time_behind_other_work_of_the_stream_does_not_count(sim, stripped):
-    run(late_on_both_sides, 2, stripped, "map", environment=IN_SLICES)
+    run(late_on_both_sides, 2, stripped, WAYS["host functions"], environment=IN_SLICES)
 
 
 # ------------------------------------------------------------------------------------------------------------ failures
@@ -202,7 +202,7 @@ def every_slice_is_spoilt(rank, size):
 
 
 def test_every_output_of_a_failed_call_is_spoilt(sim, stripped):
-    run(every_slice_is_spoilt, 2, stripped, "map", environment=IN_SLICES)
+    run(every_slice_is_spoilt, 2, stripped, WAYS["host functions"], environment=IN_SLICES)
 
 
 def ended(tensor, words):
@@ -282,7 +282,7 @@ def with_a_fault(rank, size, fault):
 @pytest.mark.parametrize("fault", ["copy_d2h:5", "copy_d2h:7", "copy_h2d:5", "copy_h2d:8"])
 def test_a_copy_that_fails_ends_the_call(fault, sim, stripped, faulty):
     plugins = {"PLUGIN": faulty, "SOUND_PLUGIN": _plugins.found()["sim"]}
-    said = run(with_a_fault, 2, stripped, "map", fault, environment=IN_SLICES | plugins)
+    said = run(with_a_fault, 2, stripped, WAYS["host functions"], fault, environment=IN_SLICES | plugins)
     assert f"({fault[:8]} of its plugin): the cable was pulled" in said[1] and "rank 1" in said[0], said
 
 
@@ -305,4 +305,4 @@ def not_queued(rank, size):
 
 def test_a_stream_that_does_not_take_a_call_hangs_nothing(sim, stripped, faulty):
     plugins = {"PLUGIN": faulty, "SOUND_PLUGIN": _plugins.found()["sim"]}
-    run(not_queued, 2, stripped, "map", environment=IN_SLICES | plugins)
+    run(not_queued, 2, stripped, WAYS["host functions"], environment=IN_SLICES | plugins)

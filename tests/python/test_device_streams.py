@@ -1,0 +1,260 @@
+"""Large calls of ranks on one host that streams of the devices make among themselves: no byte goes through the host."""
+
+import contextlib
+import ctypes
+import os
+import signal
+import time
+from datetime import timedelta
+
+import pytest
+import torch
+import torch.distributed as dist
+
+import values
+from hccl_like import _plugins
+from plugins import run
+from streams import Gate
+from test_poison import every_output_is_spoilt
+from test_staged_calls import COUNT, IN_SLICES, STAGED, mine
+from test_staged_pairs import PAIRS
+from test_stream_calls import LARGE, SCENARIOS
+from test_stream_slices import (
+    alone,
+    ended,
+    every_call_once_warm,
+    large_and_small,
+    late_on_both_sides,
+    on_several_streams,
+    resized,
+    several_groups,
+    total,
+    warm,
+)
+
+# What the plugin lacks. Without host functions it has words, and the other way.
+WAYS = {"host functions and words": "map", "words": "map, host functions", "host functions": "map, words"}
+WAY = "map"
+
+
+def copied_bytes():
+    library = ctypes.CDLL(_plugins.found()["sim"])
+    library.copied_bytes.restype = ctypes.c_ulonglong
+    return library.copied_bytes()
+
+
+def everything(rank, size):
+    for case in STAGED + PAIRS:
+        case(rank, size)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_call_is_exact_with(way, sim, stripped):
+    run(everything, 2, stripped, WAYS[way], environment=IN_SLICES, timeout=120)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [3, 4])
+def test_every_call_is_exact_on(size, sim, stripped):
+    run(everything, size, stripped, WAY, environment=IN_SLICES, timeout=240)
+
+
+def all_reduce(rank, size, tensor):
+    dist.all_reduce(tensor)
+
+
+def reduce(rank, size, tensor):
+    dist.reduce(tensor, size - 1)
+
+
+def reduce_scatter(rank, size, tensor):
+    dist.reduce_scatter_tensor(torch.empty(tensor.numel() // size, device="sim"), tensor)
+
+
+def all_gather(rank, size, tensor):
+    dist.all_gather_into_tensor(torch.empty(size * tensor.numel(), device="sim"), tensor)
+
+
+def all_gather_list(rank, size, tensor):
+    dist.all_gather([torch.empty_like(tensor) for _ in range(size)], tensor)
+
+
+def broadcast(rank, size, tensor):
+    dist.broadcast(tensor, 0)
+
+
+def gather(rank, size, tensor):
+    dist.gather(tensor, [torch.empty_like(tensor) for _ in range(size)] if rank == 0 else None, 0)
+
+
+def scatter(rank, size, tensor):
+    dist.scatter(torch.empty_like(tensor), [tensor.clone() for _ in range(size)] if rank == 1 else None, 1)
+
+
+def all_to_all(rank, size, tensor):
+    dist.all_to_all_single(torch.empty_like(tensor), tensor)
+
+
+MOVES = [all_reduce, reduce, reduce_scatter, all_gather, all_gather_list, broadcast, gather, scatter, all_to_all]
+
+
+def no_byte_goes_through_the_host(rank, size):
+    tensor = torch.ones(COUNT // size * size, device="sim")
+    for move in MOVES:
+        torch.sim.synchronize()
+        before = copied_bytes()
+        move(rank, size, tensor)
+        torch.sim.synchronize()
+        assert copied_bytes() == before, f"{move.__name__} copied {copied_bytes() - before} bytes"
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_no_byte_goes_through_the_host(size, sim, stripped):
+    run(no_byte_goes_through_the_host, size, stripped, WAY)
+
+
+# ------------------------------------------------------------------------------------------------------------- order
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+def test_every_call_keeps_the_order_of_streams(scenario, sim, stripped):
+    run(every_call_once_warm, 2, stripped, WAY, scenario, environment=IN_SLICES)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [large_and_small, on_several_streams, several_groups, resized, late_on_both_sides],
+    ids=lambda case: case.__name__,
+)
+@pytest.mark.parametrize("way", WAYS)
+def test_calls_of(case, way, sim, stripped):
+    run(case, 2, stripped, WAYS[way], environment=IN_SLICES)
+
+
+def in_flight(rank, size):
+    """Two groups with 16 calls each, none waited for before the last is issued."""
+    other = dist.new_group(list(range(size)))
+    for group in (None, other):
+        dist.all_reduce(torch.zeros(COUNT, device="sim"), group=group)
+    tensors = [[mine(rank, COUNT + i).to("sim") for i in range(16)] for _ in range(2)]
+    gate = Gate()
+    works = [
+        dist.all_reduce(tensor, group=group, async_op=True)
+        for pair in zip(*tensors)
+        for tensor, group in zip(pair, (None, other))
+    ]
+    gate.require_closed("32 calls")
+    gate.open()
+    for work in works:
+        work.wait()
+    for row in tensors:
+        for i, tensor in enumerate(row):
+            assert values.equal(tensor, total(size, COUNT + i)), i
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_many_calls_of_two_groups_are_in_flight(size, sim, stripped):
+    run(in_flight, size, stripped, WAY, environment=IN_SLICES)
+
+
+# ------------------------------------------------------------------------------------------------------------ falling back
+
+
+def goes_through_the_host(rank, size):
+    before = copied_bytes()
+    tensor = mine(rank).to("sim")
+    dist.all_reduce(tensor)
+    assert values.equal(tensor, total(size))
+    assert copied_bytes() - before >= 2 * tensor.nbytes
+
+
+# One rank that lacks something takes all with it, without a word of mismatch.
+@pytest.mark.parametrize("fault", ["peer_open:1", "reduce:1"])
+def test_what_one_rank_cannot_do_goes_through_the_host_on_all(fault, sim, stripped, faulty):
+    plugins = {"PLUGIN": faulty, "SOUND_PLUGIN": _plugins.found()["sim"]}
+    run(twice_with_a_fault, 2, stripped, WAY, fault, environment=IN_SLICES | plugins)
+
+
+def twice_with_a_fault(rank, size, fault):
+    if rank == 1:
+        os.environ["FAULT"] = fault
+    for _ in range(2):
+        goes_through_the_host(rank, size)
+
+
+# ------------------------------------------------------------------------------------------------------------ failures
+
+
+def spoilt(rank, size):
+    warm()
+    every_output_is_spoilt(rank, size, LARGE)
+
+
+def test_every_output_of_a_failed_call_is_spoilt(sim, stripped):
+    run(spoilt, 2, stripped, WAY, environment=IN_SLICES)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_call_that_the_others_do_not_make_times_out(way, sim, stripped):
+    run(alone, 2, stripped, WAYS[way], environment=IN_SLICES)
+
+
+def behind_a_peer_that_dies(rank, size):
+    """The streams wait for a rank whose own stream never gets to the call."""
+    warm()
+    tensor = torch.ones(COUNT, device="sim")
+    torch.sim.synchronize()
+    if rank == 1:
+        gate = Gate()
+    work = dist.all_reduce(tensor, async_op=True)
+    if rank == 1:
+        time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGKILL)
+        gate.open()
+    begin = time.monotonic()
+    work.wait()
+    said = ended(tensor, r"rank 1\b.*(closed|gone|lost|died|ended)")
+    assert time.monotonic() - begin < 5
+    return said
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_peer_that_dies_ends_the_streams_of_the_others(way, sim, stripped):
+    said = run(behind_a_peer_that_dies, 3, stripped, WAYS[way], environment=IN_SLICES)
+    assert said[1] == -signal.SIGKILL and "all_reduce" in said[0] and "all_reduce" in said[2], said
+
+
+def with_a_fault(rank, size, fault):
+    warm()
+    if rank == 1:
+        os.environ["FAULT"] = fault
+    tensor = mine(rank).to("sim")
+    torch.sim.synchronize()
+    with contextlib.suppress(dist.DistBackendError):  # if the group has failed by now
+        dist.all_reduce(tensor, async_op=True).wait()
+    with contextlib.suppress(dist.DistBackendError):
+        torch.sim.synchronize()
+    assert tensor.isnan().all(), tensor
+    with pytest.raises(dist.DistBackendError, match="the cable was pulled") as caught:
+        dist.all_reduce(torch.ones(3, device="sim"), async_op=True).wait(timedelta(seconds=20))
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("fault", ["copy_d2d:1", "reduce:1", "stream_write_value:1", "host_func:2"])
+def test_work_that_the_device_does_not_take_ends_the_call(fault, sim, stripped, faulty):
+    plugins = {"PLUGIN": faulty, "SOUND_PLUGIN": _plugins.found()["sim"]}
+    said = run(with_a_fault, 2, stripped, WAY, fault, environment=IN_SLICES | plugins)
+    entry = fault.partition(":")[0]
+    assert all("rank 1" in one and f"({entry} of its plugin)" in one for one in said), said
+
+
+def disagreeing(rank, size):
+    tensor = torch.ones(COUNT + rank, device="sim")
+    options = dist.AllreduceOptions()
+    options.timeout, options.asyncOp = timedelta(seconds=20), True
+    dist.group.WORLD.allreduce([tensor], options).wait()
+    return ended(tensor, f"rank 0 passed {COUNT} elements, rank 1 passed {COUNT + 1} elements")
+
+
+def test_ranks_that_disagree_are_told_so(sim, stripped):
+    run(disagreeing, 2, stripped, WAY, environment=IN_SLICES)
