@@ -1,5 +1,5 @@
-// inout[i] = inout[i] op in[i]: one kernel for each element type; `op` is an hcd_op that the type
-// has.
+// out[i] = (in[0][i] * scale op in[1][i] * scale op ...) * result_scale: one kernel for each
+// element type; `op` is an hcd_op that the type has.
 #include <cuComplex.h>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "device/cuda/kernel_arguments.h"
 #include "device/plugin.h"
 
 // W is the type of the arithmetic.
@@ -55,12 +56,30 @@ struct Combine<cuDoubleComplex> {
   }
 };
 
-#define REDUCE(name, T, W)                                                                     \
-  extern "C" __global__ void reduce_##name(T* inout, const T* in, uint64_t count, int op) {    \
-    const uint64_t stride = uint64_t{gridDim.x} * blockDim.x;                                  \
-    for (uint64_t i = uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += stride) \
-      inout[i] = static_cast<T>(                                                               \
-          Combine<W>::combine(static_cast<W>(inout[i]), static_cast<W>(in[i]), op));           \
+template <class W>
+inline __device__ W scaled(W value, double factor) {
+  return factor == 1 ? value : static_cast<W>(value * static_cast<W>(factor));
+}
+inline __device__ cuFloatComplex scaled(cuFloatComplex value, double factor) {
+  const auto f = static_cast<float>(factor);
+  return factor == 1 ? value : make_cuFloatComplex(value.x * f, value.y * f);
+}
+inline __device__ cuDoubleComplex scaled(cuDoubleComplex value, double factor) {
+  return factor == 1 ? value : make_cuDoubleComplex(value.x * factor, value.y * factor);
+}
+
+#define REDUCE(name, T, W)                                                                       \
+  extern "C" __global__ void reduce_##name(T* out, Sources in, unsigned sources, uint64_t count, \
+                                           int op, double scale, double result_scale) {          \
+    const uint64_t stride = uint64_t{gridDim.x} * blockDim.x;                                    \
+    for (uint64_t i = uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += stride) { \
+      const auto source = [&](unsigned k) {                                                      \
+        return scaled(static_cast<W>(static_cast<const T*>(in.at[k])[i]), scale);                \
+      };                                                                                         \
+      W sum = source(0);                                                                         \
+      for (unsigned k = 1; k < sources; ++k) sum = Combine<W>::combine(sum, source(k), op);      \
+      out[i] = static_cast<T>(scaled(sum, result_scale));                                        \
+    }                                                                                            \
   }
 
 REDUCE(float32, float, float)

@@ -3,6 +3,7 @@
 #include <mutex>
 
 #include "device/cuda/entries.h"
+#include "device/cuda/kernel_arguments.h"
 
 namespace hccl_like::cuda {
 namespace {
@@ -58,16 +59,19 @@ CUfunction kernel(int device, hcd_type type) {
   return function;
 }
 
-int reduce(int device, hcd_ref inout, hcd_ref in, uint64_t count, hcd_type type, hcd_op op,
-           hcd_stream stream) {
+int reduce_many(int device, hcd_ref out, const hcd_ref* in, uint32_t sources, uint64_t count,
+                hcd_type type, hcd_op op, double scale, double result_scale, hcd_stream stream) {
   return run(device, [&] {
     if (static_cast<unsigned>(type) > HCD_COMPLEX128 || static_cast<unsigned>(op) > HCD_BIT_XOR ||
-        !is_defined(type, op))
+        !is_defined(type, op) || sources > Sources::kMost)
       throw Failure{HCD_UNSUPPORTED, "this operation is not defined for elements of this type"};
     if (count == 0) return;
-    CUdeviceptr to = address_of(inout), from = address_of(in);
+    CUdeviceptr to = address_of(out);
+    Sources from{};
+    for (uint32_t i = 0; i < sources; ++i)
+      from.at[i] = reinterpret_cast<const void*>(address_of(in[i]));
     int which = op;
-    void* arguments[] = {&to, &from, &count, &which};
+    void* arguments[] = {&to, &from, &sources, &count, &which, &scale, &result_scale};
     constexpr unsigned kThreads = 256, kMostBlocks = 1024;  // each thread takes several elements
     const auto wanted = (count + kThreads - 1) / kThreads;
     const auto blocks = static_cast<unsigned>(wanted < kMostBlocks ? wanted : kMostBlocks);
@@ -75,6 +79,12 @@ int reduce(int device, hcd_ref inout, hcd_ref in, uint64_t count, hcd_type type,
                    stream_of(stream), arguments, nullptr);
     finish(stream);
   });
+}
+
+int reduce(int device, hcd_ref inout, hcd_ref in, uint64_t count, hcd_type type, hcd_op op,
+           hcd_stream stream) {
+  const hcd_ref both[] = {inout, in};
+  return reduce_many(device, inout, both, 2, count, type, op, 1, 1, stream);
 }
 
 int mem_alloc(int device, size_t bytes, void** base) {
@@ -118,6 +128,7 @@ void add_memory(hcd_api& api) {
   api.copy_h2d = copy_h2d;
   api.copy_d2d = copy_d2d;
   api.reduce = reduce;
+  api.reduce_many = reduce_many;
   api.mem_alloc = mem_alloc;
   api.mem_free = mem_free;
   api.host_alloc = host_alloc;

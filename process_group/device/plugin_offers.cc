@@ -36,8 +36,11 @@ constexpr OfferQuestion kOfferQuestions[] = {
      "peers on this host close their mapping of memory that was freed, at a later call",
      "peers on this host keep memory that was freed until they have mapped too much"},
     {"peer_open, peer_close", [](const Device& plugin) { return plugin.can_open_peers(); },
-     "the device's own operators read and write a peer's memory: symmetric memory",
-     "there is no symmetric memory on the device"},
+     "the device's own operators read and write a peer's memory: symmetric memory, and large calls "
+     "that streams make among themselves, beside copy_d2d, reduce, mem_alloc, events and streams "
+     "of "
+     "its own",
+     "there is no symmetric memory on the device, and large calls go through the host"},
     {"stream_create, stream_destroy",
      [](const Device& plugin) { return plugin.can_make_streams(); },
      "where large calls are staged, each thread that copies has a stream of its own",
@@ -63,6 +66,10 @@ constexpr OfferQuestion kOfferQuestions[] = {
      "symmetric memory that the host cannot map is added up by the plugin's kernels, beside "
      "copy_d2d",
      "symmetric memory that the host cannot map is added up by torch's operators"},
+    {"reduce_many", [](const Device& plugin) { return plugin.can_reduce_many(); },
+     "large calls that streams make read all sources of a sum at once and round it once; averages, "
+     "too",
+     "large calls that streams make add one source after the other; averages go through the host"},
     {"export_fd, identify",
      [](const Device& plugin) { return plugin.can_export_files() && plugin.can_identify(); },
      "network cards that take memory of devices (libfabric's FI_HMEM) move large calls without "

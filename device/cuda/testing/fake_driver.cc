@@ -8,7 +8,9 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
+#include "device/cuda/kernel_arguments.h"
 #include "device/reduce/reduce.h"
 
 using namespace hccl_like;
@@ -151,13 +153,19 @@ CUresult cuLaunchKernel(CUfunction function, unsigned blocks, unsigned, unsigned
   constexpr ReduceOp kOps[] = {ReduceOp::kSum,   ReduceOp::kProduct, ReduceOp::kMin,
                                ReduceOp::kMax,   ReduceOp::kBitAnd,  ReduceOp::kBitOr,
                                ReduceOp::kBitXor};
-  auto* const inout = *static_cast<std::byte**>(arguments[0]);
-  auto* const in = *static_cast<std::byte**>(arguments[1]);
-  const uint64_t count = *static_cast<uint64_t*>(arguments[2]);
-  const int op = *static_cast<int*>(arguments[3]);
-  const Combine combine = reduction(*reinterpret_cast<DataType*>(function), kOps[op]).combine;
-  if (combine == nullptr || blocks == 0 || threads == 0 || threads > 1024)
+  auto* const out = *static_cast<std::byte**>(arguments[0]);
+  const Sources& in = *static_cast<Sources*>(arguments[1]);
+  const unsigned sources = *static_cast<unsigned*>(arguments[2]);
+  const uint64_t count = *static_cast<uint64_t*>(arguments[3]);
+  const int op = *static_cast<int*>(arguments[4]);
+  const Scaling scaling{.input = *static_cast<double*>(arguments[5]),
+                        .result = *static_cast<double*>(arguments[6])};
+  const Reduction& how = reduction(*reinterpret_cast<DataType*>(function),
+                                   scaling.any() ? ReduceOp::kPreMulSum : kOps[op]);
+  if (!how.valid() || blocks == 0 || threads == 0 || threads > 1024)
     return CUDA_ERROR_INVALID_VALUE;
-  worker_of(stream).enqueue([=] { combine(inout, inout, in, count); });
+  std::vector<const std::byte*> from;
+  for (unsigned i = 0; i < sources; ++i) from.push_back(static_cast<const std::byte*>(in.at[i]));
+  worker_of(stream).enqueue([=] { how.combine_all(out, nullptr, from, count, scaling); });
   return CUDA_SUCCESS;
 }
