@@ -52,10 +52,10 @@ def main():
     parser.add_argument("--largest", type=size_of, default="64M")
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--repetitions", type=int, default=11)
-    parser.add_argument("--copy-bandwidth", type=size_of, help="bytes a second that a copy of the simulator's takes")
+    parser.add_argument("--copy-bandwidth", type=size_of, help="bytes a second of a simulated device's bus, each way")
     arguments = parser.parse_args()
     if arguments.copy_bandwidth:
-        os.environ["TORCH_SIM_COPY_BANDWIDTH"] = str(arguments.copy_bandwidth)
+        os.environ["TORCH_SIM_HOST_GBPS"] = str(arguments.copy_bandwidth / 1e9)
     start = multiprocessing.get_context("spawn")
     sets = {}
     for way in WAYS:

@@ -140,13 +140,13 @@ def main():
     parser.add_argument("--size", type=size_of, default="64M", help="bytes of the larger buffer of a rank")
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--repetitions", type=int, default=15)
-    parser.add_argument("--copy-bandwidth", type=size_of, help="bytes a second that a copy of the simulator's takes")
+    parser.add_argument("--copy-bandwidth", type=size_of, help="bytes a second of a simulated device's bus, each way")
     parser.add_argument("--with-plugin", dest="without_plugin", action="store_false", help="use the device's plugin")
     parser.add_argument("--pageable", dest="pinned", action="store_false", help="compare with ordinary host memory")
     parser.add_argument("--pin", action="store_true", help="tie rank r to core r")
     arguments = parser.parse_args()
     if arguments.copy_bandwidth:
-        os.environ["TORCH_SIM_COPY_BANDWIDTH"] = str(arguments.copy_bandwidth)
+        os.environ["TORCH_SIM_HOST_GBPS"] = str(arguments.copy_bandwidth / 1e9)
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     multiprocessing.spawn(rank_main, (arguments, port), nprocs=arguments.ranks)

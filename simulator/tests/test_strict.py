@@ -17,7 +17,7 @@ def test_who_follows_a_device_address_is_told_what_it_is_and_where_he_did(python
         TORCH_SIM_STRICT_REPORT=str(report),
     )
     begins, access = report.read_text().splitlines()
-    assert begins.startswith("sim: strict mode begins in process ")
+    assert begins.startswith("sim: device memory is protected in process ")
     assert access.startswith("sim: the host touched memory of sim:2 at 0x")
     assert "sim: the host touched memory of sim:2 at 0x" in told and "which only the device can follow" in told
     assert "TORCH_SIM_STRICT=7" in told and "ctypes" in told

@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-_BEGINS = "sim: strict mode begins"
+_BEGINS = "sim: device memory is protected"
 
 
 def run(command, environment=os.environ):

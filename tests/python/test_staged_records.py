@@ -58,7 +58,7 @@ def with_its_copies(rank, size):
 
 
 def test_the_time_of_a_call_in_slices_is_that_of_its_copies_too(sim):
-    staged(with_its_copies, 2, environment=IN_SLICES | {"TORCH_SIM_COPY_BANDWIDTH": str(BANDWIDTH)})
+    staged(with_its_copies, 2, environment=IN_SLICES | {"TORCH_SIM_HOST_GBPS": str(BANDWIDTH / 1e9)})
 
 
 def stopped_after_a_slice(rank, size):
@@ -92,5 +92,5 @@ def stopped_after_a_slice(rank, size):
 
 
 def test_a_call_that_times_out_between_slices_is_one_entry_that_has_started(sim):
-    one_stream = {"TORCH_SIM_FLAWS": "no-streams", "TORCH_SIM_COPY_BANDWIDTH": str(BANDWIDTH)}
+    one_stream = {"TORCH_SIM_FLAWS": "no-streams", "TORCH_SIM_HOST_GBPS": str(BANDWIDTH / 1e9)}
     staged(stopped_after_a_slice, 2, environment=lambda rank: IN_SLICES | (one_stream if rank == 1 else {}))

@@ -11,16 +11,13 @@
 #include "glue/convert.h"
 #include "glue/host_allocator.h"
 #include "runtime/block_copies.h"
-#include "runtime/copy_engine.h"
 #include "runtime/event.h"
 #include "runtime/flaws.h"
 #include "runtime/strict.h"
+#include "runtime/traffic.h"
 
 namespace torch_sim {
 namespace {
-
-// Work on less than this is done sooner than a thread is woken for it.
-constexpr size_t kShort = 32 << 10;
 
 void submit(Stream& stream, size_t bytes, Stream::Work work) {
   // Tensors made in this mode may be written in it only, by the stream's thread too.
@@ -30,7 +27,7 @@ void submit(Stream& stream, size_t bytes, Stream::Work work) {
       work();
     };
   }
-  if (bytes <= kShort)
+  if (bytes <= short_work())
     stream.enqueue_or_run(work);
   else
     stream.enqueue(std::move(work));
@@ -43,7 +40,9 @@ Window window_of(const at::Tensor& tensor) {
 }
 
 // Both are host tensors of one shape.
-void copy_values(const at::Tensor& to, const at::Tensor& from) {
+void copy_values(int device, const at::Tensor& to, const at::Tensor& from) {
+  WorkTime time(device);
+  time.copy(to.storage().data(), from.storage().data(), to.nbytes());
   const Window writes = window_of(to), reads = window_of(from);
   const bool same_layout = to.dtype() == from.dtype() && to.strides() == from.strides() &&
                            to.is_non_overlapping_and_dense() && to.is_conj() == from.is_conj() &&
@@ -60,7 +59,9 @@ void copy_between_devices(const at::Tensor& from, const at::Tensor& to) {
   Stream& stream = current_stream(index_of(from.device()));
   Stream& other = current_stream(index_of(to.device()));
   make_wait(stream, record_on(other));
-  submit(stream, to.nbytes(), [from = as_host(from), to = as_host(to)] { copy_values(to, from); });
+  submit(stream, to.nbytes(), [device = stream.device(), from = as_host(from), to = as_host(to)] {
+    copy_values(device, to, from);
+  });
   make_wait(other, record_on(stream));
 }
 
@@ -72,11 +73,10 @@ at::Tensor part_of(const at::Tensor& tensor) {
 }
 
 // `ours` is the one of the two that is memory of the device.
-void copy_in_time(const at::Tensor& to, const at::Tensor& from, const at::Tensor& ours) {
+void copy_part(int device, const at::Tensor& to, const at::Tensor& from, const at::Tensor& ours) {
   if (ours.nbytes() < ours.storage().nbytes())
-    touch_block(ours.storage().data(), ours.storage().nbytes());
-  const CopyTime time(to.nbytes());
-  copy_values(to, from);
+    touch_block(device, ours.storage().data(), ours.storage().nbytes());
+  copy_values(device, to, from);
 }
 
 // Between host and device. The caller goes on only if the host's memory is pinned: then the
@@ -84,19 +84,20 @@ void copy_in_time(const at::Tensor& to, const at::Tensor& from, const at::Tensor
 void copy_with_host(const at::Tensor& from, const at::Tensor& to, bool non_blocking) {
   const at::Tensor& ours = from.is_privateuseone() ? from : to;
   const at::Tensor& theirs = from.is_privateuseone() ? to : from;
-  Stream& stream = current_stream(index_of(ours.device()));
+  const int device = index_of(ours.device());
+  Stream& stream = current_stream(device);
   const at::Tensor source = part_of(from), target = part_of(to);
   const at::Tensor part = from.is_privateuseone() ? source : target;
   if (has(Flaw::kHastyReads) && from.is_privateuseone()) {
-    copy_values(target, source);
+    copy_values(device, target, source);
   } else if (non_blocking && !has(Flaw::kBlockingCopies) && is_pinned(theirs.const_data_ptr())) {
     record_pinned_use(theirs.const_data_ptr(), to_c10(stream));
-    submit(stream, to.nbytes(), [=] { copy_in_time(target, source, part); });
+    submit(stream, to.nbytes(), [=] { copy_part(device, target, source, part); });
   } else if (non_blocking && !has(Flaw::kBlockingCopies) && strict()) {
     submit(stream, to.nbytes(),
-           [=, kept = theirs.storage()] { copy_in_time(target, source, part); });
+           [=, kept = theirs.storage()] { copy_part(device, target, source, part); });
   } else {
-    stream.run([&] { copy_in_time(target, source, part); });
+    stream.run([&] { copy_part(device, target, source, part); });
   }
 }
 
@@ -105,12 +106,14 @@ at::Tensor copy_from(const at::Tensor& self, const at::Tensor& to, bool non_bloc
               "sim: only strided tensors can be copied");
   const at::Tensor from = self.sizes() == to.sizes() ? self : self.expand(to.sizes());
   if (to.numel() == 0) return to;
+  const int device = index_of(to.is_privateuseone() ? to.device() : from.device());
   const bool both = from.is_privateuseone() && to.is_privateuseone();
   TORCH_CHECK(both || from.is_cpu() || to.is_cpu(), "sim: cannot copy from ", from.device(), " to ",
               to.device());
-  if (both && index_of(from.device()) == index_of(to.device()))
-    submit(current_stream(index_of(to.device())), to.nbytes(),
-           [source = as_host(from), target = as_host(to)] { copy_values(target, source); });
+  if (both && index_of(from.device()) == device)
+    submit(current_stream(device), to.nbytes(), [=, source = as_host(from), target = as_host(to)] {
+      copy_values(device, target, source);
+    });
   else if (both)
     copy_between_devices(from, to);
   else
@@ -126,11 +129,13 @@ at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& to) {
 at::Tensor& fill_with_scalar(at::Tensor& self, const at::Scalar& value) {
   check_offered("aten::fill_");
   if (self.numel() == 0) return self;
-  submit(current_stream(index_of(self.device())), self.nbytes(),
-         [target = as_host(self), value]() mutable {
-           const Window writes = window_of(target);
-           target.fill_(value);
-         });
+  const int device = index_of(self.device());
+  submit(current_stream(device), self.nbytes(), [device, target = as_host(self), value]() mutable {
+    WorkTime time(device);
+    time.kernel(target.nbytes(), time.if_peers(target.storage().data(), target.nbytes()));
+    const Window writes = window_of(target);
+    target.fill_(value);
+  });
   return self;
 }
 

@@ -3,6 +3,7 @@
 #include "aten/fallback.h"
 
 #include <ATen/core/List.h>
+#include <ATen/native/SparseTensorUtils.h>
 #include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
 
@@ -60,6 +61,30 @@ void take_results(size_t count, Stack& stack, Lending& lending, int device) {
   }
 }
 
+size_t bytes_on_device(const at::Tensor& tensor) {
+  if (!tensor.defined() || !tensor.is_privateuseone()) return 0;
+  if (!tensor.is_sparse()) return tensor.nbytes();
+  const at::SparseTensorImpl* const impl = at::sparse::get_sparse_impl(tensor);
+  return bytes_on_device(impl->indices()) + bytes_on_device(impl->values());
+}
+
+size_t bytes_on_device(const c10::IValue& value) {
+  if (value.isTensor()) return bytes_on_device(value.toTensor());
+  size_t bytes = 0;
+  if (value.isTensorList())
+    for (const at::Tensor& tensor : value.toTensorVector()) bytes += bytes_on_device(tensor);
+  return bytes;
+}
+
+// Of what an operator writes that returns nothing.
+size_t bytes_written(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> arguments) {
+  size_t bytes = 0;
+  for (size_t i = 0; schema.returns().empty() && i < arguments.size(); ++i)
+    if (const auto* alias = schema.arguments()[i].alias_info(); alias && alias->isWrite())
+      bytes += bytes_on_device(arguments[i]);
+  return bytes;
+}
+
 // Results that share memory with an argument they do not change: no data is touched and no stream
 // need be waited for.
 bool is_view_operator(const c10::FunctionSchema& schema) {
@@ -94,6 +119,7 @@ void run_kernel_of(c10::DispatchKey host, const c10::OperatorHandle& op, Stack* 
       ": the process group's backend has no kernel for tensors like these on sim");
   Lending lending;
   const auto arguments = torch::jit::last(*stack, schema.arguments().size());
+  size_t result = bytes_written(schema, arguments);
   const std::optional<c10::Device> asked = lend_arguments(arguments, *stack, lending);
   const int device = lending.device() >= 0 ? lending.device()
                      : asked               ? index_of(*asked)
@@ -102,7 +128,7 @@ void run_kernel_of(c10::DispatchKey host, const c10::OperatorHandle& op, Stack* 
               "Expected all tensors to be on the same device, but found at least two devices, sim:",
               device, " and cpu! (", schema.name(), ")");
   const c10::DeviceGuard guard(device_at(device));
-  const auto kernel = [&] {
+  const auto call = [&] {
     const KernelMemory memory(device);
     const std::vector<Window> windows = lending.open();
     RandomNumbers random(op, *stack, device);
@@ -111,8 +137,16 @@ void run_kernel_of(c10::DispatchKey host, const c10::OperatorHandle& op, Stack* 
     lending.settle();
     take_results(schema.returns().size(), *stack, lending, device);
   };
+  const auto kernel = [&] {
+    WorkTime time(device);
+    const size_t peers = lending.in_peers(time);
+    call();
+    for (const c10::IValue& value : torch::jit::last(*stack, schema.returns().size()))
+      result += bytes_on_device(value);
+    time.kernel(result, peers);
+  };
   if (is_view_operator(schema))
-    kernel();
+    call();
   else
     current_stream(device).run(kernel);
 }

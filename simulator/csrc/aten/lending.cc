@@ -79,9 +79,16 @@ const c10::Storage& Lending::lend_storage(const at::Tensor& tensor) {
 
 std::vector<Window> Lending::open() const {
   std::vector<Window> windows;
-  if (strict())
+  if (protects_memory())
     for (const Store& store : stores_) windows.emplace_back(store.lent.data(), store.lent.nbytes());
   return windows;
+}
+
+size_t Lending::in_peers(const WorkTime& time) const {
+  size_t bytes = 0;
+  for (const Loan& loan : loans_)
+    bytes += time.if_peers(loan.lent.storage().data(), loan.lent.nbytes());
+  return bytes;
 }
 
 void Lending::settle() {

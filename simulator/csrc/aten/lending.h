@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runtime/strict.h"
+#include "runtime/traffic.h"
 
 namespace torch_sim {
 
@@ -26,8 +27,10 @@ class Lending {
   // The host tensor for a device tensor; host tensors and undefined ones as they are. All device
   // tensors must be on one device.
   at::Tensor lend(const at::Tensor& tensor);
-  // Access to their memory in strict mode. For the time of the kernel.
+  // Access to their memory where it is protected. For the time of the kernel.
   std::vector<Window> open() const;
+  // Bytes of the tensors that lie in peers' memory.
+  size_t in_peers(const WorkTime& time) const;
   void settle();
   at::Tensor take(const at::Tensor& result, int device);
 

@@ -14,6 +14,7 @@
 #include "glue/device_allocator.h"
 #include "runtime/handle.h"
 #include "runtime/strict.h"
+#include "runtime/traffic.h"
 
 namespace torch_sim {
 
@@ -27,6 +28,8 @@ void resize_storage(c10::StorageImpl& storage, size_t bytes) {
     void *to = space.to_kernel(fresh.get_context()),
          *from = space.to_kernel(from_handle(storage.data()));
     stream.enqueue_or_run([=] {
+      WorkTime time(device);
+      time.copy(to, from, kept);
       const Window writes(to, kept), reads(from, kept);
       std::memcpy(to, from, kept);
     });

@@ -9,6 +9,7 @@
 #include "runtime/flaws.h"
 #include "runtime/handle.h"
 #include "runtime/strict.h"
+#include "runtime/traffic.h"
 
 namespace torch_sim {
 namespace {
@@ -36,9 +37,12 @@ class Allocator final : public c10::DeviceAllocator {
   void copy_data(void* to, const void* from, size_t bytes) const override {
     Runtime& runtime = Runtime::get();
     to = from_handle(to), from = from_handle(from);
-    current_stream(runtime.space().device_of(to)).run([&] {
+    const int device = runtime.space().device_of(to);
+    current_stream(device).run([&] {
       void* const target = runtime.space().to_kernel(to);
       const void* const source = runtime.space().to_kernel(from);
+      WorkTime time(device);
+      time.copy(target, source, bytes);
       const Window writes(target, bytes), reads(source, bytes);
       std::memcpy(target, source, bytes);
     });

@@ -10,6 +10,7 @@
 #include "glue/generator.h"
 #include "python/gil.h"
 #include "runtime/block_copies.h"
+#include "runtime/traffic.h"
 
 namespace torch_sim {
 namespace {
@@ -53,5 +54,18 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
     return py::reinterpret_steal<py::object>(THPGenerator_Wrap(default_generator(device)));
   });
   m.def("copies_of_parts", &copies_of_parts);
+  m.def(
+      "traffic",
+      [] {
+        using namespace py::literals;
+        return py::dict("device"_a = traffic(Count::kDevice), "peer"_a = traffic(Count::kPeer),
+                        "host_to_device"_a = traffic(Count::kHostToDevice),
+                        "device_to_host"_a = traffic(Count::kDeviceToHost),
+                        "kernels"_a = traffic(Count::kKernels), "waits"_a = traffic(Count::kWaits));
+      },
+      "What all devices of this process have moved, in bytes by path, with the kernels they ran "
+      "and "
+      "the waits of their streams for words.");
+  m.def("reset_traffic", &reset_traffic, "Begin to count anew.");
   m.def("stop_streams", &stop_streams_at_exit, py::call_guard<py::gil_scoped_release>());
 }

@@ -52,7 +52,8 @@ Arena::Arena(const AddressSpace& space, std::byte* at, size_t bytes, Descriptor 
       bytes_(bytes),
       fd_(std::move(file)),
       nonce_(nonce),
-      process_(getpid()) {
+      process_(getpid()),
+      is_peers_(true) {
   map();
 }
 
@@ -89,7 +90,7 @@ void Arena::map() {
     give_back_addresses(kernel_, bytes_);
     throw OutOfMemory(why);
   }
-  if (strict()) mprotect(kernel_, bytes_, PROT_NONE);
+  if (protects_memory()) mprotect(kernel_, bytes_, PROT_NONE);
 }
 
 }  // namespace torch_sim

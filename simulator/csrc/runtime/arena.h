@@ -44,6 +44,8 @@ class Arena {
   size_t bytes() const { return bytes_; }
   int fd() const { return fd_.get(); }
   const Nonce& nonce() const { return nonce_; }
+  // Another process made it.
+  bool is_peers() const { return is_peers_; }
   // The process that has the file under the number fd(). A forked child has no use of the device.
   int64_t process() const { return process_; }
 
@@ -58,6 +60,7 @@ class Arena {
   Descriptor fd_;
   Nonce nonce_{};
   const int64_t process_;
+  const bool is_peers_ = false;
 };
 
 }  // namespace torch_sim

@@ -54,14 +54,13 @@ std::byte* ArenaPool::add_peer(size_t bytes, Descriptor file, const Nonce& nonce
   std::byte* at = place(bytes);
   arenas_.emplace(at,
                   Entry{.arena = std::make_unique<Arena>(space_, at, bytes, std::move(file), nonce),
-                        .free = {},
-                        .is_peer = true});
+                        .free = {}});
   return at;
 }
 
 bool ArenaPool::remove_peer(std::byte* at) {
   const auto found = arenas_.find(at);
-  if (found == arenas_.end() || !found->second.is_peer) return false;
+  if (found == arenas_.end() || !found->second.arena->is_peers()) return false;
   arenas_.erase(found);
   return true;
 }
@@ -78,7 +77,7 @@ void ArenaPool::trim() {
 
 bool ArenaPool::has(const Nonce& nonce) const {
   return std::any_of(arenas_.begin(), arenas_.end(), [&](const auto& item) {
-    return !item.second.is_peer && item.second.arena->nonce() == nonce;
+    return !item.second.arena->is_peers() && item.second.arena->nonce() == nonce;
   });
 }
 

@@ -43,7 +43,6 @@ class ArenaPool {
   struct Entry {
     std::unique_ptr<Arena> arena;
     std::map<size_t, size_t> free;  // offset -> bytes, adjacent ranges always joined
-    bool is_peer = false;
   };
 
   static std::byte* take_from(Entry& entry, size_t bytes);

@@ -5,9 +5,9 @@
 #include <cstring>
 #include <vector>
 
-#include "runtime/copy_engine.h"
 #include "runtime/flaws.h"
 #include "runtime/strict.h"
+#include "runtime/traffic.h"
 
 namespace torch_sim {
 namespace {
@@ -16,12 +16,13 @@ std::atomic<int64_t> parts{0};
 
 }  // namespace
 
-void touch_block(const void* kernel, size_t bytes) {
+void touch_block(int device, const void* kernel, size_t bytes) {
   parts.fetch_add(1, std::memory_order_relaxed);
   if (!has(Flaw::kBlockCopies)) return;
-  const CopyTime time(bytes);
-  const Window reads(kernel, bytes);
   static thread_local std::vector<std::byte> elsewhere(1 << 20);
+  WorkTime time(device);
+  time.copy(elsewhere.data(), kernel, bytes);
+  const Window reads(kernel, bytes);
   for (size_t at = 0; at < bytes; at += elsewhere.size())
     std::memcpy(elsewhere.data(), static_cast<const std::byte*>(kernel) + at,
                 std::min(elsewhere.size(), bytes - at));

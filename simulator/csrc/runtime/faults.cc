@@ -44,15 +44,15 @@ void tell(void* at) {
   const void* device_address = followed ? at : watched->to_device(at);
   const int device = watched->device_of(device_address);
   char text[400];
-  const int length =
-      std::snprintf(text, sizeof text,
-                    "sim: the host touched memory of sim:%d at %p %s. TORCH_SIM_STRICT=%llu; it "
-                    "was touched here:\n",
-                    device, device_address,
-                    followed ? "by its device address, which only the device can follow"
-                             : "outside of any operation of the device that works on it, and while "
-                               "nobody had mapped it",
-                    told_seed);
+  const int length = std::snprintf(
+      text, sizeof text,
+      "sim: the host touched memory of sim:%d at %p %s. %s=%llu; it was touched "
+      "here:\n",
+      device, device_address,
+      followed ? "by its device address, which only the device can follow"
+               : "outside of any operation of the device that works on it, and while "
+                 "nobody had mapped it",
+      told_seed != 0 ? "TORCH_SIM_STRICT" : "TORCH_SIM_DISCRETE", told_seed != 0 ? told_seed : 1);
   report(text, length);
   if (write(STDERR_FILENO, text, static_cast<size_t>(length)) < 0) return;
   void* frames[kFrames];
@@ -107,8 +107,8 @@ void watch_faults(const AddressSpace& space, uint64_t seed) {
   told_seed = seed;
   stay_on_top();
   char text[80];
-  report(text,
-         std::snprintf(text, sizeof text, "sim: strict mode begins in process %d\n", getpid()));
+  report(text, std::snprintf(text, sizeof text, "sim: device memory is protected in process %d\n",
+                             getpid()));
 }
 
 }  // namespace torch_sim

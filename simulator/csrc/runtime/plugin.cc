@@ -12,13 +12,13 @@
 #include <thread>
 
 #include "runtime/block_copies.h"
-#include "runtime/copy_engine.h"
 #include "runtime/error.h"
 #include "runtime/handle.h"
 #include "runtime/ipc.h"
 #include "runtime/plugin_entry.h"
 #include "runtime/runtime.h"
 #include "runtime/strict.h"
+#include "runtime/traffic.h"
 
 namespace torch_sim {
 namespace {
@@ -38,8 +38,9 @@ WholeBlock block_of(int device, hcd_ref ours) {
 int copy(int device, hcd_stream stream, void* to, const void* from, size_t bytes,
          WholeBlock block) {
   submit(device, stream, bytes, [=] {
-    if (bytes < block.bytes) touch_block(block.at, block.bytes);
-    const CopyTime time(bytes);
+    if (bytes < block.bytes) touch_block(device, block.at, block.bytes);
+    WorkTime time(device);
+    time.copy(to, from, bytes);
     const Window writes(to, bytes), reads(from, bytes);
     std::memcpy(to, from, bytes);
   });
@@ -64,7 +65,7 @@ int device_info(int device, hcd_device_info* out) {
     Runtime::get().device(device);
     hcd_device_info info{};
     info.size = out->size;
-    info.caps = HCD_CAP_ASYNC_COPY | HCD_CAP_COHERENT_MAP;
+    info.caps = HCD_CAP_ASYNC_COPY | (discrete() ? 0 : HCD_CAP_COHERENT_MAP);
     info.numa_node = -1;
     ("sim" + std::to_string(device) + "-" + host_id()).copy(info.uuid, sizeof info.uuid - 1);
     std::memcpy(out, &info, std::min(out->size, sizeof info));
@@ -138,6 +139,7 @@ void wait_until_at_least(const volatile uint64_t* word, uint64_t value) {
 int stream_wait_value(int device, hcd_stream stream, const volatile uint64_t* word,
                       uint64_t value) {
   return guarded([&] {
+    add_traffic(Count::kWaits, 1);
     return stream_or_throw(device, stream).enqueue([=] { wait_until_at_least(word, value); }),
            HCD_OK;
   });
@@ -182,6 +184,11 @@ std::map<void*, size_t>& opened() {
 
 int ipc_open(int, const hcd_ipc_handle* handle, void** host, size_t* bytes) {
   return guarded([&] {
+    if (discrete())
+      throw NotSupported(
+          "sim: with TORCH_SIM_DISCRETE=1 the host cannot map a peer's memory; peer_open maps it "
+          "for "
+          "the device");
     ArenaToken token;
     std::memcpy(&token, handle->bytes, sizeof token);
     const Mapping mapping = open_arena(token);
@@ -254,6 +261,7 @@ const hcd_api& table() {
     hcd_api api = kFirst;
     add_streams_and_events(api);
     add_memory(api);
+    if (discrete()) api.map = nullptr, api.unmap = nullptr;
     return api;
   }();
   return complete;

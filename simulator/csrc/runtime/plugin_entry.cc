@@ -4,6 +4,7 @@
 #include "runtime/handle.h"
 #include "runtime/ipc.h"
 #include "runtime/runtime.h"
+#include "runtime/traffic.h"
 
 namespace torch_sim {
 namespace {
@@ -69,11 +70,10 @@ Stream& stream_or_throw(int device, hcd_stream stream) {
 }
 
 void submit(int device, hcd_stream stream, size_t bytes, const Stream::Work& work) {
-  constexpr size_t kShort = 32 << 10;
   Stream* queue = stream_of(device, stream);
   if (!queue)
     work();
-  else if (bytes <= kShort)
+  else if (bytes <= short_work())
     queue->enqueue_or_run(work);
   else
     queue->enqueue(work);

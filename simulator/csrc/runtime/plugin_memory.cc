@@ -14,6 +14,7 @@
 #include "runtime/plugin_entry.h"
 #include "runtime/runtime.h"
 #include "runtime/strict.h"
+#include "runtime/traffic.h"
 
 namespace torch_sim {
 namespace {
@@ -23,6 +24,8 @@ int copy_d2d(int device, hcd_ref to, hcd_ref from, size_t bytes, hcd_stream stre
     void* const target = kernel_address(device, to, bytes);
     const void* const source = kernel_address(device, from, bytes);
     submit(device, stream, bytes, [=] {
+      WorkTime time(device);
+      time.copy(target, source, bytes);
       const Window writes(target, bytes), reads(source, bytes);
       std::memcpy(target, source, bytes);
     });
@@ -37,6 +40,8 @@ int reduce(int device, hcd_ref inout, hcd_ref in, uint64_t count, hcd_type type,
     void* const target = kernel_address(device, inout, bytes);
     const void* const source = kernel_address(device, in, bytes);
     submit(device, stream, bytes, [=, work = reduction(target, source, count, type, op)] {
+      WorkTime time(device);
+      time.kernel(bytes, 2 * time.if_peers(target, bytes) + time.if_peers(source, bytes));
       const Window writes(target, bytes), reads(source, bytes);
       work();
     });

@@ -12,6 +12,7 @@
 #include "runtime/flaws.h"
 #include "runtime/host_memory.h"
 #include "runtime/strict.h"
+#include "runtime/traffic.h"
 
 namespace torch_sim {
 namespace {
@@ -60,7 +61,8 @@ Runtime& Runtime::get() {
 
 Runtime::Runtime() : space_(device_count()) {
   check_flaws();
-  if (strict()) begin_strict(space_);
+  check_rates();
+  begin_protection(space_);
   const size_t memory = number_from_environment("TORCH_SIM_MEMORY", total_host_memory(), SIZE_MAX);
   for (int index = 0; index < device_count(); ++index)
     devices_.push_back(std::make_unique<Device>(space_, index, memory));

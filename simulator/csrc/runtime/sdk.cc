@@ -1,10 +1,10 @@
 // The runtime's functions for C, in terms of what the plugin's entries share.
 #include <cstring>
 
-#include "runtime/copy_engine.h"
 #include "runtime/plugin_entry.h"
 #include "runtime/runtime.h"
 #include "runtime/strict.h"
+#include "runtime/traffic.h"
 #include "simulator/torch_sim/include/sim_runtime.h"
 
 namespace torch_sim {
@@ -62,7 +62,9 @@ SIM_API simError simMemcpyAsync(int device, void* to, const void* from, size_t b
     void* const target = kind == simMemcpyHostToDevice ? ours(to) : to;
     const void* const source = kind == simMemcpyHostToDevice ? from : ours(from);
     submit(device, handle(stream), bytes, [=] {
-      const CopyTime time(bytes);
+      WorkTime time(device);
+      time.copy(target, source, bytes);
+      const Window writes(target, bytes), reads(source, bytes);
       if (bytes != 0) std::memcpy(target, source, bytes);
     });
   });
@@ -93,6 +95,7 @@ SIM_API simError simLaunchHostFunc(int device, simStream_t stream, void (*fn)(vo
 
 SIM_API simError simHostGetPointer(int device, void** host, void* pointer, size_t bytes) {
   return run([&] {
+    if (discrete()) throw NotSupported("sim: with TORCH_SIM_DISCRETE=1 the host has no pointer");
     *host = kernel_address(device, {pointer, 0}, bytes);
     open_for_good(*host, bytes);
   });

@@ -29,6 +29,11 @@ uint64_t seed() {
   return value;
 }
 
+std::string discrete_setting() {
+  const char* text = std::getenv("TORCH_SIM_DISCRETE");
+  return text ? text : "";
+}
+
 // The next of a sequence that the seed determines, as far as threads take turns alike.
 uint64_t next_random() {
   static std::atomic<uint64_t> drawn{0};
@@ -80,20 +85,30 @@ void count(uintptr_t at, size_t bytes, int change) {
 }
 
 bool concerns(const void* at, size_t bytes) {
-  return strict() && bytes > 0 && pages().space && pages().space->holds_kernel(at);
+  return protects_memory() && bytes > 0 && pages().space && pages().space->holds_kernel(at);
 }
 
 }  // namespace
 
 bool strict() { return seed() != 0; }
 
-void begin_strict(const AddressSpace& space) {
+bool discrete() {
+  static const bool value = discrete_setting() == "1";
+  return value;
+}
+
+bool protects_memory() { return strict() || discrete(); }
+
+void begin_protection(const AddressSpace& space) {
+  if (const std::string text = discrete_setting(); !text.empty() && text != "0" && text != "1")
+    throw std::invalid_argument("TORCH_SIM_DISCRETE=" + text + " must be 0 or 1");
+  if (!protects_memory()) return;
   Pages& all = pages();
   const size_t entries = space.total() / kPage;
   void* table = mmap(nullptr, entries * sizeof(uint16_t), PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (table == MAP_FAILED)
-    throw OutOfMemory(system_error("sim: no addresses left for the table of strict mode"));
+    throw OutOfMemory(system_error("sim: no addresses left for the table of open pages"));
   all.open = static_cast<uint16_t*>(table);
   all.first = reinterpret_cast<uintptr_t>(space.to_kernel(space.device_range(0)));
   all.space = &space;

@@ -1,10 +1,15 @@
 #pragma once
+// Who may access device memory: in the modes below, nobody but the device.
+//
 // Strict mode (TORCH_SIM_STRICT=SEED): what merely happens to go well on the simulator fails.
 //   - Only an operation of the device that works on device memory, or a mapping by the plugin,
 //     gives access to it. Any other access reports the address and the call stack, and the signal
 //     ends the process.
 //   - Streams take random rests, and short work is not always done at once.
 //   - Non-blocking copies to ordinary memory are as late as those to pinned memory.
+//
+// Discrete mode (TORCH_SIM_DISCRETE=1): the host cannot reach device memory, as that of a device on
+// a bus without such a window. The protection is that of strict mode, and the plugin maps nothing.
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -15,12 +20,17 @@ namespace torch_sim {
 
 // TORCH_SIM_STRICT is set, and not to 0.
 bool strict();
+// TORCH_SIM_DISCRETE is 1.
+bool discrete();
+// One of the two.
+bool protects_memory();
 
-// Once, when the device begins. `space` stays for ever.
-void begin_strict(const AddressSpace& space);
+// Once, when the device begins. `space` stays for ever. Throws std::invalid_argument if
+// TORCH_SIM_DISCRETE makes no sense.
+void begin_protection(const AddressSpace& space);
 
 // Opens the pages of a range of kernel addresses as long as it lives, counting how many do. Does
-// nothing outside strict mode, and for host memory. Any thread.
+// nothing where memory is not protected, and for host memory. Any thread.
 class Window {
  public:
   Window(const void* kernel, size_t bytes);

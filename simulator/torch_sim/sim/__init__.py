@@ -1,5 +1,6 @@
 """``torch.sim``: the module of the simulated device, with the names torch.cuda and torch.accelerator taught."""
 
+from torch_sim._C import reset_traffic, traffic
 from torch_sim.sim import amp
 from torch_sim.sim.devices import (
     DeviceProperties,
