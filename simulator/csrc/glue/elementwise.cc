@@ -1,10 +1,12 @@
-// Reductions of two ranges of elements, as the device's kernels do them: torch's types, and torch's
+// Reductions of ranges of elements, as the device's kernels do them: torch's types, and torch's
 // rounding.
 #include <c10/util/BFloat16.h>
 #include <c10/util/Float8_e4m3fn.h>
 #include <c10/util/Float8_e5m2.h>
 #include <c10/util/Half.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <complex>
 #include <type_traits>
@@ -22,13 +24,36 @@ inline constexpr bool kIsComplex =
 template <typename T>
 using Wide = std::conditional_t<std::is_arithmetic_v<T> || kIsComplex<T>, T, float>;
 
+// Multiplies by a factor, which is 1 for all but sums of floats and complex numbers.
+template <typename W>
+W scaled(W value, double factor) {
+  if constexpr (kIsComplex<W>)
+    return value * static_cast<typename W::value_type>(factor);
+  else if constexpr (std::is_floating_point_v<W>)
+    return value * static_cast<W>(factor);
+  else
+    return value;
+}
+
+// Block by block, so that the sums of a block stay in the cache.
 template <typename T, typename Op>
-Stream::Work each(void* inout, const void* in, uint64_t count, Op op) {
-  return [=] {
-    auto* to = static_cast<T*>(inout);
-    auto* from = static_cast<const T*>(in);
-    for (uint64_t i = 0; i < count; ++i)
-      to[i] = static_cast<T>(op(static_cast<Wide<T>>(to[i]), static_cast<Wide<T>>(from[i])));
+Stream::Work each(const Reduction& of, Op op) {
+  return [of, op] {
+    using W = Wide<T>;
+    constexpr uint64_t kBlock = 1024;
+    std::array<W, kBlock> sums;
+    for (uint64_t begin = 0; begin < of.count; begin += kBlock) {
+      const uint64_t size = std::min(kBlock, of.count - begin);
+      const auto first = static_cast<const T*>(of.in.front()) + begin;
+      for (uint64_t i = 0; i < size; ++i) sums[i] = scaled(static_cast<W>(first[i]), of.scale);
+      for (size_t source = 1; source < of.in.size(); ++source) {
+        const auto next = static_cast<const T*>(of.in[source]) + begin;
+        for (uint64_t i = 0; i < size; ++i)
+          sums[i] = op(sums[i], scaled(static_cast<W>(next[i]), of.scale));
+      }
+      const auto out = static_cast<T*>(of.out) + begin;
+      for (uint64_t i = 0; i < size; ++i) out[i] = static_cast<T>(scaled(sums[i], of.result_scale));
+    }
   };
 }
 
@@ -48,23 +73,23 @@ T greater(T a, T b) {
 }
 
 template <typename T>
-Stream::Work work_for(void* inout, const void* in, uint64_t count, hcd_op op) {
+Stream::Work work_for(const Reduction& of, hcd_op op) {
   using W = Wide<T>;
   if constexpr (std::is_same_v<T, bool>) {
-    if (op == HCD_SUM) return each<T>(inout, in, count, [](bool a, bool b) { return a || b; });
-    if (op == HCD_PRODUCT) return each<T>(inout, in, count, [](bool a, bool b) { return a && b; });
+    if (op == HCD_SUM) return each<T>(of, [](bool a, bool b) { return a || b; });
+    if (op == HCD_PRODUCT) return each<T>(of, [](bool a, bool b) { return a && b; });
   } else {
-    if (op == HCD_SUM) return each<T>(inout, in, count, [](W a, W b) -> W { return a + b; });
-    if (op == HCD_PRODUCT) return each<T>(inout, in, count, [](W a, W b) -> W { return a * b; });
+    if (op == HCD_SUM) return each<T>(of, [](W a, W b) -> W { return a + b; });
+    if (op == HCD_PRODUCT) return each<T>(of, [](W a, W b) -> W { return a * b; });
   }
   if constexpr (!kIsComplex<T>) {
-    if (op == HCD_MIN) return each<T>(inout, in, count, lesser<W>);
-    if (op == HCD_MAX) return each<T>(inout, in, count, greater<W>);
+    if (op == HCD_MIN) return each<T>(of, lesser<W>);
+    if (op == HCD_MAX) return each<T>(of, greater<W>);
   }
   if constexpr (std::is_integral_v<T>) {
-    if (op == HCD_BIT_AND) return each<T>(inout, in, count, [](W a, W b) -> W { return a & b; });
-    if (op == HCD_BIT_OR) return each<T>(inout, in, count, [](W a, W b) -> W { return a | b; });
-    if (op == HCD_BIT_XOR) return each<T>(inout, in, count, [](W a, W b) -> W { return a ^ b; });
+    if (op == HCD_BIT_AND) return each<T>(of, [](W a, W b) -> W { return a & b; });
+    if (op == HCD_BIT_OR) return each<T>(of, [](W a, W b) -> W { return a | b; });
+    if (op == HCD_BIT_XOR) return each<T>(of, [](W a, W b) -> W { return a ^ b; });
   }
   throw NotSupported("sim: this operation is not defined for elements of this type");
 }
@@ -117,9 +142,8 @@ size_t bytes_of(hcd_type type) {
   return with_type(type, [](auto element) { return sizeof element; });
 }
 
-Stream::Work reduction(void* inout, const void* in, uint64_t count, hcd_type type, hcd_op op) {
-  return with_type(type,
-                   [&](auto element) { return work_for<decltype(element)>(inout, in, count, op); });
+Stream::Work reduction(const Reduction& of, hcd_type type, hcd_op op) {
+  return with_type(type, [&](auto element) { return work_for<decltype(element)>(of, op); });
 }
 
 }  // namespace torch_sim

@@ -4,6 +4,7 @@
 #include <functional>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "device/plugin.h"
 #include "runtime/arena.h"
@@ -45,8 +46,15 @@ Stream& stream_or_throw(int device, hcd_stream stream);
 // Work on `bytes` of memory in the stream's order; without a stream it is done here and now.
 void submit(int device, hcd_stream stream, size_t bytes, const Stream::Work& work);
 
-// Elementwise inout = inout op in, on the kernel's addresses. Throws NotSupported.
-Stream::Work reduction(void* inout, const void* in, uint64_t count, hcd_type type, hcd_op op);
+// Elementwise out = (in[0] * scale op in[1] * scale op ...) * result_scale, on the kernel's
+// addresses; `out` may be one of `in`. Throws NotSupported.
+struct Reduction {
+  void* out;
+  std::vector<const void*> in;
+  uint64_t count;
+  double scale = 1, result_scale = 1;
+};
+Stream::Work reduction(const Reduction& of, hcd_type type, hcd_op op);
 size_t bytes_of(hcd_type type);
 
 // Fills in the entries of version 1.2.

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <vector>
 
 #include "runtime/error.h"
 #include "runtime/handle.h"
@@ -33,20 +34,30 @@ int copy_d2d(int device, hcd_ref to, hcd_ref from, size_t bytes, hcd_stream stre
   });
 }
 
-int reduce(int device, hcd_ref inout, hcd_ref in, uint64_t count, hcd_type type, hcd_op op,
-           hcd_stream stream) {
+int reduce_many(int device, hcd_ref out, const hcd_ref* in, uint32_t sources, uint64_t count,
+                hcd_type type, hcd_op op, double scale, double result_scale, hcd_stream stream) {
   return guarded([&] {
     const size_t bytes = count * bytes_of(type);
-    void* const target = kernel_address(device, inout, bytes);
-    const void* const source = kernel_address(device, in, bytes);
-    submit(device, stream, bytes, [=, work = reduction(target, source, count, type, op)] {
+    Reduction of{kernel_address(device, out, bytes), {}, count, scale, result_scale};
+    for (uint32_t i = 0; i < sources; ++i) of.in.push_back(kernel_address(device, in[i], bytes));
+    submit(device, stream, bytes, [=, work = reduction(of, type, op)] {
       WorkTime time(device);
-      time.kernel(bytes, 2 * time.if_peers(target, bytes) + time.if_peers(source, bytes));
-      const Window writes(target, bytes), reads(source, bytes);
+      size_t peers = time.if_peers(of.out, bytes);
+      for (const void* source : of.in) peers += time.if_peers(source, bytes);
+      time.kernel(bytes, peers);
+      std::vector<Window> windows;
+      windows.emplace_back(of.out, bytes);
+      for (const void* source : of.in) windows.emplace_back(source, bytes);
       work();
     });
     return HCD_OK;
   });
+}
+
+int reduce(int device, hcd_ref inout, hcd_ref in, uint64_t count, hcd_type type, hcd_op op,
+           hcd_stream stream) {
+  const hcd_ref both[] = {inout, in};
+  return reduce_many(device, inout, both, 2, count, type, op, 1, 1, stream);
 }
 
 int mem_alloc(int device, size_t bytes, void** base) {
@@ -161,6 +172,7 @@ const hcd_dmabuf kDmabuf = {
 void add_memory(hcd_api& api) {
   api.copy_d2d = copy_d2d;
   api.reduce = reduce;
+  api.reduce_many = reduce_many;
   api.mem_alloc = mem_alloc;
   api.mem_free = mem_free;
   api.host_alloc = host_alloc;
