@@ -81,6 +81,12 @@ class OrderCheck {
   }
 
   std::string run() {
+    for (size_t rank = 0; rank < programs_.size(); ++rank)
+      for (const StreamStep& step : programs_[rank].steps)
+        if (step.beside && !is_apart(rank, step))
+          return "rank " + std::to_string(rank) + ", step " +
+                 std::to_string(&step - programs_[rank].steps.data()) +
+                 ": another step concerns what it copies";
     for (bool moved = true; moved;) {
       moved = false;
       for (size_t rank = 0; rank < programs_.size(); ++rank)
@@ -118,6 +124,31 @@ class OrderCheck {
     uint64_t write = kStart;      // number of the last writer's step
     std::vector<uint64_t> reads;  // of each rank: number of its last reading step
   };
+
+  // Whether a step only copies within its rank, and no other step of any rank reads or writes its
+  // target or writes its source.
+  bool is_apart(size_t rank, const StreamStep& step) const {
+    const auto from = programs_[rank].sources(step);
+    if (from.size() != 1 || from[0].rank != static_cast<int32_t>(rank)) return false;
+    const auto is_one_of = [&](Cell cell, Slot first) {
+      for (uint32_t i = 0; i < step.count; ++i)
+        if (cells_.of(rank, first, i) == cell) return true;
+      return false;
+    };
+    for (size_t other = 0; other < programs_.size(); ++other)
+      for (const StreamStep& one : programs_[other].steps) {
+        if (&one == &step) continue;
+        for (uint32_t i = 0; i < one.count; ++i) {
+          const Cell written = cells_.of(other, one.dst, i);
+          if (one.sources > 0 && (is_one_of(written, step.dst) || is_one_of(written, from[0].slot)))
+            return false;
+          for (const RankSlot& source : programs_[other].sources(one))
+            if (is_one_of(cells_.of(static_cast<size_t>(source.rank), source.slot, i), step.dst))
+              return false;
+        }
+      }
+    return true;
+  }
 
   std::string take(size_t rank) {
     const StreamStep& step = turns_.step(rank);

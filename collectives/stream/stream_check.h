@@ -12,7 +12,8 @@ namespace hccl_like {
 
 // Proves with vector clocks (Fidge; Mattern, 1988): no cycle of waits; of two accesses to a chunk
 // by different ranks, one of them a write, one happens before the other; nobody reads a rank's
-// memory after that rank's program has ended; every wait has a signal, and every signal a wait.
+// memory after that rank's program has ended; every wait has a signal, and every signal a wait; no
+// other step concerns what a step beside the others copies.
 std::string check_streams(const Job& job, const std::vector<StreamProgram>& programs,
                           Memory memory);
 

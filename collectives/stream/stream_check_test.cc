@@ -92,6 +92,32 @@ TEST(StreamProgram, OfFourRanksEachSumsAChunkAndReadsTheOthersSums) {
   EXPECT_TRUE(programs[1].scratch_like.empty());
 }
 
+TEST(StreamProgram, OwnChunksAreCopiedBesideTheRest) {
+  const Job job = make_job(*find_algorithm(Collective::kAllGather, "direct"), 2);
+  const auto programs = compile_streams(job, /*in_place=*/false);
+  EXPECT_EQ(programs[0].to_string(),
+            "signal 1\n"
+            "wait 1 >= 1\n"
+            "out[1] = 1:in[1]\n"
+            "out[0] = 0:in[0] (beside)\n"
+            "signal 2\n"
+            "wait 1 >= 2\n");
+}
+
+TEST(StreamCheck, FindsEachStepThatNeedsItsPlace) {
+  for (const char* algorithm : {"one_shot", "direct", "ring", "recursive_doubling"}) {
+    const Job job = all_reduce(algorithm, 4);
+    const auto programs = compile_streams(job, /*in_place=*/false);
+    for (size_t step = 0; step < programs[1].steps.size(); ++step) {
+      const StreamStep& one = programs[1].steps[step];
+      if (one.kind != StreamStep::Kind::kReduce || one.beside) continue;
+      auto broken = programs;
+      broken[1].steps[step].beside = true;
+      EXPECT_NE(check_streams(job, broken, Memory::kSeparate), "") << algorithm << ", " << step;
+    }
+  }
+}
+
 // Every wait is needed. A signal is, too, but a later one may stand for it.
 TEST(StreamCheck, FindsEachStepThatIsMissing) {
   for (const char* algorithm : {"one_shot", "direct", "ring", "recursive_doubling"})

@@ -53,19 +53,22 @@ const Algorithm* StreamExecutor::algorithm(Collective collective, const Hosts& h
 bool StreamExecutor::may_serve(const Device& device, const Communicator& communicator,
                                Collective collective) {
   const int ranks = communicator.size();
-  return can_run_streams(device) && device.can_open_peers() && device.can_record_events() &&
-         device.can_make_streams() && device.can_allocate() && ranks > 1 && ranks <= kMostRanks &&
+  return can_run_streams(device) && device.can_open_peers() && device.can_make_streams() &&
+         device.can_allocate() && ranks > 1 && ranks <= kMostRanks &&
          communicator.topology().hosts.count() == 1 && communicator.board() != nullptr &&
          communicator.engine().exports() != nullptr && communicator.engine().config().direct &&
          !communicator.forces(collective) &&
          algorithm(collective, communicator.topology().hosts) != nullptr;
 }
 
-StreamExecutor::StreamExecutor(const Device& device, int index, const Device& host, hcd_stream like)
-    : device_(device),
+StreamExecutor::StreamExecutor(std::shared_ptr<Communicator> communicator, const Device& device,
+                               int index, const Device& host, hcd_stream like)
+    : communicator_(std::move(communicator)),
+      device_(device),
       index_(index),
       host_(host),
       stream_(device.make_stream(index, like).value()),
+      beside_(device.make_stream(index, like).value()),
       trial_(device.allocate(index, 2 * kWordBytes).value()) {
   words_ = static_cast<std::byte*>(SharedPool::of_process().allocate(kPage));
   std::memset(words_, 0, kPage);
@@ -75,7 +78,7 @@ StreamExecutor::StreamExecutor(const Device& device, int index, const Device& ho
 
 StreamExecutor::~StreamExecutor() {
   registered_.reset();
-  if (!failed_) SharedPool::of_process().free(words_);
+  if (!communicator_->has_failed()) SharedPool::of_process().free(words_);
 }
 
 hcd_ref StreamExecutor::scratch(size_t bytes) {
@@ -93,17 +96,16 @@ void StreamExecutor::release() const {
     __atomic_store_n(const_cast<uint64_t*>(copy_of(rank)), kLargest, __ATOMIC_RELEASE);
 }
 
-const StreamExecutor::Compiled& StreamExecutor::program(const Communicator& communicator,
-                                                        Collective collective, int root,
+const StreamExecutor::Compiled& StreamExecutor::program(Collective collective, int root,
                                                         bool in_place) {
   const auto [found, added] = programs_.try_emplace({collective, root, in_place});
   if (!added) return found->second;
-  const Hosts& hosts = communicator.topology().hosts;
+  const Hosts& hosts = communicator_->topology().hosts;
   const Job job = make_job(*algorithm(collective, hosts), hosts, root);
   auto programs = compile_streams(job, in_place);
   Compiled& made = found->second;
   for (const StreamProgram& program : programs) made.scratch.push_back(program.scratch_like);
-  made.program = std::move(programs[static_cast<size_t>(communicator.rank())]);
+  made.program = std::move(programs[static_cast<size_t>(communicator_->rank())]);
   made.chunks = job.ranks.front().chunks();
   return made;
 }
@@ -127,11 +129,9 @@ bool StreamExecutor::reduces(DataType type, ReduceOp op, Scaling scaling) {
   return found->second = !error;
 }
 
-StreamExecution::StreamExecution(StreamExecutor& executor,
-                                 std::shared_ptr<Communicator> communicator, Call call, Side input,
-                                 Side output)
+StreamExecution::StreamExecution(StreamExecutor& executor, Call call, Side input, Side output)
     : executor_(executor),
-      communicator_(std::move(communicator)),
+      communicator_(executor.communicator_.get()),
       call_(std::move(call)),
       input_(input),
       output_(output),
@@ -343,7 +343,7 @@ size_t StreamExecution::scratch_begin(std::span<const Slot> needed, size_t index
 }
 
 const StreamExecutor::Compiled& StreamExecution::compiled(bool in_place) const {
-  return executor_.program(*communicator_, call_.collective, call_.root,
+  return executor_.program(call_.collective, call_.root,
                            in_place && may_run_in_place(call_.collective));
 }
 
@@ -380,7 +380,7 @@ void StreamExecution::queue(std::optional<DeviceEvent> begin) {
 
   std::optional<Error> error;
   if (begin_) error = device.wait_for_event(index, stream, *begin_);
-  if (!error) error = queue_stream(device, index, stream, program, call);
+  if (!error) error = queue_stream(device, index, stream, executor_.beside_.get(), program, call);
   if (error) fail(error->message);
   auto kept = std::make_unique<std::shared_ptr<End>>(end_);
   const auto reach = [](void* self) {
@@ -425,9 +425,7 @@ std::optional<Error> StreamExecution::finish() {
   }
   post(Collective::kSend, said);
   engine.wait(operations, Deadline::never());
-  auto error = communicator_->failure();
-  if (error) executor_.failed_ = true;
-  return error;
+  return communicator_->failure();
 }
 
 }  // namespace hccl_like

@@ -34,7 +34,8 @@ class StreamExecutor {
 
   // `host`: of the host's own memory. Both devices outlive this object. `like`: a stream of the
   // device, or 0. Throws kDevice or kSystem.
-  StreamExecutor(const Device& device, int index, const Device& host, hcd_stream like);
+  StreamExecutor(std::shared_ptr<Communicator> communicator, const Device& device, int index,
+                 const Device& host, hcd_stream like);
   // All executions must be over. Keeps the words if the group has failed: peers may write them.
   ~StreamExecutor();
   StreamExecutor(const StreamExecutor&) = delete;
@@ -49,17 +50,17 @@ class StreamExecutor {
     std::vector<std::vector<Slot>> scratch;  // by rank: chunks of the sizes of its scratch slots
     size_t chunks = 0;
   };
-  const Compiled& program(const Communicator& communicator, Collective collective, int root,
-                          bool in_place);
+  const Compiled& program(Collective collective, int root, bool in_place);
   bool reduces(DataType type, ReduceOp op, Scaling scaling);
   hcd_ref scratch(size_t bytes);
   Word* copy_of(int rank) const;
   void release() const;
 
+  const std::shared_ptr<Communicator> communicator_;
   const Device& device_;
   const int index_;
   const Device& host_;
-  const DeviceStream stream_;
+  const DeviceStream stream_, beside_;
   std::byte* words_ = nullptr;  // one page: copies of the ranks' words
   MappedRange registered_;      // that page with the device
   ExportedRange exported_;
@@ -68,7 +69,6 @@ class StreamExecutor {
   std::vector<MappedRange> peer_registrations_;
   std::optional<bool> usable_;  // whether all ranks map each other's memory, once known
   uint64_t base_ = 0;           // of the words, after all programs queued so far
-  bool failed_ = false;
   std::map<std::tuple<Collective, int, bool>, Compiled> programs_;
   std::map<std::tuple<DataType, ReduceOp, bool>, bool> reductions_;
   MappedRange trial_;  // memory to try reductions on
@@ -89,8 +89,7 @@ class StreamExecution {
 
   // Takes the call's number. The memory stays valid until finish() returns. Of the call's layouts,
   // only the sizes matter. Throws as Communicator::prepare_exchange().
-  StreamExecution(StreamExecutor& executor, std::shared_ptr<Communicator> communicator, Call call,
-                  Side input, Side output);
+  StreamExecution(StreamExecutor& executor, Call call, Side input, Side output);
 
   // The call's first message, in which the ranks show each other their memory.
   const std::shared_ptr<Operation>& exchange() const { return exchange_; }
@@ -144,7 +143,7 @@ class StreamExecution {
   int size() const { return communicator_->size(); }
 
   StreamExecutor& executor_;
-  const std::shared_ptr<Communicator> communicator_;
+  Communicator* const communicator_;
   Call call_;
   const Side input_, output_;
   std::vector<Record> records_;  // by rank

@@ -59,28 +59,26 @@ hcd_api table() {
 
 }  // namespace sharing
 
+// A rank's memory on the device, as numbers.
+struct Numbers {
+  explicit Numbers(size_t numbers) : count(numbers) { memory.bytes.resize(count * kUint64); }
+  uint64_t* begin() { return reinterpret_cast<uint64_t*>(memory.bytes.data()); }
+  std::vector<uint64_t> read() { return {begin(), begin() + count}; }
+  StreamExecution::Side side() { return {{&memory, 0}, count * kUint64}; }
+  fake_device::Allocation memory;
+  const size_t count;
+};
+
 struct Devices {
   const hcd_api table = sharing::table();
   const Device device{table};
   const Device host{host_api()};
-};
-
-// A rank's memory on the device, as numbers.
-struct Numbers {
-  Numbers(const Device& device, size_t count)
-      : memory(device.allocate(0, (count + 1) * kUint64).value()), count(count) {}
-  uint64_t* begin() const {
-    return reinterpret_cast<uint64_t*>(
-        fake_device::find({memory.data(), 0}, (count + 1) * kUint64));
-  }
-  std::vector<uint64_t> read() const { return {begin(), begin() + count}; }
-  StreamExecution::Side side() const { return {{memory.data(), 0}, count * kUint64}; }
-  MappedRange memory;
-  size_t count;
+  std::mutex mutex;
+  std::deque<Numbers> memory;  // of all ranks; peers still read that of a rank that has failed
 };
 
 uint64_t number(int rank, size_t i) { return (i + 1) * 1000 + static_cast<uint64_t>(rank); }
-void fill(const Numbers& numbers, int rank) {
+void fill(Numbers& numbers, int rank) {
   for (size_t i = 0; i < numbers.count; ++i) numbers.begin()[i] = number(rank, i);
 }
 
@@ -95,16 +93,20 @@ Layout own(int rank, size_t numbers) {
 
 struct Executor {
   Executor(Devices& devices, const Rank& me)
-      : device(devices.device), of(devices.device, 0, devices.host, 0), me(me) {}
+      : devices(devices),
+        device(devices.device),
+        of(me.communicator.shared_from_this(), device, 0, devices.host, 0),
+        me(me) {}
 
-  // Lives as long as this: the fake device has no way to tell peers that memory was freed.
-  Numbers& make(size_t count) { return memory.emplace_back(device, count); }
+  Numbers& make(size_t count) {
+    const std::lock_guard lock(devices.mutex);
+    return devices.memory.emplace_back(count);
+  }
 
   std::unique_ptr<StreamExecution> prepare(Call call, StreamExecution::Side input,
                                            StreamExecution::Side output) {
     call.type = DataType::kUInt64;
-    return std::make_unique<StreamExecution>(of, me.communicator.shared_from_this(),
-                                             std::move(call), input, output);
+    return std::make_unique<StreamExecution>(of, std::move(call), input, output);
   }
   // One call after the other.
   bool run(Call call, StreamExecution::Side input, StreamExecution::Side output) {
@@ -117,8 +119,8 @@ struct Executor {
     return true;
   }
 
+  Devices& devices;
   const Device& device;
-  std::deque<Numbers> memory;
   StreamExecutor of;
   const Rank me;
 };
@@ -168,7 +170,7 @@ TEST_P(Executors, EveryCollectiveHasItsResult) {
       for (size_t i = 0; i < kCount; ++i) numbers[i] = number(rank, begin + i);
       return numbers;
     };
-    const auto part = [&](const Numbers& numbers, size_t chunk) {
+    const auto part = [&](Numbers& numbers, size_t chunk) {
       return std::vector(numbers.begin() + chunk * kCount, numbers.begin() + (chunk + 1) * kCount);
     };
     const auto sum = [&](size_t begin) {
@@ -267,7 +269,7 @@ TEST_P(Executors, MemoryThatCannotBeMappedIsRefusedByAll) {
     Numbers& in = executor.make(10);
     if (me.rank == 0) {
       const std::lock_guard lock(sharing::mutex);
-      sharing::refused.insert(in.memory.data());
+      sharing::refused.insert(&in.memory);
     }
     const Call call{
         .collective = Collective::kAllReduce, .input = sizes(10, 1), .output = sizes(10, 1)};
@@ -299,19 +301,23 @@ TEST_P(Executors, DifferentCallsAreAMismatch) {
   });
 }
 
-// A rank that has queued nothing and leaves ends the streams of the others.
+// The streams of the others wait for a rank that has queued nothing.
 TEST_P(Executors, AnAbortEndsTheStreamsOfAll) {
-  run([](Rank me, Executor& executor) {
+  std::atomic<int> queued{0};
+  run([&](Rank me, Executor& executor) {
     Numbers& in = executor.make(1000);
     fill(in, me.rank);
-    const auto call = executor.prepare(
-        {.collective = Collective::kAllReduce, .input = sizes(1000, 1), .output = sizes(1000, 1)},
-        in.side(), in.side());
+    const auto call = executor.prepare({.collective = Collective::kAllReduce,
+                                        .input = sizes(1000, 1),
+                                        .output = sizes(1000, 1)},
+                                       in.side(), in.side());
     ASSERT_TRUE(call->agree());
     if (me.rank == 0) {
+      while (queued < me.size - 1) std::this_thread::yield();
       me.communicator.abort("a test");
     } else {
       call->queue(std::nullopt);
+      ++queued;
       const auto error = call->finish();
       ASSERT_TRUE(error.has_value());
       EXPECT_EQ(error->code, ErrorCode::kAborted);

@@ -193,7 +193,7 @@ class StreamCompiler {
     for (uint32_t i = 0; i < action.count; ++i)
       for (const Reader& reader : readers(rank, after(action.dst, i)))
         if (reader.since <= action.round) await(rank, reader.rank, reader.round + 2);
-    add(programs_[rank], action);
+    add(programs_[rank], rank, action);
   }
 
   // Not if it follows from an earlier wait: who signals has waited, too.
@@ -219,12 +219,35 @@ class StreamCompiler {
     return found == readers_.end() ? none : found->second;
   }
 
-  static void add(StreamProgram& program, const Action& action) {
+  // Whether the action copies within the rank what no other action of any rank reads or writes.
+  bool is_beside(size_t rank, const Action& action) const {
+    if (action.sources.size() != 1 || action.sources[0].rank != static_cast<int32_t>(rank))
+      return false;
+    const auto overlap = [&](Slot a, uint32_t a_count, Slot b, uint32_t b_count) {
+      const size_t from = cell(a), to = cell(b);
+      return from < to + b_count && to < from + a_count;
+    };
+    for (uint32_t i = 0; i < action.count; ++i)
+      if (!readers(rank, after(action.dst, i)).empty()) return false;
+    return std::ranges::none_of(actions_[rank], [&](const Action& other) {
+      if (&other == &action) return false;
+      if (overlap(other.dst, other.count, action.dst, action.count) ||
+          overlap(other.dst, other.count, action.sources[0].slot, action.count))
+        return true;
+      return std::ranges::any_of(other.sources, [&](const RankSlot& source) {
+        return source.rank == static_cast<int32_t>(rank) &&
+               overlap(source.slot, other.count, action.dst, action.count);
+      });
+    });
+  }
+
+  void add(StreamProgram& program, size_t rank, const Action& action) const {
     program.steps.push_back({.kind = StreamStep::Kind::kReduce,
                              .dst = action.dst,
                              .count = action.count,
                              .first_source = static_cast<uint32_t>(program.all_sources.size()),
-                             .sources = static_cast<uint32_t>(action.sources.size())});
+                             .sources = static_cast<uint32_t>(action.sources.size()),
+                             .beside = is_beside(rank, action)});
     program.all_sources.insert(program.all_sources.end(), action.sources.begin(),
                                action.sources.end());
   }
@@ -305,6 +328,7 @@ std::string StreamProgram::to_string() const {
                    hccl_like::to_string(source.slot, step.count);
           sign = " + ";
         }
+        if (step.beside) lines += " (beside)";
         break;
       }
     }

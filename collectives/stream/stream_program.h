@@ -43,6 +43,7 @@ struct StreamStep {
   uint32_t count = 1;  // consecutive chunks, from dst and from each source upwards
   uint32_t first_source = 0;
   uint32_t sources = 0;
+  bool beside = false;  // a copy that may run at any time of the call: no other step concerns it
   friend bool operator==(const StreamStep&, const StreamStep&) = default;
 };
 
@@ -56,7 +57,8 @@ struct StreamProgram {
   std::span<const RankSlot> sources(const StreamStep& step) const {
     return std::span(all_sources).subspan(step.first_source, step.sources);
   }
-  // A line for each step: "wait 1 >= 2", "out[0] = 0:in[0] + 1:in[0]", "signal 2".
+  // A line for each step: "wait 1 >= 2", "out[0] = 0:in[0] + 1:in[0]", "signal 2", and
+  // "out[0] = 0:in[0] (beside)".
   std::string to_string() const;
 };
 

@@ -66,20 +66,32 @@ std::optional<Error> queue_reduction(const Device& device, int index, hcd_stream
   return std::nullopt;
 }
 
+// Lets later work of `then` wait for the work of `first`.
+std::optional<Error> order(const Device& device, int index, hcd_stream first, hcd_stream then) {
+  auto event = device.record(index, first);
+  if (!event.ok()) return event.error();
+  return device.wait_for_event(index, then, std::move(event).value());
+}
+
 }  // namespace
 
 bool can_run_streams(const Device& device) {
-  return device.can_copy_within() && device.can_reduce() && device.can_queue_functions();
+  return device.can_copy_within() && device.can_reduce() && device.can_queue_functions() &&
+         device.can_record_events();
 }
 
 std::optional<Error> queue_stream(const Device& device, int index, hcd_stream stream,
-                                  const StreamProgram& program, const StreamCall& call) {
+                                  hcd_stream beside, const StreamProgram& program,
+                                  const StreamCall& call) {
+  const bool forks = std::ranges::any_of(program.steps, &StreamStep::beside);
   std::optional<Error> error;
+  if (forks) error = order(device, index, stream, beside);
+  if (error) return error;
   for (const StreamStep& step : program.steps) {
     const uint64_t value = call.base + step.value;
     switch (step.kind) {
       case StreamStep::Kind::kReduce:
-        error = queue_reduction(device, index, stream, program, step, call);
+        error = queue_reduction(device, index, step.beside ? beside : stream, program, step, call);
         break;
       case StreamStep::Kind::kWait:
         error = queue_word(device, index, stream, {call.word(step.rank), value, true});
@@ -91,7 +103,7 @@ std::optional<Error> queue_stream(const Device& device, int index, hcd_stream st
     }
     if (error) return error;
   }
-  return std::nullopt;
+  return forks ? order(device, index, beside, stream) : std::nullopt;
 }
 
 }  // namespace hccl_like

@@ -34,10 +34,12 @@ struct StreamCall {
 bool can_run_streams(const Device& device);
 
 // Queues a call on a stream of the device. Does not block. The memory and the words outlive the
-// queued work. After an error the work up to there stays queued, and the other ranks must release
-// their copies of this rank's word (set them to the largest value), because they wait for it.
+// queued work. `beside`: another stream, idle or of earlier calls, for copies that need no order
+// within the call; the first stream waits for it in the end. After an error the work up to there
+// stays queued, and the other ranks must release their copies of this rank's word (set them to the
+// largest value), because they wait for it.
 [[nodiscard]] std::optional<Error> queue_stream(const Device& device, int index, hcd_stream stream,
-                                                const StreamProgram& program,
+                                                hcd_stream beside, const StreamProgram& program,
                                                 const StreamCall& call);
 
 }  // namespace hccl_like

@@ -49,6 +49,7 @@ class Ranks {
       begins_.push_back(std::move(begin));
       for (size_t i = 0; i < begins_.back().back(); ++i) number(memories_.size() - 1, i) = random();
       streams_.push_back(device.make_stream(0, fake_device::kStream).value());
+      beside_.push_back(device.make_stream(0, fake_device::kStream).value());
     }
   }
 
@@ -68,7 +69,8 @@ class Ranks {
     how.word = [this](int owner) { return &words_[static_cast<size_t>(owner)]; };
     how.base = call * programs_[rank].values;
     how.type = DataType::kUInt64;
-    const auto error = queue_stream(device_, 0, streams_[rank].get(), programs_[rank], how);
+    const auto error =
+        queue_stream(device_, 0, streams_[rank].get(), beside_[rank].get(), programs_[rank], how);
     ASSERT_FALSE(error.has_value()) << error->message;
   }
   void release(size_t rank) { __atomic_store_n(&words_[rank], ~uint64_t{0}, __ATOMIC_RELEASE); }
@@ -87,7 +89,7 @@ class Ranks {
   std::vector<uint64_t> words_;
   std::vector<std::vector<size_t>> begins_;  // by rank, of each chunk
   std::vector<std::unique_ptr<fake_device::Allocation>> memories_;
-  std::vector<DeviceStream> streams_;
+  std::vector<DeviceStream> streams_, beside_;
 };
 
 struct StreamCase {

@@ -250,8 +250,8 @@ void Staging::prepare_stream(const Request& request, std::chrono::milliseconds t
                              Call& call) {
   const Device& device = *access_.plugin();
   if (!executor_)
-    executor_ = std::make_unique<StreamExecutor>(device, access_.plugin_index(), *host_.plugin(),
-                                                 streams_.current().value_or(0));
+    executor_ = std::make_unique<StreamExecutor>(call.communicator, device, access_.plugin_index(),
+                                                 *host_.plugin(), streams_.current().value_or(0));
   hccl_like::Call whole = bare_call(request);
   whole.timeout = timeout;
   // Only sizes matter, so any address will do.
@@ -265,8 +265,8 @@ void Staging::prepare_stream(const Request& request, std::chrono::milliseconds t
     const auto [begin, bytes] = *side.range();
     return StreamExecution::Side{begin, bytes};
   };
-  call.streamed = std::make_unique<StreamExecution>(*executor_, call.communicator, std::move(whole),
-                                                    range(call.input), range(call.output));
+  call.streamed = std::make_unique<StreamExecution>(*executor_, std::move(whole), range(call.input),
+                                                    range(call.output));
   call.pending->add_slice(call.streamed->exchange());
 }
 
