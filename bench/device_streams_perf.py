@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+"""Large calls that streams of the devices make among themselves, on the simulator as a discrete device.
+
+In one run: each collective by streams and, with HCCL_LIKE_DIRECT=0, through the host; what the links allow for the algorithm;
+bytes to and from the host; the share of a core that threads other than the device's use, in the first rank.
+
+    python bench/device_streams_perf.py
+    python bench/device_streams_perf.py -g 4 -b 16M -d bfloat16
+"""
+
+import argparse
+import glob
+import os
+import statistics
+import time
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as multiprocessing
+
+from staged_perf import size_of
+
+RATES = {"TORCH_SIM_LINK_GBPS": "1", "TORCH_SIM_HOST_GBPS": "0.25", "TORCH_SIM_KERNEL_GBPS": "4"}
+
+
+def calls(size, ranks, dtype):
+    """Collective and, in units of `size` bytes, what the busiest link carries."""
+    whole = torch.ones(size // dtype.itemsize, dtype=dtype, device="sim")
+    other, part = torch.empty_like(whole), torch.ones(whole.numel() // ranks, dtype=dtype, device="sim")
+    share = (ranks - 1) / ranks
+    # A broadcast is a scatter by a binomial tree, then an all_gather.
+    return {
+        "all_reduce": (lambda: dist.all_reduce(whole, dist.ReduceOp.MAX), 2 * share),
+        "all_reduce, average": (lambda: dist.all_reduce(whole, dist.ReduceOp.AVG), 2 * share),
+        "reduce": (lambda: dist.reduce(whole, 0, dist.ReduceOp.MAX), 2 * share),
+        "reduce_scatter": (lambda: dist.reduce_scatter_tensor(part, whole, dist.ReduceOp.MAX), share),
+        "all_gather": (lambda: dist.all_gather_into_tensor(other, part), share),
+        "broadcast": (lambda: dist.broadcast(whole, 0), 2 * share),
+        "all_to_all": (lambda: dist.all_to_all_single(other, whole), share),
+    }
+
+
+def processor_time():
+    """Nanoseconds of all threads but the device's."""
+    used = 0
+    for thread in glob.glob("/proc/self/task/*"):
+        try:
+            with open(f"{thread}/comm") as name, open(f"{thread}/schedstat") as spent:
+                used += 0 if name.read().startswith("sim") else int(spent.read().split()[0])
+        except OSError:  # it has just ended
+            pass
+    return used
+
+
+def measure(rank, options, store, environment, results):
+    os.environ.update(environment)
+    dist.init_process_group("hccl-like", init_method=f"file://{store}", rank=rank, world_size=options.ranks)
+    for name, (call, _) in calls(options.size, options.ranks, options.dtype).items():
+        times, used = [], []
+        for turn in range(options.turns + 1):
+            torch.sim.synchronize()
+            dist.barrier()
+            torch.sim.reset_traffic()
+            begin, before = time.perf_counter(), processor_time()
+            call()
+            torch.sim.synchronize()
+            times.append(time.perf_counter() - begin)
+            used.append((processor_time() - before) / 1e9 / times[-1])
+        moved = torch.sim.traffic()
+        if rank == 0:
+            through_host = moved["host_to_device"] + moved["device_to_host"]
+            results[name] = (statistics.median(times[1:]), statistics.median(used[1:]), through_host)
+    dist.destroy_process_group()
+
+
+def run(options, environment):
+    with multiprocessing.Manager() as manager:
+        results = manager.dict()
+        store = f"/tmp/device_streams_perf.{os.getpid()}.{time.monotonic_ns()}"
+        multiprocessing.spawn(measure, (options, store, environment, results), nprocs=options.ranks)
+        return dict(results)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-g", "--ranks", type=int, default=2)
+    parser.add_argument("-b", "--size", type=size_of, default=64 << 20, help="bytes of the larger tensor (64M)")
+    parser.add_argument("-d", "--dtype", type=lambda name: getattr(torch, name), default=torch.float32)
+    parser.add_argument("-n", "--turns", type=int, default=3)
+    options = parser.parse_args()
+    os.environ.update({"TORCH_SIM_DISCRETE": "1", "OMP_NUM_THREADS": "1"} | {k: v for k, v in RATES.items() if k not in os.environ})
+    link = float(os.environ["TORCH_SIM_LINK_GBPS"]) * 1e9
+    by_streams, by_host = run(options, {}), run(options, {"HCCL_LIKE_DIRECT": "0"})
+    print(f"# {options.ranks} ranks, {options.size} bytes, {options.dtype}; medians of {options.turns}, of rank 0")
+    print(f"{'collective':22}{'ms':>8}{'links allow':>13}{'':>6}{'host bytes':>12}{'of a core':>11}{'through the host, ms':>22}{'ratio':>7}")
+    for name, (_, units) in calls(options.ranks * options.dtype.itemsize, options.ranks, options.dtype).items():
+        took, used, moved = by_streams[name]
+        allowed = units * options.size / link
+        print(
+            f"{name:22}{took * 1e3:8.1f}{allowed * 1e3:13.1f}{allowed / took:6.0%}{moved:12}{used:11.1%}"
+            f"{by_host[name][0] * 1e3:22.1f}{by_host[name][0] / took:7.1f}"
+        )
+
+
+if __name__ == "__main__":
+    main()
