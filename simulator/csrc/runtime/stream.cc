@@ -28,6 +28,7 @@ std::atomic<bool> stopped{false};
 struct Doing {
   const Stream* stream;
   Doing* outer;
+  std::chrono::steady_clock::time_point queued_at = std::chrono::steady_clock::now();
 };
 thread_local Doing* doing = nullptr;
 
@@ -35,6 +36,7 @@ class MarkDoing {
  public:
   explicit MarkDoing(const Stream* stream) : entry_{stream, doing} { doing = &entry_; }
   ~MarkDoing() { doing = entry_.outer; }
+  void queued(std::chrono::steady_clock::time_point at) { entry_.queued_at = at; }
 
  private:
   Doing entry_;
@@ -49,6 +51,10 @@ bool is_doing(const Stream* stream) {
 }  // namespace
 
 void Stream::stop_all() { stopped = true; }
+
+std::chrono::steady_clock::time_point Stream::queued_at() {
+  return doing ? doing->queued_at : std::chrono::steady_clock::now();
+}
 
 void Stream::enqueue(Work work) {
   std::lock_guard lock(mutex_);
@@ -160,6 +166,7 @@ void Stream::work_until_idle() {
     }
     if (stopped) worker_wakes_.wait(lock, [] { return false; });
     Work work = std::move(queue_.front().work);
+    mark.queued(queue_.front().at);
     queue_.pop_front();
     lock.unlock();
     std::exception_ptr failure;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -46,6 +47,9 @@ class Stream {
   // nobody was told of yet.
   void synchronize();
 
+  // When the work that this thread is doing for a stream was queued; now, if it does none.
+  static std::chrono::steady_clock::time_point queued_at();
+
   // From now on no stream of the process begins another piece of queued work. For the end of the
   // process.
   static void stop_all();
@@ -54,6 +58,7 @@ class Stream {
   struct Queued {
     uint64_t ticket;
     Work work;
+    std::chrono::steady_clock::time_point at = std::chrono::steady_clock::now();
   };
 
   void work_until_idle();

@@ -39,7 +39,7 @@ const Rates& rates() {
 }
 
 // How much later than it should the thread woke after its last piece of work. A device has no
-// scheduler that would wake it, so the next piece gets that back.
+// scheduler that would wake it, so the next piece gets that back if it was queued by then.
 thread_local std::chrono::nanoseconds overslept{};
 
 }  // namespace
@@ -64,7 +64,8 @@ size_t short_work() {
 }
 
 WorkTime::WorkTime(int device)
-    : device_(device), start_(Clock::now() - std::exchange(overslept, {})) {}
+    : device_(device),
+      start_(std::max(Clock::now() - std::exchange(overslept, {}), Stream::queued_at())) {}
 
 WorkTime::~WorkTime() {
   if (end_ <= Clock::now()) return;  // the work itself took that long
