@@ -135,13 +135,12 @@ StreamExecution::StreamExecution(StreamExecutor& executor, Call call, Side input
       call_(std::move(call)),
       input_(input),
       output_(output),
-      records_(static_cast<size_t>(size())),
-      reached_(static_cast<size_t>(size())) {
-  const auto bytes = [](auto& records, size_t count) {
-    return Region{reinterpret_cast<std::byte*>(&records), count * sizeof(Record)};
-  };
-  exchange_ = communicator_->prepare_exchange(call_, bytes(mine_, 1),
-                                              bytes(records_.front(), records_.size()));
+      record_bytes_(sizeof(Record) + (call_.uneven ? 2 * sizeof(uint64_t) * ranks() : 0)),
+      records_((ranks() + 1) * record_bytes_),
+      reached_(ranks()) {
+  const size_t all = ranks() * record_bytes_;
+  exchange_ = communicator_->prepare_exchange(call_, {records_.data() + all, record_bytes_},
+                                              {records_.data(), all});
   find_chunks();
   size_t scratch = 0;
   for (const bool in_place : {false, true}) {
@@ -160,6 +159,51 @@ StreamExecution::StreamExecution(StreamExecutor& executor, Call call, Side input
                           output_.begin.offset < input_.begin.offset + input_.bytes
                       ? Place::kInPlace
                       : Place::kApart;
+}
+
+StreamExecution::Record StreamExecution::record(int rank) const {
+  Record record;
+  std::memcpy(&record, &records_[static_cast<size_t>(rank) * record_bytes_], sizeof record);
+  return record;
+}
+
+// Bytes of a chunk of `rank`, as that rank tells them.
+uint64_t StreamExecution::chunk_told(int rank, bool input, size_t chunk) const {
+  const size_t at = sizeof(Record) + ((input ? 0 : ranks()) + chunk) * sizeof(uint64_t);
+  uint64_t bytes = 0;
+  std::memcpy(&bytes, &records_[static_cast<size_t>(rank) * record_bytes_ + at], sizeof bytes);
+  return bytes;
+}
+
+// Whether both ranks of each chunk tell the same size, and some chunk is large.
+bool StreamExecution::sizes_fit() const {
+  uint64_t largest = 0;
+  for (int rank = 0; rank < size(); ++rank) {
+    uint64_t inputs = 0, outputs = 0;
+    for (int peer = 0; peer < size(); ++peer) {
+      const uint64_t bytes = chunk_told(rank, true, static_cast<size_t>(peer));
+      if (bytes != chunk_told(peer, false, static_cast<size_t>(rank))) return false;
+      largest = std::max(largest, bytes);
+      inputs += bytes;
+      outputs += chunk_told(rank, false, static_cast<size_t>(peer));
+    }
+    const Record told = record(rank);
+    if (inputs != told.input.bytes || outputs != told.output.bytes) return false;
+  }
+  return largest >= StreamExecutor::kLeastChunk;
+}
+
+// Fills in the record that this rank shows.
+void StreamExecution::tell() {
+  std::byte* at = records_.data() + ranks() * record_bytes_;
+  std::memcpy(at, &mine_, sizeof mine_);
+  if (!call_.uneven) return;
+  at += sizeof mine_;
+  for (const Layout* side : {&call_.input, &call_.output})
+    for (size_t chunk = 0; chunk < ranks(); ++chunk, at += sizeof(uint64_t)) {
+      const uint64_t bytes = side->bytes(chunk);
+      std::memcpy(at, &bytes, sizeof bytes);
+    }
 }
 
 // False if peers cannot map the memory.
@@ -193,16 +237,20 @@ bool StreamExecution::agree() {
     mine_.able = mine_.able && executor_.reduces(call_.type, call_.op, scales);
   mine_.words.handle = executor_.exported_.handle;
   mine_.words.offset = executor_.exported_.offset;
-  Engine& engine = communicator_->engine();
+  tell();
   communicator_->launch({&exchange_, 1}, /*waited_for=*/true);
-  engine.wait(*exchange_, Deadline::never());
+  communicator_->engine().wait(*exchange_, Deadline::never());
   if (exchange_->error() != nullptr) return false;
 
-  const auto is = [](Place place) { return [=](const Record& r) { return r.place == place; }; };
-  in_place_ = std::ranges::any_of(records_, is(Place::kInPlace));
-  if (!std::ranges::all_of(records_, &Record::able) ||
-      (in_place_ &&
-       (std::ranges::any_of(records_, is(Place::kApart)) || !may_run_in_place(call_.collective))))
+  bool able = true, apart = false;
+  for (int rank = 0; rank < size(); ++rank) {
+    const Record told = record(rank);
+    able = able && told.able != 0;
+    in_place_ = in_place_ || told.place == Place::kInPlace;
+    apart = apart || told.place == Place::kApart;
+  }
+  if (!able || (in_place_ && (apart || !may_run_in_place(call_.collective))) ||
+      (call_.uneven && !sizes_fit()))
     return false;
   bool mapped = true;
   for (int peer = 0; peer < size() && mapped; ++peer) mapped = map(peer);
@@ -223,7 +271,7 @@ bool StreamExecution::map(int peer) {
     reached = {input_.begin, output_.begin, scratch_, {}};
     return true;
   }
-  const Record& record = records_[at];
+  const Record told = record(peer);
   const Link& link = *communicator_->links()[at];
   const auto open = [&](const Memory& memory, hcd_ref& to) {
     if (memory.bytes == 0) return true;
@@ -242,8 +290,8 @@ bool StreamExecution::map(int peer) {
     to = {reached.held.back()->data(), memory.offset};
     return true;
   };
-  return open(record.input, reached.input) && open(record.output, reached.output) &&
-         open(record.scratch, reached.scratch) && map_words(peer);
+  return open(told.input, reached.input) && open(told.output, reached.output) &&
+         open(told.scratch, reached.scratch) && map_words(peer);
 }
 
 // Once in the life of the executor: the peer's copy of this rank's word.
@@ -252,7 +300,7 @@ bool StreamExecution::map_words(int peer) {
   executor.peers_.resize(static_cast<size_t>(size()));
   StreamExecutor::Word*& word = executor.peers_[static_cast<size_t>(peer)];
   if (word != nullptr) return true;
-  const Memory& memory = records_[static_cast<size_t>(peer)].words;
+  const Memory memory = record(peer).words;
   const ExportedRange range{.handle = memory.handle, .offset = memory.offset, .name = 0};
   auto view = communicator_->engine().peer_memory().open(executor.host_, 0, range, kPage, nullptr);
   if (!view.ok()) {
@@ -275,8 +323,7 @@ bool StreamExecution::map_words(int peer) {
 
 // Whether `good` is true on all ranks.
 bool StreamExecution::all(bool good) {
-  const auto ranks = static_cast<size_t>(size());
-  std::vector<std::byte> said(ranks, std::byte{good}), heard(ranks, std::byte{0});
+  std::vector<std::byte> said(ranks(), std::byte{good}), heard(ranks(), std::byte{0});
   heard[static_cast<size_t>(rank())] = std::byte{good};
   auto operations = messages(Collective::kRecv, kAgreed, heard);
   for (auto& send : messages(Collective::kSend, kAgreed, said))
@@ -325,6 +372,12 @@ StreamCall::Memory StreamExecution::place(RankSlot slot, uint32_t count) const {
   const size_t first = slot.slot.index;
   const bool only_own = (input ? meaning.input : meaning.output) == Chunking::kOwn;
   hcd_ref begin = input ? memory.input : memory.output;
+  if (call_.uneven) {
+    size_t bytes = 0;
+    for (size_t i = 0; i < first; ++i) begin.offset += chunk_told(slot.rank, input, i);
+    for (size_t i = first; i < first + count; ++i) bytes += chunk_told(slot.rank, input, i);
+    return {begin, bytes};
+  }
   begin.offset += only_own ? 0 : begins_[first];
   return {begin, begins_[first + count] - begins_[first]};
 }
@@ -407,7 +460,7 @@ std::optional<Error> StreamExecution::finish() {
   constexpr std::chrono::milliseconds kBetweenReleases{1};
   Engine& engine = communicator_->engine();
   const auto reached = [&] { return end_->reached.load(std::memory_order_acquire); };
-  std::vector<std::byte> bytes(2 * static_cast<size_t>(size()));
+  std::vector<std::byte> bytes(2 * ranks());
   const std::span<std::byte> heard = std::span(bytes).first(bytes.size() / 2);
   const std::span<std::byte> said = std::span(bytes).last(bytes.size() / 2);
   Operations operations;

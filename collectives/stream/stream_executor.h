@@ -21,8 +21,9 @@ namespace hccl_like {
 // same order. One thread at a time, except where a method says otherwise.
 class StreamExecutor {
  public:
-  // Copies of words per rank.
-  static constexpr int kMostRanks = 64;
+  static constexpr int kMostRanks = 64;  // copies of words in a page
+  // Bytes of the largest chunk from which a call is worth its exchange of memory.
+  static constexpr size_t kLeastChunk = 64 << 10;
 
   // The algorithm whose ranks read from all others at once; of a broadcast, the one whose root
   // gives each byte once. Null: calls of this kind are not made by streams.
@@ -87,8 +88,9 @@ class StreamExecution {
     size_t bytes = 0;
   };
 
-  // Takes the call's number. The memory stays valid until finish() returns. Of the call's layouts,
-  // only the sizes matter. Throws as Communicator::prepare_exchange().
+  // Takes the call's number. The sizes of an uneven all-to-all are known when the ranks have
+  // agreed: if no chunk is large, agree() is false. The memory stays valid until finish() returns.
+  // Of the call's layouts, only the sizes matter. Throws as Communicator::prepare_exchange().
   StreamExecution(StreamExecutor& executor, Call call, Side input, Side output);
 
   // The call's first message, in which the ranks show each other their memory.
@@ -110,7 +112,8 @@ class StreamExecution {
     uint64_t offset = 0, bytes = 0, name = 0;
   };
   enum class Place : uint64_t { kApart, kInPlace, kEither };
-  // What a rank tells the others.
+  // What a rank tells the others. If only the two ranks of a chunk know its size (Call::uneven),
+  // the sizes of the rank's input and output chunks follow.
   struct Record {
     Memory input, output, scratch, words;
     uint64_t able = 0;
@@ -128,6 +131,10 @@ class StreamExecution {
   };
   using Operations = std::vector<std::shared_ptr<Operation>>;
 
+  Record record(int rank) const;
+  uint64_t chunk_told(int rank, bool input, size_t chunk) const;
+  bool sizes_fit() const;
+  void tell();
   bool show(const Side& side, Memory& memory, Exports::Last& last) const;
   bool map(int rank);
   bool map_words(int rank);
@@ -141,12 +148,14 @@ class StreamExecution {
   void fail(const std::string& why) const;
   int rank() const { return communicator_->rank(); }
   int size() const { return communicator_->size(); }
+  size_t ranks() const { return static_cast<size_t>(size()); }
 
   StreamExecutor& executor_;
   Communicator* const communicator_;
   Call call_;
   const Side input_, output_;
-  std::vector<Record> records_;  // by rank
+  const size_t record_bytes_;
+  std::vector<std::byte> records_;  // by rank; then this rank's
   Record mine_;
   hcd_ref scratch_{};
   std::shared_ptr<Operation> exchange_;

@@ -307,10 +307,9 @@ TEST_P(Executors, AnAbortEndsTheStreamsOfAll) {
   run([&](Rank me, Executor& executor) {
     Numbers& in = executor.make(1000);
     fill(in, me.rank);
-    const auto call = executor.prepare({.collective = Collective::kAllReduce,
-                                        .input = sizes(1000, 1),
-                                        .output = sizes(1000, 1)},
-                                       in.side(), in.side());
+    const auto call = executor.prepare(
+        {.collective = Collective::kAllReduce, .input = sizes(1000, 1), .output = sizes(1000, 1)},
+        in.side(), in.side());
     ASSERT_TRUE(call->agree());
     if (me.rank == 0) {
       while (queued < me.size - 1) std::this_thread::yield();

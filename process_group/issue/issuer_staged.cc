@@ -17,9 +17,6 @@ size_t bytes_of_slice(const Communicator& communicator) {
   return config.slice_bytes * config.slice_window / 2;
 }
 
-// The chunk from which a call of one slice is worth an exchange of memory between the ranks.
-constexpr size_t kLeastForStreams = 64 << 10;
-
 }  // namespace
 
 // Depends only on request sizes and settings, which ranks that exchange a chunk share if their
@@ -40,7 +37,9 @@ Issuer::Cuts Issuer::cuts_of(const Issue& issue, const Group& group, const Devic
     cuts.push_back(slices_of(request, communicator.size(), most));
     if (cuts.back()) continue;
     if (Staging::may_use_streams(access, communicator, request))
-      cuts.back() = one_slice_of(request, communicator.size(), most, kLeastForStreams);
+      // Of a call with splits, each rank knows only its own sizes.
+      cuts.back() = one_slice_of(request, communicator.size(), most,
+                                 request.uneven ? 0 : StreamExecutor::kLeastChunk);
     else if (direct && !reduces(request.collective))
       cuts.back() = one_slice_of(request, communicator.size(), most, kLeastRendezvous);
   }

@@ -214,7 +214,7 @@ std::shared_ptr<Staging::Call> Staging::prepare(const Request& request, const Sl
 
 bool Staging::may_use_streams(const DeviceAccess& access, const Communicator& communicator,
                               const Request& request) {
-  return access.plugin() != nullptr && !request.uneven &&
+  return access.plugin() != nullptr &&
          StreamExecutor::may_serve(*access.plugin(), communicator, request.collective);
 }
 

@@ -95,7 +95,15 @@ def all_to_all(rank, size, tensor):
     dist.all_to_all_single(torch.empty_like(tensor), tensor)
 
 
-MOVES = [all_reduce, reduce, reduce_scatter, all_gather, all_gather_list, broadcast, gather, scatter, all_to_all]
+def uneven_all_to_all(rank, size, tensor):
+    """Each rank gives the last rank most of its tensor."""
+    small = tensor.numel() // size // 2
+    to = [small] * (size - 1) + [tensor.numel() - small * (size - 1)]
+    of = [to[rank]] * size
+    dist.all_to_all_single(torch.empty(sum(of), device="sim"), tensor, of, to)
+
+
+MOVES = [uneven_all_to_all, all_reduce, reduce, reduce_scatter, all_gather, all_gather_list, broadcast, gather, scatter, all_to_all]
 
 
 def no_byte_goes_through_the_host(rank, size):
