@@ -66,6 +66,12 @@ class Api(c.Structure):
         ("host_unregister", c.CFUNCTYPE(c.c_int, c.c_int, c.c_void_p)),
         ("extensions", c.c_void_p),
         ("ipc_lives", c.CFUNCTYPE(c.c_int, c.c_int, P(Handle))),
+        (
+            "reduce_many",
+            c.CFUNCTYPE(
+                c.c_int, c.c_int, Ref, P(Ref), c.c_uint32, c.c_uint64, c.c_int, c.c_int, c.c_double, c.c_double, c.c_uint64
+            ),
+        ),
     ]
 
 
@@ -171,6 +177,14 @@ def test_reductions_are_those_of_torchs_operators(api):
         torch.testing.assert_close(mine.cpu(), result.cpu(), rtol=0, atol=0, equal_nan=True)
     assert api.reduce(0, ref(a), ref(b), 1001, 3, 4, 0) == UNSUPPORTED
     assert b"not defined" in api.last_error()
+
+
+def test_a_reduction_of_many_sources_is_rounded_once(api):
+    sources = [torch.full((7,), value, device="sim").bfloat16() for value in (256.0, 1.0, 1.0)]
+    out = torch.empty(7, device="sim", dtype=torch.bfloat16)
+    torch.sim.synchronize()
+    assert api.reduce_many(0, ref(out), (Ref * 3)(*map(ref, sources)), 3, 7, 3, 0, 0.5, 2.0, 0) == OK
+    assert out.tolist() == [258] * 7, "256 + 1 is 256 in bfloat16"
 
 
 def test_streams_that_are_given_back_are_used_again(api):

@@ -77,6 +77,9 @@ def test_memory_of_peers_is_counted_apart(api, x, peers):  # noqa: F811
     assert counted(lambda: api.reduce(0, ref(y), peers, 10, 0, 0, 0)) == {"device": 40, "peer": 40, "kernels": 1}
     both = {"device": 40, "peer": 80, "kernels": 1}
     assert counted(lambda: api.reduce(0, peers, ref(y), 10, 0, 0, 0)) == both, "it is read and written"
+    many = (Ref * 3)(ref(y), peers, peers)
+    both = {"device": 40, "peer": 80, "kernels": 1}
+    assert counted(lambda: api.reduce_many(0, ref(y), many, 3, 10, 0, 0, 1, 1, 0)) == both
     theirs = tensor_over(peers)
     assert counted(lambda: theirs + y) == {"device": 4000, "peer": 4000, "kernels": 1}
     assert counted(lambda: y.copy_(theirs)) == {"peer": 4000}
