@@ -22,9 +22,6 @@ static_assert(kPage == kWordBytes * StreamExecutor::kMostRanks);
 
 constexpr uint64_t kLargest = std::numeric_limits<uint64_t>::max();
 
-// Numbers of the messages of a call after its exchange.
-constexpr uint32_t kAgreed = 1, kFinished = 2;
-
 }  // namespace
 
 const Algorithm* StreamExecutor::algorithm(Collective collective, const Hosts& hosts) {
@@ -129,356 +126,30 @@ bool StreamExecutor::reduces(DataType type, ReduceOp op, Scaling scaling) {
   return found->second = !error;
 }
 
-StreamExecution::StreamExecution(StreamExecutor& executor, Call call, Side input, Side output)
-    : executor_(executor),
-      communicator_(executor.communicator_.get()),
-      call_(std::move(call)),
-      input_(input),
-      output_(output),
-      record_bytes_(sizeof(Record) + (call_.uneven ? 2 * sizeof(uint64_t) * ranks() : 0)),
-      records_((ranks() + 1) * record_bytes_),
-      reached_(ranks()) {
-  const size_t all = ranks() * record_bytes_;
-  exchange_ = communicator_->prepare_exchange(call_, {records_.data() + all, record_bytes_},
-                                              {records_.data(), all});
-  find_chunks();
-  size_t scratch = 0;
-  for (const bool in_place : {false, true}) {
-    const auto& needed = compiled(in_place).scratch[static_cast<size_t>(rank())];
-    scratch = std::max(scratch, scratch_begin(needed, needed.size()));
-  }
-  mine_.able = show(input_, mine_.input, executor_.last_input_) &&
-               show(output_, mine_.output, executor_.last_output_);
-  if (scratch > 0) {
-    scratch_ = executor_.scratch(scratch);
-    mine_.able = show({scratch_, scratch}, mine_.scratch, executor_.last_scratch_) && mine_.able;
-  }
-  if (input_.bytes > 0 && output_.bytes > 0)
-    mine_.place = input_.begin.base == output_.begin.base &&
-                          input_.begin.offset < output_.begin.offset + output_.bytes &&
-                          output_.begin.offset < input_.begin.offset + input_.bytes
-                      ? Place::kInPlace
-                      : Place::kApart;
-}
-
-StreamExecution::Record StreamExecution::record(int rank) const {
-  Record record;
-  std::memcpy(&record, &records_[static_cast<size_t>(rank) * record_bytes_], sizeof record);
-  return record;
-}
-
-// Bytes of a chunk of `rank`, as that rank tells them.
-uint64_t StreamExecution::chunk_told(int rank, bool input, size_t chunk) const {
-  const size_t at = sizeof(Record) + ((input ? 0 : ranks()) + chunk) * sizeof(uint64_t);
-  uint64_t bytes = 0;
-  std::memcpy(&bytes, &records_[static_cast<size_t>(rank) * record_bytes_ + at], sizeof bytes);
-  return bytes;
-}
-
-// Whether both ranks of each chunk tell the same size, and some chunk is large.
-bool StreamExecution::sizes_fit() const {
-  uint64_t largest = 0;
-  for (int rank = 0; rank < size(); ++rank) {
-    uint64_t inputs = 0, outputs = 0;
-    for (int peer = 0; peer < size(); ++peer) {
-      const uint64_t bytes = chunk_told(rank, true, static_cast<size_t>(peer));
-      if (bytes != chunk_told(peer, false, static_cast<size_t>(rank))) return false;
-      largest = std::max(largest, bytes);
-      inputs += bytes;
-      outputs += chunk_told(rank, false, static_cast<size_t>(peer));
-    }
-    const Record told = record(rank);
-    if (inputs != told.input.bytes || outputs != told.output.bytes) return false;
-  }
-  return largest >= StreamExecutor::kLeastChunk;
-}
-
-// Fills in the record that this rank shows.
-void StreamExecution::tell() {
-  std::byte* at = records_.data() + ranks() * record_bytes_;
-  std::memcpy(at, &mine_, sizeof mine_);
-  if (!call_.uneven) return;
-  at += sizeof mine_;
-  for (const Layout* side : {&call_.input, &call_.output})
-    for (size_t chunk = 0; chunk < ranks(); ++chunk, at += sizeof(uint64_t)) {
-      const uint64_t bytes = side->bytes(chunk);
-      std::memcpy(at, &bytes, sizeof bytes);
-    }
-}
-
-// False if peers cannot map the memory.
-bool StreamExecution::show(const Side& side, Memory& memory, Exports::Last& last) const {
-  if (side.bytes == 0) return true;
-  const Device& device = executor_.device_;
-  const int index = executor_.index_;
-  auto range = device.export_range(index, side.begin, side.bytes);
-  if (!range.ok()) {
-    log_info([&] {
-      return "a call goes through the host, because its memory cannot be shared: " +
-             range.error().message;
-    });
-    return false;
-  }
-  const ExportedRange shown = std::move(range).value();
-  const uint64_t name = communicator_->engine().exports()->name(device, index, shown.handle, last);
-  memory = {.handle = shown.handle, .offset = shown.offset, .bytes = side.bytes, .name = name};
-  return true;
-}
-
-bool StreamExecution::agree() {
-  if (executor_.usable_ == false) {
-    communicator_->skip({&exchange_, 1});
-    return false;
-  }
-  const Scaling scales = hccl_like::reduces(call_.collective)
-                             ? scaling(call_.type, call_.op, size(), call_.factor)
-                             : Scaling{};
-  if (hccl_like::reduces(call_.collective))
-    mine_.able = mine_.able && executor_.reduces(call_.type, call_.op, scales);
-  mine_.words.handle = executor_.exported_.handle;
-  mine_.words.offset = executor_.exported_.offset;
-  tell();
-  communicator_->launch({&exchange_, 1}, /*waited_for=*/true);
-  communicator_->engine().wait(*exchange_, Deadline::never());
-  if (exchange_->error() != nullptr) return false;
-
-  bool able = true, apart = false;
-  for (int rank = 0; rank < size(); ++rank) {
-    const Record told = record(rank);
-    able = able && told.able != 0;
-    in_place_ = in_place_ || told.place == Place::kInPlace;
-    apart = apart || told.place == Place::kApart;
-  }
-  if (!able || (in_place_ && (apart || !may_run_in_place(call_.collective))) ||
-      (call_.uneven && !sizes_fit()))
-    return false;
-  bool mapped = true;
-  for (int peer = 0; peer < size() && mapped; ++peer) mapped = map(peer);
-  if (executor_.usable_) {
-    if (!mapped) fail("the memory of another rank could not be mapped for the device");
-    return mapped;
-  }
-  const bool usable = all(mapped);
-  if (!communicator_->has_failed()) executor_.usable_ = usable;
-  return usable;
-}
-
-// Maps what this rank's device reads and writes of `peer`.
-bool StreamExecution::map(int peer) {
-  const auto at = static_cast<size_t>(peer);
-  Reached& reached = reached_[at];
-  if (peer == rank()) {
-    reached = {input_.begin, output_.begin, scratch_, {}};
-    return true;
-  }
-  const Record told = record(peer);
-  const Link& link = *communicator_->links()[at];
-  const auto open = [&](const Memory& memory, hcd_ref& to) {
-    if (memory.bytes == 0) return true;
-    ExportedRange range{.handle = memory.handle, .offset = memory.offset, .name = memory.name};
-    auto view = communicator_->engine().peer_memory().open(executor_.device_, executor_.index_,
-                                                           range, memory.bytes, link.commons(),
-                                                           PeerMemory::For::kDevice);
-    if (!view.ok()) {
-      log_info([&] {
-        return "the memory of rank " + std::to_string(peer) +
-               " cannot be mapped for the device: " + view.error().message;
-      });
-      return false;
-    }
-    reached.held.push_back(std::move(view).value().mapping);
-    to = {reached.held.back()->data(), memory.offset};
-    return true;
-  };
-  return open(told.input, reached.input) && open(told.output, reached.output) &&
-         open(told.scratch, reached.scratch) && map_words(peer);
-}
-
-// Once in the life of the executor: the peer's copy of this rank's word.
-bool StreamExecution::map_words(int peer) {
-  StreamExecutor& executor = executor_;
-  executor.peers_.resize(static_cast<size_t>(size()));
-  StreamExecutor::Word*& word = executor.peers_[static_cast<size_t>(peer)];
+// Once: `peer`'s copy of this rank's word, in the page that the peer shows. False if that cannot
+// be.
+bool StreamExecutor::reach_word(int peer, const ExportedRange& page) {
+  peers_.resize(static_cast<size_t>(communicator_->size()));
+  Word*& word = peers_[static_cast<size_t>(peer)];
   if (word != nullptr) return true;
-  const Memory memory = record(peer).words;
-  const ExportedRange range{.handle = memory.handle, .offset = memory.offset, .name = 0};
-  auto view = communicator_->engine().peer_memory().open(executor.host_, 0, range, kPage, nullptr);
+  auto view = communicator_->engine().peer_memory().open(host_, 0, page, kPage, nullptr);
   if (!view.ok()) {
     log_info([&] { return "words cannot be shared: " + view.error().message; });
     return false;
   }
-  std::byte* const page = view.value().data;
-  if (executor.device_.can_register_host()) {
-    auto registered = executor.device_.register_host(executor.index_, page, kPage);
+  std::byte* const begin = view.value().data;
+  if (device_.can_register_host()) {
+    auto registered = device_.register_host(index_, begin, kPage);
     if (!registered.ok()) {
       log_info([&] { return "the device does not reach words: " + registered.error().message; });
       return false;
     }
-    executor.peer_registrations_.push_back(std::move(registered).value());
+    peer_registrations_.push_back(std::move(registered).value());
   }
-  executor.peer_mappings_.push_back(std::move(view).value().mapping);
-  word = reinterpret_cast<StreamExecutor::Word*>(page + static_cast<size_t>(rank()) * kWordBytes);
+  peer_mappings_.push_back(std::move(view).value().mapping);
+  const auto own = static_cast<size_t>(communicator_->rank());
+  word = reinterpret_cast<Word*>(begin + own * kWordBytes);
   return true;
-}
-
-// Whether `good` is true on all ranks.
-bool StreamExecution::all(bool good) {
-  std::vector<std::byte> said(ranks(), std::byte{good}), heard(ranks(), std::byte{0});
-  heard[static_cast<size_t>(rank())] = std::byte{good};
-  auto operations = messages(Collective::kRecv, kAgreed, heard);
-  for (auto& send : messages(Collective::kSend, kAgreed, said))
-    operations.push_back(std::move(send));
-  communicator_->launch(operations, /*waited_for=*/true);
-  communicator_->engine().wait(operations, Deadline::never());
-  return std::ranges::all_of(heard, [](std::byte one) { return one == std::byte{1}; }) &&
-         std::ranges::none_of(operations, [](const auto& one) { return one->error() != nullptr; });
-}
-
-// One byte to or from each other rank; nothing if the group has failed.
-StreamExecution::Operations StreamExecution::messages(Collective direction, uint32_t slice,
-                                                      std::span<std::byte> bytes) const {
-  Operations operations;
-  for (int peer = 0; peer < size() && !communicator_->has_failed(); ++peer) {
-    if (peer == rank()) continue;
-    Call one{.collective = direction, .root = peer, .number = call_.number};
-    one.timeout = call_.timeout;
-    const Region byte{&bytes[static_cast<size_t>(peer)], 1};
-    (direction == Collective::kSend ? one.input : one.output) = Layout::even(byte, 1, 1);
-    try {
-      operations.push_back(communicator_->prepare_slice(exchange_, std::move(one), slice, 1));
-    } catch (const Exception&) {  // the group has just failed
-      break;
-    }
-  }
-  return operations;
-}
-
-// Other ranks wait for this one, so they must hear of it.
-void StreamExecution::fail(const std::string& why) const {
-  communicator_->abort("rank " + std::to_string(rank()) + ": " + exchange_->describe() +
-                       " failed: " + why);
-}
-
-StreamCall::Memory StreamExecution::place(RankSlot slot, uint32_t count) const {
-  const Reached& memory = reached_[static_cast<size_t>(slot.rank)];
-  if (slot.slot.buffer == Buffer::kScratch) {
-    const auto& needed = compiled(in_place_).scratch[static_cast<size_t>(slot.rank)];
-    hcd_ref begin = memory.scratch;
-    begin.offset += scratch_begin(needed, slot.slot.index);
-    return {begin, chunk_bytes(needed[slot.slot.index].index)};
-  }
-  const bool input = slot.slot.buffer == Buffer::kInput;
-  const Semantics meaning = semantics(call_.collective);
-  const size_t first = slot.slot.index;
-  const bool only_own = (input ? meaning.input : meaning.output) == Chunking::kOwn;
-  hcd_ref begin = input ? memory.input : memory.output;
-  if (call_.uneven) {
-    size_t bytes = 0;
-    for (size_t i = 0; i < first; ++i) begin.offset += chunk_told(slot.rank, input, i);
-    for (size_t i = first; i < first + count; ++i) bytes += chunk_told(slot.rank, input, i);
-    return {begin, bytes};
-  }
-  begin.offset += only_own ? 0 : begins_[first];
-  return {begin, begins_[first + count] - begins_[first]};
-}
-
-size_t StreamExecution::chunk_bytes(size_t chunk) const {
-  return begins_[chunk + 1] - begins_[chunk];
-}
-
-// Of a slot in scratch memory, whose slots are like `needed`; with their number, the whole size.
-size_t StreamExecution::scratch_begin(std::span<const Slot> needed, size_t index) const {
-  constexpr size_t kAlignment = 256;
-  size_t begin = 0;
-  for (const Slot& like : needed.first(index))
-    begin += (chunk_bytes(like.index) + kAlignment - 1) / kAlignment * kAlignment;
-  return begin;
-}
-
-const StreamExecutor::Compiled& StreamExecution::compiled(bool in_place) const {
-  return executor_.program(call_.collective, call_.root,
-                           in_place && may_run_in_place(call_.collective));
-}
-
-void StreamExecution::find_chunks() {
-  const size_t chunks = compiled(false).chunks;
-  const size_t element = size_of(call_.type);
-  const size_t whole = std::max(input_.bytes, output_.bytes);
-  // Of a gather and a scatter, only the root has all chunks, which are equal.
-  const bool one = chunk_side(call_).total_bytes() == 0;
-  begins_.assign(1, 0);
-  for (size_t chunk = 0; chunk < chunks; ++chunk)
-    begins_.push_back(cuts_payload(call_.collective)
-                          ? even_begin(whole / element, chunk + 1, chunks) * element
-                          : begins_.back() + (one ? whole : chunk_side(call_).bytes(chunk)));
-}
-
-void StreamExecution::queue(std::optional<DeviceEvent> begin) {
-  const Device& device = executor_.device_;
-  const int index = executor_.index_;
-  const hcd_stream stream = executor_.stream_.get();
-  begin_ = std::move(begin);
-  const StreamProgram& program = compiled(in_place_).program;
-  StreamCall call{.memory = [this](RankSlot slot, uint32_t count) { return place(slot, count); },
-                  .word = [this](int peer) { return executor_.copy_of(peer); },
-                  .copies = {},
-                  .base = executor_.base_,
-                  .type = call_.type,
-                  .op = call_.op};
-  if (reduces(call_.collective)) call.scaling = scaling(call_.type, call_.op, size(), call_.factor);
-  for (StreamExecutor::Word* const word : executor_.peers_)
-    if (word != nullptr) call.copies.push_back(word);
-  executor_.base_ += program.values;
-  end_ = std::make_shared<End>(communicator_->engine());
-
-  std::optional<Error> error;
-  if (begin_) error = device.wait_for_event(index, stream, *begin_);
-  if (!error) error = queue_stream(device, index, stream, executor_.beside_.get(), program, call);
-  if (error) fail(error->message);
-  auto kept = std::make_unique<std::shared_ptr<End>>(end_);
-  const auto reach = [](void* self) {
-    const std::unique_ptr<std::shared_ptr<End>> end(static_cast<std::shared_ptr<End>*>(self));
-    (*end)->reached.store(true, std::memory_order_release);
-    (*end)->engine.nudge();
-  };
-  if (auto refused = device.host_function(index, stream, reach, kept.get())) {
-    fail(refused->message);
-    executor_.release();
-    if (!device.synchronize(index, stream)) end_->reached.store(true, std::memory_order_release);
-    return;
-  }
-  (void)kept.release();
-}
-
-void StreamExecution::await_begin() {
-  if (!begin_) return;
-  if (const auto error = executor_.device_.synchronize(executor_.index_, *begin_))
-    fail(error->message);
-}
-
-std::optional<Error> StreamExecution::finish() {
-  constexpr std::chrono::milliseconds kBetweenReleases{1};
-  Engine& engine = communicator_->engine();
-  const auto reached = [&] { return end_->reached.load(std::memory_order_acquire); };
-  std::vector<std::byte> bytes(2 * ranks());
-  const std::span<std::byte> heard = std::span(bytes).first(bytes.size() / 2);
-  const std::span<std::byte> said = std::span(bytes).last(bytes.size() / 2);
-  Operations operations;
-  const auto post = [&](Collective direction, std::span<std::byte> of) {
-    auto more = messages(direction, kFinished, of);
-    communicator_->launch(more, /*waited_for=*/true);
-    operations.insert(operations.end(), more.begin(), more.end());
-  };
-  // The receives are under way meanwhile, so that a lost rank or a time-out ends them.
-  post(Collective::kRecv, heard);
-  engine.wait([&] { return reached() || communicator_->has_failed(); }, Deadline::never());
-  while (!reached()) {
-    executor_.release();  // repeatedly: streams of others may still write their words
-    std::this_thread::sleep_for(kBetweenReleases);
-  }
-  post(Collective::kSend, said);
-  engine.wait(operations, Deadline::never());
-  return communicator_->failure();
 }
 
 }  // namespace hccl_like

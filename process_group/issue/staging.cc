@@ -27,9 +27,6 @@ at::Tensor narrowed(const at::Tensor& memory, size_t begin, size_t bytes) {
   return memory.narrow(0, static_cast<int64_t>(begin), static_cast<int64_t>(bytes));
 }
 
-// An address that is never used.
-constexpr uintptr_t kAnyAddress = 64;
-
 Region region_of(const at::Tensor& memory) {
   if (!memory.defined()) return {};
   return {static_cast<std::byte*>(memory.data_ptr()), memory.nbytes()};
@@ -210,64 +207,6 @@ std::shared_ptr<Staging::Call> Staging::prepare(const Request& request, const Sl
   }
   prepared_ += slices.count;
   return call;
-}
-
-bool Staging::may_use_streams(const DeviceAccess& access, const Communicator& communicator,
-                              const Request& request) {
-  return access.plugin() != nullptr &&
-         StreamExecutor::may_serve(*access.plugin(), communicator, request.collective);
-}
-
-// Makes each side one range of device memory, apart from the other or the same.
-void Staging::pack_sides(Call& call, bool exchanges) {
-  const auto packed = [&](const DeviceSide& side, bool fill, bool copy_back) {
-    const at::Tensor memory =
-        at::empty({static_cast<int64_t>(side.bytes(Call::kAll))},
-                  at::TensorOptions().dtype(at::kByte).device(access_.device()));
-    const at::AutoDispatchBelowADInplaceOrView unseen;
-    for (const auto& [piece, own] : side.pieces_in(memory)) {
-      if (fill) piece.copy_(own);
-      if (copy_back) call.copies_back.emplace_back(own, piece);
-    }
-    call.pending->hold_temporary(memory);
-    return memory;
-  };
-  const bool one_range = call.input.range() && call.output.range();
-  if (call.in_place && !one_range) {
-    const at::Tensor memory = packed(call.input, call.reads, call.writes);
-    call.input = call.input.packed_in(memory);
-    call.output = call.output.packed_in(memory);
-  } else if (!call.in_place) {
-    if (!call.input.range() || (exchanges && call.input.overlaps(call.output)))
-      call.input = call.input.packed_in(packed(call.input, call.reads, false));
-    if (!call.output.range())
-      call.output = call.output.packed_in(packed(call.output, false, call.writes));
-  }
-}
-
-// Before the operations of the slices, which take part only if a rank cannot use streams.
-void Staging::prepare_stream(const Request& request, std::chrono::milliseconds timeout,
-                             Call& call) {
-  const Device& device = *access_.plugin();
-  if (!executor_)
-    executor_ = std::make_unique<StreamExecutor>(call.communicator, device, access_.plugin_index(),
-                                                 *host_.plugin(), streams_.current().value_or(0));
-  hccl_like::Call whole = bare_call(request);
-  whole.timeout = timeout;
-  // Only sizes matter, so any address will do.
-  const auto lay = [&](const DeviceSide& side) {
-    return side.layout({reinterpret_cast<std::byte*>(kAnyAddress), side.bytes(Call::kAll)},
-                       Call::kAll, size_of(request.type));
-  };
-  whole.input = lay(call.input);
-  whole.output = lay(call.output);
-  const auto range = [](const DeviceSide& side) {
-    const auto [begin, bytes] = *side.range();
-    return StreamExecution::Side{begin, bytes};
-  };
-  call.streamed = std::make_unique<StreamExecution>(*executor_, std::move(whole), range(call.input),
-                                                    range(call.output));
-  call.pending->add_slice(call.streamed->exchange());
 }
 
 std::shared_ptr<Operation> Staging::call_of(const Request& request,

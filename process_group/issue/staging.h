@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "collectives/stream/stream_executor.h"
+#include "collectives/stream/stream_execution.h"
 #include "process_group/calls/slices.h"
 #include "process_group/device/devices.h"
 #include "process_group/device/plugin_streams.h"

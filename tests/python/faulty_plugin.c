@@ -71,9 +71,12 @@ static int copy_d2d(int device, hcd_ref to, hcd_ref from, size_t bytes, hcd_stre
   return fails("copy_d2d") ? broken() : complete.copy_d2d(device, to, from, bytes, stream);
 }
 
-static int reduce(int device, hcd_ref inout, hcd_ref in, uint64_t count, hcd_type type, hcd_op op,
-                  hcd_stream stream) {
-  return fails("reduce") ? broken() : complete.reduce(device, inout, in, count, type, op, stream);
+static int reduce_many(int device, hcd_ref out, const hcd_ref* in, uint32_t sources,
+                       uint64_t count, hcd_type type, hcd_op op, double scale, double result_scale,
+                       hcd_stream stream) {
+  return fails("reduce_many") ? broken()
+                              : complete.reduce_many(device, out, in, sources, count, type, op,
+                                                     scale, result_scale, stream);
 }
 
 static int stream_write_value(int device, hcd_stream stream, volatile uint64_t* word,
@@ -108,7 +111,7 @@ const hcd_api* hcd_get_api(int major, int minor) {
   table.map = map;
   table.host_func = host_func;
   table.copy_d2d = copy_d2d;
-  table.reduce = reduce;
+  table.reduce_many = reduce_many;
   table.stream_write_value = stream_write_value;
   table.peer_open = peer_open;
   if (fault_is("size")) table.size = 3;

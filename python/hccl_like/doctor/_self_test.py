@@ -1,4 +1,4 @@
-"""Two ranks on this host, and an all_reduce between them."""
+"""Two ranks on this host, and calls between them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,18 @@ import os
 import re
 import sys
 
+from typing import TYPE_CHECKING
+
 from hccl_like import _local_ranks
 from hccl_like.doctor._findings import Findings
 
+if TYPE_CHECKING:
+    import torch
+
 _LIMIT = 90.0
 _RANKS = 2
-# Odd: more than what goes over the board at once, and on a device several slices, which its plugin copies, not torch.
+# Odd: more than what goes over the board at once, and on a device several slices, which its plugin copies, not torch. Streams of
+# the device may make an all_reduce, but no message.
 _COUNT = 100_003
 _COUNT_OF_SLICES = 2_000_003
 
@@ -48,13 +54,24 @@ def _rank(kind: str) -> None:
             tensor = torch.arange(count, dtype=torch.float32).add_(rank).to(device)
             dist.all_reduce(tensor)
             expected = torch.arange(count, dtype=torch.float32) * ranks + sum(range(ranks))
-            if not torch.equal(tensor.cpu(), expected):
-                dist.barrier()  # in stream order the next call tells why a call failed
-                raise SystemExit(f"an all_reduce of {count} elements on {device} gave a wrong result")
+            _check(tensor, expected, f"an all_reduce of {count} elements on {device}")
+        received = torch.empty_like(tensor)
+        for work in dist.batch_isend_irecv([dist.P2POp(dist.isend, tensor, 1 - rank), dist.P2POp(dist.irecv, received, 1 - rank)]):
+            work.wait()
+        _check(received, expected, f"a message of {tensor.numel()} elements on {device}")
         if rank == 0:
             over = ", ".join(_local_ranks.paths(device)) or "memory that both ranks see"
             print(f"all_reduce on {device.type}\tright, over {over}", flush=True)
     dist.destroy_process_group()
+
+
+def _check(tensor: torch.Tensor, expected: torch.Tensor, what: str) -> None:
+    import torch
+    import torch.distributed as dist
+
+    if not torch.equal(tensor.cpu(), expected):
+        dist.barrier()  # in stream order the next call tells why a call failed
+        raise SystemExit(f"{what} gave a wrong result")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 // Calls made by streams of a fake device, ranks as threads over shared memory.
-#include "collectives/stream/stream_executor.h"
+#include "collectives/stream/stream_execution.h"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,101 @@
+#pragma once
+// One call of a StreamExecutor.
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "collectives/stream/stream_executor.h"
+
+namespace hccl_like {
+
+// One call. Steps in this order, each on any one thread; only queue() does not block.
+class StreamExecution {
+ public:
+  // A contiguous range of device memory, or nothing.
+  struct Side {
+    hcd_ref begin{};
+    size_t bytes = 0;
+  };
+
+  // Takes the call's number. The sizes of an uneven all-to-all are known when the ranks have
+  // agreed: if no chunk is large, agree() is false. The memory stays valid until finish() returns.
+  // Of the call's layouts, only the sizes matter. Throws as Communicator::prepare_exchange().
+  StreamExecution(StreamExecutor& executor, Call call, Side input, Side output);
+
+  // The call's first message, in which the ranks show each other their memory.
+  const std::shared_ptr<Operation>& exchange() const { return exchange_; }
+  // False, on all ranks alike, if some rank cannot make the call in this way or the group failed.
+  bool agree();
+  // Queues the call behind `begin`, if given. If that fails, the group is aborted; finish() is
+  // needed all the same.
+  void queue(std::optional<DeviceEvent> begin);
+  // Waits until the stream has passed `begin`.
+  void await_begin();
+  // Waits until all ranks have finished the call, or the group has failed and this rank's stream
+  // has passed the call: nothing reads or writes the memory any more.
+  std::optional<Error> finish();
+
+ private:
+  struct Memory {
+    hcd_ipc_handle handle{};
+    uint64_t offset = 0, bytes = 0, name = 0;
+  };
+  enum class Place : uint64_t { kApart, kInPlace, kEither };
+  // What a rank tells the others. If only the two ranks of a chunk know its size (Call::uneven),
+  // the sizes of the rank's input and output chunks follow.
+  struct Record {
+    Memory input, output, scratch, words;
+    uint64_t able = 0;
+    Place place = Place::kEither;
+  };
+  // Memory of a rank as this rank's device reaches it.
+  struct Reached {
+    hcd_ref input{}, output{}, scratch{};
+    std::vector<PeerMemory::Mapping> held;
+  };
+  struct End {
+    explicit End(Engine& its_engine) : engine(its_engine) {}
+    Engine& engine;
+    std::atomic<bool> reached{false};
+  };
+  using Operations = std::vector<std::shared_ptr<Operation>>;
+
+  Record record(int rank) const;
+  uint64_t chunk_told(int rank, bool input, size_t chunk) const;
+  bool sizes_fit() const;
+  void tell();
+  bool show(const Side& side, Memory& memory, Exports::Last& last) const;
+  bool map(int rank);
+  bool map_words(int rank);
+  bool all(bool good);
+  Operations messages(Collective direction, uint32_t slice, std::span<std::byte> bytes) const;
+  void find_chunks();
+  size_t chunk_bytes(size_t chunk) const;
+  size_t scratch_begin(std::span<const Slot> needed, size_t index) const;
+  const StreamExecutor::Compiled& compiled(bool in_place) const;
+  StreamCall::Memory place(RankSlot slot, uint32_t count) const;
+  void fail(const std::string& why) const;
+  int rank() const { return communicator_->rank(); }
+  int size() const { return communicator_->size(); }
+  size_t ranks() const { return static_cast<size_t>(size()); }
+
+  StreamExecutor& executor_;
+  Communicator* const communicator_;
+  Call call_;
+  const Side input_, output_;
+  const size_t record_bytes_;
+  std::vector<std::byte> records_;  // by rank; then this rank's
+  Record mine_;
+  hcd_ref scratch_{};
+  std::shared_ptr<Operation> exchange_;
+  std::vector<Reached> reached_;  // by rank
+  bool in_place_ = false;
+  std::vector<size_t> begins_;  // of the chunks in a side that has all of them, and their end
+  std::shared_ptr<End> end_;
+  std::optional<DeviceEvent> begin_;  // where the stream begins with the call
+};
+
+}  // namespace hccl_like
