@@ -10,10 +10,17 @@ from datetime import timedelta
 import pytest
 import torch
 import torch.distributed as dist
+import torch.distributed.checkpoint as checkpoint
+from torch.distributed.checkpoint.state_dict import get_model_state_dict
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.nn.parallel import DistributedDataParallel
 
 import values
+from conftest import slow_after_first
 from hccl_like import _plugins
 from plugins import run
+from ranks import run_ranks
 from streams import Gate
 from test_poison import every_output_is_spoilt
 from test_staged_calls import COUNT, IN_SLICES, STAGED, mine
@@ -128,7 +135,7 @@ def test_no_byte_goes_through_the_host(size, sim, stripped):
 # ------------------------------------------------------------------------------------------------------------- order
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+@pytest.mark.parametrize("scenario", slow_after_first(SCENARIOS), ids=lambda scenario: scenario.__name__)
 def test_every_call_keeps_the_order_of_streams(scenario, sim, stripped):
     run(every_call_once_warm, 2, stripped, WAY, scenario, environment=IN_SLICES)
 
@@ -138,7 +145,7 @@ def test_every_call_keeps_the_order_of_streams(scenario, sim, stripped):
     [large_and_small, on_several_streams, several_groups, resized, late_on_both_sides],
     ids=lambda case: case.__name__,
 )
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", slow_after_first(WAYS))
 def test_calls_of(case, way, sim, stripped):
     run(case, 2, stripped, WAYS[way], environment=IN_SLICES)
 
@@ -206,7 +213,7 @@ def test_every_output_of_a_failed_call_is_spoilt(sim, stripped):
     run(spoilt, 2, stripped, WAY, environment=IN_SLICES)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", slow_after_first(WAYS))
 def test_a_call_that_the_others_do_not_make_times_out(way, sim, stripped):
     run(alone, 2, stripped, WAYS[way], environment=IN_SLICES)
 
@@ -272,3 +279,51 @@ def disagreeing(rank, size):
 
 def test_ranks_that_disagree_are_told_so(sim, stripped):
     run(disagreeing, 2, stripped, WAY, environment=IN_SLICES)
+
+
+# ------------------------------------------------------------------------------------------------------------ frameworks
+
+
+def model():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(512, 512), torch.nn.Tanh(), torch.nn.Linear(512, 512))
+
+
+def train(trained, inputs):
+    optimizer = torch.optim.SGD(trained.parameters(), lr=0.1)
+    for step in inputs:
+        optimizer.zero_grad()
+        trained(step).square().mean().backward()
+        optimizer.step()
+
+
+def wrapped(kind, size):
+    on_device = model().to("sim")
+    if kind == "ddp":
+        return DistributedDataParallel(on_device)
+    return fully_shard(on_device, mesh=init_device_mesh("sim", (size,)))
+
+
+def trains(rank, size, kind, directory):
+    """Each rank has its part of each batch, so averaged gradients are those of the whole batch on the CPU."""
+    torch.manual_seed(1)
+    inputs = torch.randn(3, size * 8, 512)
+    alone = model()
+    train(alone, inputs)
+    trained = wrapped(kind, size)
+    torch.sim.synchronize()
+    torch.sim.reset_traffic()
+    train(trained, [step.chunk(size)[rank].to("sim") for step in inputs])
+    torch.sim.synchronize()
+    assert torch.sim.traffic()["peer"] > 3 * 2 * (1 << 20), "streams of the device did not communicate"
+    checkpoint.save(get_model_state_dict(trained), checkpoint_id=directory)
+    loaded = model()
+    state = get_model_state_dict(loaded)
+    checkpoint.load(state, checkpoint_id=directory, no_dist=True)
+    for name, value in alone.state_dict().items():
+        torch.testing.assert_close(state[name], value, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["ddp", "fsdp2"])
+def test_training_on_a_discrete_device_equals_that_on_the_cpu(kind, sim, tmp_path):
+    run_ranks(trains, 2, kind, str(tmp_path), environment={"TORCH_SIM_DISCRETE": "1"}, timeout=120)
