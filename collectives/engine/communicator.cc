@@ -132,7 +132,7 @@ void Communicator::set_reduction(Plan& plan, const Call& call) const {
   plan.scaling = scaling(call.type, call.op, size(), call.factor);
 }
 
-std::shared_ptr<Operation> Communicator::prepare(Call call) {
+std::shared_ptr<Operation> Communicator::prepare(Call call, std::optional<uint32_t> reserved) {
   if (auto error = failure()) throw Exception(std::move(*error));
   engine_.count_call();
   check(call);
@@ -157,13 +157,14 @@ std::shared_ptr<Operation> Communicator::prepare(Call call) {
     plan.fingerprint = fingerprint(next, ~sizes_and_path(next, chunks, plan.path, size()));
   } else if (plan.path == CallPath::kMessages) {
     const uint64_t how = mix(mix(common_bytes(call, size()), plan.slices), algorithm);
-    plan.fingerprint = fingerprint(call, mix(how, roots_));
+    // Reserved numbers are not prepared in order, and come after a call in which all ranks met.
+    plan.fingerprint = fingerprint(call, mix(how, reserved ? 0 : roots_));
     // The whole fingerprint: a gather and a scatter with one root may exchange no message either.
-    if (has_root(call.collective)) roots_ = mix(roots_, plan.fingerprint);
+    if (has_root(call.collective) && !reserved) roots_ = mix(roots_, plan.fingerprint);
   } else {
     plan.fingerprint = meeting_fingerprint(call, plan);
   }
-  const uint32_t number = sequence_.fetch_add(1, std::memory_order_relaxed);
+  const uint32_t number = reserved ? *reserved : sequence_.fetch_add(1, std::memory_order_relaxed);
   const uint64_t users = named(call).number;
   log_.add(number, plan.fingerprint, payload_bytes(named(call)),
            users != 0 ? users : uint64_t{number} + 1);
@@ -180,14 +181,15 @@ std::shared_ptr<Operation> Communicator::prepare_exchange(Call call, Region mine
   return prepare(std::move(exchange));
 }
 
-void Communicator::skip(std::span<const std::shared_ptr<Operation>> operations) {
+uint32_t Communicator::reserve(uint32_t count) {
+  std::lock_guard lock(mutex_);
+  return sequence_.fetch_add(count, std::memory_order_relaxed);
+}
+
+void Communicator::skip(uint32_t first, uint32_t count) {
   Board* const board = identity_.board.get();
-  for (const auto& operation : operations) {
-    if (board != nullptr && board->is_open() && operation->plan_.channel == 0)
-      board->done(operation->sequence());
-    operation->finished_ = Deadline::Clock::now();
-    operation->done_.store(true, std::memory_order_release);
-  }
+  if (board == nullptr || !board->is_open()) return;
+  for (uint32_t i = 0; i < count; ++i) board->done(first + i);
 }
 
 // Adds the messages that make a call to its plan.

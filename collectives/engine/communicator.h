@@ -63,7 +63,13 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
 
   // Checks, numbers and plans a call. Accesses no buffer and no link, so it may run long before
   // launch() (in stream order, for example). Throws on misuse and if the communicator has failed.
-  std::shared_ptr<Operation> prepare(Call call);
+  // `reserved`: a number of reserve().
+  std::shared_ptr<Operation> prepare(Call call, std::optional<uint32_t> reserved = std::nullopt);
+  // Takes numbers for collective calls of which it is not known yet whether all ranks make them;
+  // returns the first. In the order of prepare(), with the same count on all ranks. Each number is
+  // then prepared or skipped, alike on all ranks, after a collective call with a smaller number.
+  uint32_t reserve(uint32_t count);
+  void skip(uint32_t first, uint32_t count);
   // Prepares an exchange of records before `call`, which is compared between the ranks and named in
   // errors in its place: every rank gives `mine` and gets the records of all ranks, by rank, in
   // `all`. A collective call of its own. Of the layouts of `call`, only the sizes matter.
@@ -84,9 +90,6 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
     std::shared_ptr<Operation> rest;
   };
   Tried try_run(const Call& call, bool may_wait);
-  // Ends prepared operations of collective calls that no rank launches. All ranks have met in a
-  // collective call of the group before.
-  void skip(std::span<const std::shared_ptr<Operation>> operations);
   // Starts prepared operations. `waited_for`: the caller will wait(), so no other thread is woken.
   void launch(std::span<const std::shared_ptr<Operation>> operations, bool waited_for);
   // prepare + launch + wait; throws the operation's error. A call of one host usually bypasses the

@@ -118,10 +118,7 @@ bool StreamExecution::show(const Side& side, Memory& memory, Exports::Last& last
 }
 
 bool StreamExecution::agree() {
-  if (executor_.usable_ == false) {
-    communicator_->skip({&exchange_, 1});
-    return false;
-  }
+  if (executor_.usable_ == false) mine_.able = 0;
   const Scaling scales = hccl_like::reduces(call_.collective)
                              ? scaling(call_.type, call_.op, size(), call_.factor)
                              : Scaling{};

@@ -39,6 +39,7 @@ void Pending::add(std::shared_ptr<Operation> operation) {
 }
 
 void Pending::add_slice(std::shared_ptr<Operation> operation) {
+  std::lock_guard lock(finish_mutex_);
   if (!first_) first_ = operation->sequence();
   slices_.push_back(std::move(operation));
 }

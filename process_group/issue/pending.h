@@ -49,7 +49,8 @@ class Pending : public RecordedCall {
 
   // --- by the issuing thread, before another thread sees this object ---
   void add(std::shared_ptr<Operation> operation);
-  // An operation of a slice: a Staging launches it and calls end_slices() afterwards.
+  // An operation of a slice: a Staging launches it and calls end_slices() afterwards. All but the
+  // first may be added later, by the Staging's threads.
   void add_slice(std::shared_ptr<Operation> operation);
   // The number of times that end_slices() will be called.
   void expect_slices(size_t calls);

@@ -141,8 +141,9 @@ std::shared_ptr<Staging::Call> Staging::prepare(const Request& request, const Sl
   const int rank = communicator->rank();
   auto call = std::make_shared<Call>(access_);
   call->communicator = communicator;
-  call->type = request.type;
-  call->collective = request.collective;
+  call->bare = bare_call(request);
+  call->bare.timeout = timeout;
+  call->cut = slices;
   auto inputs = plain(request.input, /*written=*/false, *call);
   const auto outputs = plain(request.output, /*written=*/true, *call);
   call->output = DeviceSide(request.output, outputs, rank, communicator->size());
@@ -183,43 +184,55 @@ std::shared_ptr<Staging::Call> Staging::prepare(const Request& request, const Sl
   call->begin = streams_.record_current();
   if (!call->begin) access_.synchronize_current_stream();
 
-  if (may_stream) prepare_stream(request, timeout, *call);
-  for (size_t number = 0; number < slices.count; ++number) {
-    Slice slice{.part = slices.part(number),
-                .slot = &slots_[(prepared_ + number) % kSlots],
-                .operations = {},
-                .roles = {}};
-    if (!call->whole) {
-      const auto fill = [&](const DeviceSide& side, StagingMemory& memory) {
-        if (side.bytes(slice.part) > 0 && !memory.tensor.defined()) memory = this->memory(most_);
-      };
-      fill(call->input, slice.slot->input);
-      if (!call->in_place) fill(call->output, slice.slot->output);
-    }
-    if (number == 0 || slices.kind == Slices::Kind::kAlike) {
-      slice.operations.push_back(call_of(request, timeout, *call, slices, number, slice));
-      slice.roles.push_back({});
-    } else {
-      slice.operations = messages_of(request, timeout, *call, slices, number, slice);
-    }
-    for (const auto& operation : slice.operations) pending->add_slice(operation);
-    call->slices.push_back(std::move(slice));
-  }
+  call->first_slot = prepared_;
   prepared_ += slices.count;
+  take_slots(*call);
+  if (may_stream)
+    prepare_stream(*call);
+  else
+    prepare_slices(*call);
   return call;
 }
 
-std::shared_ptr<Operation> Staging::call_of(const Request& request,
-                                            std::chrono::milliseconds timeout, const Call& call,
-                                            const Slices& slices, size_t number,
-                                            const Slice& slice) {
-  hccl_like::Call one = bare_call(request);
-  one.timeout = timeout;
+// Staging memory for the call. Not later: to allocate it may wait for the caller's stream.
+void Staging::take_slots(const Call& call) {
+  if (call.whole) return;
+  const auto fill = [&](const DeviceSide& side, StagingMemory& memory) {
+    if (side.bytes(Call::kAll) > 0 && !memory.tensor.defined()) memory = this->memory(most_);
+  };
+  for (size_t number = 0; number < std::min(call.cut.count, kSlots); ++number) {
+    Slot& slot = slots_[(call.first_slot + number) % kSlots];
+    fill(call.input, slot.input);
+    if (!call.in_place) fill(call.output, slot.output);
+  }
+}
+
+void Staging::prepare_slices(Call& call) {
+  for (size_t number = 0; number < call.cut.count; ++number) {
+    call.slices.push_back({.part = call.cut.part(number),
+                           .slot = &slots_[(call.first_slot + number) % kSlots],
+                           .operations = {},
+                           .roles = {}});
+  }
+  for (size_t number = 0; number < call.cut.count; ++number) {
+    Slice& slice = call.slices[number];
+    if (number == 0 || call.cut.kind == Slices::Kind::kAlike) {
+      slice.operations.push_back(call_of(call, number, slice));
+      slice.roles.push_back({});
+    } else {
+      slice.operations = messages_of(call, number, slice);
+    }
+    for (const auto& operation : slice.operations) call.pending->add_slice(operation);
+  }
+}
+
+std::shared_ptr<Operation> Staging::call_of(const Call& call, size_t number, const Slice& slice) {
+  hccl_like::Call one = call.bare;
   one.slice = {.number = static_cast<uint32_t>(number),
-               .count = static_cast<uint32_t>(slices.count),
+               .count = static_cast<uint32_t>(call.cut.count),
                .bytes = call.bytes(),
-               .alike = slices.kind == Slices::Kind::kAlike && slices.count > 1};
-  const size_t element = size_of(request.type);
+               .alike = call.cut.kind == Slices::Kind::kAlike && call.cut.count > 1};
+  const size_t element = size_of(one.type);
   // Returns the part of a side that is contiguous, if any.
   const auto lay = [&](const DeviceSide& side, const at::Tensor& memory,
                        const std::vector<Region>* places, Layout& layout) -> at::Tensor {
@@ -239,26 +252,26 @@ std::shared_ptr<Operation> Staging::call_of(const Request& request,
                              whole ? &whole->output_places : nullptr, one.output);
   if (worth_sharing(*call.communicator, host_, one))
     share(host_, in.defined() ? &in : nullptr, out.defined() ? &out : nullptr, one);
-  return call.communicator->prepare(std::move(one));
+  std::optional<uint32_t> reserved;
+  if (call.streamed) reserved = call.reserved + static_cast<uint32_t>(number);
+  return call.communicator->prepare(std::move(one), reserved);
 }
 
-std::vector<std::shared_ptr<Operation>> Staging::messages_of(const Request& request,
-                                                             std::chrono::milliseconds timeout,
-                                                             const Call& call, const Slices& slices,
-                                                             size_t number, Slice& slice) {
+std::vector<std::shared_ptr<Operation>> Staging::messages_of(const Call& call, size_t number,
+                                                             Slice& slice) {
   std::vector<std::shared_ptr<Operation>> operations;
   for (const bool sends : {false, true}) {
     const at::Tensor& memory = sends ? call.staged_input(slice) : call.staged_output(slice);
     const DeviceSide& side = sends ? call.input : call.output;
-    for (const auto& message : side.messages(slices, number, request.root)) {
+    for (const auto& message : side.messages(call.cut, number, call.bare.root)) {
       hccl_like::Call one{.collective = sends ? Collective::kSend : Collective::kRecv,
-                          .type = request.type,
+                          .type = call.bare.type,
                           .root = message.peer,
-                          .tag = request.tag,
-                          .number = request.number,
+                          .tag = call.bare.tag,
+                          .number = call.bare.number,
                           .slice = {.number = static_cast<uint32_t>(number),
-                                    .count = static_cast<uint32_t>(slices.count)},
-                          .timeout = timeout};
+                                    .count = static_cast<uint32_t>(call.cut.count)},
+                          .timeout = call.bare.timeout};
       size_t begin = message.begin;
       if (call.whole) {
         const auto& places = sends ? call.whole->input_places : call.whole->output_places;
@@ -266,7 +279,7 @@ std::vector<std::shared_ptr<Operation>> Staging::messages_of(const Request& requ
         begin = static_cast<size_t>(there.data - region_of(memory).data);
       }
       const at::Tensor part = narrowed(memory, begin, message.bytes);
-      (sends ? one.input : one.output) = Layout::even(region_of(part), 1, size_of(request.type));
+      (sends ? one.input : one.output) = Layout::even(region_of(part), 1, size_of(call.bare.type));
       if (part.defined() && worth_sharing(*call.communicator, host_, one))
         share(host_, sends ? &part : nullptr, sends ? nullptr : &part, one);
       slice.roles.push_back({.kind = sends ? SliceRole::Kind::kSend : SliceRole::Kind::kRecv,
@@ -315,9 +328,9 @@ void Staging::await_slice(Stage stage) {
 // Makes the device-local copies of all slices at once, because network cards may read the copied
 // data from the first slice on. `start` waits for the work before the call.
 void Staging::find_direct(Call& call, auto&& queue, auto&& start) {
-  auto places = direct_.places(*call.communicator, call.collective, call.input, call.output);
+  auto places = direct_.places(*call.communicator, call.bare.collective, call.input, call.output);
   if (!places) return;
-  const size_t element = size_of(call.type);
+  const size_t element = size_of(call.bare.type);
   bool any = false, copied = false;
   for (Slice& slice : call.slices) {
     const auto own = direct_.take(*places, call.input, call.output, slice.part, element,
@@ -335,16 +348,16 @@ void Staging::find_direct(Call& call, auto&& queue, auto&& start) {
 // Serves a call that all ranks leave to their streams. False for other calls.
 bool Staging::run_in_stream(Stage stage, Call& call, auto&& queue) {
   if (!call.streamed) return false;
-  if (stage == kCopyIn)
-    call.start_stream();
-  else
+  if (stage != kCopyIn)
     await_slice(stage);
+  else if (!call.start_stream())
+    prepare_late(call);
   if (!call.by_stream) return false;
   if (stage == kNetwork) call.finish_stream();
-  if (stage == kCopyOut) call.copy_out(call.slices.back(), queue);
+  if (stage == kCopyOut) call.end_stream(queue);
   {
     std::lock_guard lock(mutex_);
-    done_[stage] += call.slices.size();
+    done_[stage] += call.cut.count;
   }
   changed_.notify_all();
   return true;

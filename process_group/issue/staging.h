@@ -33,8 +33,8 @@ namespace hccl_like {
 // itself.
 //
 // A call that streams of the devices may make (may_use_streams) asks the other ranks in its first
-// stage. If all agree, its slices are skipped: the first stage queues the whole call, the second
-// waits for its end.
+// stage. If all agree, that stage queues the whole call, and the second waits for its end; else the
+// slices are prepared there, with the numbers that were reserved for them.
 class Staging {
  public:
   // The first two outlive this object. `most`: bytes of a slice per side. Throws kSystem without
@@ -84,8 +84,11 @@ class Staging {
   enum Stage : size_t { kCopyIn, kNetwork, kCopyOut, kStages };
 
   void run(Stage stage);
+  void take_slots(const Call& call);
+  void prepare_slices(Call& call);
   void pack_sides(Call& call, bool exchanges);
-  void prepare_stream(const Request& request, std::chrono::milliseconds timeout, Call& call);
+  void prepare_stream(Call& call);
+  void prepare_late(Call& call);
   bool run_in_stream(Stage stage, Call& call, auto&& queue);
   void find_direct(Call& call, auto&& queue, auto&& start);
   void await_queues();
@@ -96,13 +99,9 @@ class Staging {
   StagingMemory memory(size_t bytes);
   bool favours_whole(const Call& call, const Slices& slices) const;
   void make_whole(Call& call);
-  std::shared_ptr<Operation> call_of(const Request& request, std::chrono::milliseconds timeout,
-                                     const Call& call, const Slices& slices, size_t number,
-                                     const Slice& slice);
-  std::vector<std::shared_ptr<Operation>> messages_of(const Request& request,
-                                                      std::chrono::milliseconds timeout,
-                                                      const Call& call, const Slices& slices,
-                                                      size_t number, Slice& slice);
+  std::shared_ptr<Operation> call_of(const Call& call, size_t number, const Slice& slice);
+  std::vector<std::shared_ptr<Operation>> messages_of(const Call& call, size_t number,
+                                                      Slice& slice);
   static std::vector<at::Tensor> plain(const Side& side, bool written, Call& call);
 
   Devices& devices_;

@@ -26,8 +26,9 @@ class Staging::Call {
   static constexpr Part kAll{0, std::numeric_limits<size_t>::max()};
 
   const DeviceAccess& access;
-  DataType type = DataType::kUInt8;
-  Collective collective = Collective::kBarrier;
+  hccl_like::Call bare;  // without memory
+  Slices cut;
+  size_t first_slot = 0;
   std::shared_ptr<Communicator> communicator;
   std::shared_ptr<Pending> pending;
   DeviceSide input, output;
@@ -44,6 +45,7 @@ class Staging::Call {
   std::optional<Whole> whole;
   std::unique_ptr<StreamExecution> streamed;  // null: streams cannot make the call
   bool by_stream = false;                     // all ranks leave the call to streams
+  uint32_t reserved = 0;                      // first number of the slices, with `streamed`
   std::vector<Slice> slices;
   std::vector<std::pair<at::Tensor, at::Tensor>>
       fresh;           // a tensor that is not plain and its plain replacement
@@ -84,19 +86,33 @@ class Staging::Call {
       copies.wait();
     });
   }
-  // On the first stage's thread.
-  void start_stream() {
+  // Slices that take numbers of their own: all ranks know their number only if they are alike.
+  uint32_t numbered() const {
+    return cut.kind == Slices::Kind::kAlike ? static_cast<uint32_t>(cut.count) : 1;
+  }
+  // On the first stage's thread. False if the slices have to be prepared.
+  bool start_stream() {
     by_stream = streamed->agree();
-    if (!by_stream) return;
+    if (!by_stream) return false;
     streamed->queue(std::move(begin));
     begin.reset();
-    for (const Slice& slice : slices) communicator->skip(slice.operations);
+    communicator->skip(reserved, numbered());
+    return true;
   }
   // On the second stage's thread.
   void finish_stream() {
     streamed->await_begin();
     if (in_stream()) pending->begin();
     if (auto error = streamed->finish()) pending->fail(std::move(*error));
+  }
+  // On the last stage's thread.
+  void end_stream(auto&& queue) {
+    try {
+      if (!pending->failing()) make_copies_back();
+    } catch (const std::exception& error) {
+      fail(*streamed->exchange(), "the device did not copy its result: " + words_of(error));
+    }
+    if (in_stream() && pending->failing()) spoil(queue);
   }
   // Launches failed calls too; they end at once. Slices without a copy in launch early.
   void communicate(Slice& slice) {
@@ -115,7 +131,7 @@ class Staging::Call {
     const auto any_failed = [&] {
       return std::ranges::any_of(slices, [&](const Slice& one) { return failed(one); });
     };
-    const bool copies = writes && !slice.direct && !by_stream;
+    const bool copies = writes && !slice.direct;
     if (!(whole ? any_failed() : failed(slice)) && (copies || (last && !copies_back.empty())))
       copy_result(slice, queue, copies);
     if (last && in_stream() && any_failed()) spoil(queue);
@@ -143,7 +159,8 @@ class Staging::Call {
   void flush() {
     const auto error = access.plugin()->flush(access.plugin_index());
     if (error)
-      fail(slices.back(), "the device did not take what network cards wrote: " + error->message);
+      fail(named(slices.back()),
+           "the device did not take what network cards wrote: " + error->message);
   }
 
   void copy_result(const Slice& slice, auto&& queue, bool writes_output) {
@@ -152,24 +169,28 @@ class Staging::Call {
       if (begin && (whole || &slice == &slices.front())) copies.wait_for(*begin);
       if (writes_output) output.to_device(copies, staged_output(slice), copied(slice));
       copies.wait();
-      if (&slice != &slices.back() || copies_back.empty()) return;
-      copy_all(copies_back, /*non_blocking=*/false);
-      access.synchronize_current_stream();
+      if (&slice == &slices.back()) make_copies_back();
     });
+  }
+
+  void make_copies_back() {
+    if (copies_back.empty()) return;
+    copy_all(copies_back, /*non_blocking=*/false);
+    access.synchronize_current_stream();
   }
 
   // Uses host memory: allocating device memory might wait for the stream that waits for this call.
   void spoil(auto&& queue) {
     size_t most = 0;
-    for (const Slice& slice : slices) most = std::max(most, output.bytes(slice.part));
+    for (size_t i = 0; i < cut.count; ++i) most = std::max(most, output.bytes(cut.part(i)));
     if (most == 0) return;
     try {
-      std::vector<uint8_t> spoilt(most, byte_that_spoils(type == DataType::kBool));
+      std::vector<uint8_t> spoilt(most, byte_that_spoils(bare.type == DataType::kBool));
       const at::Tensor memory =
           at::from_blob(spoilt.data(), {static_cast<int64_t>(most)}, at::kByte);
       const CopyQueue& copies = queue();
       if (begin) copies.wait_for(*begin);
-      for (const Slice& slice : slices) output.to_device(copies, memory, slice.part);
+      for (size_t i = 0; i < cut.count; ++i) output.to_device(copies, memory, cut.part(i));
       copies.wait();
     } catch (const std::exception& error) {
       log_warn("what a call that failed has written could not be made unusable: " +
@@ -182,14 +203,17 @@ class Staging::Call {
     try {
       copy();
     } catch (const std::exception& error) {
-      fail(slice, std::string("the device did not copy ") + direction +
-                      " staging memory: " + words_of(error));
+      fail(named(slice), std::string("the device did not copy ") + direction +
+                             " staging memory: " + words_of(error));
     }
   }
 
-  void fail(const Slice& slice, const std::string& why) {
-    const Slice& named = slice.operations.empty() ? slices.front() : slice;
-    const std::string reason = named.operations.front()->describe() + " failed: " + why;
+  const Operation& named(const Slice& slice) const {
+    return *(slice.operations.empty() ? slices.front() : slice).operations.front();
+  }
+
+  void fail(const Operation& operation, const std::string& why) {
+    const std::string reason = operation.describe() + " failed: " + why;
     pending->fail({ErrorCode::kDevice, reason});
     communicator->abort(reason);
   }

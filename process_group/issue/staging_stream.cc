@@ -41,26 +41,25 @@ void Staging::pack_sides(Call& call, bool exchanges) {
     call.input = call.input.packed_in(memory);
     call.output = call.output.packed_in(memory);
   } else if (!call.in_place) {
-    if (!call.input.range() || (exchanges && call.input.overlaps(call.output)))
+    if (!call.input.range() || (exchanges ? call.input.overlaps(call.output)
+                                          : !call.input.may_be_overwritten_by(call.output)))
       call.input = call.input.packed_in(packed(call.input, call.reads, false));
     if (!call.output.range())
       call.output = call.output.packed_in(packed(call.output, false, call.writes));
   }
 }
 
-// Before the operations of the slices, which take part only if a rank cannot use streams.
-void Staging::prepare_stream(const Request& request, std::chrono::milliseconds timeout,
-                             Call& call) {
+// The numbers of the slices are taken, too: they take part if a rank cannot use streams.
+void Staging::prepare_stream(Call& call) {
   const Device& device = *access_.plugin();
   if (!executor_)
     executor_ = std::make_unique<StreamExecutor>(call.communicator, device, access_.plugin_index(),
                                                  *host_.plugin(), streams_.current().value_or(0));
-  hccl_like::Call whole = bare_call(request);
-  whole.timeout = timeout;
+  hccl_like::Call whole = call.bare;
   // Only sizes matter, so any address will do.
   const auto lay = [&](const DeviceSide& side) {
     return side.layout({reinterpret_cast<std::byte*>(kAnyAddress), side.bytes(Call::kAll)},
-                       Call::kAll, size_of(request.type));
+                       Call::kAll, size_of(whole.type));
   };
   whole.input = lay(call.input);
   whole.output = lay(call.output);
@@ -71,6 +70,16 @@ void Staging::prepare_stream(const Request& request, std::chrono::milliseconds t
   call.streamed = std::make_unique<StreamExecution>(*executor_, std::move(whole), range(call.input),
                                                     range(call.output));
   call.pending->add_slice(call.streamed->exchange());
+  call.reserved = call.communicator->reserve(call.numbered());
+}
+
+// On the first stage's thread.
+void Staging::prepare_late(Call& call) {
+  try {
+    prepare_slices(call);
+  } catch (const Exception& error) {  // the group has failed
+    call.pending->fail(error.error());
+  }
 }
 
 }  // namespace hccl_like
