@@ -255,6 +255,8 @@ if [ -z "$MARKS" ]; then wait; else wait "${started[-1]}"; fi
 [ ! -f "$LOGS/beside.txt" ] || cat "$LOGS/beside.txt"
 for preset in ${SANITIZERS[@]+"${SANITIZERS[@]}"}; do part "$preset" cpp "$preset"; done
 if [ -z "$MARKS" ]; then
+  # On a device whose memory the host cannot reach.
+  part discrete python_tests discrete 'tests/python/test_frameworks_*.py tests/python/test_collectives*.py' env TORCH_SIM_DISCRETE=1
   part conformance-gloo conformance_of_gloo
   part python-asan python_asan
   part group-tsan group_tsan
@@ -265,7 +267,7 @@ if [ -z "$MARKS" ]; then
 fi
 
 say ""
-for log in structure cpp asan tsan simulator python python-2 python-asan group-tsan libfuzzer aarch64 wheels matrix conformance-cpu conformance-sim conformance-gloo; do
+for log in structure cpp asan tsan simulator python python-2 discrete python-asan group-tsan libfuzzer aarch64 wheels matrix conformance-cpu conformance-sim conformance-gloo; do
   [ -f "$LOGS/$log.log" ] || continue
   say "-- $log"
   grep -E '^[0-9]+% tests passed|^Total Test time|^The following tests FAILED|^\s+[0-9]+ - |^(FAILED|ERROR) |^(=+ )?[0-9]+ (passed|failed|errors?)\b.* in |^[0-9]+ pass, [0-9]+ fail|^strict mode, .*: |^== PyTorch |^ +first light |^ +done in |^libfuzzer[,:] |^GoogleTest: |^SECOND TRY|^UNSTABLE' \
