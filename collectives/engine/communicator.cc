@@ -4,7 +4,6 @@
 #include <bit>
 
 #include "collectives/call/fingerprint.h"
-#include "collectives/engine/call_path.h"
 #include "collectives/topology/group_topology.h"
 #include "core/base/log.h"
 #include "core/machine/backoff.h"
@@ -109,11 +108,14 @@ uint64_t Communicator::meeting_fingerprint(const Call& call, const Plan& plan) c
   return fingerprint(call, sizes_and_path(call, plan.chunks, plan.path, size()));
 }
 
+CallPathOptions Communicator::path_options(Collective collective) const {
+  return {.board = identity_.board != nullptr,
+          .forced = named_[static_cast<size_t>(collective)],
+          .direct = engine_.config().direct};
+}
+
 CallPath Communicator::path(const Call& call, Chunks chunks) const {
-  return call_path(call, size(), chunks,
-                   {.board = identity_.board != nullptr,
-                    .forced = named_[static_cast<size_t>(call.collective)],
-                    .direct = engine_.config().direct});
+  return call_path(call, size(), chunks, path_options(call.collective));
 }
 
 BoardCall Communicator::board_call(const Call& call, const Plan& plan, uint32_t number) const {

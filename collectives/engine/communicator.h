@@ -15,6 +15,7 @@
 #include "collectives/board/board_call.h"
 #include "collectives/call/call_log.h"
 #include "collectives/call/message_counters.h"
+#include "collectives/engine/call_path.h"
 #include "collectives/engine/engine.h"
 #include "collectives/engine/operation.h"
 #include "collectives/same_host/known_memory.h"
@@ -55,8 +56,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::chrono::milliseconds timeout() const { return timeout_.load(); }
   void set_timeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
 
-  // Whether the settings or force() name an algorithm for the collective. No lock.
-  bool forces(Collective collective) const { return named_[static_cast<size_t>(collective)]; }
+  // What decides about a call's path besides the call. No lock.
+  CallPathOptions path_options(Collective collective) const;
 
   // Overrides the configured algorithms for later prepare() calls. Must be equal on all ranks.
   void force(ForcedAlgorithms algorithms);

@@ -130,8 +130,9 @@ class Executors : public ::testing::TestWithParam<int> {
   void run(const std::function<void(Rank, Executor&)>& body) {
     Devices devices;
     on_ranks(GetParam(), {}, [&](Rank me) {
-      ASSERT_TRUE(
-          StreamExecutor::may_serve(devices.device, me.communicator, Collective::kAllReduce));
+      ASSERT_TRUE(StreamExecutor::may_serve(devices.device, me.communicator.topology().hosts,
+                                            me.communicator.path_options(Collective::kAllReduce),
+                                            Collective::kAllReduce));
       Executor executor(devices, me);
       body(me, executor);
     });

@@ -47,15 +47,12 @@ const Algorithm* StreamExecutor::algorithm(Collective collective, const Hosts& h
   return nullptr;
 }
 
-bool StreamExecutor::may_serve(const Device& device, const Communicator& communicator,
-                               Collective collective) {
-  const int ranks = communicator.size();
+bool StreamExecutor::may_serve(const Device& device, const Hosts& hosts,
+                               const CallPathOptions& options, Collective collective) {
   return can_run_streams(device) && device.can_open_peers() && device.can_make_streams() &&
-         device.can_allocate() && ranks > 1 && ranks <= kMostRanks &&
-         communicator.topology().hosts.count() == 1 && communicator.board() != nullptr &&
-         communicator.engine().exports() != nullptr && communicator.engine().config().direct &&
-         !communicator.forces(collective) &&
-         algorithm(collective, communicator.topology().hosts) != nullptr;
+         device.can_allocate() && hosts.count() == 1 && hosts.size() > 1 &&
+         hosts.size() <= kMostRanks && options.board && options.direct && !options.forced &&
+         algorithm(collective, hosts) != nullptr;
 }
 
 StreamExecutor::StreamExecutor(std::shared_ptr<Communicator> communicator, const Device& device,

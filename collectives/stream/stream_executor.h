@@ -27,7 +27,7 @@ class StreamExecutor {
   static const Algorithm* algorithm(Collective collective, const Hosts& hosts);
   // True if the group's ranks share a host and the device has all that is needed. Equal on all
   // ranks whose devices are alike. A few nanoseconds; any thread.
-  static bool may_serve(const Device& device, const Communicator& communicator,
+  static bool may_serve(const Device& device, const Hosts& hosts, const CallPathOptions& options,
                         Collective collective);
 
   // `host`: of the host's own memory. Both devices outlive this object. `like`: a stream of the

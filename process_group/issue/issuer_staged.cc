@@ -36,7 +36,8 @@ Issuer::Cuts Issuer::cuts_of(const Issue& issue, const Group& group, const Devic
   for (const Request& request : issue.requests) {
     cuts.push_back(slices_of(request, communicator.size(), most));
     if (cuts.back()) continue;
-    if (Staging::may_use_streams(access, communicator, request))
+    if (Staging::may_use_streams(access, communicator.topology().hosts,
+                                 communicator.path_options(request.collective), request.collective))
       // Of a call with splits, each rank knows only its own sizes.
       cuts.back() = one_slice_of(request, communicator.size(), most,
                                  request.uneven ? 0 : StreamExecutor::kLeastChunk);

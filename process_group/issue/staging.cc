@@ -159,7 +159,9 @@ std::shared_ptr<Staging::Call> Staging::prepare(const Request& request, const Sl
     call->writes = !call->reads;
   }
   call->pending = pending;
-  const bool may_stream = may_use_streams(access_, *communicator, request);
+  const bool may_stream =
+      may_use_streams(access_, communicator->topology().hosts,
+                      communicator->path_options(request.collective), request.collective);
   if (may_stream)
     pack_sides(*call, exchanges);
   else if (favours_whole(*call, slices))

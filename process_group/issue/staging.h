@@ -47,8 +47,8 @@ class Staging {
 
   // Whether streams of the device may make such a call (collectives/stream/stream_executor.h), if
   // no rank finds a reason against it. Equal on all ranks whose devices are alike.
-  static bool may_use_streams(const DeviceAccess& access, const Communicator& communicator,
-                              const Request& request);
+  static bool may_use_streams(const DeviceAccess& access, const Hosts& hosts,
+                              const CallPathOptions& options, Collective collective);
 
   class Call;
   // Prepares the operations of all slices, which take their sequence numbers here, and adds them to

@@ -15,10 +15,11 @@ constexpr uintptr_t kAnyAddress = 64;
 
 }  // namespace
 
-bool Staging::may_use_streams(const DeviceAccess& access, const Communicator& communicator,
-                              const Request& request) {
-  return access.plugin() != nullptr &&
-         StreamExecutor::may_serve(*access.plugin(), communicator, request.collective);
+bool Staging::may_use_streams(const DeviceAccess& access, const Hosts& hosts,
+                              const CallPathOptions& options, Collective collective) {
+  return !access.direct() && access.plugin() != nullptr &&
+         (!access.stream_ordered() || access.copies_beside_streams()) &&
+         StreamExecutor::may_serve(*access.plugin(), hosts, options, collective);
 }
 
 // Makes each side one range of device memory, apart from the other or the same.

@@ -14,7 +14,9 @@
 #include "collectives/selection/profile.h"
 #include "core/settings/config.h"
 #include "device/reduce/reduce.h"
+#include "process_group/issue/staging.h"
 #include "python/bindings/bindings.h"
+#include "python/bindings/process.h"
 
 namespace hccl_like {
 namespace {
@@ -60,7 +62,8 @@ bool shares_memory(const Config& config) {
 }
 
 // Call path in a group with the current settings. `layout`: as below.
-std::string way(const std::string& collective, uint64_t bytes, const std::vector<int>& layout) {
+std::string way(const std::string& collective, uint64_t bytes, const std::vector<int>& layout,
+                std::optional<c10::Device> device) {
   if (layout.empty()) throw py::value_error("a group has at least one rank");
   const Config config = Config::from_environment();
   const Collective wanted = known_collective(collective);
@@ -69,6 +72,12 @@ std::string way(const std::string& collective, uint64_t bytes, const std::vector
       .board = config.board && ranks > 1 && Hosts::of(layout).count() == 1 && shares_memory(config),
       .forced = !config.algo.find(name(wanted)).empty(),
       .direct = config.direct};
+  const Semantics meaning = semantics(wanted);
+  const bool chunks = meaning.input != Chunking::kWhole || meaning.output != Chunking::kWhole;
+  if (device && bytes / (chunks ? layout.size() : 1) >= StreamExecutor::kLeastChunk &&
+      Staging::may_use_streams(process().devices.access(*device), Hosts::of(layout), options,
+                               wanted))
+    return "streams";
   switch (call_path(wanted, bytes, ranks, options)) {
     case CallPath::kBoard:
       return "board";
@@ -117,7 +126,9 @@ void bind_settings(py::module_& module) {
       "first the one that the settings and the model pick; for calls that go by messages (way()).");
   module.def(
       "way", &way, py::arg("collective"), py::arg("bytes"), py::arg("layout"),
-      "How such a call goes: over the \"board\", \"direct\" between the ranks' memory, or by "
+      py::arg("device") = py::none(),
+      "How such a call goes: over the \"board\", \"direct\" between the ranks' memory, by "
+      "\"streams\" of the devices, if `device` (with an index) is one whose streams can, or by "
       "\"messages\", which alone take an algorithm. The group's own calls ask the same "
       "function.");
   module.def(

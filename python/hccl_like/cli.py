@@ -10,8 +10,12 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from hccl_like import _local_ranks, _tables
+
+if TYPE_CHECKING:
+    import torch
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -135,6 +139,7 @@ _WAYS = {
     "board": "over the host's board in shared memory, without messages and without an algorithm",
     "direct": "directly between the ranks' memory, without messages and without an algorithm: memory that ranks can map is read and "
     "written in place, all other passes through shared memory",
+    "streams": "by streams of the devices, which read each other's memory, without the host (docs/devices.md)",
     "messages": "by messages; the first algorithm is used",
 }
 
@@ -152,13 +157,14 @@ def explain(argv: list[str]) -> int:
     parser.add_argument("bytes", type=_bytes, help="all chunks together, the larger of input and output (4096, 64K, 16M)")
     parser.add_argument("ranks", type=int, help="ranks in the group")
     parser.add_argument("--hosts", type=int, default=1, help="hosts that the ranks fill in order (1: all are on this one)")
+    parser.add_argument("--device", help="of the tensors, if not the host's: sim, or sim:1")
     asked = parser.parse_args(argv)
     from hccl_like import _extension
 
     each = -(-asked.ranks // max(1, asked.hosts))
     call = (asked.collective, asked.bytes, [rank // each for rank in range(asked.ranks)])
     try:
-        way = _extension.load().way(*call)
+        way = _extension.load().way(*call, device=_with_index(asked.device))
         rows = _extension.load().explain(*call)
     except (ImportError, RuntimeError, ValueError) as error:
         print(error, file=sys.stderr)
@@ -170,6 +176,15 @@ def explain(argv: list[str]) -> int:
     _tables.show(title, ("algorithm", "slices", "estimate us"),
                  [(name, str(slices), f"{microseconds:.2f}") for name, slices, microseconds in rows])
     return 0
+
+
+def _with_index(device: str | None) -> torch.device | None:
+    import torch
+
+    if device is None or device == "cpu":
+        return None
+    wanted = torch.device(device)
+    return torch.device(wanted.type, wanted.index or 0)
 
 
 def _bytes(text: str) -> int:

@@ -18,7 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import values
 from conftest import slow_after_first
-from hccl_like import _plugins
+from hccl_like import _extension, _plugins
 from plugins import run
 from ranks import run_ranks
 from streams import Gate
@@ -279,6 +279,36 @@ def disagreeing(rank, size):
 
 def test_ranks_that_disagree_are_told_so(sim, stripped):
     run(disagreeing, 2, stripped, WAY, environment=IN_SLICES)
+
+
+# ------------------------------------------------------------------------------------------------------------ what is told
+
+
+def goes_as_explained(rank, size):
+    for collective, numel in [("all_reduce", 1000), ("all_reduce", 100_000), ("all_to_all", 20_000), ("all_to_all", 40_000)]:
+        tensor = torch.ones(numel, device="sim")
+        torch.sim.synchronize()
+        torch.sim.reset_traffic()
+        if collective == "all_reduce":
+            dist.all_reduce(tensor)
+        else:
+            dist.all_to_all_single(torch.empty_like(tensor), tensor)
+        torch.sim.synchronize()
+        way = _extension.load().way(collective, tensor.nbytes, [0] * size, tensor.device)
+        assert (way == "streams") == (torch.sim.traffic()["device_to_host"] == 0), (collective, numel, way)
+        yield way
+
+
+def ways(rank, size):
+    return list(goes_as_explained(rank, size))
+
+
+def test_explain_says_which_calls_streams_make(sim):
+    environment = {"TORCH_SIM_DISCRETE": "1"}
+    told = run_ranks(ways, 2, environment=environment)
+    assert told == [["direct", "streams", "direct", "streams"]] * 2
+    told = run_ranks(ways, 2, environment=environment | {"HCCL_LIKE_DIRECT": "0"})
+    assert told == [["messages"] * 4] * 2
 
 
 # ------------------------------------------------------------------------------------------------------------ frameworks
