@@ -71,6 +71,9 @@ StreamExecutor::StreamExecutor(std::shared_ptr<Communicator> communicator, const
 }
 
 StreamExecutor::~StreamExecutor() {
+  // A reduction that was only tried may still be under way.
+  if (const auto error = device_.synchronize(index_, stream_.get()))
+    log_warn("a stream of a closed group does not end: " + error->message);
   registered_.reset();
   if (!communicator_->has_failed()) SharedPool::of_process().free(words_);
 }
