@@ -1,20 +1,17 @@
-"""When a patch is applied: at once if torch has its module, else right after that module's first import.
-
-Waiting for an import costs a look into a small dict for each module that is imported, until the last patch has found its
-module. The module's own loader runs it, unchanged; the patch comes after.
-"""
+"""When a patch is applied: at once if torch has its module, else right after that module's first import."""
 
 from __future__ import annotations
 
+import functools
 import importlib
 import logging
 import os
-import sys
 from collections.abc import Sequence
-from importlib.abc import MetaPathFinder
 from typing import NamedTuple
 
 import torch
+
+from hccl_like import _after_import
 
 SWITCH = "HCCL_LIKE_TORCH_COMPAT"
 
@@ -46,7 +43,6 @@ class Patch(NamedTuple):
 def install(patches: Sequence[Patch]) -> None:
     """Applies or awaits those that the switch allows and that were not seen before. Harmless when called again."""
     left_out = _left_out(patches, os.environ.get(SWITCH, ""))
-    waiting: dict[str, list[Patch]] = {}
     for patch in patches:
         if patch.name in _states:
             continue
@@ -55,13 +51,9 @@ def install(patches: Sequence[Patch]) -> None:
         elif not patch.fits(torch.__version__):
             _states[patch.name] = f"not for torch {torch.__version__}"
             log.debug("hccl_like: patch %s is for torch %s, not for %s", patch.name, patch.versions(), torch.__version__)
-        elif patch.module in sys.modules:
-            _apply(patch, sys.modules[patch.module])
         else:
             _states[patch.name] = f"waits for {patch.module}"
-            waiting.setdefault(patch.module, []).append(patch)
-    if waiting:
-        sys.meta_path.insert(0, _AfterImport(waiting))
+            _after_import.call(patch.module, functools.partial(_apply, patch))
 
 
 def state(patch: Patch) -> str:
@@ -92,34 +84,3 @@ def _apply(patch: Patch, module) -> None:
     else:
         _states[patch.name] = "applied"
         log.debug("hccl_like: patch %s is applied to %s", patch.name, patch.module)
-
-
-class _AfterImport(MetaPathFinder):
-    """Lets the other finders find the modules it waits for, and is called back after such a module has run."""
-
-    def __init__(self, waiting: dict[str, list[Patch]]) -> None:
-        self._waiting = waiting
-
-    def find_spec(self, name, path, target=None):
-        if name not in self._waiting:
-            return None
-        for finder in sys.meta_path:
-            find = getattr(finder, "find_spec", None)  # an old finder may have none
-            if finder is not self and find is not None and (spec := find(name, path, target)):
-                self._watch(name, spec.loader)
-                return spec
-        return None
-
-    def _watch(self, name: str, loader) -> None:
-        """The loader is this module's own: for this one run its method is replaced."""
-        run = loader.exec_module
-
-        def exec_module(module):
-            del loader.exec_module
-            run(module)
-            for patch in self._waiting.pop(name, ()):
-                _apply(patch, module)
-            if not self._waiting and self in sys.meta_path:
-                sys.meta_path.remove(self)
-
-        loader.exec_module = exec_module
