@@ -235,6 +235,10 @@ constexpr std::array kRows{
          "Mends of torch's own Python to leave out, by name (hccl-like compat lists them); 0: all "
          "of them."},
         access<&Config::torch_compat>()},
+    Row{{"HCCL_LIKE_INTEGRATIONS", "",
+         "Integrations to load in every process without a line in the program, by name "
+         "(accelerate,lightning); 0: none at all, and no warning where one is missing."},
+        access<&Config::integrations>()},
 };
 
 constexpr auto kSettings = [] {

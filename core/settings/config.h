@@ -67,6 +67,8 @@ struct Config {
 
   // torch compatibility patches to skip; read by Python before this library is loaded.
   std::string torch_compat;
+  // Integrations to load, or 0 for none and no warning; read by Python likewise.
+  std::string integrations;
 
   bool flight_stacks = false;             // record Python stacks in the flight recorder
   bool flight_dump = true;                // dump the flight recorder when a call fails

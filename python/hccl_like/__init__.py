@@ -51,10 +51,11 @@ def _autoload() -> None:
     """
     global _autoload_error
     try:
-        from hccl_like import _plugins, _registration
+        from hccl_like import _plugins, _registration, integrations
 
         _registration.register()
         _plugins.initialize_early()
+        integrations.install()
     except Exception as error:  # whatever it is: torch must still import
         _autoload_error = error
         _register_the_error(error)

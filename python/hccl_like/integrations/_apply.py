@@ -1,0 +1,74 @@
+"""How an integration changes its framework, and what every one asks before it acts."""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+from collections.abc import Callable
+
+import torch
+
+from hccl_like import _after_import, integrations
+from hccl_like.torch_compat import _ours
+
+# The accelerator that a framework does not know; None where there is CUDA, or no PrivateUse1 device.
+accelerator = _ours.accelerator
+
+
+def mend(framework: str, tested: str, modules: dict[str, Callable]) -> None:
+    """Calls each function with its module of the framework, now or after its import. ``tested``: "FIRST to LAST".
+
+    A function that fails makes the import fail: without it the program would train something else, unheard.
+    """
+    if not integrations.is_off():
+        for module, function in modules.items():
+            _after_import.call(module, functools.partial(_run, framework, tested, function))
+
+
+def _run(framework: str, tested: str, function: Callable, module) -> None:
+    try:
+        function(module)
+    except Exception as error:
+        found = module.__name__.partition(".")[0]
+        try:
+            found += f" {importlib.metadata.version(found)}"
+        except importlib.metadata.PackageNotFoundError:
+            pass
+        raise RuntimeError(
+            f"hccl_like.integrations.{framework} does not fit {found} ({type(error).__name__}: {error}). It is for {framework} "
+            f"{tested}: pip install 'hccl-like[{framework}]', or set {integrations.SWITCH}=0 to train without it"
+        ) from error
+
+
+def wrap(owner, name: str):
+    """A decorator: the function, which is given the original first, takes the place of ``owner.name``."""
+
+    def replace(function):
+        original = getattr(owner, name)
+
+        @functools.wraps(original)
+        def wrapped(*arguments, **named):
+            return function(original, *arguments, **named)
+
+        setattr(owner, name, wrapped)
+        return function
+
+    return replace
+
+
+def take_device() -> torch.device:
+    """The device of this process, by its number among those on this host. Makes it the current one."""
+    import hccl_like
+
+    device = hccl_like.local_device(accelerator())
+    torch.accelerator.set_device_index(device.index)
+    return device
+
+
+def takes_bf16() -> bool:
+    """Whether the device's module says that it computes with bfloat16."""
+    module = getattr(torch, accelerator() or "", None)
+    if callable(ask := getattr(module, "is_bf16_supported", None)):
+        return ask()
+    types = getattr(module, "get_amp_supported_dtype", None)
+    return callable(types) and torch.bfloat16 in types()
