@@ -166,7 +166,7 @@ print("total", total.item(), accelerator.device, dist.get_backend())
 def test_accelerate_launch_starts_every_process(sim, tmp_path):
     (tmp_path / "program.py").write_text(PROGRAM)
     done = subprocess.run(
-        [sys.executable, "-m", "accelerate.commands.accelerate_cli", "launch", "--num_processes", "2", tmp_path / "program.py"],
+        [sys.executable, "-m", "accelerate.commands.accelerate_cli", "launch", "--main_process_port", "0", "--num_processes", "2", tmp_path / "program.py"],
         env={**os.environ, "HCCL_LIKE_INTEGRATIONS": "accelerate", "OMP_NUM_THREADS": "1", "HF_HOME": str(tmp_path)},
         capture_output=True, text=True, timeout=200,
     )  # fmt: skip

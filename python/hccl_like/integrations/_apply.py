@@ -65,10 +65,11 @@ def take_device() -> torch.device:
     return device
 
 
-def takes_bf16() -> bool:
-    """Whether the device's module says that it computes with bfloat16."""
+def computes_with(dtype: torch.dtype) -> bool:
+    """Whether the device's module says so of a 16-bit type."""
     module = getattr(torch, accelerator() or "", None)
-    if callable(ask := getattr(module, "is_bf16_supported", None)):
-        return ask()
     types = getattr(module, "get_amp_supported_dtype", None)
-    return callable(types) and torch.bfloat16 in types()
+    if callable(types):
+        return dtype in types()
+    ask = getattr(module, "is_bf16_supported", None)
+    return dtype == torch.bfloat16 and callable(ask) and ask()

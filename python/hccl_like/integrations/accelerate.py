@@ -79,7 +79,7 @@ def _training_arguments(module) -> None:
 
     @_apply.wrap(module, "is_torch_bf16_gpu_available")
     def is_available(original):
-        return original() or _apply.accelerator() is not None and _apply.takes_bf16()
+        return original() or _apply.accelerator() is not None and _apply.computes_with(torch.bfloat16)
 
     original = module.TrainingArguments._setup_devices
 
