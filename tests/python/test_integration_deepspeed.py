@@ -1,0 +1,79 @@
+"""hccl_like.integrations.deepspeed: DeepSpeed's stages of ZeRO on a device that it does not know."""
+
+import importlib
+import os
+
+import pytest
+import torch
+
+from integrations import RANKS, are_as_of_one_process, begun, calls, is_warned_of, launched, needs, same_parameters
+from training import BATCH, STEPS, batch, descent, loss_of
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("sim")]
+
+
+@pytest.fixture(autouse=True)
+def deepspeed():
+    needs("deepspeed")
+
+
+def trains(with_line, stage, dtype=torch.float32, after=False):
+    if with_line and not after:
+        importlib.import_module("hccl_like.integrations.deepspeed")
+    import deepspeed
+
+    if after:
+        importlib.import_module("hccl_like.integrations.deepspeed")
+    deepspeed.init_distributed()
+    deepspeed.get_accelerator().set_device(int(os.environ["RANK"]))
+    plain = begun()
+    engine, optimiser, *_ = deepspeed.initialize(model=plain, optimizer=descent(plain.parameters()), config={
+        "train_micro_batch_size_per_gpu": BATCH, "bf16": {"enabled": dtype == torch.bfloat16},
+        "zero_optimization": {"stage": stage}, "zero_allow_untested_optimizer": True,
+    })  # fmt: skip
+    for step in range(STEPS):
+        x, target = batch(step, engine.global_rank, engine.device, dtype)
+        engine.backward(loss_of(engine(x), target))
+        engine.step()
+    with deepspeed.zero.GatheredParameters(list(engine.module.parameters())):
+        state = [parameter.detach().float().cpu().clone() for parameter in engine.module.parameters()]
+    return state, str(engine.device), calls()
+
+
+@pytest.mark.parametrize("stage, used", [(0, "all_reduce"), (1, "all_reduce"), (2, "all_reduce"), (3, "_all_gather_base")])
+def test_ranks_train_one_model(stage, used):
+    are_as_of_one_process(launched(trains, True, stage), used)
+
+
+def test_the_line_may_come_after_deepspeed():
+    are_as_of_one_process(launched(trains, True, 1, torch.float32, True))
+
+
+@pytest.mark.parametrize("stage", [2, 3])
+def test_bf16(stage):
+    (first, _), (second, _) = launched(trains, True, stage, torch.bfloat16)
+    assert (first[1], second[1]) == ("sim:0", "sim:1") and first[2].total() > 0
+    same_parameters(first[0], second[0])
+    assert all(not torch.equal(one, before) for one, before in zip(first[0], begun().parameters()))
+
+
+def test_without_the_line_deepspeed_takes_the_cpu_and_gloo_and_is_warned_of():
+    results = launched(trains, False, 1)
+    assert [device for (_, device, _), _ in results] == ["cpu"] * RANKS
+    assert all(not made for (_, _, made), _ in results)
+    is_warned_of(results, "deepspeed")
+
+
+def uses_a_kernel():
+    importlib.import_module("hccl_like.integrations.deepspeed")
+    import deepspeed
+
+    deepspeed.init_distributed()
+    with pytest.raises(RuntimeError, match='no kernels of FusedAdamBuilder .*"torch_adam": true'):
+        deepspeed.initialize(model=begun(), config={
+            "train_micro_batch_size_per_gpu": 1, "optimizer": {"type": "Adam", "params": {"lr": 0.1}},
+        })  # fmt: skip
+
+
+def test_an_optimizer_with_kernels_for_other_devices_is_refused_with_what_to_do():
+    launched(uses_a_kernel)
