@@ -1,7 +1,10 @@
 """hccl-like in torchft: a process group that torchft's Manager configures anew whenever replicas come and go.
 
-    from process_group import ProcessGroupHcclLike
-    manager = torchft.Manager(pg=ProcessGroupHcclLike(timeout=timedelta(seconds=30)), ...)
+    from process_group import ProcessGroupHcclLike, on_host
+    manager = torchft.Manager(
+        pg=ProcessGroupHcclLike(timeout=timedelta(seconds=30)),
+        state_dict=lambda: on_host({"model": model.state_dict(), "optimizer": optimizer.state_dict()}),
+        ...)
 """
 
 from datetime import timedelta
@@ -9,9 +12,19 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import ErrorType
+from torch.utils import _pytree as pytree
 from torchft.process_group import ProcessGroupWrapper
 
 from hccl_like import _registration
+
+
+def on_host(state):
+    """The state, with every tensor copied to the host: for the Manager's ``state_dict``.
+
+    torchft copies tensors of CUDA and XPU itself, before it makes the next group. Those of other devices its HTTP thread reads later,
+    behind an all_reduce that waits for the replica which waits for that very state: a deadlock.
+    """
+    return pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.detach().cpu(), state)
 
 
 class ProcessGroupHcclLike(ProcessGroupWrapper):

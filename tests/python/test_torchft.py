@@ -87,3 +87,48 @@ def aborts(rank, size, listener):
 
 def test_an_abort_reaches_the_other_replicas():
     run_ranks(aborts, 2, group=False)
+
+
+def a_replica_heals(rank, size, listener, device):
+    """Replica 1 begins with other weights, and takes those of replica 0."""
+    from process_group import ProcessGroupHcclLike, on_host
+    from torchft.coordination import LighthouseServer
+    from torchft.manager import Manager
+    from torchft.optim import OptimizerWrapper
+
+    store = make_store(rank, listener)
+    if rank == 0:
+        lighthouse = LighthouseServer(bind="127.0.0.1:0", min_replicas=size, join_timeout_ms=10000)
+        store.set("lighthouse", lighthouse.address())
+    own = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)  # a replica of one rank
+    torch.manual_seed(rank)
+    model = torch.nn.Linear(13, 7).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.125)
+    manager = Manager(
+        pg=ProcessGroupHcclLike(timeout=timedelta(seconds=30)), min_replica_size=size, rank=0, world_size=1, replica_id=f"replica{rank}",
+        store_addr="127.0.0.1", store_port=own.port, lighthouse_addr=store.get("lighthouse").decode(), hostname="127.0.0.1",
+        timeout=timedelta(seconds=40), load_state_dict=lambda state: model.load_state_dict(state["model"]),
+        state_dict=lambda: on_host({"model": model.state_dict()}),
+    )  # fmt: skip
+    try:
+        wrapped = OptimizerWrapper(manager, optimizer)
+        while manager.current_step() < 4:
+            wrapped.zero_grad()
+            model(torch.full((5, 13), 0.25 * rank, device=device)).square().mean().backward()
+            for work in [manager.allreduce(parameter.grad) for parameter in model.parameters()]:
+                work.wait()
+            wrapped.step()
+        weights = [parameter.detach().cpu() for parameter in model.parameters()]
+        store.set(f"over{rank}", "1")
+        if rank == 0:
+            store.wait([f"over{other}" for other in range(size)])
+    finally:
+        manager.shutdown(wait=False)
+        if rank == 0:
+            lighthouse.shutdown()
+    return weights
+
+
+def test_a_replica_takes_the_state_of_another_on_the_device(device):
+    first, second = run_ranks(a_replica_heals, 2, device, group=False, timeout=150)
+    assert all(torch.equal(one, other) for one, other in zip(first, second))
