@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 
-def fit(device: str = "cpu", steps: int = 200) -> float:
+def fit(device: str | torch.device = "cpu", steps: int = 200) -> float:
     """Fits y = 3 x - 1 in the process group that there is; the loss of the last step, which is the same on all ranks."""
     torch.manual_seed(dist.get_rank())  # every rank sees other points
     model = DistributedDataParallel(nn.Linear(1, 1).to(device))

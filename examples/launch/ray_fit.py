@@ -4,7 +4,9 @@
 import argparse
 import os
 
+import hccl_like.integrations.ray  # first: workers take the accelerator, if there is one
 import ray
+import ray.train.torch
 from ray.train import RunConfig, ScalingConfig
 from ray.train.torch import TorchConfig, TorchTrainer
 
@@ -15,7 +17,7 @@ def loop() -> None:
 
     from fit import fit
 
-    loss = fit()
+    loss = fit(ray.train.torch.get_device())
     if loss > 1e-3:
         raise RuntimeError(f"the fit failed: loss {loss}")
     if dist.get_rank() == 0:
