@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+from typing import Any
 
 import torch
 from ray.air._internal import device_manager
@@ -13,7 +14,7 @@ from hccl_like import _registration
 from hccl_like.integrations import _apply
 
 # The module's names may be ours already.
-_Config = next(kind for kind in config.TorchConfig.__mro__ if kind.__module__ == config.__name__)
+_Config: Any = next(kind for kind in config.TorchConfig.__mro__ if kind.__module__ == config.__name__)
 
 
 class DeviceManager(device_manager.CPUTorchDeviceManager):

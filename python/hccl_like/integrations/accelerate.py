@@ -38,13 +38,13 @@ def _state(module) -> None:
         else:
             original(self)
 
-    @property
+    original_default = module.PartialState.default_device
+
     def default_device(self):
         found, name = original_default.fget(self), _apply.accelerator()
         return torch.device(name) if name and found.type == "cpu" else found
 
-    original_default = module.PartialState.default_device
-    module.PartialState.default_device = default_device
+    module.PartialState.default_device = property(default_device)
 
 
 def _dataclasses(module) -> None:

@@ -7,6 +7,7 @@ does on the CPU.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import os
@@ -18,9 +19,9 @@ from hccl_like.integrations import _apply
 
 # Functions of DeepSpeed's interface that are the device module's own, by name.
 _OF_THE_MODULE = (
-    "set_rng_state", "get_rng_state", "manual_seed", "manual_seed_all", "initial_seed", "empty_cache", "stream", "current_stream",
-    "default_stream", "memory_allocated", "max_memory_allocated", "reset_max_memory_allocated", "memory_stats",
-    "reset_peak_memory_stats", "memory_reserved", "max_memory_reserved",
+    "set_rng_state", "get_rng_state", "manual_seed", "manual_seed_all", "initial_seed", "empty_cache", "default_stream",
+    "memory_allocated", "max_memory_allocated", "reset_max_memory_allocated", "memory_stats", "reset_peak_memory_stats",
+    "memory_reserved", "max_memory_reserved",
 )  # fmt: skip
 _TYPES = {
     "BFloat16Tensor": torch.bfloat16, "ByteTensor": torch.uint8, "DoubleTensor": torch.float64, "FloatTensor": torch.float32,
@@ -65,13 +66,14 @@ def _accelerator_class(base, name: str):
         def synchronize(self, device_index=None):
             torch.accelerator.synchronize(device_index)
 
-        @property
-        def Stream(self):
-            return getattr(device_module, "Stream", None)
+        Stream = torch.Stream  # of the current device, as an event is
+        Event = torch.Event
 
-        @property
-        def Event(self):
-            return getattr(device_module, "Event", None)
+        def stream(self, stream):
+            return stream if isinstance(stream, torch.Stream) else contextlib.nullcontext()
+
+        def current_stream(self, device_index=None):
+            return None if self.is_synchronized_device() else torch.accelerator.current_stream(device_index)
 
         def total_memory(self, device_index=None):
             ask = getattr(device_module, "mem_get_info", None)
@@ -93,11 +95,10 @@ def _accelerator_class(base, name: str):
         def on_accelerator(self, tensor):
             return tensor.device.type == name
 
-        def visible_devices_envs(self):
-            return []  # nobody knows the variable of this device
-
         def get_op_builder(self, class_name):
-            return super().get_op_builder(class_name) if class_name in _ON_THE_HOST else _no_kernels(class_name)
+            if class_name in _ON_THE_HOST:
+                return super().get_op_builder(class_name)
+            return _no_kernels(super().get_op_builder("a name that is none"), class_name)
 
     for function in _OF_THE_MODULE:
         if callable(found := getattr(device_module, function, None)):
@@ -114,8 +115,8 @@ def _tensor(name: str, dtype: torch.dtype, *given) -> torch.Tensor:
     return torch.tensor(*given, dtype=dtype, device=name)
 
 
-def _no_kernels(class_name: str):
-    class Builder(importlib.import_module("deepspeed.ops.op_builder.cpu").NotImplementedBuilder):
+def _no_kernels(base, class_name: str):
+    class Builder(base):
         def load(self, verbose=True):
             raise RuntimeError(
                 f"DeepSpeed has no kernels of {class_name} for this device: pass an optimizer of torch.optim to "
