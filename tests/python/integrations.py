@@ -1,6 +1,5 @@
 """What the tests of integrations share: ranks as torchrun starts them, in which a framework makes the group."""
 
-import importlib.metadata
 import importlib.util
 import os
 import warnings
@@ -66,13 +65,13 @@ def _alone(rank, size, listener, ranks):
     return weights(train_alone(torch.device("cpu"), ranks))
 
 
-def are_as_of_one_process(results, used="all_reduce", **tolerance):
+def are_as_of_one_process(results, used="all_reduce", kind="sim"):
     """Each result is (weights, device, calls): the same on all ranks and as of one process, and communicated by hccl-like."""
     expected = alone(len(results))
     for rank, ((got, device, made), told) in enumerate(results):
-        assert device == f"sim:{rank}" and made[used] > 0 and told == [], (device, made, told)
+        assert device == f"{kind}:{rank}" and made[used] > 0 and told == [], (device, made, told)
         same_parameters(got, results[0][0][0])
-        same_parameters(got, expected, **(tolerance or TOLERANCE))
+        same_parameters(got, expected, **TOLERANCE)
 
 
 def are_separate(results, framework):
@@ -92,6 +91,3 @@ def begun():
     """The model that every rank and the single process start from."""
     return model("cpu")
 
-
-def version(framework):
-    return tuple(map(int, importlib.metadata.version(framework).split(".")[:2]))

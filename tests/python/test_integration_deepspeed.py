@@ -2,6 +2,9 @@
 
 import importlib
 import os
+import socket
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -25,7 +28,6 @@ def trains(with_line, stage, dtype=torch.float32, after=False):
     if after:
         importlib.import_module("hccl_like.integrations.deepspeed")
     deepspeed.init_distributed()
-    deepspeed.get_accelerator().set_device(int(os.environ["RANK"]))
     plain = begun()
     engine, optimiser, *_ = deepspeed.initialize(model=plain, optimizer=descent(plain.parameters()), config={
         "train_micro_batch_size_per_gpu": BATCH, "bf16": {"enabled": dtype == torch.bfloat16},
@@ -77,3 +79,25 @@ def uses_a_kernel():
 
 def test_an_optimizer_with_kernels_for_other_devices_is_refused_with_what_to_do():
     launched(uses_a_kernel)
+
+
+PROGRAM = """
+import deepspeed, torch
+
+deepspeed.init_distributed()
+model = torch.nn.Linear(3, 3)
+engine, *_ = deepspeed.initialize(model=model, optimizer=torch.optim.SGD(model.parameters()), config={"train_batch_size": 2})
+print(f"rank {engine.global_rank} of {engine.world_size} on {engine.device} over {torch.distributed.get_backend()}", flush=True)
+"""
+
+
+def test_the_launcher_of_deepspeed_starts_a_process_for_each_device(tmp_path):
+    (tmp_path / "program.py").write_text(PROGRAM)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    done = subprocess.run(
+        [sys.executable, "-m", "deepspeed.launcher.runner", "--num_gpus", "2", "--master_port", str(port), tmp_path / "program.py"],
+        env={**os.environ, "HCCL_LIKE_INTEGRATIONS": "deepspeed", "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=200,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert all(f"rank {rank} of 2 on sim:{rank} over hccl-like" in done.stdout for rank in range(2)), done.stdout
