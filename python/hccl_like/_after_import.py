@@ -1,7 +1,7 @@
 """Calls functions with a module: at once if the module is there, else right after its first import.
 
-Waiting costs a look into a small dict for each module that is imported, until every awaited module was found. The
-module's own loader runs it, unchanged; the functions come after.
+Waiting costs a look into a small dict for each module that is imported, until every awaited module
+was found. The module's own loader runs it, unchanged; the functions come after.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _waiting: dict[str, list[Callable]] = {}
 
 
 def call(module: str, function: Callable) -> None:
-    """Calls ``function(module)`` as soon as that module has been imported. The function must not raise."""
+    """Calls ``function(module)`` once that module is imported; the import raises what it raises."""
     if module in sys.modules:
         function(sys.modules[module])
         return
@@ -24,7 +24,7 @@ def call(module: str, function: Callable) -> None:
 
 
 class _Finder(MetaPathFinder):
-    """Lets the other finders find the modules that are awaited, and is called back after such a module has run.
+    """Lets the other finders find the awaited modules, and is called back after these have run.
 
     There is one of it: two would ask each other without end.
     """

@@ -1,4 +1,6 @@
-"""hccl_like.integrations.accelerate: Accelerate and Transformers' Trainer on a device that they do not know."""
+"""hccl_like.integrations.accelerate: Accelerate and Transformers' Trainer on a device that they do
+not know.
+"""
 
 import importlib
 import os
@@ -10,8 +12,17 @@ import torch
 from torch import nn
 
 from integrations import (
-    are_as_of_one_process, are_separate, begun, calls, is_warned_of, launched, needs, same_parameters, weights, TOLERANCE,
-)  # fmt: skip
+    are_as_of_one_process,
+    are_separate,
+    begun,
+    calls,
+    is_warned_of,
+    launched,
+    needs,
+    same_parameters,
+    weights,
+    TOLERANCE,
+)
 from training import STEPS, batch, descent, loss_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("sim")]
@@ -48,7 +59,9 @@ def trains(with_line, plugin=None, **how):
     if with_line and plugin:
         assert accelerator.distributed_type == DistributedType.FSDP
         # Rank 0 alone has what FSDP1 gathers.
-        state = accelerate.utils.broadcast_object_list([{name: value.cpu() for name, value in state.items()}])[0]
+        state = accelerate.utils.broadcast_object_list(
+            [{name: value.cpu() for name, value in state.items()}]
+        )[0]
     assert accelerator.process_index == (rank if with_line else 0)
     return [value.detach().cpu() for value in state.values()], str(accelerator.device), calls()
 
@@ -71,10 +84,19 @@ def _switched_off():
     return trains(False)
 
 
-@pytest.mark.parametrize("plugin", [
-    {"fsdp_version": 2, "auto_wrap_policy": "no_wrap"},
-    {"fsdp_version": 1, "sync_module_states": True, "auto_wrap_policy": "no_wrap", "state_dict_type": "FULL_STATE_DICT"},
-], ids=["fsdp2", "fsdp1"])  # fmt: skip
+@pytest.mark.parametrize(
+    "plugin",
+    [
+        {"fsdp_version": 2, "auto_wrap_policy": "no_wrap"},
+        {
+            "fsdp_version": 1,
+            "sync_module_states": True,
+            "auto_wrap_policy": "no_wrap",
+            "state_dict_type": "FULL_STATE_DICT",
+        },
+    ],
+    ids=["fsdp2", "fsdp1"],
+)
 def test_ranks_train_a_sharded_model(sim, plugin):
     are_as_of_one_process(launched(trains, True, plugin), "_reduce_scatter_base")
 
@@ -85,7 +107,9 @@ def autocasts():
 
     accelerator = Accelerator(mixed_precision="bf16")
     with accelerator.autocast():
-        return nn.functional.linear(*(torch.ones(2, 2, device=accelerator.device) for _ in range(2))).dtype
+        return nn.functional.linear(
+            *(torch.ones(2, 2, device=accelerator.device) for _ in range(2))
+        ).dtype
 
 
 def test_bf16_is_autocast_on_the_device(sim):
@@ -99,7 +123,9 @@ def asks_for_the_cpu():
 
 
 def test_a_program_that_wants_the_cpu_is_not_warned(sim):
-    assert [(torch.device(device).type, told) for device, told in launched(asks_for_the_cpu)] == [("cpu", [])] * 2
+    assert [(torch.device(device).type, told) for device, told in launched(asks_for_the_cpu)] == [
+        ("cpu", [])
+    ] * 2
 
 
 class Model(nn.Module):
@@ -120,11 +146,22 @@ def fits(with_line, folder, examples, bf16=False):
     from transformers import Trainer, TrainingArguments
 
     given = TrainingArguments(
-        output_dir=folder, num_train_epochs=1, per_device_train_batch_size=examples, learning_rate=0.125, optim="sgd",
-        lr_scheduler_type="constant", max_grad_norm=0, report_to="none", save_strategy="no", disable_tqdm=True, logging_steps=1,
+        output_dir=folder,
+        num_train_epochs=1,
+        per_device_train_batch_size=examples,
+        learning_rate=0.125,
+        optim="sgd",
+        lr_scheduler_type="constant",
+        max_grad_norm=0,
+        report_to="none",
+        save_strategy="no",
+        disable_tqdm=True,
+        logging_steps=1,
         bf16=bf16,
-    )  # fmt: skip
-    data = [{"x": x, "labels": target} for step in range(4) for x, target in zip(*batch(step, 0, "cpu"))]
+    )
+    data = [
+        {"x": x, "labels": target} for step in range(4) for x, target in zip(*batch(step, 0, "cpu"))
+    ]
     trainer = Trainer(model=Model(), args=given, train_dataset=data)
     trainer.train()
     losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
@@ -133,7 +170,7 @@ def fits(with_line, folder, examples, bf16=False):
 
 def test_the_trainer_of_transformers_trains_as_one_process_does(sim, tmp_path):
     needs("transformers", "accelerate")
-    (one, _), = launched(fits, True, tmp_path, 12, ranks=1)
+    ((one, _),) = launched(fits, True, tmp_path, 12, ranks=1)
     assert one[1] == "sim:0"
     for rank, ((got, device, made, losses), told) in enumerate(launched(fits, True, tmp_path, 6)):
         assert device == f"sim:{rank}" and made["all_reduce"] > 0 and told == []
@@ -166,10 +203,27 @@ print("total", total.item(), accelerator.device, dist.get_backend())
 def test_accelerate_launch_starts_every_process(sim, tmp_path):
     (tmp_path / "program.py").write_text(PROGRAM)
     done = subprocess.run(
-        [sys.executable, "-m", "accelerate.commands.accelerate_cli", "launch", "--main_process_port", "0", "--num_processes", "2", tmp_path / "program.py"],
-        env={**os.environ, "HCCL_LIKE_INTEGRATIONS": "accelerate", "OMP_NUM_THREADS": "1", "HF_HOME": str(tmp_path)},
-        capture_output=True, text=True, timeout=200,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "accelerate.commands.accelerate_cli",
+            "launch",
+            "--main_process_port",
+            "0",
+            "--num_processes",
+            "2",
+            tmp_path / "program.py",
+        ],
+        env={
+            **os.environ,
+            "HCCL_LIKE_INTEGRATIONS": "accelerate",
+            "OMP_NUM_THREADS": "1",
+            "HF_HOME": str(tmp_path),
+        },
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
     assert done.returncode == 0, done.stderr
     assert sorted(line for line in done.stdout.splitlines() if "total" in line) == [
         f"total 2.0 sim:{rank} hccl-like" for rank in range(2)

@@ -1,4 +1,6 @@
-"""hccl_like.integrations.deepspeed: DeepSpeed's stages of ZeRO on a device that it does not know."""
+"""hccl_like.integrations.deepspeed: DeepSpeed's stages of ZeRO on a device that it does not
+know.
+"""
 
 import importlib
 import os
@@ -9,7 +11,16 @@ import sys
 import pytest
 import torch
 
-from integrations import RANKS, are_as_of_one_process, begun, calls, is_warned_of, launched, needs, same_parameters
+from integrations import (
+    RANKS,
+    are_as_of_one_process,
+    begun,
+    calls,
+    is_warned_of,
+    launched,
+    needs,
+    same_parameters,
+)
 from training import BATCH, STEPS, batch, descent, loss_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("sim")]
@@ -29,20 +40,31 @@ def trains(with_line, stage, dtype=torch.float32, after=False):
         importlib.import_module("hccl_like.integrations.deepspeed")
     deepspeed.init_distributed()
     plain = begun()
-    engine, optimiser, *_ = deepspeed.initialize(model=plain, optimizer=descent(plain.parameters()), config={
-        "train_micro_batch_size_per_gpu": BATCH, "bf16": {"enabled": dtype == torch.bfloat16},
-        "zero_optimization": {"stage": stage}, "zero_allow_untested_optimizer": True,
-    })  # fmt: skip
+    engine, optimiser, *_ = deepspeed.initialize(
+        model=plain,
+        optimizer=descent(plain.parameters()),
+        config={
+            "train_micro_batch_size_per_gpu": BATCH,
+            "bf16": {"enabled": dtype == torch.bfloat16},
+            "zero_optimization": {"stage": stage},
+            "zero_allow_untested_optimizer": True,
+        },
+    )
     for step in range(STEPS):
         x, target = batch(step, engine.global_rank, engine.device, dtype)
         engine.backward(loss_of(engine(x), target))
         engine.step()
     with deepspeed.zero.GatheredParameters(list(engine.module.parameters())):
-        state = [parameter.detach().float().cpu().clone() for parameter in engine.module.parameters()]
+        state = [
+            parameter.detach().float().cpu().clone() for parameter in engine.module.parameters()
+        ]
     return state, str(engine.device), calls()
 
 
-@pytest.mark.parametrize("stage, used", [(0, "all_reduce"), (1, "all_reduce"), (2, "all_reduce"), (3, "_all_gather_base")])
+@pytest.mark.parametrize(
+    "stage, used",
+    [(0, "all_reduce"), (1, "all_reduce"), (2, "all_reduce"), (3, "_all_gather_base")],
+)
 def test_ranks_train_one_model(stage, used):
     are_as_of_one_process(launched(trains, True, stage), used)
 
@@ -72,9 +94,13 @@ def uses_a_kernel():
 
     deepspeed.init_distributed()
     with pytest.raises(RuntimeError, match='no kernels of FusedAdamBuilder .*"torch_adam": true'):
-        deepspeed.initialize(model=begun(), config={
-            "train_micro_batch_size_per_gpu": 1, "optimizer": {"type": "Adam", "params": {"lr": 0.1}},
-        })  # fmt: skip
+        deepspeed.initialize(
+            model=begun(),
+            config={
+                "train_micro_batch_size_per_gpu": 1,
+                "optimizer": {"type": "Adam", "params": {"lr": 0.1}},
+            },
+        )
 
 
 def test_an_optimizer_with_kernels_for_other_devices_is_refused_with_what_to_do():
@@ -86,8 +112,11 @@ import deepspeed, torch
 
 deepspeed.init_distributed()
 model = torch.nn.Linear(3, 3)
-engine, *_ = deepspeed.initialize(model=model, optimizer=torch.optim.SGD(model.parameters()), config={"train_batch_size": 2})
-print(f"rank {engine.global_rank} of {engine.world_size} on {engine.device} over {torch.distributed.get_backend()}", flush=True)
+engine, *_ = deepspeed.initialize(
+    model=model, optimizer=torch.optim.SGD(model.parameters()), config={"train_batch_size": 2}
+)
+where = f"on {engine.device} over {torch.distributed.get_backend()}"
+print(f"rank {engine.global_rank} of {engine.world_size} {where}", flush=True)
 """
 
 
@@ -96,8 +125,22 @@ def test_the_launcher_of_deepspeed_starts_a_process_for_each_device(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     done = subprocess.run(
-        [sys.executable, "-m", "deepspeed.launcher.runner", "--num_gpus", "2", "--master_port", str(port), tmp_path / "program.py"],
-        env={**os.environ, "HCCL_LIKE_INTEGRATIONS": "deepspeed", "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=200,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "deepspeed.launcher.runner",
+            "--num_gpus",
+            "2",
+            "--master_port",
+            str(port),
+            tmp_path / "program.py",
+        ],
+        env={**os.environ, "HCCL_LIKE_INTEGRATIONS": "deepspeed", "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
     assert done.returncode == 0, done.stderr
-    assert all(f"rank {rank} of 2 on sim:{rank} over hccl-like" in done.stdout for rank in range(2)), done.stdout
+    assert all(
+        f"rank {rank} of 2 on sim:{rank} over hccl-like" in done.stdout for rank in range(2)
+    ), done.stdout

@@ -24,14 +24,19 @@ def packages(request):
 def imported(packages, part, with_line=True):
     if with_line:
         importlib.import_module("hccl_like.integrations.lightning")
-    names = {"lightning": ("lightning.fabric", "lightning.pytorch"), "pytorch_lightning": ("lightning_fabric", "pytorch_lightning")}
+    names = {
+        "lightning": ("lightning.fabric", "lightning.pytorch"),
+        "pytorch_lightning": ("lightning_fabric", "pytorch_lightning"),
+    }
     for logger in names[packages]:
         logging.getLogger(logger).setLevel(logging.ERROR)
     return importlib.import_module(names[packages][part])
 
 
 def fabric_trains(packages, with_line=True, accelerator="auto", strategy="ddp", **how):
-    fabric = imported(packages, 0, with_line).Fabric(accelerator=accelerator, devices=2, strategy=strategy, **how)
+    fabric = imported(packages, 0, with_line).Fabric(
+        accelerator=accelerator, devices=2, strategy=strategy, **how
+    )
     fabric.launch()
     plain = begun()
     wrapped, optimiser = fabric.setup(plain, descent(plain.parameters()))
@@ -86,10 +91,14 @@ def autocasts(packages, precision, devices):
     fabric = imported(packages, 0).Fabric(devices=devices, precision=precision)
     fabric.launch()
     with fabric.autocast():
-        return nn.functional.linear(*(torch.ones(2, 2, device=fabric.device) for _ in range(2))).dtype, str(fabric.device)
+        return nn.functional.linear(
+            *(torch.ones(2, 2, device=fabric.device) for _ in range(2))
+        ).dtype, str(fabric.device)
 
 
-@pytest.mark.parametrize("precision, dtype", [("bf16-mixed", torch.bfloat16), ("16-mixed", torch.float16)])
+@pytest.mark.parametrize(
+    "precision, dtype", [("bf16-mixed", torch.bfloat16), ("16-mixed", torch.float16)]
+)
 def test_mixed_precision_autocasts_on_the_device_of_one_process(packages, precision, dtype):
     assert launched(autocasts, packages, precision, [3], ranks=1)[0][0] == (dtype, "sim:3")
 
@@ -111,11 +120,21 @@ def fits(packages, with_line, folder, accelerator="auto", precision=None):
             return torch.optim.SGD(self.parameters(), lr=LEARNING_RATE)
 
     rank = int(os.environ["RANK"])
-    data = torch.utils.data.DataLoader([batch(step, rank, "cpu") for step in range(STEPS)], batch_size=None)
+    data = torch.utils.data.DataLoader(
+        [batch(step, rank, "cpu") for step in range(STEPS)], batch_size=None
+    )
     trainer = pytorch.Trainer(
-        accelerator=accelerator, devices=2, max_epochs=1, use_distributed_sampler=False, logger=False, enable_checkpointing=False,
-        enable_progress_bar=False, enable_model_summary=False, default_root_dir=folder, precision=precision,
-    )  # fmt: skip
+        accelerator=accelerator,
+        devices=2,
+        max_epochs=1,
+        use_distributed_sampler=False,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        default_root_dir=folder,
+        precision=precision,
+    )
     module = Model()
     used = []
     module.on_train_end = lambda: used.append(calls())
@@ -133,7 +152,9 @@ def test_the_trainer_trains_one_model(packages, tmp_path, accelerator):
 
 
 def test_the_trainer_autocasts(packages, tmp_path):
-    for (_, device, made, dtypes), _ in launched(fits, packages, True, tmp_path, "auto", "bf16-mixed"):
+    for (_, device, made, dtypes), _ in launched(
+        fits, packages, True, tmp_path, "auto", "bf16-mixed"
+    ):
         assert device.startswith("sim:") and made["all_reduce"] > 0 and dtypes == {torch.bfloat16}
 
 
@@ -151,11 +172,13 @@ def sharded(packages):
     strategies = importlib.import_module(fabric_package.__name__ + ".strategies")
 
     def parallelize(model, mesh):
-        for layer in (model, ):
+        for layer in (model,):
             fully_shard(layer, mesh=mesh["data_parallel"])
         return model
 
-    strategy = strategies.ModelParallelStrategy(parallelize, data_parallel_size=2, tensor_parallel_size=1)
+    strategy = strategies.ModelParallelStrategy(
+        parallelize, data_parallel_size=2, tensor_parallel_size=1
+    )
     fabric = fabric_package.Fabric(devices=2, strategy=strategy)
     fabric.launch()
     wrapped = fabric.setup_module(begun())
@@ -165,7 +188,11 @@ def sharded(packages):
         optimiser.zero_grad()
         fabric.backward(loss_of(wrapped(x), target))
         optimiser.step()
-    return [parameter.full_tensor().detach().cpu() for parameter in wrapped.parameters()], str(fabric.device), calls()
+    return (
+        [parameter.full_tensor().detach().cpu() for parameter in wrapped.parameters()],
+        str(fabric.device),
+        calls(),
+    )
 
 
 def test_fabric_trains_a_sharded_model(packages):

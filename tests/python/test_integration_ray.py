@@ -38,11 +38,13 @@ def loop(config):
         optimiser.zero_grad()
         loss_of(wrapped(x), target).backward()
         optimiser.step()
-    torch.save((weights(wrapped), str(device), dict(calls()), dist.get_backend()), f"{{config['folder']}}/{{dist.get_rank()}}.pt")
+    result = weights(wrapped), str(device), dict(calls()), dist.get_backend()
+    torch.save(result, f"{{config['folder']}}/{{dist.get_rank()}}.pt")
     ray.train.report({{}})
 
 ray.init(include_dashboard=False, num_cpus=2)
-TorchTrainer(loop, train_loop_config={{"folder": sys.argv[1]}}, scaling_config=ScalingConfig(num_workers=2),
+TorchTrainer(loop, train_loop_config={{"folder": sys.argv[1]}},
+             scaling_config=ScalingConfig(num_workers=2),
              run_config=RunConfig(storage_path=sys.argv[1])).fit()
 """
 
@@ -52,11 +54,21 @@ def trained(folder, line):
     (folder / "program.py").write_text(PROGRAM.format(line=line))
     path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
-        [sys.executable, folder / "program.py", folder], capture_output=True, text=True, timeout=400,
-        env={**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "OMP_NUM_THREADS": "1", "PYTHONPATH": path},
-    )  # fmt: skip
+        [sys.executable, folder / "program.py", folder],
+        capture_output=True,
+        text=True,
+        timeout=400,
+        env={
+            **os.environ,
+            "RAY_USAGE_STATS_ENABLED": "0",
+            "OMP_NUM_THREADS": "1",
+            "PYTHONPATH": path,
+        },
+    )
     assert done.returncode == 0, done.stdout + done.stderr
-    return [torch.load(folder / f"{rank}.pt", weights_only=False) for rank in range(2)], done.stdout + done.stderr
+    return [
+        torch.load(folder / f"{rank}.pt", weights_only=False) for rank in range(2)
+    ], done.stdout + done.stderr
 
 
 def test_workers_train_one_model(tmp_path):
@@ -70,5 +82,7 @@ def test_workers_train_one_model(tmp_path):
 
 def test_without_the_line_workers_take_the_cpu_and_gloo_and_are_warned(tmp_path):
     results, said = trained(tmp_path, "")
-    assert all((device, made, backend) == ("cpu", {}, "gloo") for _, device, made, backend in results)
+    assert all(
+        (device, made, backend) == ("cpu", {}, "gloo") for _, device, made, backend in results
+    )
     assert "ray does not know the device 'sim'" in said

@@ -1,4 +1,6 @@
-"""When a framework is changed, when a program is warned, and how both are switched off: with stand-ins for the frameworks."""
+"""When a framework is changed, when a program is warned, and how both are switched off: with
+stand-ins for the frameworks.
+"""
 
 import os
 import re
@@ -42,9 +44,12 @@ def run(sim, tmp_path):
         (tmp_path / "accelerate" / "state.py").write_text(stand_in)
         path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
         done = subprocess.run(
-            [sys.executable, "-c", "import torch\n" + textwrap.dedent(body)], capture_output=True, text=True, timeout=100,
+            [sys.executable, "-c", "import torch\n" + textwrap.dedent(body)],
+            capture_output=True,
+            text=True,
+            timeout=100,
             env={**os.environ, "PYTHONPATH": path, "LOCAL_RANK": "0", **environment},
-        )  # fmt: skip
+        )
         return done.stdout, done.stderr
 
     return run
@@ -62,7 +67,7 @@ def test_the_line_may_come_before_or_after_the_framework(run, body):
 def test_without_the_line_the_first_use_is_told_once(run):
     said, told = run(f"{USE}\nPartialState()")
     assert "NO" in said and told.count("RuntimeWarning") == 1
-    assert f"accelerate does not know the device 'sim'" in told and f"Add the line '{LINE}'" in told
+    assert "accelerate does not know the device 'sim'" in told and f"Add the line '{LINE}'" in told
 
 
 def test_the_setting_loads_an_integration_without_a_line(run):
@@ -70,15 +75,27 @@ def test_the_setting_loads_an_integration_without_a_line(run):
     assert FOREIGN in said and "Warning" not in told
 
 
-@pytest.mark.parametrize("body, environment", [
-    (USE, {"RANK": "1"}),
-    ("import accelerate.state", {}),
-    ("from accelerate.state import PartialState\nPartialState(True)", {}),
-    ("from accelerate.state import PartialState\nPartialState(cpu=True)", {}),
-    (USE, {"HCCL_LIKE_INTEGRATIONS": "0"}),
-    (f"{LINE}\n{USE}", {"HCCL_LIKE_INTEGRATIONS": "0"}),
-    (USE, {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}),
-], ids=["not rank 0", "not used", "the CPU asked for", "by name", "off", "off with the line", "not loaded"])  # fmt: skip
+@pytest.mark.parametrize(
+    "body, environment",
+    [
+        (USE, {"RANK": "1"}),
+        ("import accelerate.state", {}),
+        ("from accelerate.state import PartialState\nPartialState(True)", {}),
+        ("from accelerate.state import PartialState\nPartialState(cpu=True)", {}),
+        (USE, {"HCCL_LIKE_INTEGRATIONS": "0"}),
+        (f"{LINE}\n{USE}", {"HCCL_LIKE_INTEGRATIONS": "0"}),
+        (USE, {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}),
+    ],
+    ids=[
+        "not rank 0",
+        "not used",
+        "the CPU asked for",
+        "by name",
+        "off",
+        "off with the line",
+        "not loaded",
+    ],
+)
 def test_nothing_is_done_or_told(run, body, environment):
     said, told = run(body, **environment)
     assert "MULTI_NPU" not in said and "Warning" not in told
@@ -87,9 +104,11 @@ def test_nothing_is_done_or_told(run, body, environment):
 def test_another_framework_of_that_name_fails_with_what_to_do(run):
     said, told = run(f"{LINE}\n{USE}", stand_in="class PartialState: pass")
     assert re.search(
-        r"RuntimeError: hccl_like.integrations.accelerate does not fit accelerate.* \(AttributeError: .*\). It is for accelerate "
-        r"1.14 to 1.15: pip install 'hccl-like\[accelerate\]', or set HCCL_LIKE_INTEGRATIONS=0 to train without it", told
-    ), told  # fmt: skip
+        r"RuntimeError: hccl_like.integrations.accelerate does not fit accelerate.* "
+        r"\(AttributeError: .*\). It is for accelerate 1.14 to 1.15: pip install "
+        r"'hccl-like\[accelerate\]', or set HCCL_LIKE_INTEGRATIONS=0 to train without it",
+        told,
+    ), told
 
 
 def test_a_name_that_is_none_is_told(run):
@@ -98,9 +117,12 @@ def test_a_name_that_is_none_is_told(run):
 
 
 def test_importing_an_integration_imports_no_framework(run):
-    said, told = run("\n".join(f"import hccl_like.integrations.{name}" for name in integrations.FRAMEWORKS)
-                     + "\nimport sys; print(sorted({name.split('.')[0] for name in sys.modules} & set("
-                     + repr((*integrations.FRAMEWORKS, "transformers")) + ")))")  # fmt: skip
+    said, told = run(
+        "\n".join(f"import hccl_like.integrations.{name}" for name in integrations.FRAMEWORKS)
+        + "\nimport sys; print(sorted({name.split('.')[0] for name in sys.modules} & set("
+        + repr((*integrations.FRAMEWORKS, "transformers"))
+        + ")))"
+    )
     assert said == "[]\n" and told == ""
 
 
@@ -110,4 +132,7 @@ def test_every_integration_is_watched_has_a_module_and_a_row_of_the_page():
     page = (Path(__file__).parents[2] / "docs" / "frameworks.md").read_text()
     assert modules == set(integrations.FRAMEWORKS) == set(_guard.FIRST_USES)
     for name in modules:
-        assert f"`import hccl_like.integrations.{name}`" in page and f"test_integration_{name}.py" in page
+        assert (
+            f"`import hccl_like.integrations.{name}`" in page
+            and f"test_integration_{name}.py" in page
+        )

@@ -11,14 +11,17 @@ import torch
 from hccl_like import _after_import, integrations
 from hccl_like.torch_compat import _ours
 
-# The accelerator that a framework does not know; None where there is CUDA, or no PrivateUse1 device.
+# The accelerator that frameworks do not know; None where there is CUDA or no PrivateUse1 device.
 accelerator = _ours.accelerator
 
 
 def mend(framework: str, tested: str, modules: dict[str, Callable]) -> None:
-    """Calls each function with its module of the framework, now or after its import. ``tested``: "FIRST to LAST".
+    """Calls each function with its module of the framework, now or after its import.
 
-    A function that fails makes the import fail: without it the program would train something else, unheard.
+    ``tested``: the versions, "FIRST to LAST".
+
+    A function that fails makes the import fail: without it the program would train something else,
+    unheard.
     """
     if not integrations.is_off():
         for module, function in modules.items():
@@ -35,13 +38,14 @@ def _run(framework: str, tested: str, function: Callable, module) -> None:
         except importlib.metadata.PackageNotFoundError:
             pass
         raise RuntimeError(
-            f"hccl_like.integrations.{framework} does not fit {found} ({type(error).__name__}: {error}). It is for {framework} "
-            f"{tested}: pip install 'hccl-like[{framework}]', or set {integrations.SWITCH}=0 to train without it"
+            f"hccl_like.integrations.{framework} does not fit {found} "
+            f"({type(error).__name__}: {error}). It is for {framework} {tested}: pip install "
+            f"'hccl-like[{framework}]', or set {integrations.SWITCH}=0 to train without it"
         ) from error
 
 
 def wrap(owner, name: str):
-    """A decorator: the function, which is given the original first, takes the place of ``owner.name``."""
+    """A decorator: the function replaces ``owner.name``, and is given the original first."""
 
     def replace(function):
         original = getattr(owner, name)
@@ -57,7 +61,7 @@ def wrap(owner, name: str):
 
 
 def take_device() -> torch.device:
-    """The device of this process, by its number among those on this host. Makes it the current one."""
+    """Makes the device current that is this process' by its number on this host; returns it."""
     import hccl_like
 
     device = hccl_like.local_device(accelerator())

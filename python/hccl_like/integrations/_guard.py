@@ -1,4 +1,5 @@
-"""One warning where a framework is used that does not know the accelerator, and its integration was not loaded.
+"""One warning where a framework is used that does not know the accelerator, and its integration was
+not loaded.
 
 Such a framework trains on the CPU, often a separate model on each rank, and says nothing.
 """
@@ -15,14 +16,15 @@ from hccl_like import _after_import, integrations
 from hccl_like.torch_compat import _ours
 
 # Integration: modules of its framework, each with what a program that trains calls first there.
+_TRAINER = "trainer.connectors.accelerator_connector"
 FIRST_USES = {
     "accelerate": {"accelerate.state": "PartialState.__init__"},
     "deepspeed": {"deepspeed.runtime.engine": "DeepSpeedEngine.__init__"},
     "lightning": {
         "lightning.fabric.connector": "_Connector.__init__",
-        "lightning.pytorch.trainer.connectors.accelerator_connector": "_AcceleratorConnector.__init__",
+        f"lightning.pytorch.{_TRAINER}": "_AcceleratorConnector.__init__",
         "lightning_fabric.connector": "_Connector.__init__",
-        "pytorch_lightning.trainer.connectors.accelerator_connector": "_AcceleratorConnector.__init__",
+        f"pytorch_lightning.{_TRAINER}": "_AcceleratorConnector.__init__",
     },
     "ray": {"ray.train.torch.config": "_setup_torch_process_group"},
 }
@@ -66,8 +68,9 @@ def _tell(name: str, function, arguments, named) -> None:
     if device is None or asked.get("cpu") or asked.get("accelerator") == "cpu":
         return
     warnings.warn(
-        f"{name} does not know the device '{device}': it trains on the CPU, or with a separate model on each rank. Add the line "
-        f"'import hccl_like.integrations.{name}' to the program, or set {integrations.SWITCH}={name} "
+        f"{name} does not know the device '{device}': it trains on the CPU, or with a separate "
+        f"model on each rank. Add the line 'import hccl_like.integrations.{name}' to the program, "
+        f"or set {integrations.SWITCH}={name} "
         f"({integrations.SWITCH}=0: no warning)",
         RuntimeWarning,
         stacklevel=3,

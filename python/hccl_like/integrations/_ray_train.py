@@ -1,4 +1,4 @@
-"""What Ray pickles by name, so that its processes import this module: a configuration and its backend."""
+"""What Ray pickles by name, so that its processes import this module."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from hccl_like import _registration
 from hccl_like.integrations import _apply
 
 # The module's names may be ours already.
-_Config: Any = next(kind for kind in config.TorchConfig.__mro__ if kind.__module__ == config.__name__)
+_Config: Any = next(
+    kind for kind in config.TorchConfig.__mro__ if kind.__module__ == config.__name__
+)
 
 
 class DeviceManager(device_manager.CPUTorchDeviceManager):
@@ -51,7 +53,11 @@ class Backend(config._TorchBackend):
 
     def on_start(self, worker_group, backend_config):
         known = worker_group.get_resources_per_worker()
-        if backend_config.asked in (None, _registration.NAME) and not known.get("GPU") and not known.get("TPU"):
+        if (
+            backend_config.asked in (None, _registration.NAME)
+            and not known.get("GPU")
+            and not known.get("TPU")
+        ):
             if all(worker_group.execute(load)):
                 backend_config = dataclasses.replace(backend_config, backend=_registration.NAME)
         super().on_start(worker_group, backend_config)
@@ -73,4 +79,5 @@ class TorchConfig(_Config):
         return _in_the_worker
 
 
-import hccl_like.integrations.ray  # noqa: E402, F401 - last, since it takes TorchConfig; in a worker nothing else loads it
+# Last, since it takes TorchConfig. In a worker nothing else loads it.
+import hccl_like.integrations.ray  # noqa: E402, F401

@@ -1,8 +1,8 @@
 """DeepSpeed: ``import hccl_like.integrations.deepspeed``, before or after ``import deepspeed``.
 
-Gives DeepSpeed an accelerator object for the device, with hccl-like for its collectives, where DeepSpeed would detect the CPU.
-``DS_ACCELERATOR`` with another name goes first. What the device's module (``torch.<its name>``) does not offer is what DeepSpeed
-does on the CPU.
+Gives DeepSpeed an accelerator object for the device, with hccl-like for its collectives, where
+DeepSpeed would detect the CPU. ``DS_ACCELERATOR`` with another name goes first. What the device's
+module (``torch.<its name>``) does not offer is what DeepSpeed does on the CPU.
 """
 
 from __future__ import annotations
@@ -19,16 +19,38 @@ from hccl_like.integrations import _apply
 
 # Functions of DeepSpeed's interface that are the device module's own, by name.
 _OF_THE_MODULE = (
-    "set_rng_state", "get_rng_state", "manual_seed", "manual_seed_all", "initial_seed", "empty_cache", "default_stream",
-    "memory_allocated", "max_memory_allocated", "reset_max_memory_allocated", "memory_stats", "reset_peak_memory_stats",
-    "memory_reserved", "max_memory_reserved",
-)  # fmt: skip
+    "set_rng_state",
+    "get_rng_state",
+    "manual_seed",
+    "manual_seed_all",
+    "initial_seed",
+    "empty_cache",
+    "default_stream",
+    "memory_allocated",
+    "max_memory_allocated",
+    "reset_max_memory_allocated",
+    "memory_stats",
+    "reset_peak_memory_stats",
+    "memory_reserved",
+    "max_memory_reserved",
+)
 _TYPES = {
-    "BFloat16Tensor": torch.bfloat16, "ByteTensor": torch.uint8, "DoubleTensor": torch.float64, "FloatTensor": torch.float32,
-    "HalfTensor": torch.float16, "IntTensor": torch.int32, "LongTensor": torch.int64,
-}  # fmt: skip
+    "BFloat16Tensor": torch.bfloat16,
+    "ByteTensor": torch.uint8,
+    "DoubleTensor": torch.float64,
+    "FloatTensor": torch.float32,
+    "HalfTensor": torch.float16,
+    "IntTensor": torch.int32,
+    "LongTensor": torch.int64,
+}
 # Kernels for tensors on the host.
-_ON_THE_HOST = ("CPUAdamBuilder", "CPUAdagradBuilder", "CPULionBuilder", "AsyncIOBuilder", "PinMemoryBuilder")
+_ON_THE_HOST = (
+    "CPUAdamBuilder",
+    "CPUAdagradBuilder",
+    "CPULionBuilder",
+    "AsyncIOBuilder",
+    "PinMemoryBuilder",
+)
 
 
 def _accelerator_class(base, name: str):
@@ -49,7 +71,9 @@ def _accelerator_class(base, name: str):
             return name if device_index is None else f"{name}:{device_index}"
 
         def device(self, device_index=None):
-            return torch.device(name, self.current_device() if device_index is None else device_index)
+            return torch.device(
+                name, self.current_device() if device_index is None else device_index
+            )
 
         def set_device(self, device_index):
             torch.accelerator.set_device_index(device_index)
@@ -73,7 +97,11 @@ def _accelerator_class(base, name: str):
             return stream if isinstance(stream, torch.Stream) else contextlib.nullcontext()
 
         def current_stream(self, device_index=None):
-            return None if self.is_synchronized_device() else torch.accelerator.current_stream(device_index)
+            return (
+                None
+                if self.is_synchronized_device()
+                else torch.accelerator.current_stream(device_index)
+            )
 
         def total_memory(self, device_index=None):
             ask = getattr(device_module, "mem_get_info", None)
@@ -119,7 +147,8 @@ def _no_kernels(base, class_name: str):
     class Builder(base):
         def load(self, verbose=True):
             raise RuntimeError(
-                f"DeepSpeed has no kernels of {class_name} for this device: pass an optimizer of torch.optim to "
+                f"DeepSpeed has no kernels of {class_name} for this device: pass an "
+                "optimizer of torch.optim to "
                 'deepspeed.initialize, or set "torch_adam": true in the parameters of Adam'
             )
 

@@ -1,7 +1,8 @@
 """Ray Train: ``import hccl_like.integrations.ray`` in the program that makes the ``TorchTrainer``.
 
-Its ``TorchConfig`` is then one that gives the workers the accelerator and a group of hccl-like, where Ray would give them the CPU and
-gloo: a worker without a GPU or TPU of Ray's. ``TorchConfig(backend=...)`` with another name goes first.
+Its ``TorchConfig`` is then one that gives the workers the accelerator and a group of hccl-like,
+where Ray would give them the CPU and gloo: a worker without a GPU or TPU of Ray's.
+``TorchConfig(backend=...)`` with another name goes first.
 """
 
 from __future__ import annotations
@@ -16,6 +17,16 @@ def _config(module) -> None:
         module.TorchConfig = _ray_train.TorchConfig
 
 
-_apply.mend("ray", "2.59 to 2.60", dict.fromkeys((
-    "ray.train.torch.config", "ray.train.torch", "ray.train.torch.torch_trainer", "ray.train.v2.torch.torch_trainer",
-), _config))  # fmt: skip
+_apply.mend(
+    "ray",
+    "2.59 to 2.60",
+    dict.fromkeys(
+        (
+            "ray.train.torch.config",
+            "ray.train.torch",
+            "ray.train.torch.torch_trainer",
+            "ray.train.v2.torch.torch_trainer",
+        ),
+        _config,
+    ),
+)
