@@ -7,6 +7,7 @@
 #include <deque>
 #include <mutex>
 #include <numeric>
+#include <random>
 #include <set>
 #include <thread>
 
@@ -126,7 +127,6 @@ struct Executor {
 
   std::unique_ptr<StreamExecution> prepare(Call call, StreamExecution::Side input,
                                            StreamExecution::Side output) {
-    call.type = DataType::kUInt64;
     return std::make_unique<StreamExecution>(of, std::move(call), input, output);
   }
   // One call after the other.
@@ -169,6 +169,7 @@ TEST_P(Executors, ReduceInPlaceAndApart) {
         for (int rank = 0; rank < me.size; ++rank) expected[i] += number(rank, i);
       fill(in, me.rank);
       const Call call{.collective = Collective::kAllReduce,
+                      .type = DataType::kUInt64,
                       .input = sizes(count, 1),
                       .output = sizes(count, 1)};
       ASSERT_TRUE(executor.run(call, in.side(), out.side()));
@@ -205,12 +206,14 @@ TEST_P(Executors, EveryCollectiveHasItsResult) {
 
     fill(one, me.rank);
     ASSERT_TRUE(executor.run({.collective = Collective::kAllGather,
+                              .type = DataType::kUInt64,
                               .input = own(me.rank, kCount),
                               .output = sizes(kCount * n, n)},
                              one.side(), all.side()));
     for (size_t p = 0; p < n; ++p) EXPECT_EQ(part(all, p), from(static_cast<int>(p), 0));
 
     ASSERT_TRUE(executor.run({.collective = Collective::kGather,
+                              .type = DataType::kUInt64,
                               .root = root,
                               .input = own(me.rank, kCount),
                               .output = is_root ? sizes(kCount * n, n) : Layout()},
@@ -220,18 +223,21 @@ TEST_P(Executors, EveryCollectiveHasItsResult) {
 
     fill(all, me.rank);
     ASSERT_TRUE(executor.run({.collective = Collective::kReduceScatter,
+                              .type = DataType::kUInt64,
                               .input = sizes(kCount * n, n),
                               .output = own(me.rank, kCount)},
                              all.side(), one.side()));
     EXPECT_EQ(one.read(), sum(r * kCount));
 
     ASSERT_TRUE(executor.run({.collective = Collective::kAllToAll,
+                              .type = DataType::kUInt64,
                               .input = sizes(kCount * n, n),
                               .output = sizes(kCount * n, n)},
                              all.side(), other.side()));
     for (size_t p = 0; p < n; ++p) EXPECT_EQ(part(other, p), from(static_cast<int>(p), r * kCount));
 
     ASSERT_TRUE(executor.run({.collective = Collective::kScatter,
+                              .type = DataType::kUInt64,
                               .root = root,
                               .input = is_root ? sizes(kCount * n, n) : Layout(),
                               .output = own(me.rank, kCount)},
@@ -240,6 +246,7 @@ TEST_P(Executors, EveryCollectiveHasItsResult) {
 
     fill(one, me.rank);
     ASSERT_TRUE(executor.run({.collective = Collective::kReduce,
+                              .type = DataType::kUInt64,
                               .root = root,
                               .input = sizes(kCount, 1),
                               .output = sizes(kCount, 1)},
@@ -251,11 +258,72 @@ TEST_P(Executors, EveryCollectiveHasItsResult) {
 
     fill(one, me.rank);
     ASSERT_TRUE(executor.run({.collective = Collective::kBroadcast,
+                              .type = DataType::kUInt64,
                               .root = root,
                               .input = sizes(kCount, 1),
                               .output = sizes(kCount, 1)},
                              one.side(), one.side()));
     EXPECT_EQ(one.read(), from(root, 0));
+  });
+}
+
+// Bytes of one component of a float or complex type; 0 for other types.
+size_t component(DataType type) {
+  if (is_integer(type) || type == DataType::kBool) return 0;
+  const bool is_complex = type == DataType::kComplex64 || type == DataType::kComplex128;
+  return size_of(type) / (is_complex ? 2 : 1);
+}
+
+// Random elements; floats below 2 in magnitude, so that no sum or product has a NaN.
+std::vector<std::byte> random_elements(DataType type, size_t count, int seed) {
+  std::mt19937 random(static_cast<unsigned>(seed));
+  std::vector<std::byte> bytes(count * size_of(type));
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
+  if (type == DataType::kBool)
+    for (std::byte& byte : bytes) byte &= std::byte{1};
+  if (const size_t size = component(type))
+    for (size_t last = size - 1; last < bytes.size(); last += size) bytes[last] &= std::byte{0xbf};
+  return bytes;
+}
+
+// With more than two ranks sums are in the order of the ranks; with two, both orders are the same.
+TEST_P(Executors, EveryTypeAndOperationHasTheBitsOfTheHost) {
+  run([](Rank me, Executor& executor) {
+    constexpr size_t kCount = 37;
+    Numbers& memory = executor.make(2 * kCount);  // as large as any type needs
+    for (int t = 0; t < kDataTypes; ++t)
+      for (int o = 0; o < kReduceOps; ++o) {
+        const auto type = static_cast<DataType>(t);
+        const auto op = static_cast<ReduceOp>(o);
+        const Reduction& host = reduction(type, op);
+        if (!host.valid()) continue;
+        std::vector<std::vector<std::byte>> inputs;
+        std::vector<const std::byte*> sources;
+        for (int rank = 0; rank < me.size; ++rank) {
+          inputs.push_back(random_elements(type, kCount, 100 * rank + t));
+          sources.push_back(inputs.back().data());
+        }
+        std::vector<std::byte> expected(inputs.front().size());
+        const Scaling scales = scaling(type, op, me.size, 1.5);
+        host.combine_all(expected.data(), nullptr, sources, kCount, scales);
+        const std::vector<std::byte>& mine = inputs[static_cast<size_t>(me.rank)];
+        std::memcpy(memory.begin(), mine.data(), mine.size());
+        const Layout layout =
+            Layout::even(Region{reinterpret_cast<std::byte*>(64), mine.size()}, 1, size_of(type));
+        const StreamExecution::Side side{memory.side().begin, mine.size()};
+        const bool made = executor.run({.collective = Collective::kAllReduce,
+                                        .type = type,
+                                        .op = op,
+                                        .factor = op == ReduceOp::kPreMulSum ? 1.5 : 1.0,
+                                        .input = layout,
+                                        .output = layout},
+                                       side, side);
+        // Averages of integers are not among a plugin's operations.
+        EXPECT_EQ(made, !scales.any() || component(type) > 0) << name(type) << ' ' << name(op);
+        if (made)
+          EXPECT_EQ(std::memcmp(memory.begin(), expected.data(), expected.size()), 0)
+              << name(type) << ' ' << name(op);
+      }
   });
 }
 
@@ -269,6 +337,7 @@ TEST_P(Executors, SeveralCallsAreInFlight) {
       numbers.push_back(&executor.make(kCount));
       fill(*numbers.back(), me.rank);
       calls.push_back(executor.prepare({.collective = Collective::kAllReduce,
+                                        .type = DataType::kUInt64,
                                         .input = sizes(kCount, 1),
                                         .output = sizes(kCount, 1)},
                                        numbers.back()->side(), numbers.back()->side()));
@@ -310,9 +379,11 @@ TEST_P(Executors, DifferentCallsAreAMismatch) {
   run([](Rank me, Executor& executor) {
     const size_t count = me.rank == 0 ? 10 : 12;
     Numbers& in = executor.make(count);
-    const auto call = executor.prepare(
-        {.collective = Collective::kAllReduce, .input = sizes(count, 1), .output = sizes(count, 1)},
-        in.side(), in.side());
+    const auto call = executor.prepare({.collective = Collective::kAllReduce,
+                                        .type = DataType::kUInt64,
+                                        .input = sizes(count, 1),
+                                        .output = sizes(count, 1)},
+                                       in.side(), in.side());
     EXPECT_FALSE(call->agree());
     ASSERT_NE(call->exchange()->error(), nullptr);
     EXPECT_EQ(cause(*call->exchange()->error()), ErrorCode::kMismatch);
@@ -329,9 +400,11 @@ TEST_P(Executors, AnAbortEndsTheStreamsOfAll) {
   run([&](Rank me, Executor& executor) {
     Numbers& in = executor.make(1000);
     fill(in, me.rank);
-    const auto call = executor.prepare(
-        {.collective = Collective::kAllReduce, .input = sizes(1000, 1), .output = sizes(1000, 1)},
-        in.side(), in.side());
+    const auto call = executor.prepare({.collective = Collective::kAllReduce,
+                                        .type = DataType::kUInt64,
+                                        .input = sizes(1000, 1),
+                                        .output = sizes(1000, 1)},
+                                       in.side(), in.side());
     ASSERT_TRUE(call->agree());
     if (me.rank == 0) {
       while (queued < me.size - 1) std::this_thread::yield();
@@ -351,6 +424,7 @@ TEST_P(Executors, ATimeOutNamesTheCallAndTheRank) {
   run([](Rank me, Executor& executor) {
     Numbers& in = executor.make(1000);
     Call call{.collective = Collective::kAllReduce,
+              .type = DataType::kUInt64,
               .number = 77,
               .input = sizes(1000, 1),
               .output = sizes(1000, 1)};
@@ -381,7 +455,7 @@ TEST_P(Executors, ATimeOutNamesTheCallAndTheRank) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Streams, Executors, ::testing::Values(2, 3, 4),
+INSTANTIATE_TEST_SUITE_P(Streams, Executors, ::testing::Values(2, 3, 4, 8),
                          [](const auto& info) { return std::to_string(info.param); });
 
 }  // namespace
