@@ -149,7 +149,7 @@ def run(args) -> dict:
     import torch.distributed as dist
 
     from hccl_bench import machine
-    from hccl_bench.meeting import Meeting
+    from hccl_bench.shared_barrier import SharedBarrier
     from hccl_bench.run import pick_device
 
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -158,7 +158,7 @@ def run(args) -> dict:
     dist.init_process_group("gloo", store=launch.store(), rank=rank, world_size=ranks, timeout=timedelta(seconds=120))
     os.sched_setaffinity(0, {cores[rank % len(cores)]})
     torch.set_num_threads(1)
-    meeting = Meeting(Path(os.environ[FOLDER]) / "visits", rank, ranks)
+    barrier = SharedBarrier(Path(os.environ[FOLDER]) / "visits", rank, ranks)
     tried = ways(args, device)
     load = machine.Load()
     for _ in range(args.rounds):
@@ -166,7 +166,7 @@ def run(args) -> dict:
             way.step()  # the one before had the caches
             way.turns.append([])
             for _ in range(args.steps):
-                meeting.meet()
+                barrier.wait()
                 way.timed()
     mine = {way.name: way.turns for way in tried}
     busy, capacity, own = load.since()

@@ -93,7 +93,7 @@ std::array<Level, 3> levels() {
   return {{{"L2", second / 2}, {"L3", third / 4}, {"DRAM", 4 * third}}};
 }
 
-std::vector<Bandwidth> measure_bandwidths(Meeting& meeting, int rank, int ranks) {
+std::vector<Bandwidth> measure_bandwidths(SharedBarrier& barrier, int rank, int ranks) {
   const auto everyone = static_cast<uint32_t>(ranks);
   std::vector<std::byte> memory(levels().back().bytes);
   std::vector<Bandwidth> found;
@@ -101,9 +101,9 @@ std::vector<Bandwidth> measure_bandwidths(Meeting& meeting, int rank, int ranks)
     for (const Level& level : levels()) {
       Bandwidth measured{.loop = loop.name, .level = level.name};
       const std::span<std::byte> used = std::span(memory).first(level.bytes);
-      meeting.meet(everyone);
+      barrier.wait(everyone);
       if (rank == 0) measured.one = gigabytes_per_second(loop, used);
-      meeting.meet(everyone);
+      barrier.wait(everyone);
       measured.all = gigabytes_per_second(loop, used);
       found.push_back(measured);
     }

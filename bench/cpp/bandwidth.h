@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/cpp/meeting.h"
+#include "bench/cpp/shared_barrier.h"
 
 namespace hccl_like::bench {
 
@@ -26,7 +26,7 @@ struct Bandwidth {
 
 // Every rank calls it, pinned to a core of its own; each gets what it measured on its own core
 // (`all` too).
-std::vector<Bandwidth> measure_bandwidths(Meeting& meeting, int rank, int ranks);
+std::vector<Bandwidth> measure_bandwidths(SharedBarrier& barrier, int rank, int ranks);
 
 // Comment lines for above the rows.
 std::string to_string(const std::vector<Bandwidth>& found);

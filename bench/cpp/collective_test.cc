@@ -7,8 +7,8 @@
 #include <thread>
 #include <vector>
 
-#include "bench/cpp/meeting.h"
 #include "bench/cpp/options.h"
+#include "bench/cpp/shared_barrier.h"
 #include "bench/cpp/table.h"
 #include "device/host/host_api.h"
 
@@ -136,15 +136,15 @@ TEST(Options, NameTheFormAndTheBatch) {
   EXPECT_EQ(options.batch, 50);
 }
 
-TEST(Meeting, LetsNobodyPassBeforeTheLastIsThere) {
+TEST(SharedBarrier, LetsNobodyPassBeforeTheLastIsThere) {
   constexpr uint32_t kRanks = 3;
   constexpr int kRounds = 2000;
-  Meeting* meeting = Meeting::shared();
+  SharedBarrier* barrier = SharedBarrier::anonymous();
   std::atomic<int> arrived{0}, early{0};
   const auto rank = [&] {
     for (int round = 1; round <= kRounds; ++round) {
       ++arrived;
-      meeting->meet(kRanks);
+      barrier->wait(kRanks);
       if (arrived < round * static_cast<int>(kRanks)) ++early;
     }
   };

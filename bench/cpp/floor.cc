@@ -116,13 +116,13 @@ double Floor::measure(const Shape& shape, const Case& row, bool in_place, bool d
         overwrite({mine.receive, received}, 0x3f800000);
         overwrite({mine.send, sent}, 0x3f800000);
       }
-      meeting_.meet(ranks);
+      barrier_.wait(ranks);
       const auto begin = Clock::now();
       for (const Move& move : work) run(move, streaming);
-      if (crowded_) meeting_.meet(ranks);  // it takes until the last one had its turn
+      if (crowded_) barrier_.wait(ranks);  // it takes until the last one had its turn
       const std::chrono::duration<double, std::micro> took = Clock::now() - begin;
       if (i >= 0) times.push_back(took.count());
-      meeting_.meet(ranks);  // nobody rewrites what another still reads
+      barrier_.wait(ranks);  // nobody rewrites what another still reads
     }
     std::ranges::sort(times);
     least = std::min(least, times[times.size() / 2]);

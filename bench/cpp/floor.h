@@ -20,8 +20,8 @@
 #include <vector>
 
 #include "bench/cpp/collective.h"
-#include "bench/cpp/meeting.h"
 #include "bench/cpp/move.h"
+#include "bench/cpp/shared_barrier.h"
 
 namespace hccl_like::bench {
 
@@ -46,8 +46,8 @@ class Floor {
 
   // Every rank has `arena` at the same address: it was mapped before the ranks were forked.
   // `crowded`: ranks share cores.
-  Floor(Meeting& meeting, std::byte* arena, size_t piece, bool crowded)
-      : meeting_(meeting), arena_(arena), piece_(piece), crowded_(crowded) {}
+  Floor(SharedBarrier& barrier, std::byte* arena, size_t piece, bool crowded)
+      : barrier_(barrier), arena_(arena), piece_(piece), crowded_(crowded) {}
 
   // Microseconds on this rank, the median of so many repeats, after others that are not timed: a
   // cache that just holds what moves takes some ten of them to do so. 0 if nothing that counts must
@@ -56,7 +56,7 @@ class Floor {
                  int repeats) const;
 
  private:
-  Meeting& meeting_;
+  SharedBarrier& barrier_;
   std::byte* arena_;
   size_t piece_;
   bool crowded_;

@@ -133,9 +133,9 @@ TEST(Floor, MovesTheWholeRoundTheRing) {
 }
 
 TEST(Floor, KnowsNoneForABarrierAndForAHandfulOfBytes) {
-  Meeting* meeting = Meeting::shared();
+  SharedBarrier* barrier = SharedBarrier::anonymous();
   std::vector<std::byte> arena(2 * kPiece);
-  const Floor floor(*meeting, arena.data(), kPiece, false);
+  const Floor floor(*barrier, arena.data(), kPiece, false);
   Case row{.rank = 0,
            .ranks = 1,
            .count = 0,

@@ -18,9 +18,10 @@ using Clock = std::chrono::steady_clock;
 
 class Runner {
  public:
-  Runner(Communicator& communicator, Meeting& meeting, Buffers& buffers, const Options& options)
+  Runner(Communicator& communicator, SharedBarrier& barrier, Buffers& buffers,
+         const Options& options)
       : communicator_(communicator),
-        meeting_(meeting),
+        barrier_(barrier),
         buffers_(buffers),
         options_(options),
         calls_(buffers.calls()) {}
@@ -44,7 +45,7 @@ class Runner {
   double time(int iterations) {
     if (options_.dirty) {
       buffers_.rewrite();
-      meeting_.meet(
+      barrier_.wait(
           static_cast<uint32_t>(options_.ranks));  // or the slower writer's time would count, too
     }
     const auto begin = Clock::now();
@@ -59,7 +60,7 @@ class Runner {
 
  private:
   Communicator& communicator_;
-  Meeting& meeting_;
+  SharedBarrier& barrier_;
   Buffers& buffers_;
   const Options& options_;
   std::vector<Call> calls_;
@@ -68,9 +69,9 @@ class Runner {
 
 }  // namespace
 
-Timing measure(Communicator& communicator, Meeting& meeting, Buffers& buffers,
+Timing measure(Communicator& communicator, SharedBarrier& barrier, Buffers& buffers,
                const Options& options) {
-  Runner runner(communicator, meeting, buffers, options);
+  Runner runner(communicator, barrier, buffers, options);
   Timing timing;
   for (int salt = 0; salt < options.checks; ++salt) {
     buffers.prepare(salt);

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "bench/cpp/collective.h"
-#include "bench/cpp/meeting.h"
 #include "bench/cpp/options.h"
+#include "bench/cpp/shared_barrier.h"
 #include "collectives/engine/communicator.h"
 
 namespace hccl_like::bench {
@@ -19,7 +19,7 @@ struct Timing {
   double floor_us = 0;  // 0: not measured, or nothing to move
 };
 
-Timing measure(Communicator& communicator, Meeting& meeting, Buffers& buffers,
+Timing measure(Communicator& communicator, SharedBarrier& barrier, Buffers& buffers,
                const Options& options);
 
 // CPU seconds of the whole host and of this process.

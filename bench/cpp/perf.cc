@@ -82,10 +82,11 @@ struct Report {
 
 class Benchmark {
  public:
-  Benchmark(const Options& options, Meeting& meeting, const Floor& floor, int rank, Store& store)
+  Benchmark(const Options& options, SharedBarrier& barrier, const Floor& floor, int rank,
+            Store& store)
       : options_(options),
         shape_(shape(options.collective)),
-        meeting_(meeting),
+        barrier_(barrier),
         floor_(floor),
         rank_(rank),
         store_(store),
@@ -120,7 +121,7 @@ class Benchmark {
   // Of one core, and of all ranks' cores together; printed. Nothing unless asked for.
   std::vector<Bandwidth> bandwidths() {
     if (!options_.bandwidth) return {};
-    std::vector<Bandwidth> found = measure_bandwidths(meeting_, rank_, options_.ranks);
+    std::vector<Bandwidth> found = measure_bandwidths(barrier_, rank_, options_.ranks);
     const std::string prefix = "bench/bandwidth/";
     if (rank_ != 0) {
       std::ostringstream mine;
@@ -179,7 +180,7 @@ class Benchmark {
     const CpuTime before = CpuTime::now();
     for (const bool in_place : forms()) {
       Buffers buffers(shape_, row, in_place, options_.memory == "mapped" ? &host_ : nullptr);
-      Timing timing = measure(*communicator_, meeting_, buffers, options_);
+      Timing timing = measure(*communicator_, barrier_, buffers, options_);
       constexpr int kRepeats = 10;
       if (options_.floor)
         timing.floor_us = floor_.measure(shape_, row, in_place, options_.dirty, options_.warmup,
@@ -240,7 +241,7 @@ class Benchmark {
 
   const Options& options_;
   const Shape& shape_;
-  Meeting& meeting_;
+  SharedBarrier& barrier_;
   const Floor& floor_;
   int rank_;
   Store& store_;
@@ -258,21 +259,21 @@ int main(int argc, char** argv) {
   int exit_code = 0;
   const auto options = bench::parse(argc, argv, &exit_code);
   if (!options) return exit_code;
-  bench::Meeting& meeting = *bench::Meeting::shared();
+  bench::SharedBarrier& barrier = *bench::SharedBarrier::anonymous();
   // A buffer may be a little longer than its row says, never more than a page.
   const size_t piece = (options->max_bytes / 4096 + 2) * 4096;
   const auto ranks = static_cast<size_t>(options->ranks);
   const SharedMemory arena =
       options->floor ? SharedMemory::create(2 * ranks * piece) : SharedMemory();
   const bool crowded = options->ranks > static_cast<int>(bench::allowed_cores().size());
-  const bench::Floor floor(meeting, arena.data(), piece, crowded);
+  const bench::Floor floor(barrier, arena.data(), piece, crowded);
   const auto outcomes =
       run_ranks(options->ranks,
                 [&](int rank, Store& store) {
                   if (options->pin) bench::pin(rank);
                   if (const auto& hosts = options->name_spaces; !hosts.empty())
                     bench::enter_name_space(bench::name_space_of(rank, options->ranks, hosts));
-                  return bench::Benchmark(*options, meeting, floor, rank, store).run();
+                  return bench::Benchmark(*options, barrier, floor, rank, store).run();
                 },
                 {.timeout = bench::kLongest});
   if (all_ok(outcomes)) return 0;

@@ -25,8 +25,8 @@
 #include <string>
 #include <vector>
 
-#include "bench/cpp/meeting.h"
 #include "bench/cpp/name_space.h"
+#include "bench/cpp/shared_barrier.h"
 #include "core/base/error.h"
 #include "core/base/fd.h"
 #include "transport/network/address.h"
@@ -178,7 +178,7 @@ std::vector<Fd> several(size_t count, Connect connect) {
 }
 
 // Microseconds of each iteration.
-std::vector<double> measure(const Plan& plan, int rank, Store& store, Meeting& meeting) {
+std::vector<double> measure(const Plan& plan, int rank, Store& store, SharedBarrier& barrier) {
   const int ranks = static_cast<int>(plan.hosts.size());
   const bool crowded = ranks > ::sysconf(_SC_NPROCESSORS_ONLN);
   enter_name_space(plan.hosts[static_cast<size_t>(rank)]);
@@ -192,7 +192,7 @@ std::vector<double> measure(const Plan& plan, int rank, Store& store, Meeting& m
         return rank < peer ? sockets.connect(peer) : sockets.accept();
       }));
       rounds.emplace_back(numbers(kept.back()), numbers(kept.back()), plan.bytes, crowded);
-      meeting.meet(
+      barrier.wait(
           static_cast<uint32_t>(ranks));  // nobody accepts what is meant for the next round
     }
   } else {
@@ -204,7 +204,7 @@ std::vector<double> measure(const Plan& plan, int rank, Store& store, Meeting& m
   const int batch = plan.bytes <= kSmall ? kBatch : 1;
   std::vector<double> times;
   for (int i = -3; i < plan.iterations(); ++i) {
-    meeting.meet(static_cast<uint32_t>(ranks));
+    barrier.wait(static_cast<uint32_t>(ranks));
     const auto begin = std::chrono::steady_clock::now();
     for (int repeat = 0; repeat < batch; ++repeat)
       for (Exchange& round : rounds) round.run();
@@ -215,13 +215,13 @@ std::vector<double> measure(const Plan& plan, int rank, Store& store, Meeting& m
 }
 
 int run(const Plan& plan) {
-  Meeting& meeting = *Meeting::shared();
+  SharedBarrier& barrier = *SharedBarrier::anonymous();
   const auto outcomes = run_ranks(static_cast<int>(plan.hosts.size()), [&](int rank, Store& store) {
     cpu_set_t one;
     CPU_ZERO(&one);
     CPU_SET(static_cast<size_t>(rank) % static_cast<size_t>(::sysconf(_SC_NPROCESSORS_ONLN)), &one);
     ::sched_setaffinity(0, sizeof one, &one);
-    auto times = measure(plan, rank, store, meeting);
+    auto times = measure(plan, rank, store, barrier);
     std::ranges::nth_element(times, times.begin() + static_cast<ptrdiff_t>(times.size() / 2));
     if (rank == 0) std::printf("%.3f\n", times[times.size() / 2]);
     return 0;

@@ -13,7 +13,7 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "bench/cpp/meeting.h"
+#include "bench/cpp/shared_barrier.h"
 
 namespace hccl_like::bench {
 namespace {
@@ -36,7 +36,7 @@ void pin(int rank) {
   ::sched_setaffinity(0, sizeof one, &one);
 }
 
-std::string measure(const Request& request, int rank, int ranks, Meeting& meeting,
+std::string measure(const Request& request, int rank, int ranks, SharedBarrier& barrier,
                     const MakeOperation& make, const Memory& memory) {
   PeerBuffers buffers(request, rank, ranks, memory);
   const std::function<void()> operation = make(request, buffers);
@@ -45,7 +45,7 @@ std::string measure(const Request& request, int rank, int ranks, Meeting& meetin
   size_t wrong = 0;
   for (int i = -1 - request.warmup; i < request.iterations; ++i) {
     buffers.rewrite();
-    meeting.meet(all);
+    barrier.wait(all);
     const auto begin = Clock::now();
     operation();
     for (int more = 1; more < request.batch; ++more) {
@@ -140,7 +140,7 @@ size_t PeerBuffers::count_wrong() const {
 void serve(const std::string& folder, int rank, int ranks, const MakeOperation& make,
            const Memory& memory) {
   pin(rank);
-  Meeting* meeting = Meeting::in_file(folder + "/meeting");
+  SharedBarrier* barrier = SharedBarrier::in_file(folder + "/barrier");
   std::ifstream in(folder + "/in." + std::to_string(rank));
   std::ofstream out(folder + "/out." + std::to_string(rank));
   out << "pid " << ::getpid() << std::endl;
@@ -150,7 +150,7 @@ void serve(const std::string& folder, int rank, int ranks, const MakeOperation& 
     words >> request.collective >> request.type >> request.bytes >> request.warmup >>
         request.iterations >> request.batch;
     try {
-      out << measure(request, rank, ranks, *meeting, make, memory) << std::endl;
+      out << measure(request, rank, ranks, *barrier, make, memory) << std::endl;
     } catch (const std::invalid_argument& reason) {
       out << "no " << reason.what() << std::endl;
     }

@@ -14,7 +14,7 @@ import torch.distributed as dist
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from hccl_bench.collectives import COLLECTIVES, Case  # noqa: E402
-from hccl_bench.meeting import Meeting  # noqa: E402
+from hccl_bench.shared_barrier import SharedBarrier  # noqa: E402
 from hccl_bench.run import pick_device  # noqa: E402
 from hccl_bench.types import type_named  # noqa: E402
 
@@ -56,11 +56,11 @@ class Row:
         expected = self.case.ranks if self.collective.reduces else 1
         return int((self.receive != expected).sum())
 
-    def measure(self, meeting: Meeting) -> str:
+    def measure(self, barrier: SharedBarrier) -> str:
         times, wrong = [], 0
         for at in range(-1 - self.warmup, self.iterations):
             self.rewrite()
-            meeting.meet()
+            barrier.wait()
             begin = time.perf_counter_ns()
             self.operate()
             for _ in range(1, self.batch):
@@ -88,14 +88,14 @@ def main(folder: Path, rank: int, ranks: int, backend: str, kind: str = "cpu") -
     device = pick_device(kind)
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {cores[rank % len(cores)]})
-    meeting = Meeting(folder / "visits", rank, ranks)
+    barrier = SharedBarrier(folder / "visits", rank, ranks)
     with open(folder / f"in.{rank}") as requests, open(folder / f"out.{rank}", "w") as answers:
         print(f"pid {os.getpid()}", file=answers, flush=True)
         for line in requests:
             if line.strip() == "quit":
                 break
             try:
-                answer = Row(line.split(), rank, ranks, device, backend != "fake").measure(meeting)
+                answer = Row(line.split(), rank, ranks, device, backend != "fake").measure(barrier)
             except (RuntimeError, ValueError, NotImplementedError) as error:
                 answer = "no " + str(error).splitlines()[0]
             print(answer, file=answers, flush=True)

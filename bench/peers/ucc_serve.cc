@@ -10,7 +10,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "bench/cpp/meeting.h"
+#include "bench/cpp/shared_barrier.h"
 #include "bench/peers/serve.h"
 
 namespace hccl_like::bench {
@@ -25,7 +25,7 @@ void must(ucc_status_t status, const char* attempt) {
 class Exchange {
  public:
   Exchange(const std::string& folder, int rank, int ranks)
-      : meeting_(Meeting::in_file(folder + "/ucc_meeting")), rank_(rank), ranks_(ranks) {
+      : barrier_(SharedBarrier::in_file(folder + "/ucc_barrier")), rank_(rank), ranks_(ranks) {
     const size_t bytes = kSlot * static_cast<size_t>(ranks);
     const int file = ::open((folder + "/ucc_slots").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (file < 0 || ::ftruncate(file, static_cast<off_t>(bytes)) != 0)
@@ -53,15 +53,15 @@ class Exchange {
     if (bytes > kSlot) return UCC_ERR_NO_RESOURCE;
     const auto all = static_cast<uint32_t>(exchange.ranks_);
     std::memcpy(exchange.slots_ + kSlot * static_cast<size_t>(exchange.rank_), from, bytes);
-    exchange.meeting_->meet(all);
+    exchange.barrier_->wait(all);
     for (size_t rank = 0; rank < all; ++rank)
       std::memcpy(static_cast<std::byte*>(into) + rank * bytes, exchange.slots_ + kSlot * rank,
                   bytes);
-    exchange.meeting_->meet(all);
+    exchange.barrier_->wait(all);
     return UCC_OK;
   }
 
-  Meeting* meeting_;
+  SharedBarrier* barrier_;
   int rank_, ranks_;
   std::byte* slots_;
 };

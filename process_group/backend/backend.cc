@@ -104,7 +104,7 @@ Backend::WorkPtr Backend::allreduce(Tensors& tensors, const c10d::AllreduceOptio
 
 Backend::WorkPtr Backend::allreduce_sparse(Tensors& tensors,
                                            const c10d::AllreduceOptions& options) {
-  return sparse_all_reduce(issuer_, tensors, options, place());
+  return sparse_all_reduce(issuer_, tensors, options, self());
 }
 
 Backend::WorkPtr Backend::allreduce_coalesced(Tensors& tensors,
@@ -113,58 +113,58 @@ Backend::WorkPtr Backend::allreduce_coalesced(Tensors& tensors,
 }
 
 Backend::WorkPtr Backend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
-  return issue("reduce", [&] { return hccl_like::reduce(tensors, options, place()); });
+  return issue("reduce", [&] { return hccl_like::reduce(tensors, options, self()); });
 }
 
 Backend::WorkPtr Backend::allgather(NestedTensors& outputs, Tensors& inputs,
                                     const c10d::AllgatherOptions& options) {
-  return issue("all_gather", [&] { return all_gather(outputs, inputs, options, place()); });
+  return issue("all_gather", [&] { return all_gather(outputs, inputs, options, self()); });
 }
 
 Backend::WorkPtr Backend::_allgather_base(at::Tensor& output, at::Tensor& input,
                                           const c10d::AllgatherOptions& options) {
   return issue("all_gather_into_tensor",
-               [&] { return hccl_like::all_gather_single(output, input, options, place()); });
+               [&] { return hccl_like::all_gather_single(output, input, options, self()); });
 }
 
 Backend::WorkPtr Backend::allgather_coalesced(NestedTensors& outputs, Tensors& inputs,
                                               const c10d::AllgatherOptions& options) {
   return issue("all_gather_coalesced",
-               [&] { return all_gather_lists(outputs, inputs, options, place()); });
+               [&] { return all_gather_lists(outputs, inputs, options, self()); });
 }
 
 Backend::WorkPtr Backend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                           const c10d::AllgatherOptions& options) {
   return issue("all_gather_into_tensor",
-               [&] { return all_gather_coalesced(outputs, inputs, options, place()); });
+               [&] { return all_gather_coalesced(outputs, inputs, options, self()); });
 }
 
 Backend::WorkPtr Backend::gather(NestedTensors& outputs, Tensors& inputs,
                                  const c10d::GatherOptions& options) {
-  return issue("gather", [&] { return hccl_like::gather(outputs, inputs, options, place()); });
+  return issue("gather", [&] { return hccl_like::gather(outputs, inputs, options, self()); });
 }
 
 Backend::WorkPtr Backend::scatter(Tensors& outputs, NestedTensors& inputs,
                                   const c10d::ScatterOptions& options) {
-  return issue("scatter", [&] { return hccl_like::scatter(outputs, inputs, options, place()); });
+  return issue("scatter", [&] { return hccl_like::scatter(outputs, inputs, options, self()); });
 }
 
 Backend::WorkPtr Backend::reduce_scatter(Tensors& outputs, NestedTensors& inputs,
                                          const c10d::ReduceScatterOptions& options) {
   return issue("reduce_scatter",
-               [&] { return hccl_like::reduce_scatter(outputs, inputs, options, place()); });
+               [&] { return hccl_like::reduce_scatter(outputs, inputs, options, self()); });
 }
 
 Backend::WorkPtr Backend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                                const c10d::ReduceScatterOptions& options) {
   return issue("reduce_scatter_tensor",
-               [&] { return hccl_like::reduce_scatter_single(output, input, options, place()); });
+               [&] { return hccl_like::reduce_scatter_single(output, input, options, self()); });
 }
 
 Backend::WorkPtr Backend::reduce_scatter_tensor_coalesced(
     Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& options) {
   return issue("reduce_scatter_tensor",
-               [&] { return reduce_scatter_coalesced(outputs, inputs, options, place()); });
+               [&] { return reduce_scatter_coalesced(outputs, inputs, options, self()); });
 }
 
 Backend::WorkPtr Backend::alltoall_base(at::Tensor& output, at::Tensor& input,
@@ -173,13 +173,13 @@ Backend::WorkPtr Backend::alltoall_base(at::Tensor& output, at::Tensor& input,
                                         const c10d::AllToAllOptions& options) {
   return issue("all_to_all_single", [&] {
     return hccl_like::all_to_all_single(output, input, output_splits, input_splits, options,
-                                        place());
+                                        self());
   });
 }
 
 Backend::WorkPtr Backend::alltoall(Tensors& outputs, Tensors& inputs,
                                    const c10d::AllToAllOptions& options) {
-  return issue("all_to_all", [&] { return all_to_all(outputs, inputs, options, place()); });
+  return issue("all_to_all", [&] { return all_to_all(outputs, inputs, options, self()); });
 }
 
 Backend::WorkPtr Backend::send(Tensors& tensors, int to, int tag) {

@@ -136,7 +136,7 @@ class Backend final : public c10d::Backend {
  private:
   Membership membership(const std::string& group, const std::vector<uint64_t>& members) const;
   c10::Device barrier_device(const c10d::BarrierOptions& options) const;
-  Place place() const { return {rank_, size_}; }
+  RankInfo self() const { return {rank_, size_}; }
   c10::intrusive_ptr<Backend> part(const std::vector<int>& ranks,
                                    c10::intrusive_ptr<hccl_like::Options> options);
   template <class Make>

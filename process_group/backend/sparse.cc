@@ -74,11 +74,11 @@ const at::Tensor& checked(const Issuer& issuer, const Tensors& tensors,
 // One step of the reduction, on the caller's current stream. Profilers see each step.
 c10::intrusive_ptr<Work> gather(Issuer& issuer, const char* title, const Tensors& outputs,
                                 const at::Tensor& input, const c10d::AllreduceOptions& options,
-                                Place place) {
+                                RankInfo self) {
   return translated(kWhere, [&] {
     const NestedTensors lists{outputs};
     const Tensors inputs{input};
-    Issue issue = all_gather(lists, inputs, {.timeout = options.timeout, .asyncOp = false}, place);
+    Issue issue = all_gather(lists, inputs, {.timeout = options.timeout, .asyncOp = false}, self);
     issue.description.title = title;
     issue.handle = true;
     return issuer.issue(std::move(issue));
@@ -93,7 +93,7 @@ bool has_sparse(const Tensors& tensors) {
 }
 
 c10::intrusive_ptr<Work> sparse_all_reduce(Issuer& issuer, const Tensors& tensors,
-                                           const c10d::AllreduceOptions& options, Place place) {
+                                           const c10d::AllreduceOptions& options, RankInfo self) {
   const at::AutoDispatchBelowADInplaceOrView unseen;
   const at::Tensor& tensor =
       translated(kWhere, [&]() -> const at::Tensor& { return checked(issuer, tensors, options); });
@@ -101,26 +101,26 @@ c10::intrusive_ptr<Work> sparse_all_reduce(Issuer& issuer, const Tensors& tensor
 
   // Headers use the tensor's device, in the order of its calls.
   const at::Tensor header = translated(kWhere, [&] { return header_of(own); }).to(tensor.device());
-  const at::Tensor gathered = at::empty({place.size, header.numel()}, header.options());
+  const at::Tensor gathered = at::empty({self.size, header.numel()}, header.options());
   const auto sizes = gather(issuer, "hccl-like:sparse_all_reduce.sizes", gathered.unbind(0), header,
-                            options, place);
+                            options, self);
   const at::Tensor headers = gathered.cpu();
   sizes->wait();  // in stream order failures are known only now
-  translated(kWhere, [&] { check_headers(headers, place.rank); });
+  translated(kWhere, [&] { check_headers(headers, self.rank); });
 
   const at::Tensor indices = own._indices().contiguous();
   const at::Tensor values = own._values().contiguous();
   Tensors all_indices, all_values;
-  for (int rank = 0; rank < place.size; ++rank) {
+  for (int rank = 0; rank < self.size; ++rank) {
     const int64_t elements = headers[rank][0].item<int64_t>();
     auto shape = values.sizes().vec();
     shape[0] = elements;
     all_indices.push_back(at::empty({indices.size(0), elements}, indices.options()));
     all_values.push_back(at::empty(shape, values.options()));
   }
-  gather(issuer, "hccl-like:sparse_all_reduce.indices", all_indices, indices, options, place);
+  gather(issuer, "hccl-like:sparse_all_reduce.indices", all_indices, indices, options, self);
   const auto work =
-      gather(issuer, "hccl-like:sparse_all_reduce", all_values, values, options, place);
+      gather(issuer, "hccl-like:sparse_all_reduce", all_values, values, options, self);
   // Rank order on every rank gives bitwise equal sums. In stream order a failed step leaves index
   // -1, which would make later users access memory out of bounds; clamp_min_ prevents that.
   tensor.copy_(at::_sparse_coo_tensor_unsafe(at::cat(all_indices, 1).clamp_min_(0),

@@ -10,6 +10,6 @@ bool has_sparse(const Tensors& tensors);
 // pass different numbers of elements; shapes must agree. Blocks the host, even if asynchronous,
 // until all ranks have sent their number of elements, to size memory. Throws torch errors.
 c10::intrusive_ptr<Work> sparse_all_reduce(Issuer& issuer, const Tensors& tensors,
-                                           const c10d::AllreduceOptions& options, Place place);
+                                           const c10d::AllreduceOptions& options, RankInfo self);
 
 }  // namespace hccl_like

@@ -33,7 +33,7 @@ struct Issue {
   at::TensorList keep(Tensors tensors) { return kept.emplace_back(std::move(tensors)); }
 };
 
-struct Place {
+struct RankInfo {
   int rank = 0;
   int size = 1;
 };
@@ -43,37 +43,37 @@ using NestedTensors = std::vector<Tensors>;
 // All throw Exceptions of kMisuse or kUnsupported. Tensors and their lists must outlive the Issue.
 Issue all_reduce(const Tensors& tensors, const c10d::AllreduceOptions& options);
 Issue all_reduce_coalesced(const Tensors& tensors, const c10d::AllreduceCoalescedOptions& options);
-Issue reduce(const Tensors& tensors, const c10d::ReduceOptions& options, Place place);
+Issue reduce(const Tensors& tensors, const c10d::ReduceOptions& options, RankInfo self);
 Issue broadcast(const Tensors& tensors, const c10d::BroadcastOptions& options);
 
 Issue reduce_scatter(const Tensors& outputs, const NestedTensors& inputs,
-                     const c10d::ReduceScatterOptions& options, Place place);
+                     const c10d::ReduceScatterOptions& options, RankInfo self);
 Issue reduce_scatter_single(const at::Tensor& output, const at::Tensor& input,
-                            const c10d::ReduceScatterOptions& options, Place place);
+                            const c10d::ReduceScatterOptions& options, RankInfo self);
 Issue reduce_scatter_coalesced(at::TensorList outputs, at::TensorList inputs,
-                               const c10d::ReduceScatterOptions& options, Place place);
+                               const c10d::ReduceScatterOptions& options, RankInfo self);
 
 Issue all_gather(const NestedTensors& outputs, const Tensors& inputs,
-                 const c10d::AllgatherOptions& options, Place place);
+                 const c10d::AllgatherOptions& options, RankInfo self);
 Issue all_gather_single(const at::Tensor& output, const at::Tensor& input,
-                        const c10d::AllgatherOptions& options, Place place);
+                        const c10d::AllgatherOptions& options, RankInfo self);
 // outputs[rank][tensor]
 Issue all_gather_lists(const NestedTensors& outputs, const Tensors& inputs,
-                       const c10d::AllgatherOptions& options, Place place);
+                       const c10d::AllgatherOptions& options, RankInfo self);
 Issue all_gather_coalesced(at::TensorList outputs, at::TensorList inputs,
-                           const c10d::AllgatherOptions& options, Place place);
+                           const c10d::AllgatherOptions& options, RankInfo self);
 
 Issue gather(const NestedTensors& outputs, const Tensors& inputs,
-             const c10d::GatherOptions& options, Place place);
+             const c10d::GatherOptions& options, RankInfo self);
 Issue scatter(const Tensors& outputs, const NestedTensors& inputs,
-              const c10d::ScatterOptions& options, Place place);
+              const c10d::ScatterOptions& options, RankInfo self);
 
 Issue all_to_all(const Tensors& outputs, const Tensors& inputs,
-                 const c10d::AllToAllOptions& options, Place place);
+                 const c10d::AllToAllOptions& options, RankInfo self);
 // Empty splits mean equal parts.
 Issue all_to_all_single(const at::Tensor& output, const at::Tensor& input,
                         std::vector<int64_t> output_splits, std::vector<int64_t> input_splits,
-                        const c10d::AllToAllOptions& options, Place place);
+                        const c10d::AllToAllOptions& options, RankInfo self);
 
 // The peer may be this rank.
 Issue send(const Tensors& tensors, int to, int tag);

@@ -55,14 +55,13 @@ Issue message(Collective collective, const char* title, c10d::OpType type, at::T
 
 // List calls are always uneven: a rank does not know the sizes of its peers' parts.
 Issue all_to_all(const Tensors& outputs, const Tensors& inputs,
-                 const c10d::AllToAllOptions& options, Place place) {
-  check_count(inputs.size(), static_cast<size_t>(place.size), "input tensors, one for each rank,");
-  check_count(outputs.size(), static_cast<size_t>(place.size),
-              "output tensors, one for each rank,");
+                 const c10d::AllToAllOptions& options, RankInfo self) {
+  check_count(inputs.size(), static_cast<size_t>(self.size), "input tensors, one for each rank,");
+  check_count(outputs.size(), static_cast<size_t>(self.size), "output tensors, one for each rank,");
   const auto device = check_tensors(inputs, outputs);
   for (const at::Tensor& tensor : inputs) check_same_type(tensor, inputs.front());
   for (const at::Tensor& tensor : outputs) check_same_type(tensor, inputs.front());
-  const auto own = static_cast<size_t>(place.rank);
+  const auto own = static_cast<size_t>(self.rank);
   check_elements(outputs[own], "this rank's output", inputs[own].numel(),
                  [] { return std::string("as many as in this rank's input"); });
   Request request{.collective = Collective::kAllToAll,
@@ -79,11 +78,11 @@ Issue all_to_all(const Tensors& outputs, const Tensors& inputs,
 
 Issue all_to_all_single(const at::Tensor& output, const at::Tensor& input,
                         std::vector<int64_t> output_splits, std::vector<int64_t> input_splits,
-                        const c10d::AllToAllOptions& options, Place place) {
+                        const c10d::AllToAllOptions& options, RankInfo self) {
   const auto device = check_tensors(input, output);
   check_same_type(input, output);
-  check_splits(input, input_splits, "input", place.size);
-  check_splits(output, output_splits, "output", place.size);
+  check_splits(input, input_splits, "input", self.size);
+  check_splits(output, output_splits, "output", self.size);
   const bool even = input_splits.empty() && output_splits.empty();
   if (even)
     check_elements(output, "the output", input.numel(), [] {
@@ -92,8 +91,8 @@ Issue all_to_all_single(const at::Tensor& output, const at::Tensor& input,
   Request request{.collective = Collective::kAllToAll,
                   .type = carrier_type(input),
                   .uneven = !even,
-                  .input = split_side(input, std::move(input_splits), even, place.size),
-                  .output = split_side(output, std::move(output_splits), even, place.size)};
+                  .input = split_side(input, std::move(input_splits), even, self.size),
+                  .output = split_side(output, std::move(output_splits), even, self.size)};
   return {.description = {"hccl-like:all_to_all", c10d::OpType::ALLTOALL_BASE, input, output},
           .device = device,
           .requests = {std::move(request)},

@@ -65,14 +65,14 @@ Issue all_reduce_coalesced(const Tensors& tensors, const c10d::AllreduceCoalesce
   return issue;
 }
 
-Issue reduce(const Tensors& tensors, const c10d::ReduceOptions& options, Place place) {
+Issue reduce(const Tensors& tensors, const c10d::ReduceOptions& options, RankInfo self) {
   const at::Tensor& tensor = only(tensors);
   const auto device = check_tensors(tensors, tensors);
   Request request = reduction_request(Collective::kReduce, options.reduceOp, tensor.scalar_type());
   request.root = static_cast<int>(options.rootRank);
   request.input = {tensors, Arrangement::kWhole, {}};
   // Only the root's tensor is written.
-  if (request.root == place.rank) request.output = request.input;
+  if (request.root == self.rank) request.output = request.input;
   return {.description = {"hccl-like:reduce", c10d::OpType::REDUCE, tensors, tensors},
           .device = device,
           .requests = {std::move(request)},
@@ -94,16 +94,16 @@ Issue broadcast(const Tensors& tensors, const c10d::BroadcastOptions& options) {
 }
 
 Issue reduce_scatter(const Tensors& outputs, const NestedTensors& inputs,
-                     const c10d::ReduceScatterOptions& options, Place place) {
+                     const c10d::ReduceScatterOptions& options, RankInfo self) {
   const at::Tensor& output = only(outputs);
   check_count(inputs.size(), 1, "lists of inputs");
   const Tensors& parts = inputs.front();
-  check_count(parts.size(), static_cast<size_t>(place.size), "input tensors, one for each rank,");
+  check_count(parts.size(), static_cast<size_t>(self.size), "input tensors, one for each rank,");
   const auto device = check_tensors(parts, outputs);
   for (const at::Tensor& part : parts) check_same_type(part, output);
-  const at::Tensor& own = parts[static_cast<size_t>(place.rank)];
+  const at::Tensor& own = parts[static_cast<size_t>(self.rank)];
   check_elements(output, "the output", own.numel(),
-                 [&] { return "as many as in input " + std::to_string(place.rank); });
+                 [&] { return "as many as in input " + std::to_string(self.rank); });
   Request request =
       reduction_request(Collective::kReduceScatter, options.reduceOp, output.scalar_type());
   request.input = {parts, Arrangement::kPerRank, {}};
@@ -116,8 +116,8 @@ Issue reduce_scatter(const Tensors& outputs, const NestedTensors& inputs,
 }
 
 Issue reduce_scatter_single(const at::Tensor& output, const at::Tensor& input,
-                            const c10d::ReduceScatterOptions& options, Place place) {
-  Issue issue = reduce_scatter_coalesced(output, input, options, place);
+                            const c10d::ReduceScatterOptions& options, RankInfo self) {
+  Issue issue = reduce_scatter_coalesced(output, input, options, self);
   issue.description.title = "hccl-like:_reduce_scatter_base";
   issue.description.type = c10d::OpType::_REDUCE_SCATTER_BASE;
   return issue;
@@ -137,7 +137,7 @@ constexpr Type reduce_scatter_coalesced_type() {
 }  // namespace
 
 Issue reduce_scatter_coalesced(at::TensorList outputs, at::TensorList inputs,
-                               const c10d::ReduceScatterOptions& options, Place place) {
+                               const c10d::ReduceScatterOptions& options, RankInfo self) {
   check_count(outputs.size(), inputs.size(), "outputs, one for each input,");
   Issue issue{.description = {"hccl-like:reduce_scatter_tensor_coalesced",
                               reduce_scatter_coalesced_type<c10d::OpType>(), inputs, outputs},
@@ -145,7 +145,7 @@ Issue reduce_scatter_coalesced(at::TensorList outputs, at::TensorList inputs,
               .timeout = options.timeout,
               .async = options.asyncOp};
   for (size_t i = 0; i < inputs.size(); ++i) {
-    check_parts(inputs[i], outputs[i], place.size);
+    check_parts(inputs[i], outputs[i], self.size);
   }
   const auto add = [&](c10::ScalarType type, at::TensorList from, at::TensorList to) {
     Request request = reduction_request(Collective::kReduceScatter, options.reduceOp, type);

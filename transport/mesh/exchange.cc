@@ -137,9 +137,9 @@ std::string why_unproved(const JobKey& job) {
 }
 
 // The entries of one group in the store. All rounds except the last belong to dead processes.
-class Meeting {
+class GroupEntries {
  public:
-  Meeting(ProvedStore& store, int rank, int size, const std::string& record, Deadline deadline)
+  GroupEntries(ProvedStore& store, int rank, int size, const std::string& record, Deadline deadline)
       : store_(store),
         prefix_("hccl_like/" + std::to_string(size) + "/"),
         rank_(rank),
@@ -316,8 +316,8 @@ Roster exchange_records(Store& store, const JobKey& job, const ProcessRecord& se
   if (size < 1 || rank < 0 || rank >= size)
     throw_misuse("rank " + std::to_string(rank) + " is not in 0.." + std::to_string(size - 1));
   ProvedStore proved(store, job, scope);
-  Meeting meeting(proved, rank, size, self.serialize(), deadline);
-  const proof::Opened all = rank == 0 ? meeting.lead() : meeting.join();
+  GroupEntries entries(proved, rank, size, self.serialize(), deadline);
+  const proof::Opened all = rank == 0 ? entries.lead() : entries.join();
 
   const auto ranks = static_cast<size_t>(size);
   if (!all.proved) refuse_list(all.value, ranks, rank, self, job);

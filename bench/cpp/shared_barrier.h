@@ -17,22 +17,22 @@ namespace hccl_like::bench {
 
 // In shared memory, zero at first. Knows no time limit: whoever starts the ranks ends them all if
 // one dies.
-class Meeting {
+class SharedBarrier {
  public:
   // For ranks that are forked afterwards.
-  static Meeting* shared() { return map(MAP_SHARED | MAP_ANONYMOUS, -1); }
+  static SharedBarrier* anonymous() { return map(MAP_SHARED | MAP_ANONYMOUS, -1); }
   // For ranks that only share a file system; the first one there makes the file.
-  static Meeting* in_file(const std::string& path) {
+  static SharedBarrier* in_file(const std::string& path) {
     const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (file < 0 || ::ftruncate(file, sizeof(Meeting)) != 0)
+    if (file < 0 || ::ftruncate(file, sizeof(SharedBarrier)) != 0)
       throw std::runtime_error("cannot write " + path);
-    Meeting* meeting = map(MAP_SHARED, file);
+    SharedBarrier* barrier = map(MAP_SHARED, file);
     ::close(file);
-    return meeting;
+    return barrier;
   }
 
   // Returns when all `ranks` have called it. Spins a little, then yields: ranks may share a core.
-  void meet(uint32_t ranks) {
+  void wait(uint32_t ranks) {
     const uint32_t round = round_.load(std::memory_order_relaxed);
     if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == ranks) {
       arrived_.store(0, std::memory_order_relaxed);
@@ -45,10 +45,10 @@ class Meeting {
   }
 
  private:
-  static Meeting* map(int flags, int file) {
-    void* memory = ::mmap(nullptr, sizeof(Meeting), PROT_READ | PROT_WRITE, flags, file, 0);
+  static SharedBarrier* map(int flags, int file) {
+    void* memory = ::mmap(nullptr, sizeof(SharedBarrier), PROT_READ | PROT_WRITE, flags, file, 0);
     if (memory == MAP_FAILED) throw std::bad_alloc();
-    return static_cast<Meeting*>(memory);  // zeros are a valid object: two lock-free counters
+    return static_cast<SharedBarrier*>(memory);  // zeros are a valid object: two lock-free counters
   }
 
   alignas(64) std::atomic<uint32_t> arrived_;
