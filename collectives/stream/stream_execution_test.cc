@@ -254,7 +254,9 @@ TEST_P(Executors, EveryCollectiveHasItsResult) {
                              other.side().bytes > 0 && is_root
                                  ? StreamExecution::Side{other.side().begin, kCount * kUint64}
                                  : none));
-    if (is_root) EXPECT_EQ(part(other, 0), sum(0));
+    if (is_root) {
+      EXPECT_EQ(part(other, 0), sum(0));
+    }
 
     fill(one, me.rank);
     ASSERT_TRUE(executor.run({.collective = Collective::kBroadcast,
@@ -320,9 +322,10 @@ TEST_P(Executors, EveryTypeAndOperationHasTheBitsOfTheHost) {
                                        side, side);
         // Averages of integers are not among a plugin's operations.
         EXPECT_EQ(made, !scales.any() || component(type) > 0) << name(type) << ' ' << name(op);
-        if (made)
+        if (made) {
           EXPECT_EQ(std::memcmp(memory.begin(), expected.data(), expected.size()), 0)
               << name(type) << ' ' << name(op);
+        }
       }
   });
 }
