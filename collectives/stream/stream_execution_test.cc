@@ -1,164 +1,23 @@
 // Calls made by streams of a fake device, ranks as threads over shared memory.
 #include "collectives/stream/stream_execution.h"
 
-#include <gtest/gtest.h>
-
-#include <cstring>
-#include <deque>
-#include <mutex>
-#include <numeric>
-#include <random>
-#include <set>
+#include <atomic>
 #include <thread>
 
-#include "collectives/testing/on_ranks.h"
-#include "device/host/host_api.h"
-#include "device/testing/fake_device.h"
+#include "collectives/stream/testing/executors.h"
 
 namespace hccl_like {
 namespace {
 
-using testing::on_ranks;
+using on_streams::Executor;
+using on_streams::Executors;
+using on_streams::fill;
+using on_streams::kUint64;
+using on_streams::number;
+using on_streams::Numbers;
+using on_streams::own;
+using on_streams::sizes;
 using testing::Rank;
-
-constexpr size_t kUint64 = sizeof(uint64_t);
-
-// All ranks are in one process, so a peer's memory is reached by its own handle.
-namespace sharing {
-
-inline std::mutex mutex;
-inline std::set<void*> refused;  // cannot be opened
-
-int export_range(int, hcd_ref ref, size_t bytes, hcd_ipc_handle* handle, uint64_t* offset) {
-  if (fake_device::find(ref, bytes) == nullptr)
-    return fake_device::fail(HCD_INVALID, "the range leaves the allocation");
-  *handle = {};
-  std::memcpy(handle->bytes, &ref.base, sizeof ref.base);
-  *offset = ref.offset;
-  return HCD_OK;
-}
-int open(int, const hcd_ipc_handle* handle, void** base, size_t* bytes) {
-  std::memcpy(base, handle->bytes, sizeof *base);
-  const std::lock_guard lock(mutex);
-  if (refused.contains(*base)) return fake_device::fail(HCD_UNSUPPORTED, "no way to that device");
-  *bytes = static_cast<fake_device::Allocation*>(*base)->bytes.size();
-  return HCD_OK;
-}
-int close(int, void*) { return HCD_OK; }
-
-hcd_api table() {
-  hcd_api api = fake_device::api();
-  api.ipc_export = export_range;
-  api.ipc_open = [](int, const hcd_ipc_handle*, void**, size_t*) {
-    return fake_device::fail(HCD_UNSUPPORTED, "the host does not reach the memory");
-  };
-  api.ipc_close = close;
-  api.peer_open = open;
-  api.peer_close = close;
-  // Each page has one address here, and would be registered by each rank.
-  api.host_register = nullptr;
-  api.host_unregister = nullptr;
-  return api;
-}
-
-// The host's memory at its own address, so that ThreadSanitizer sees what words order.
-hcd_api host_table() {
-  hcd_api api = host_api();
-  api.ipc_export = [](int, hcd_ref ref, size_t, hcd_ipc_handle* handle, uint64_t* offset) {
-    void* const at = static_cast<std::byte*>(ref.base) + ref.offset;
-    *handle = {};
-    std::memcpy(handle->bytes, &at, sizeof at);
-    return *offset = 0, int{HCD_OK};
-  };
-  api.ipc_open = [](int, const hcd_ipc_handle* handle, void** host, size_t* bytes) {
-    std::memcpy(host, handle->bytes, sizeof *host);
-    return *bytes = 4096, int{HCD_OK};
-  };
-  api.ipc_close = close;
-  return api;
-}
-
-}  // namespace sharing
-
-// A rank's memory on the device, as numbers.
-struct Numbers {
-  explicit Numbers(size_t numbers) : count(numbers) { memory.bytes.resize(count * kUint64); }
-  uint64_t* begin() { return reinterpret_cast<uint64_t*>(memory.bytes.data()); }
-  std::vector<uint64_t> read() { return {begin(), begin() + count}; }
-  StreamExecution::Side side() { return {{&memory, 0}, count * kUint64}; }
-  fake_device::Allocation memory;
-  const size_t count;
-};
-
-struct Devices {
-  const hcd_api table = sharing::table();
-  const Device device{table};
-  const hcd_api host_table = sharing::host_table();
-  const Device host{host_table};
-  std::mutex mutex;
-  std::deque<Numbers> memory;  // of all ranks; peers still read that of a rank that has failed
-};
-
-uint64_t number(int rank, size_t i) { return (i + 1) * 1000 + static_cast<uint64_t>(rank); }
-void fill(Numbers& numbers, int rank) {
-  for (size_t i = 0; i < numbers.count; ++i) numbers.begin()[i] = number(rank, i);
-}
-
-// The layout of a side, of which only the sizes matter.
-Layout sizes(size_t numbers, size_t chunks) {
-  return Layout::even(Region{reinterpret_cast<std::byte*>(64), numbers * kUint64}, chunks, kUint64);
-}
-Layout own(int rank, size_t numbers) {
-  const Region region{reinterpret_cast<std::byte*>(64), numbers * kUint64};
-  return Layout::single({&region, 1}, static_cast<size_t>(rank), kUint64);
-}
-
-struct Executor {
-  Executor(Devices& devices, const Rank& me)
-      : devices(devices),
-        device(devices.device),
-        of(me.communicator.shared_from_this(), device, 0, devices.host, 0),
-        me(me) {}
-
-  Numbers& make(size_t count) {
-    const std::lock_guard lock(devices.mutex);
-    return devices.memory.emplace_back(count);
-  }
-
-  std::unique_ptr<StreamExecution> prepare(Call call, StreamExecution::Side input,
-                                           StreamExecution::Side output) {
-    return std::make_unique<StreamExecution>(of, std::move(call), input, output);
-  }
-  // One call after the other.
-  bool run(Call call, StreamExecution::Side input, StreamExecution::Side output) {
-    const auto execution = prepare(std::move(call), input, output);
-    if (!execution->agree()) return false;
-    execution->queue(std::nullopt);
-    execution->await_begin();
-    const auto error = execution->finish();
-    EXPECT_FALSE(error.has_value()) << to_string(*error);
-    return true;
-  }
-
-  Devices& devices;
-  const Device& device;
-  StreamExecutor of;
-  const Rank me;
-};
-
-class Executors : public ::testing::TestWithParam<int> {
- protected:
-  void run(const std::function<void(Rank, Executor&)>& body) {
-    Devices devices;
-    on_ranks(GetParam(), {}, [&](Rank me) {
-      ASSERT_TRUE(StreamExecutor::may_serve(devices.device, me.communicator.topology().hosts,
-                                            me.communicator.path_options(Collective::kAllReduce),
-                                            Collective::kAllReduce));
-      Executor executor(devices, me);
-      body(me, executor);
-    });
-  }
-};
 
 TEST_P(Executors, ReduceInPlaceAndApart) {
   run([](Rank me, Executor& executor) {
@@ -269,67 +128,6 @@ TEST_P(Executors, EveryCollectiveHasItsResult) {
   });
 }
 
-// Bytes of one component of a float or complex type; 0 for other types.
-size_t component(DataType type) {
-  if (is_integer(type) || type == DataType::kBool) return 0;
-  const bool is_complex = type == DataType::kComplex64 || type == DataType::kComplex128;
-  return size_of(type) / (is_complex ? 2 : 1);
-}
-
-// Random elements; floats below 2 in magnitude, so that no sum or product has a NaN.
-std::vector<std::byte> random_elements(DataType type, size_t count, int seed) {
-  std::mt19937 random(static_cast<unsigned>(seed));
-  std::vector<std::byte> bytes(count * size_of(type));
-  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
-  if (type == DataType::kBool)
-    for (std::byte& byte : bytes) byte &= std::byte{1};
-  if (const size_t size = component(type))
-    for (size_t last = size - 1; last < bytes.size(); last += size) bytes[last] &= std::byte{0xbf};
-  return bytes;
-}
-
-// With more than two ranks sums are in the order of the ranks; with two, both orders are the same.
-TEST_P(Executors, EveryTypeAndOperationHasTheBitsOfTheHost) {
-  run([](Rank me, Executor& executor) {
-    constexpr size_t kCount = 37;
-    Numbers& memory = executor.make(2 * kCount);  // as large as any type needs
-    for (int t = 0; t < kDataTypes; ++t)
-      for (int o = 0; o < kReduceOps; ++o) {
-        const auto type = static_cast<DataType>(t);
-        const auto op = static_cast<ReduceOp>(o);
-        const Reduction& host = reduction(type, op);
-        if (!host.valid()) continue;
-        std::vector<std::vector<std::byte>> inputs;
-        std::vector<const std::byte*> sources;
-        for (int rank = 0; rank < me.size; ++rank) {
-          inputs.push_back(random_elements(type, kCount, 100 * rank + t));
-          sources.push_back(inputs.back().data());
-        }
-        std::vector<std::byte> expected(inputs.front().size());
-        const Scaling scales = scaling(type, op, me.size, 1.5);
-        host.combine_all(expected.data(), nullptr, sources, kCount, scales);
-        const std::vector<std::byte>& mine = inputs[static_cast<size_t>(me.rank)];
-        std::memcpy(memory.begin(), mine.data(), mine.size());
-        const Layout layout =
-            Layout::even(Region{reinterpret_cast<std::byte*>(64), mine.size()}, 1, size_of(type));
-        const StreamExecution::Side side{memory.side().begin, mine.size()};
-        const bool made = executor.run({.collective = Collective::kAllReduce,
-                                        .type = type,
-                                        .op = op,
-                                        .factor = op == ReduceOp::kPreMulSum ? 1.5 : 1.0,
-                                        .input = layout,
-                                        .output = layout},
-                                       side, side);
-        // Averages of integers are not among a plugin's operations.
-        EXPECT_EQ(made, !scales.any() || component(type) > 0) << name(type) << ' ' << name(op);
-        if (made) {
-          EXPECT_EQ(std::memcmp(memory.begin(), expected.data(), expected.size()), 0)
-              << name(type) << ' ' << name(op);
-        }
-      }
-  });
-}
-
 // Programs are queued before those of earlier calls have ended.
 TEST_P(Executors, SeveralCallsAreInFlight) {
   run([](Rank me, Executor& executor) {
@@ -362,15 +160,15 @@ TEST_P(Executors, MemoryThatCannotBeMappedIsRefusedByAll) {
   run([](Rank me, Executor& executor) {
     Numbers& in = executor.make(10);
     if (me.rank == 0) {
-      const std::lock_guard lock(sharing::mutex);
-      sharing::refused.insert(&in.memory);
+      const std::lock_guard lock(on_streams::sharing::mutex);
+      on_streams::sharing::refused.insert(&in.memory);
     }
     const Call call{
         .collective = Collective::kAllReduce, .input = sizes(10, 1), .output = sizes(10, 1)};
     EXPECT_FALSE(executor.run(call, in.side(), in.side()));
     {
-      const std::lock_guard lock(sharing::mutex);
-      sharing::refused.clear();
+      const std::lock_guard lock(on_streams::sharing::mutex);
+      on_streams::sharing::refused.clear();
     }
     // The answer holds for the group; the group itself has not failed.
     EXPECT_FALSE(executor.run(call, in.side(), in.side()));

@@ -1,5 +1,5 @@
 #pragma once
-// One call in a Staging: the work of each stage. Part of staging.cc.
+// One call in a Staging: the work of each stage. Part of the staging*.cc files.
 #include <algorithm>
 #include <limits>
 #include <memory>
@@ -18,6 +18,11 @@
 #include "process_group/staging/copy_queue.h"
 
 namespace hccl_like {
+
+inline Region region_of(const at::Tensor& memory) {
+  if (!memory.defined()) return {};
+  return {static_cast<std::byte*>(memory.data_ptr()), memory.nbytes()};
+}
 
 class Staging::Call {
  public:
