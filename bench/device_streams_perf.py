@@ -12,6 +12,7 @@ import argparse
 import glob
 import os
 import statistics
+import tempfile
 import time
 
 import torch
@@ -74,10 +75,9 @@ def measure(rank, options, store, environment, results):
 
 
 def run(options, environment):
-    with multiprocessing.Manager() as manager:
+    with multiprocessing.Manager() as manager, tempfile.TemporaryDirectory() as folder:
         results = manager.dict()
-        store = f"/tmp/device_streams_perf.{os.getpid()}.{time.monotonic_ns()}"
-        multiprocessing.spawn(measure, (options, store, environment, results), nprocs=options.ranks)
+        multiprocessing.spawn(measure, (options, f"{folder}/store", environment, results), nprocs=options.ranks)
         return dict(results)
 
 
