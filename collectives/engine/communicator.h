@@ -56,7 +56,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::chrono::milliseconds timeout() const { return timeout_.load(); }
   void set_timeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
 
-  // What decides about a call's path besides the call. No lock.
+  // Settings and properties of the group that choose a call's path. No lock.
   CallPathOptions path_options(Collective collective) const;
 
   // Overrides the configured algorithms for later prepare() calls. Must be equal on all ranks.

@@ -21,8 +21,14 @@ StreamExecution::StreamExecution(StreamExecutor& executor, Call call, Side input
     : executor_(executor),
       communicator_(executor.communicator_.get()),
       call_(std::move(call)),
+      scaling_(hccl_like::reduces(call_.collective)
+                   ? scaling(call_.type, call_.op, size(), call_.factor)
+                   : Scaling{}),
       input_(input),
       output_(output),
+      compiled_{
+          &executor.program(call_.collective, call_.root, false),
+          &executor.program(call_.collective, call_.root, may_run_in_place(call_.collective))},
       record_bytes_(sizeof(Record) + (call_.uneven ? 2 * sizeof(uint64_t) * ranks() : 0)),
       records_((ranks() + 1) * record_bytes_),
       reached_(ranks()) {
@@ -31,8 +37,8 @@ StreamExecution::StreamExecution(StreamExecutor& executor, Call call, Side input
                                               {records_.data(), all});
   find_chunks();
   size_t scratch = 0;
-  for (const bool in_place : {false, true}) {
-    const auto& needed = compiled(in_place).scratch[static_cast<size_t>(rank())];
+  for (const StreamExecutor::Compiled* const one : compiled_) {
+    const auto& needed = one->scratch[static_cast<size_t>(rank())];
     scratch = std::max(scratch, scratch_begin(needed, needed.size()));
   }
   mine_.able = show(input_, mine_.input, executor_.last_input_) &&
@@ -119,11 +125,8 @@ bool StreamExecution::show(const Side& side, Memory& memory, Exports::Last& last
 
 bool StreamExecution::agree() {
   if (executor_.usable_ == false) mine_.able = 0;
-  const Scaling scales = hccl_like::reduces(call_.collective)
-                             ? scaling(call_.type, call_.op, size(), call_.factor)
-                             : Scaling{};
   if (hccl_like::reduces(call_.collective))
-    mine_.able = mine_.able && executor_.reduces(call_.type, call_.op, scales);
+    mine_.able = mine_.able && executor_.reduces(call_.type, call_.op, scaling_);
   mine_.words.handle = executor_.exported_.handle;
   mine_.words.offset = executor_.exported_.offset;
   tell();
@@ -218,14 +221,13 @@ StreamExecution::Operations StreamExecution::messages(Collective direction, uint
 
 // Other ranks wait for this one, so they must hear of it.
 void StreamExecution::fail(const std::string& why) const {
-  communicator_->abort("rank " + std::to_string(rank()) + ": " + exchange_->describe() +
-                       " failed: " + why);
+  communicator_->abort(exchange_->describe() + " failed: " + why);
 }
 
 StreamCall::Memory StreamExecution::place(RankSlot slot, uint32_t count) const {
   const Reached& memory = reached_[static_cast<size_t>(slot.rank)];
   if (slot.slot.buffer == Buffer::kScratch) {
-    const auto& needed = compiled(in_place_).scratch[static_cast<size_t>(slot.rank)];
+    const auto& needed = compiled().scratch[static_cast<size_t>(slot.rank)];
     hcd_ref begin = memory.scratch;
     begin.offset += scratch_begin(needed, slot.slot.index);
     return {begin, chunk_bytes(needed[slot.slot.index].index)};
@@ -258,13 +260,8 @@ size_t StreamExecution::scratch_begin(std::span<const Slot> needed, size_t index
   return begin;
 }
 
-const StreamExecutor::Compiled& StreamExecution::compiled(bool in_place) const {
-  return executor_.program(call_.collective, call_.root,
-                           in_place && may_run_in_place(call_.collective));
-}
-
 void StreamExecution::find_chunks() {
-  const size_t chunks = compiled(false).chunks;
+  const size_t chunks = compiled().chunks;
   const size_t element = size_of(call_.type);
   const size_t whole = std::max(input_.bytes, output_.bytes);
   // Of a gather and a scatter, only the root has all chunks, which are equal.
@@ -281,14 +278,14 @@ void StreamExecution::queue(std::optional<DeviceEvent> begin) {
   const int index = executor_.index_;
   const hcd_stream stream = executor_.stream_.get();
   begin_ = std::move(begin);
-  const StreamProgram& program = compiled(in_place_).program;
+  const StreamProgram& program = compiled().program;
   StreamCall call{.memory = [this](RankSlot slot, uint32_t count) { return place(slot, count); },
                   .word = [this](int peer) { return executor_.copy_of(peer); },
                   .copies = {},
                   .base = executor_.base_,
                   .type = call_.type,
-                  .op = call_.op};
-  if (reduces(call_.collective)) call.scaling = scaling(call_.type, call_.op, size(), call_.factor);
+                  .op = call_.op,
+                  .scaling = scaling_};
   for (StreamExecutor::Word* const word : executor_.peers_)
     if (word != nullptr) call.copies.push_back(word);
   executor_.base_ += program.values;
@@ -307,7 +304,9 @@ void StreamExecution::queue(std::optional<DeviceEvent> begin) {
   if (auto refused = device.host_function(index, stream, reach, kept.get())) {
     fail(refused->message);
     executor_.release();
-    if (!device.synchronize(index, stream)) end_->reached.store(true, std::memory_order_release);
+    // A stream that cannot be waited for is that of a lost device, which does nothing any more.
+    if (const auto lost = device.synchronize(index, stream)) fail(lost->message);
+    end_->reached.store(true, std::memory_order_release);
     return;
   }
   (void)kept.release();

@@ -1,5 +1,6 @@
 #pragma once
 // One call of a StreamExecutor.
+#include <array>
 #include <atomic>
 #include <memory>
 #include <optional>
@@ -11,7 +12,8 @@
 
 namespace hccl_like {
 
-// One call. Steps in this order, each on any one thread; only queue() does not block.
+// One call. Steps in this order; only queue() does not block. One thread at a time constructs the
+// executions of an executor, one thread at a time makes their calls of agree() and queue().
 class StreamExecution {
  public:
   // A contiguous range of device memory, or nothing.
@@ -44,8 +46,8 @@ class StreamExecution {
     uint64_t offset = 0, bytes = 0, name = 0;
   };
   enum class Place : uint64_t { kApart, kInPlace, kEither };
-  // What a rank tells the others. If only the two ranks of a chunk know its size (Call::uneven),
-  // the sizes of the rank's input and output chunks follow.
+  // Each rank shows its record to all others. In an uneven call (Call::uneven) the sizes of the
+  // rank's input and output chunks follow the record.
   struct Record {
     Memory input, output, scratch, words;
     uint64_t able = 0;
@@ -69,13 +71,12 @@ class StreamExecution {
   void tell();
   bool show(const Side& side, Memory& memory, Exports::Last& last) const;
   bool map(int rank);
-  bool map_words(int rank);
   bool all(bool good);
   Operations messages(Collective direction, uint32_t slice, std::span<std::byte> bytes) const;
   void find_chunks();
   size_t chunk_bytes(size_t chunk) const;
   size_t scratch_begin(std::span<const Slot> needed, size_t index) const;
-  const StreamExecutor::Compiled& compiled(bool in_place) const;
+  const StreamExecutor::Compiled& compiled() const { return *compiled_[in_place_ ? 1 : 0]; }
   StreamCall::Memory place(RankSlot slot, uint32_t count) const;
   void fail(const std::string& why) const;
   int rank() const { return communicator_->rank(); }
@@ -85,7 +86,11 @@ class StreamExecution {
   StreamExecutor& executor_;
   Communicator* const communicator_;
   Call call_;
+  const Scaling scaling_;
   const Side input_, output_;
+  // Apart and in place, both found by the constructor: the executor's list of programs is not for
+  // the thread that queues.
+  const std::array<const StreamExecutor::Compiled*, 2> compiled_;
   const size_t record_bytes_;
   std::vector<std::byte> records_;  // by rank; then this rank's
   Record mine_;

@@ -1,11 +1,10 @@
 #include "collectives/stream/stream_executor.h"
 
-#include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 #include <limits>
-#include <string_view>
-#include <thread>
+#include <string>
 #include <utility>
 
 #include "collectives/verify/job.h"

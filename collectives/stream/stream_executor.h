@@ -13,9 +13,9 @@
 
 namespace hccl_like {
 
-// What the calls of a group on a device share: this rank's copies of the ranks' words, the peers'
-// copies of its own word, the programs and the stream. All ranks must make the same calls in the
-// same order. One thread at a time, except where a method says otherwise.
+// The calls of a group on a device share this rank's copies of the ranks' words, the peers' copies
+// of its own word, the programs and the streams. All ranks must make the same calls in the same
+// order. Threads: see StreamExecution.
 class StreamExecutor {
  public:
   static constexpr int kMostRanks = 64;  // copies of words in a page

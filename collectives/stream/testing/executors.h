@@ -105,7 +105,7 @@ inline void fill(Numbers& numbers, int rank) {
   for (size_t i = 0; i < numbers.count; ++i) numbers.begin()[i] = number(rank, i);
 }
 
-// The layout of a side, of which only the sizes matter.
+// A layout with these sizes; its addresses are not used.
 inline Layout sizes(size_t numbers, size_t chunks) {
   return Layout::even(Region{reinterpret_cast<std::byte*>(64), numbers * kUint64}, chunks, kUint64);
 }
