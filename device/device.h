@@ -27,6 +27,17 @@ struct DeviceInfo {
   bool has(uint64_t cap) const noexcept { return (caps & cap) != 0; }
 };
 
+// Consecutive bytes of device memory, or nothing.
+struct DeviceRange {
+  hcd_ref begin{};
+  size_t bytes = 0;
+
+  bool overlaps(const DeviceRange& other) const noexcept {
+    return begin.base == other.begin.base && begin.offset < other.begin.offset + other.bytes &&
+           other.begin.offset < begin.offset + bytes;
+  }
+};
+
 // Memory that another process of this host may import, and the range's offset in the import.
 struct ExportedRange {
   hcd_ipc_handle handle{};

@@ -17,7 +17,8 @@ constexpr uint32_t kAgreed = 1, kFinished = 2;
 
 }  // namespace
 
-StreamExecution::StreamExecution(StreamExecutor& executor, Call call, Side input, Side output)
+StreamExecution::StreamExecution(StreamExecutor& executor, Call call, DeviceRange input,
+                                 DeviceRange output)
     : executor_(executor),
       communicator_(executor.communicator_.get()),
       call_(std::move(call)),
@@ -48,11 +49,7 @@ StreamExecution::StreamExecution(StreamExecutor& executor, Call call, Side input
     mine_.able = show({scratch_, scratch}, mine_.scratch, executor_.last_scratch_) && mine_.able;
   }
   if (input_.bytes > 0 && output_.bytes > 0)
-    mine_.place = input_.begin.base == output_.begin.base &&
-                          input_.begin.offset < output_.begin.offset + output_.bytes &&
-                          output_.begin.offset < input_.begin.offset + input_.bytes
-                      ? Place::kInPlace
-                      : Place::kApart;
+    mine_.place = input_.overlaps(output_) ? Place::kInPlace : Place::kApart;
 }
 
 StreamExecution::Record StreamExecution::record(int rank) const {
@@ -105,7 +102,7 @@ void StreamExecution::tell() {
 }
 
 // False if peers cannot map the memory.
-bool StreamExecution::show(const Side& side, Memory& memory, Exports::Last& last) const {
+bool StreamExecution::show(const DeviceRange& side, Memory& memory, Exports::Last& last) const {
   if (side.bytes == 0) return true;
   const Device& device = executor_.device_;
   const int index = executor_.index_;
@@ -224,7 +221,7 @@ void StreamExecution::fail(const std::string& why) const {
   communicator_->abort(exchange_->describe() + " failed: " + why);
 }
 
-StreamCall::Memory StreamExecution::place(RankSlot slot, uint32_t count) const {
+DeviceRange StreamExecution::place(RankSlot slot, uint32_t count) const {
   const Reached& memory = reached_[static_cast<size_t>(slot.rank)];
   if (slot.slot.buffer == Buffer::kScratch) {
     const auto& needed = compiled().scratch[static_cast<size_t>(slot.rank)];

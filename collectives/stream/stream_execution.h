@@ -16,16 +16,10 @@ namespace hccl_like {
 // executions of an executor, one thread at a time makes their calls of agree() and queue().
 class StreamExecution {
  public:
-  // A contiguous range of device memory, or nothing.
-  struct Side {
-    hcd_ref begin{};
-    size_t bytes = 0;
-  };
-
   // Takes the call's number. The sizes of an uneven all-to-all are known when the ranks have
   // agreed: if no chunk is large, agree() is false. The memory stays valid until finish() returns.
   // Of the call's layouts, only the sizes matter. Throws as Communicator::prepare_exchange().
-  StreamExecution(StreamExecutor& executor, Call call, Side input, Side output);
+  StreamExecution(StreamExecutor& executor, Call call, DeviceRange input, DeviceRange output);
 
   // The call's first message, in which the ranks show each other their memory.
   const std::shared_ptr<Operation>& exchange() const { return exchange_; }
@@ -69,7 +63,7 @@ class StreamExecution {
   uint64_t chunk_told(int rank, bool input, size_t chunk) const;
   bool sizes_fit() const;
   void tell();
-  bool show(const Side& side, Memory& memory, Exports::Last& last) const;
+  bool show(const DeviceRange& side, Memory& memory, Exports::Last& last) const;
   bool map(int rank);
   bool all(bool good);
   Operations messages(Collective direction, uint32_t slice, std::span<std::byte> bytes) const;
@@ -77,7 +71,7 @@ class StreamExecution {
   size_t chunk_bytes(size_t chunk) const;
   size_t scratch_begin(std::span<const Slot> needed, size_t index) const;
   const StreamExecutor::Compiled& compiled() const { return *compiled_[in_place_ ? 1 : 0]; }
-  StreamCall::Memory place(RankSlot slot, uint32_t count) const;
+  DeviceRange place(RankSlot slot, uint32_t count) const;
   void fail(const std::string& why) const;
   int rank() const { return communicator_->rank(); }
   int size() const { return communicator_->size(); }
@@ -87,7 +81,7 @@ class StreamExecution {
   Communicator* const communicator_;
   Call call_;
   const Scaling scaling_;
-  const Side input_, output_;
+  const DeviceRange input_, output_;
   // Apart and in place, both found by the constructor: the executor's list of programs is not for
   // the thread that queues.
   const std::array<const StreamExecutor::Compiled*, 2> compiled_;

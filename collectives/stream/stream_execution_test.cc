@@ -61,7 +61,7 @@ TEST_P(Executors, EveryCollectiveHasItsResult) {
         for (int rank = 0; rank < me.size; ++rank) numbers[i] += number(rank, begin + i);
       return numbers;
     };
-    const StreamExecution::Side none;
+    const DeviceRange none;
 
     fill(one, me.rank);
     ASSERT_TRUE(executor.run({.collective = Collective::kAllGather,
@@ -111,7 +111,7 @@ TEST_P(Executors, EveryCollectiveHasItsResult) {
                               .output = sizes(kCount, 1)},
                              one.side(),
                              other.side().bytes > 0 && is_root
-                                 ? StreamExecution::Side{other.side().begin, kCount * kUint64}
+                                 ? DeviceRange{other.side().begin, kCount * kUint64}
                                  : none));
     if (is_root) {
       EXPECT_EQ(part(other, 0), sum(0));

@@ -15,12 +15,8 @@ namespace hccl_like {
 // A call as this rank's device reaches it: memory of all ranks, opened with peer_open where it is
 // another process's, and copies of the ranks' words in host memory that processes share.
 struct StreamCall {
-  struct Memory {
-    hcd_ref begin{};
-    size_t bytes = 0;
-  };
   // `count` chunks from `slot` upwards, which lie one behind the other.
-  std::function<Memory(RankSlot slot, uint32_t count)> memory;
+  std::function<DeviceRange(RankSlot slot, uint32_t count)> memory;
   std::function<volatile uint64_t*(int rank)> word;  // this rank's copy of another rank's word
   std::vector<volatile uint64_t*> copies;            // of this rank's word, one for each reader
   uint64_t base = 0;                                 // of all words before the call

@@ -63,7 +63,7 @@ class Ranks {
       const auto owner = static_cast<size_t>(slot.rank);
       const size_t begin = begins_[owner][index(slot.slot)];
       const size_t end = begins_[owner][index(slot.slot) + count];
-      return StreamCall::Memory{{memories_[owner].get(), begin * kNumber}, (end - begin) * kNumber};
+      return DeviceRange{{memories_[owner].get(), begin * kNumber}, (end - begin) * kNumber};
     };
     how.copies = {&words_[rank]};
     how.word = [this](int owner) { return &words_[static_cast<size_t>(owner)]; };

@@ -56,7 +56,7 @@ TEST_P(StreamTypes, EveryTypeAndOperationHasTheBitsOfTheHost) {
         std::memcpy(memory.begin(), mine.data(), mine.size());
         const Layout layout =
             Layout::even(Region{reinterpret_cast<std::byte*>(64), mine.size()}, 1, size_of(type));
-        const StreamExecution::Side side{memory.side().begin, mine.size()};
+        const DeviceRange side{memory.side().begin, mine.size()};
         const bool made = executor.run({.collective = Collective::kAllReduce,
                                         .type = type,
                                         .op = op,

@@ -36,17 +36,16 @@ void Staging::pack_sides(Call& call, bool exchanges) {
     call.pending->hold_temporary(memory);
     return memory;
   };
-  const bool one_range = call.input.range() && call.output.range();
+  const auto in = call.input.range(), out = call.output.range();
+  const bool one_range = in && out, overlap = one_range && in->overlaps(*out);
   if (call.in_place && !one_range) {
     const at::Tensor memory = packed(call.input, call.reads, call.writes);
     call.input = call.input.packed_in(memory);
     call.output = call.output.packed_in(memory);
   } else if (!call.in_place) {
-    if (!call.input.range() || (exchanges ? call.input.overlaps(call.output)
-                                          : !call.input.may_be_overwritten_by(call.output)))
+    if (!in || (exchanges ? overlap : !call.input.may_be_overwritten_by(call.output)))
       call.input = call.input.packed_in(packed(call.input, call.reads, false));
-    if (!call.output.range())
-      call.output = call.output.packed_in(packed(call.output, false, call.writes));
+    if (!out) call.output = call.output.packed_in(packed(call.output, false, call.writes));
   }
 }
 
@@ -64,12 +63,8 @@ void Staging::prepare_stream(Call& call) {
   };
   whole.input = lay(call.input);
   whole.output = lay(call.output);
-  const auto range = [](const DeviceSide& side) {
-    const auto [begin, bytes] = *side.range();
-    return StreamExecution::Side{begin, bytes};
-  };
-  call.streamed = std::make_unique<StreamExecution>(*executor_, std::move(whole), range(call.input),
-                                                    range(call.output));
+  call.streamed = std::make_unique<StreamExecution>(*executor_, std::move(whole),
+                                                    *call.input.range(), *call.output.range());
   call.pending->add_slice(call.streamed->exchange());
   call.reserved = call.communicator->reserve(call.numbered());
 }

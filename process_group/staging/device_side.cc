@@ -195,24 +195,17 @@ size_t DeviceSide::bytes_touched(Part part) const {
   return bytes;
 }
 
-std::optional<DeviceSide::Range> DeviceSide::range() const {
-  std::optional<Range> range = Range{};
+std::optional<DeviceRange> DeviceSide::range() const {
+  std::optional<DeviceRange> range = DeviceRange{};
   visit(kAll, [&](const at::Tensor& tensor, size_t begin, size_t end, size_t at) {
     if (at > 0) {
       range.reset();
     } else {
-      range = {ref_of(tensor), end - begin};
+      range = DeviceRange{ref_of(tensor), end - begin};
       range->begin.offset += begin;
     }
   });
   return range;
-}
-
-bool DeviceSide::overlaps(const DeviceSide& other) const {
-  const auto mine = range(), others = other.range();
-  return mine && others && mine->begin.base == others->begin.base &&
-         mine->begin.offset < others->begin.offset + others->bytes &&
-         others->begin.offset < mine->begin.offset + mine->bytes;
 }
 
 DeviceSide DeviceSide::packed_in(const at::Tensor& memory) const {

@@ -43,13 +43,7 @@ class DeviceSide {
   size_t bytes_touched(Part part) const;
   // All chunks as one range of the device's memory, or nothing if they are not adjacent. Without
   // bytes, an empty range.
-  struct Range {
-    hcd_ref begin{};
-    size_t bytes = 0;
-  };
-  std::optional<Range> range() const;
-  // Whether two sides that are ranges share memory.
-  bool overlaps(const DeviceSide& other) const;
+  std::optional<DeviceRange> range() const;
   // The same chunks, packed in `memory`, which has bytes(all) bytes and lies on the device.
   DeviceSide packed_in(const at::Tensor& memory) const;
   // Pairs of a piece of `memory` and the piece of the device's memory that belongs there.

@@ -86,7 +86,7 @@ struct Numbers {
   explicit Numbers(size_t numbers) : count(numbers) { memory.bytes.resize(count * kUint64); }
   uint64_t* begin() { return reinterpret_cast<uint64_t*>(memory.bytes.data()); }
   std::vector<uint64_t> read() { return {begin(), begin() + count}; }
-  StreamExecution::Side side() { return {{&memory, 0}, count * kUint64}; }
+  DeviceRange side() { return {{&memory, 0}, count * kUint64}; }
   fake_device::Allocation memory;
   const size_t count;
 };
@@ -126,12 +126,11 @@ struct Executor {
     return devices.memory.emplace_back(count);
   }
 
-  std::unique_ptr<StreamExecution> prepare(Call call, StreamExecution::Side input,
-                                           StreamExecution::Side output) {
+  std::unique_ptr<StreamExecution> prepare(Call call, DeviceRange input, DeviceRange output) {
     return std::make_unique<StreamExecution>(of, std::move(call), input, output);
   }
   // One call after the other.
-  bool run(Call call, StreamExecution::Side input, StreamExecution::Side output) {
+  bool run(Call call, DeviceRange input, DeviceRange output) {
     const auto execution = prepare(std::move(call), input, output);
     if (!execution->agree()) return false;
     execution->queue(std::nullopt);
