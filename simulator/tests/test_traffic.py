@@ -93,7 +93,7 @@ def tensor_over(place):
     return torch.empty(0, device="sim").set_(storage, place.offset // 4, (1000,))
 
 
-# What moves a million bytes, or three, by setting. What the streams do takes turns.
+# Code that moves one or three million bytes, by setting. Streams take turns.
 TIMED = {
     "HOST": {
         "x.copy_(host)": 1,

@@ -39,7 +39,7 @@ from test_stream_slices import (
     warm,
 )
 
-# What the plugin lacks. Without host functions it has words, and the other way.
+# Entries that the plugin lacks. It has host functions, words or both.
 WAYS = {
     "host functions and words": "map",
     "words": "map, host functions",

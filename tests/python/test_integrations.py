@@ -15,7 +15,7 @@ from hccl_like import integrations
 from hccl_like.integrations import _guard
 
 LINE = "import hccl_like.integrations.accelerate"
-# What a framework of that name has of the real one.
+# Parts of the real framework of that name.
 STAND_IN = """
 import enum
 class DistributedType(enum.Enum):

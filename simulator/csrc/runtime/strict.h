@@ -1,5 +1,5 @@
 #pragma once
-// Who may access device memory: in the modes below, nobody but the device.
+// Access to device memory: in the modes below, only the device has it.
 //
 // Strict mode (TORCH_SIM_STRICT=SEED): what merely happens to go well on the simulator fails.
 //   - Only an operation of the device that works on device memory, or a mapping by the plugin,

@@ -1,5 +1,5 @@
 #pragma once
-// What the devices move, counted, and the time that it takes, modelled.
+// Counts the bytes that the devices move, and models the time that this takes.
 //   TORCH_SIM_LINK_GBPS    what a device reads from and writes to peers' memory
 //   TORCH_SIM_HOST_GBPS    what a device copies from the host, and what it copies to the host
 //   TORCH_SIM_KERNEL_GBPS  results of kernels, and copies within a device
