@@ -24,7 +24,7 @@ struct Rank {
 
 // Calls body(rank) on `size` ranks of one group; a failure or exception on any rank fails the test.
 inline void on_ranks(int size, const Config& config, const std::function<void(Rank)>& body,
-                     std::chrono::milliseconds timeout = std::chrono::seconds(20)) {
+                     std::chrono::milliseconds timeout = std::chrono::seconds(60)) {
   LocalStore store;
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank)

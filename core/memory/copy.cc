@@ -107,8 +107,10 @@ void copy_past_caches(std::byte* to, const std::byte* from, size_t bytes) {
   std::memcpy(to, from, bytes);
 }
 
-size_t last_cache_bytes() {
-  static const size_t bytes = [] {
+namespace {
+
+size_t& cached_last_cache_bytes() {
+  static size_t bytes = [] {
     // sysconf() on some processors returns the sum of all L3 caches.
     constexpr size_t kGuess = 32 << 10;
     size_t kilobytes = 0;
@@ -117,5 +119,10 @@ size_t last_cache_bytes() {
   }();
   return bytes;
 }
+
+}  // namespace
+
+size_t last_cache_bytes() { return cached_last_cache_bytes(); }
+void set_last_cache_bytes(size_t bytes) { cached_last_cache_bytes() = bytes; }
 
 }  // namespace hccl_like

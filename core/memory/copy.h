@@ -19,5 +19,8 @@ void copy_past_caches(std::byte* to, const std::byte* from, size_t bytes);
 
 // Size of the last-level cache; a guess if unknown.
 size_t last_cache_bytes();
+// For tests: the size from now on, so that what goes past a cache need not be larger than the
+// machine's. Not while any other thread uses this library.
+void set_last_cache_bytes(size_t bytes);
 
 }  // namespace hccl_like
