@@ -5,7 +5,6 @@
 #include <optional>
 #include <sstream>
 #include <string_view>
-#include <thread>
 #include <utility>
 
 #include "core/base/error.h"
@@ -14,8 +13,8 @@
 namespace hccl_like {
 namespace {
 
-// After kFirstWait, a waiting rank checks for conflicts every kBetweenLooks.
-constexpr std::chrono::milliseconds kFirstWait{1000}, kBetweenLooks{100};
+// Interval at which a waiting rank checks for conflicts.
+constexpr std::chrono::milliseconds kBetweenLooks{250};
 
 std::string list_of(const std::vector<uint64_t>& ranks) {
   std::string text = "[";
@@ -115,24 +114,15 @@ std::string Membership::list_at(int place) const {
   return declared.substr(std::min(declared.size(), declared.find(kPassed)));
 }
 
-// Waits once, then polls, because torch's client logs a warning for each wait that times out.
 std::string MembershipStore::get(const std::string& key, Deadline deadline) {
-  if (!std::exchange(waited_, true)) {
-    const Deadline first = earliest(deadline, Deadline::after(kFirstWait));
+  for (;;) {
     try {
-      return store_.get(key, first);
+      return store_.get(key, earliest(deadline, Deadline::after(kBetweenLooks)));
     } catch (const Exception& exception) {
       if (exception.code() != ErrorCode::kTimeout || deadline.expired()) throw;
     }
-  }
-  const auto is_set = [&] { return raw_->check({membership_.meeting_place() + key}); };
-  while (!asked_of_store("look for '" + key + "'", is_set)) {
     membership_.check();
-    if (deadline.expired())
-      throw_error(ErrorCode::kTimeout, "nobody set '" + key + "' in the store in time");
-    std::this_thread::sleep_for(kBetweenLooks);
   }
-  return store_.get(key, deadline);
 }
 
 }  // namespace hccl_like

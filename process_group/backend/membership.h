@@ -57,17 +57,15 @@ class MembershipStore final : public Store {
  public:
   // Prefixes all keys with the meeting place of `membership`, which outlives this object.
   MembershipStore(const c10::intrusive_ptr<c10d::Store>& store, Membership& membership)
-      : raw_(store), store_(store, membership.meeting_place()), membership_(membership) {}
+      : store_(store, membership.meeting_place()), membership_(membership) {}
 
   void set(const std::string& key, const std::string& value) override { store_.set(key, value); }
   std::string get(const std::string& key, Deadline deadline) override;
   int64_t add(const std::string& key, int64_t amount) override { return store_.add(key, amount); }
 
  private:
-  const c10::intrusive_ptr<c10d::Store> raw_;
   C10dStore store_;
   Membership& membership_;
-  bool waited_ = false;
 };
 
 }  // namespace hccl_like

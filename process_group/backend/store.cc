@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -28,17 +30,37 @@ void C10dStore::set(const std::string& key, const std::string& value) {
   asked_of_store("set '" + key + "'", [&] { store_->set(prefix_ + key, value); });
 }
 
+// Polls: torch's client logs two warnings for each wait that times out, and callers wait in parts.
+bool C10dStore::wait_for(const std::vector<std::string>& keys, Deadline deadline) {
+  using std::chrono::steady_clock;
+  constexpr std::chrono::milliseconds kShortest{1}, kLongest{250};
+  for (const auto begin = steady_clock::now();;) {
+    try {
+      if (store_->check(keys)) return true;
+    } catch (
+        const std::exception&) {  // stores in Python may have no check(); wait() tells the rest
+      store_->wait(keys, store_timeout(deadline));
+      return true;
+    }
+    if (deadline.expired()) return false;
+    const auto pause =
+        std::clamp<steady_clock::duration>((steady_clock::now() - begin) / 4, kShortest, kLongest);
+    std::this_thread::sleep_for(std::min<steady_clock::duration>(pause, store_timeout(deadline)));
+  }
+}
+
 std::string C10dStore::get(const std::string& key, Deadline deadline) {
   const std::vector<std::string> keys{prefix_ + key};
+  bool is_set = false;
   try {
-    store_->wait(keys, store_timeout(deadline));
+    is_set = wait_for(keys, deadline);
   } catch (const c10::Error& error) {
     if (!deadline.expired()) {
       throw_error(ErrorCode::kSystem,
                   "the store could not wait for '" + key + "': " + error.what_without_backtrace());
     }
-    throw_error(ErrorCode::kTimeout, "nobody set '" + key + "' in the store in time");
   }
+  if (!is_set) throw_error(ErrorCode::kTimeout, "nobody set '" + key + "' in the store in time");
   return asked_of_store("get '" + key + "'", [&] { return store_->get_to_str(keys.front()); });
 }
 

@@ -2,6 +2,7 @@
 // Adapts c10d's Store to the bootstrap's interface.
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -34,6 +35,8 @@ class C10dStore final : public Store {
   int64_t add(const std::string& key, int64_t amount) override;
 
  private:
+  bool wait_for(const std::vector<std::string>& keys, Deadline deadline);
+
   c10::intrusive_ptr<c10d::Store> store_;
   std::string prefix_;
 };

@@ -123,3 +123,14 @@ def twice(rank, size):
 
 def test_what_an_earlier_default_group_has_left_in_the_store_counts_no_more():
     assert run_ranks(twice, 3) == [[2, 1], [2, 2], [1, 2]]
+
+
+def comes_late(rank, size):
+    if rank == 0:
+        time.sleep(1.5)
+    dist.barrier(dist.new_group([0, 1]))
+
+
+def test_a_rank_that_comes_late_is_waited_for_in_silence(capfd):
+    run_ranks(comes_late, 2)
+    assert capfd.readouterr().err == ""
