@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "collectives/engine/engine.h"
+#include "core/base/interrupts.h"
 #include "process_group/device/device_capabilities.h"
 #include "process_group/diagnosis/failure_report.h"
-#include "process_group/issue/interrupts.h"
 #include "process_group/issue/session.h"
 
 namespace hccl_like {

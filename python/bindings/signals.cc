@@ -1,7 +1,7 @@
 // Handles Ctrl-C while a thread waits for a call.
 #include <unistd.h>
 
-#include "process_group/issue/interrupts.h"
+#include "core/base/interrupts.h"
 #include "python/bindings/bindings.h"
 
 namespace hccl_like {

@@ -1,4 +1,4 @@
-#include "process_group/issue/interrupts.h"
+#include "core/base/interrupts.h"
 
 #include <atomic>
 
