@@ -15,6 +15,10 @@ namespace {
 
 // Time limit for running calls of a group that is destroyed without shutdown().
 constexpr std::chrono::milliseconds kCloseTimeout{1000};
+// How long rank 0, with whose process the store may end, stays for ranks that are still in
+// create().
+constexpr std::chrono::milliseconds kUntilAllAreThrough{5000};
+constexpr const char *kThrough = "through", *kAllAreThrough = "all through";
 
 }  // namespace
 
@@ -26,7 +30,7 @@ c10::intrusive_ptr<Backend> Backend::create(const std::shared_ptr<Session>& sess
   const std::string& name = options->group_name;
   try {
     ForcedAlgorithms::parse(options->algorithms);  // reports errors before other ranks wait
-    C10dStore bootstrap(store);
+    C10dStore bootstrap(store, size);
     // All members use the same group name, because torch puts it into the key prefix.
     const auto make = [&](hccl_like::Store& through, const std::string& scope) {
       return session->runtime().create(through, rank, size, name.empty() ? "0" : name,
@@ -36,12 +40,17 @@ c10::intrusive_ptr<Backend> Backend::create(const std::shared_ptr<Session>& sess
     if (parent != nullptr && !options->global_ranks_in_group.empty()) {
       Membership membership = parent->membership(name, options->global_ranks_in_group);
       membership.declare();
-      MembershipStore watched(store, membership);
+      MembershipStore watched(store, size, membership);
       communicator = make(watched, membership.meeting_place() + name);
     } else {
       communicator = make(bootstrap, name);
     }
-    return c10::make_intrusive<Backend>(session, std::move(communicator), store, options);
+    auto backend = c10::make_intrusive<Backend>(session, std::move(communicator), store, options);
+    if (rank > 0) {
+      C10dStore own(store, size, backend->store_prefix_);
+      if (own.add(kThrough, 1) == size - 1) own.set(kAllAreThrough, "");
+    }
+    return backend;
   } catch (const Exception& exception) {
     throw_torch_setup_error(exception.error(), "hccl-like could not make process group '" + name +
                                                    "' on rank " + std::to_string(rank));
@@ -210,7 +219,7 @@ c10::Device Backend::barrier_device(const c10d::BarrierOptions& options) const {
 
 void Backend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
   translated("hccl-like monitored_barrier", [&] {
-    C10dStore store(store_, store_prefix_);
+    C10dStore store(store_, size_, store_prefix_);
     const auto timeout =
         options.timeout == c10d::kUnsetTimeout ? options_->timeout : options.timeout;
     const std::string name = "monitored_barrier/" + std::to_string(monitored_barriers_++);
@@ -292,7 +301,20 @@ void Backend::registerOnCompletionHook(CompletionHooks::Hook&& hook) {
 
 void Backend::waitForPendingWorks() { diagnosis_.wait_for_hook(); }
 
+void Backend::await_ranks_in_create() {
+  const auto communicators = issuer_.communicators();
+  if (rank_ > 0 || size_ == 1 || !communicators || communicators->failure()) return;
+  try {
+    C10dStore(store_, size_, store_prefix_)
+        .get(kAllAreThrough, Deadline::after(kUntilAllAreThrough));
+  } catch (const std::exception& error) {
+    log_info(
+        [&] { return std::string("some rank may still be making the group: ") + error.what(); });
+  }
+}
+
 void Backend::shutdown() {
+  await_ranks_in_create();
   const auto session = issuer_.session();
   issuer_.close(std::nullopt);
   diagnosis_.wait_for_hook();
@@ -301,6 +323,7 @@ void Backend::shutdown() {
 }
 
 void Backend::close_at_exit() {
+  await_ranks_in_create();
   issuer_.close(kCloseTimeout);
   diagnosis_.remove_hook();
 }

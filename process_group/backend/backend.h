@@ -134,6 +134,8 @@ class Backend final : public c10d::Backend {
   }
 
  private:
+  void await_ranks_in_create();
+
   Membership membership(const std::string& group, const std::vector<uint64_t>& members) const;
   c10::Device barrier_device(const c10d::BarrierOptions& options) const;
   RankInfo self() const { return {rank_, size_}; }

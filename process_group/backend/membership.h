@@ -56,8 +56,8 @@ class Membership {
 class MembershipStore final : public Store {
  public:
   // Prefixes all keys with the meeting place of `membership`, which outlives this object.
-  MembershipStore(const c10::intrusive_ptr<c10d::Store>& store, Membership& membership)
-      : store_(store, membership.meeting_place()), membership_(membership) {}
+  MembershipStore(const c10::intrusive_ptr<c10d::Store>& store, int ranks, Membership& membership)
+      : store_(store, ranks, membership.meeting_place()), membership_(membership) {}
 
   void set(const std::string& key, const std::string& value) override { store_.set(key, value); }
   std::string get(const std::string& key, Deadline deadline) override;

@@ -12,6 +12,11 @@
 namespace hccl_like {
 namespace {
 
+// A waiting rank asks the store again after a quarter of the time that it has waited, within limits
+// that leave a store some thousand requests a second.
+using std::chrono::microseconds;
+constexpr microseconds kShortestPause{1'000}, kPausePerRank{250}, kLongestPause{250'000};
+
 // Some stores treat a timeout of 0 as infinite; others overflow on large timeouts.
 std::chrono::milliseconds store_timeout(Deadline deadline) {
   constexpr int kLongest = 24 * 3600 * 1000;
@@ -21,8 +26,10 @@ std::chrono::milliseconds store_timeout(Deadline deadline) {
 
 }  // namespace
 
-C10dStore::C10dStore(c10::intrusive_ptr<c10d::Store> store, std::string prefix)
-    : store_(std::move(store)), prefix_(std::move(prefix)) {
+C10dStore::C10dStore(c10::intrusive_ptr<c10d::Store> store, int ranks, std::string prefix)
+    : store_(std::move(store)),
+      longest_pause_(std::clamp(ranks * kPausePerRank, kShortestPause, kLongestPause)),
+      prefix_(std::move(prefix)) {
   if (!store_) throw_misuse("a process group needs a store; pass the one of init_process_group");
 }
 
@@ -32,20 +39,20 @@ void C10dStore::set(const std::string& key, const std::string& value) {
 
 // Polls: torch's client logs two warnings for each wait that times out, and callers wait in parts.
 bool C10dStore::wait_for(const std::vector<std::string>& keys, Deadline deadline) {
-  using std::chrono::steady_clock;
-  constexpr std::chrono::milliseconds kShortest{1}, kLongest{250};
-  for (const auto begin = steady_clock::now();;) {
+  using Clock = std::chrono::steady_clock;
+  for (const auto begin = Clock::now();;) {
     try {
       if (store_->check(keys)) return true;
-    } catch (
-        const std::exception&) {  // stores in Python may have no check(); wait() tells the rest
+    } catch (const c10::DistError&) {
+      throw;
+    } catch (const std::exception&) {  // stores in Python may lack check()
       store_->wait(keys, store_timeout(deadline));
       return true;
     }
     if (deadline.expired()) return false;
     const auto pause =
-        std::clamp<steady_clock::duration>((steady_clock::now() - begin) / 4, kShortest, kLongest);
-    std::this_thread::sleep_for(std::min<steady_clock::duration>(pause, store_timeout(deadline)));
+        std::clamp<Clock::duration>((Clock::now() - begin) / 4, kShortestPause, longest_pause_);
+    std::this_thread::sleep_for(std::min<Clock::duration>(pause, store_timeout(deadline)));
   }
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 // Adapts c10d's Store to the bootstrap's interface.
+#include <chrono>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,8 +28,8 @@ decltype(auto) asked_of_store(const std::string& attempt, Body&& body) {
 // The caller must not hold the GIL: calls may block, and a Store written in Python takes the GIL.
 class C10dStore final : public Store {
  public:
-  // `prefix` is prepended to every key.
-  explicit C10dStore(c10::intrusive_ptr<c10d::Store> store, std::string prefix = {});
+  // `ranks` of them ask the store at the same time. `prefix` is prepended to every key.
+  C10dStore(c10::intrusive_ptr<c10d::Store> store, int ranks, std::string prefix = {});
 
   void set(const std::string& key, const std::string& value) override;
   std::string get(const std::string& key, Deadline deadline) override;
@@ -38,6 +39,7 @@ class C10dStore final : public Store {
   bool wait_for(const std::vector<std::string>& keys, Deadline deadline);
 
   c10::intrusive_ptr<c10d::Store> store_;
+  std::chrono::microseconds longest_pause_;
   std::string prefix_;
 };
 

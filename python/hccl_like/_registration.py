@@ -188,10 +188,6 @@ def create(options, group_options=None):
     )  # fmt: skip
 
 
-# What is to be done once this process is through its next set-up of a group.
-when_made: list = []
-
-
 def make_backend(store, rank, size, group_options, timeout, name, global_ranks, parent=None):
     """The backend of one group; the options are filled in and kept, so they must not serve another group.
 
@@ -207,10 +203,7 @@ def make_backend(store, rank, size, group_options, timeout, name, global_ranks, 
     _transports.register(extension)
     _endings.watch_accelerator(accelerator_name())
     _endings.watch_child()
-    backend = extension.ProcessGroupHcclLike(store, rank, size, group_options, parent)
-    while when_made:
-        when_made.pop()()
-    return backend
+    return extension.ProcessGroupHcclLike(store, rank, size, group_options, parent)
 
 
 def _refuse_companions(caller) -> None:

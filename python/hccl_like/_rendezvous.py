@@ -7,7 +7,6 @@ the step's node list.
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import ipaddress
 import itertools
@@ -22,8 +21,6 @@ from datetime import timedelta
 from urllib.parse import urlparse
 
 _TOKEN_KEY = "hccl_like/rendezvous"
-_THROUGH_KEY = "hccl_like/through/{}"
-_PATIENCE_AT_EXIT = timedelta(seconds=5)
 
 
 def mpi(url: str, timeout: timedelta = timedelta(minutes=5), **_) -> Iterator[tuple]:
@@ -44,7 +41,6 @@ def mpi(url: str, timeout: timedelta = timedelta(minutes=5), **_) -> Iterator[tu
     place = json.loads(extension._mpi_broadcast(json.dumps(place), patience))
     if store is None:
         store = _join(place["addresses"], place["port"], place["token"], timeout)
-    _keep_until_all_are_through(store, rank, size)
     yield store, rank, size
 
 
@@ -65,22 +61,7 @@ def slurm(url: str, timeout: timedelta = timedelta(minutes=5), **_) -> Iterator[
             ) from error
     else:
         store = _join([parsed.hostname or _first_host()], port, job, timeout)
-    _keep_until_all_are_through(store, rank, size)
     yield store, rank, size
-
-
-def _keep_until_all_are_through(store, rank: int, size: int) -> None:
-    """Rank 0 takes the store along when it ends: a program that ends at once must leave the others time to be set up."""
-    from hccl_like import _registration
-
-    def wait():
-        with contextlib.suppress(Exception):  # a rank that died will never be through
-            store.wait([_THROUGH_KEY.format(other) for other in range(1, size)], _PATIENCE_AT_EXIT)
-
-    if rank == 0:
-        _registration.when_made.append(lambda: atexit.register(wait))
-    else:
-        _registration.when_made.append(lambda: store.set(_THROUGH_KEY.format(rank), ""))
 
 
 def _agree(scheme: str, url: str, rank: int, size: int) -> None:

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 
 import hccl_like
-from ranks import run_ranks
+from ranks import make_store, run_ranks
 
 SOON = 2.0
 
@@ -123,6 +123,38 @@ def twice(rank, size):
 
 def test_what_an_earlier_default_group_has_left_in_the_store_counts_no_more():
     assert run_ranks(twice, 3) == [[2, 1], [2, 2], [1, 2]]
+
+
+class SlowStore(dist.Store):
+    """A store in Python, with no more than it must have, that gives rank 0's list of the ranks late."""
+
+    def __init__(self, store):
+        super().__init__()
+        self.store = store
+
+    def set(self, key, value):
+        self.store.set(key, value)
+
+    def add(self, key, amount):
+        return self.store.add(key, amount)
+
+    def wait(self, keys, timeout):
+        self.store.wait(keys, timeout)
+
+    def get(self, key):
+        if key.endswith("/all"):
+            time.sleep(0.5)
+        return self.store.get(key)
+
+
+def leaves_at_once(rank, size, listener):
+    store = make_store(rank, listener)
+    dist.init_process_group("hccl-like", store=SlowStore(store) if rank else store, rank=rank, world_size=size)
+    dist.destroy_process_group()
+
+
+def test_rank_0_does_not_take_its_store_away_from_a_rank_that_still_makes_the_group():
+    run_ranks(leaves_at_once, 2, group=False)
 
 
 def comes_late(rank, size):
