@@ -59,6 +59,9 @@ struct Call {
   MemoryOwner output_owner{};  // owner of the output; see transport/message/kept_memory.h
   // The call that this exchange precedes (Communicator::prepare_exchange); null for a user's call.
   std::shared_ptr<const Call> precedes;
+  // The program's call that this one is a part of, with the same number: of a call in phases
+  // (process_group/issue/host_phases.h).
+  std::optional<Collective> part_of;
   // The host must not access the layouts' memory; see Communicator::use_device_memory().
   bool in_device = false;
   std::chrono::milliseconds timeout{0};  // 0: the communicator's

@@ -8,9 +8,10 @@ namespace hccl_like {
 
 // Further inputs of the choice; equal on all ranks.
 struct CallPathOptions {
-  bool board = false;   // the group has one
-  bool forced = false;  // the user names the collective's algorithm
-  bool direct = true;   // Config::direct
+  bool board = false;        // the group has one
+  bool maps_memory = false;  // ranks of one host may map each other's memory
+  bool forced = false;       // the user names the collective's algorithm
+  bool direct = true;        // Config::direct
 };
 
 CallPath call_path(const Call& call, int ranks, Chunks chunks, const CallPathOptions& options);

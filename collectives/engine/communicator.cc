@@ -5,7 +5,6 @@
 
 #include "collectives/call/fingerprint.h"
 #include "collectives/topology/group_topology.h"
-#include "core/base/log.h"
 #include "core/machine/backoff.h"
 
 namespace hccl_like {
@@ -43,6 +42,8 @@ std::shared_ptr<Communicator> Communicator::create(Engine& engine, Identity iden
 Communicator::Communicator(Engine& engine, Identity identity)
     : engine_(engine), identity_(std::move(identity)), timeout_(identity_.timeout) {
   topology_ = topology_of(identity_.members);
+  maps_memory_ = std::ranges::all_of(
+      identity_.members, [](const ProcessRecord& member) { return member.commons.has_value(); });
   same_host_ = {.cores = topology_.cores_per_host,
                 .peer_memory = &engine_.peer_memory(),
                 .known_memory = &known_memory_,
@@ -110,6 +111,7 @@ uint64_t Communicator::meeting_fingerprint(const Call& call, const Plan& plan) c
 
 CallPathOptions Communicator::path_options(Collective collective) const {
   return {.board = identity_.board != nullptr,
+          .maps_memory = maps_memory_,
           .forced = named_[static_cast<size_t>(collective)],
           .direct = engine_.config().direct};
 }
@@ -252,55 +254,25 @@ void Communicator::run(const Call& call) {
   if (const Error* error = operation->error()) throw Exception(*error);
 }
 
-void Communicator::abort(std::string reason) {
-  Error error{ErrorCode::kAborted, "group " + identity_.name + " was aborted on rank " +
-                                       std::to_string(rank()) + ": " + std::move(reason)};
-  engine_.abort(*this, std::move(error));
-}
-
-void Communicator::tie(const std::shared_ptr<Communicator>& one,
-                       const std::shared_ptr<Communicator>& other) {
-  for (const auto& [from, to] : {std::pair(one, other), std::pair(other, one)}) {
-    std::lock_guard lock(from->mutex_);
-    from->tied_ = to;
-  }
-}
-
-std::shared_ptr<Communicator> Communicator::tied() const {
-  std::lock_guard lock(mutex_);
-  return tied_.lock();
-}
-
-std::optional<Error> Communicator::failure() const {
-  if (!has_failed()) return std::nullopt;
-  std::lock_guard lock(mutex_);
-  return failure_;
-}
-
-bool Communicator::remember(const Error& error) {
-  std::lock_guard lock(mutex_);
-  if (failure_) return false;
-  failure_ = error;
-  failed_.store(true, std::memory_order_release);
-  log_info([&] { return "group " + identity_.name + " failed: " + to_string(error); });
-  return true;
-}
-
 std::optional<CallLog::Entry> Communicator::called(uint32_t sequence) const {
   std::lock_guard lock(mutex_);
   return log_.find(sequence);
 }
 
 std::shared_ptr<Communicator> Communicator::split(std::span<const int> ranks, std::string name) {
+  Identity child;
+  child.name = std::move(name);
+  return split(ranks, std::move(child));
+}
+
+std::shared_ptr<Communicator> Communicator::split(std::span<const int> ranks, Identity child) {
   uint32_t number;
   {
     std::lock_guard lock(mutex_);
     number = splits_++;
   }
   if (ranks.empty()) return nullptr;
-  Identity child;
   child.rank = -1;
-  child.name = std::move(name);
   child.timeout = timeout();
   for (const int rank : ranks) {
     if (rank < 0 || rank >= size())

@@ -34,6 +34,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
     uint64_t id = 0;  // equal on all ranks, unique among communicators
     int rank = 0;
     std::string name = "world";  // for messages to users
+    std::vector<int> numbers;    // by rank, for messages to users; empty: the ranks
     std::chrono::milliseconds timeout{std::chrono::minutes(30)};
     std::vector<ProcessRecord> members;      // by rank
     std::vector<Link*> links;                // by rank, null for this process
@@ -47,6 +48,11 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   int size() const { return static_cast<int>(identity_.members.size()); }
   uint64_t id() const { return identity_.id; }
   const std::string& name() const { return identity_.name; }
+  // A rank as users know it: of a part(), in the whole group. Errors name ranks so.
+  int number_of(int rank) const {
+    return rank < 0 || identity_.numbers.empty() ? rank
+                                                 : identity_.numbers[static_cast<size_t>(rank)];
+  }
   const std::vector<ProcessRecord>& members() const { return identity_.members; }
   // By rank: the current or future route and the reason for it; empty for this rank.
   std::vector<std::string> routes() const;
@@ -119,6 +125,10 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // Every rank must call split() equally often, with its own list. Null if `ranks` is empty.
   std::shared_ptr<Communicator> split(std::span<const int> ranks, std::string name);
 
+  // The same for ranks that make parts of this group's calls: it has this group's name, and a
+  // failure of one fails the other.
+  std::shared_ptr<Communicator> part(std::span<const int> ranks);
+
   // Null if the ranks share no memory. The caller adds the layouts to board_call().
   const std::shared_ptr<Board>& board() const { return identity_.board; }
   BoardCall board_call(const Call& call, const Plan& plan, uint32_t number) const;
@@ -148,7 +158,12 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   int rank_of(const Link& link) const;  // -1 if none
   // Keeps only the first error; returns whether this is it.
   bool remember(const Error& error);
-  std::shared_ptr<Communicator> tied() const;
+  // Those that a failure of this one ends, too, with whether their peers must be told.
+  struct Relative {
+    std::shared_ptr<Communicator> communicator;
+    bool tell_peers = false;
+  };
+  std::vector<Relative> relatives() const;
   // A recent call that went through prepare(), by its number.
   std::optional<CallLog::Entry> called(uint32_t sequence) const;
   // A rank whose next message on the channel arrived without a receive, or -1. `sequence`: in, the
@@ -158,6 +173,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
 
  private:
   Communicator(Engine& engine, Identity identity);
+  std::shared_ptr<Communicator> split(std::span<const int> ranks, Identity child);
 
   void check(const Call& call) const;
   void check_own_part(const Call& call);
@@ -188,10 +204,12 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::atomic<uint32_t> sequence_{0};  // of the next call
   KnownMemory known_memory_;
   SameHostResources same_host_;
+  bool maps_memory_ = false;
 
   mutable std::mutex mutex_;  // guards all members below
   std::optional<Error> failure_;
-  std::weak_ptr<Communicator> tied_;
+  std::weak_ptr<Communicator> tied_, whole_;
+  std::vector<std::weak_ptr<Communicator>> parts_;
   ForcedAlgorithms forced_;
   uint32_t splits_ = 0;
   // Mix of the roots of all calls by messages. Two ranks that both act as root exchange no message,

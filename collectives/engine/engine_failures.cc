@@ -68,9 +68,9 @@ void Engine::fail(Communicator& communicator, const Error& error, bool tell_peer
     else
       ++i;
   }
-  // Each rank that gets the failure report ends the tied communicator itself.
-  if (const auto tied = communicator.tied(); tied && !tied->failure())
-    fail(*tied, error, /*tell_peers=*/false);
+  for (const auto& [relative, tell_its_peers] : communicator.relatives()) {
+    if (!relative->has_failed()) fail(*relative, error, tell_its_peers);
+  }
 }
 
 // Sends at once: after the last operation, no thread may drive for a while.
@@ -91,21 +91,25 @@ const Execution* Engine::under_way(const Communicator& communicator) const {
 
 void Engine::lost(Communicator& communicator, int peer, const Error& why) {
   if (mismatches_.report_pending(communicator)) return;
-  std::string message = "rank " + std::to_string(communicator.rank()) + " of group " +
-                        communicator.name() + " lost rank " + std::to_string(peer) + " (" +
+  const int number = communicator.number_of(peer);
+  std::string message = "rank " + std::to_string(communicator.number_of(communicator.rank())) +
+                        " of group " + communicator.name() + " lost rank " +
+                        std::to_string(number) + " (" +
                         communicator.members()[static_cast<size_t>(peer)].hostname + ")";
   if (const Execution* execution = under_way(communicator))
     message += " during " + execution->operation().describe() + ", " + execution->whereabouts();
   message += ": " + why.message;
-  fail(communicator, Error{why.code, std::move(message), peer}, /*tell_peers=*/true);
+  fail(communicator, Error{why.code, std::move(message), number}, /*tell_peers=*/true);
 }
 
 void Engine::on_failure(const Execution& execution) {
   const Operation& operation = execution.operation();
   Communicator& communicator = operation.communicator();
   Error error = *execution.failure();
-  error.message = "rank " + std::to_string(communicator.rank()) + " of group " +
-                  communicator.name() + ": " + operation.describe() + " failed: " + error.message;
+  error.peer = communicator.number_of(error.peer);
+  error.message = "rank " + std::to_string(communicator.number_of(communicator.rank())) +
+                  " of group " + communicator.name() + ": " + operation.describe() +
+                  " failed: " + error.message;
   fail(communicator, error, /*tell_peers=*/true);
 }
 
@@ -132,8 +136,10 @@ void Engine::on_mismatch(const Link* link, const Link::Mismatch& mismatch) {
 }
 
 void Engine::on_unreachable(int peer, Communicator& communicator) {
-  std::string message = "rank " + std::to_string(communicator.rank()) + " of group " +
-                        communicator.name() + ": the network card can no longer move a message " +
+  peer = communicator.number_of(peer);
+  std::string message = "rank " + std::to_string(communicator.number_of(communicator.rank())) +
+                        " of group " + communicator.name() +
+                        ": the network card can no longer move a message " +
                         "between a device's memory and rank " + std::to_string(peer);
   if (const Execution* execution = under_way(communicator))
     message += " during " + execution->operation().describe();
@@ -150,11 +156,13 @@ void Engine::on_abort(Link& link, const AbortNotice& notice) {
   // A rank without a connection to the failed rank may have one to this rank. A rank with one may
   // see this rank leave before it gets the reason. Ranks that share a board all know.
   const bool pass_on = !communicator->failure() && !communicator->board();
-  Error error = told_by(peer, communicator->name(), notice.reason);
+  Error error = told_by(communicator->number_of(peer), communicator->name(), notice.reason);
   const bool alike = error.told == ErrorCode::kMismatch;  // the same text on all ranks
   if (const Execution* execution = under_way(*communicator); execution != nullptr && !alike)
-    error.message += " (told to rank " + std::to_string(communicator->rank()) + ", which was in " +
-                     execution->operation().describe() + ", " + execution->whereabouts() + ")";
+    error.message += " (told to rank " +
+                     std::to_string(communicator->number_of(communicator->rank())) +
+                     ", which was in " + execution->operation().describe() + ", " +
+                     execution->whereabouts() + ")";
   fail(*communicator, error, /*tell_peers=*/false);
   if (pass_on) tell(*communicator, notice.reason, &link);
 }
@@ -191,9 +199,10 @@ void Engine::look_at_deadlines() {
         std::chrono::duration_cast<std::chrono::milliseconds>(execution.age(now)).count();
     fail(communicator,
          Error{ErrorCode::kTimeout,
-               "rank " + std::to_string(communicator.rank()) + " of group " + communicator.name() +
-                   ": " + execution.operation().describe() + " reached its timeout after " +
-                   std::to_string(after) + " ms, " + execution.whereabouts() +
+               "rank " + std::to_string(communicator.number_of(communicator.rank())) +
+                   " of group " + communicator.name() + ": " + execution.operation().describe() +
+                   " reached its timeout after " + std::to_string(after) + " ms, " +
+                   execution.whereabouts() +
                    ". Did every rank make this call, and is every rank alive?"},
          /*tell_peers=*/true);
     i = static_cast<size_t>(-1);
@@ -229,7 +238,7 @@ void Engine::add(const std::shared_ptr<Communicator>& communicator) {
   const auto early = groups_.add(communicator->id(), communicator);
   if (!early) return;
   const int peer = communicator->rank_of(*early->link);
-  abort(*communicator, told_by(peer, communicator->name(), early->reason));
+  abort(*communicator, told_by(communicator->number_of(peer), communicator->name(), early->reason));
 }
 
 void Engine::remove(const Communicator& communicator) { groups_.remove(communicator.id()); }

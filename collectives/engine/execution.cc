@@ -365,7 +365,8 @@ std::string Execution::whereabouts() const {
   if (text.empty() && !stage_.holds()) text = "before its first round";
   if (!text.empty()) text += ", ";
   text += peers.size() == 1 ? "waiting for rank " : "waiting for ranks ";
-  for (size_t i = 0; i < peers.size(); ++i) text += (i ? ", " : "") + std::to_string(peers[i]);
+  for (size_t i = 0; i < peers.size(); ++i)
+    text += (i ? ", " : "") + std::to_string(operation_->communicator().number_of(peers[i]));
   return text;
 }
 

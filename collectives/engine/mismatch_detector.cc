@@ -100,11 +100,11 @@ bool MismatchDetector::report_pending(Communicator& communicator) {
 }
 
 void MismatchDetector::report(Communicator& communicator, const Disagreement& disagreement) {
-  std::string message =
-      hccl_like::disagreement(communicator.name(), disagreement.number, disagreement.mine,
-                              disagreement.theirs, engine_.call_sites, disagreement.unseen);
-  engine_.fail(communicator,
-               Error{ErrorCode::kMismatch, std::move(message), disagreement.theirs.rank});
+  Claim mine = disagreement.mine, theirs = disagreement.theirs;
+  for (Claim* const claim : {&mine, &theirs}) claim->rank = communicator.number_of(claim->rank);
+  std::string message = hccl_like::disagreement(communicator.name(), disagreement.number, mine,
+                                                theirs, engine_.call_sites, disagreement.unseen);
+  engine_.fail(communicator, Error{ErrorCode::kMismatch, std::move(message), theirs.rank});
 }
 
 void MismatchDetector::on_report(Link& link, const CallNotice& call) {

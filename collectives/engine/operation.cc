@@ -23,7 +23,7 @@ std::string Operation::describe() const {
             std::to_string(call_.slice.count) + " through the host";
   if (!begun_by_ || plan_.channel != kSlicesOfCollectives) return text;
   return text + (call_.collective == Collective::kSend ? " to rank " : " from rank ") +
-         std::to_string(call_.root);
+         std::to_string(communicator_->number_of(call_.root));
 }
 
 std::string Operation::describe_whole() const {
@@ -33,10 +33,14 @@ std::string Operation::describe_whole() const {
   text += " (" + std::string(name(call.type));
   if (reduces(call.collective)) text += ", " + std::string(name(call.op));
   text += ", " + std::to_string(bytes_) + " bytes";
-  if (call.collective == Collective::kSend) text += ", to rank " + std::to_string(call.root);
+  if (call.collective == Collective::kSend)
+    text += ", to rank " + std::to_string(communicator_->number_of(call.root));
   if (call.collective == Collective::kRecv)
-    text +=
-        call.root == kAnySource ? ", from any rank" : ", from rank " + std::to_string(call.root);
+    text += call.root == kAnySource
+                ? ", from any rank"
+                : ", from rank " + std::to_string(communicator_->number_of(call.root));
+  if (call.part_of)
+    text += ", part of " + std::string(name(*call.part_of)) + " #" + std::to_string(number());
   return text + ")";
 }
 

@@ -6,14 +6,10 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 
 #include "process_group/calls/sharing.h"
+#include "process_group/calls/tensors.h"
 
 namespace hccl_like {
 namespace {
-
-// True if memory order is logical order.
-bool is_plain(const at::Tensor& tensor) {
-  return tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg();
-}
 
 bool overlap(std::span<const Region> some, std::span<const Region> others) {
   for (const Region& a : some) {

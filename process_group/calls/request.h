@@ -15,7 +15,7 @@ enum class Arrangement : uint8_t {
   kNone,     // no memory
   kWhole,    // one chunk: all tensors, concatenated
   kOwn,      // only this rank's chunk: all tensors, concatenated
-  kPerRank,  // chunk i is tensor i
+  kPerRank,  // chunk i is tensor i; of k tensors for each rank, chunk i is the i-th k of them
   kCut,      // every tensor in equal parts; chunk i is the i-th part of every tensor
   kSplits,   // one tensor; chunk i is the next splits[i] rows of it
 };

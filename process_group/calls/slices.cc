@@ -9,8 +9,6 @@ namespace {
 
 // Slices begin at multiples of this, which splits no element of any type.
 constexpr size_t kGranule = 256;
-// Smaller parts cost more in copies than they hide.
-constexpr size_t kLeastStep = 16 << 10;
 
 std::optional<Slices::Kind> kind_of(const Request& request) {
   switch (request.collective) {
@@ -33,10 +31,13 @@ std::optional<Slices::Kind> kind_of(const Request& request) {
 }
 
 size_t largest_chunk(const Side& side, size_t ranks) {
-  size_t all = 0, largest = 0;
-  for (const at::Tensor& tensor : side.tensors) {
-    all += tensor.nbytes();
-    largest = std::max(largest, tensor.nbytes());
+  size_t all = 0, chunk = 0, largest = 0;
+  const size_t tensors_of_chunk = std::max<size_t>(1, side.tensors.size() / ranks);
+  for (size_t i = 0; i < side.tensors.size(); ++i) {
+    if (i % tensors_of_chunk == 0) chunk = 0;
+    all += side.tensors[i].nbytes();
+    chunk += side.tensors[i].nbytes();
+    largest = std::max(largest, chunk);
   }
   switch (side.arrangement) {
     case Arrangement::kNone:
@@ -53,16 +54,6 @@ size_t largest_chunk(const Side& side, size_t ranks) {
              row_bytes(side.tensors.front());
   }
   return 0;
-}
-
-bool of_one_type(const Request& request) {
-  std::optional<c10::ScalarType> type;
-  for (const Side* side : {&request.input, &request.output})
-    for (const at::Tensor& tensor : side->tensors) {
-      if (tensor.scalar_type() != type.value_or(tensor.scalar_type())) return false;
-      type = tensor.scalar_type();
-    }
-  return true;
 }
 
 // True if the input or output of any rank has a chunk for every rank.
@@ -82,6 +73,16 @@ bool has_chunks(const Request& request) {
 constexpr size_t round_up(size_t bytes) { return (bytes + kGranule - 1) / kGranule * kGranule; }
 
 }  // namespace
+
+bool of_one_type(const Request& request) {
+  std::optional<c10::ScalarType> type;
+  for (const Side* side : {&request.input, &request.output})
+    for (const at::Tensor& tensor : side->tensors) {
+      if (tensor.scalar_type() != type.value_or(tensor.scalar_type())) return false;
+      type = tensor.scalar_type();
+    }
+  return true;
+}
 
 size_t row_bytes(const at::Tensor& tensor) {
   const int64_t rows = tensor.dim() == 0 ? 1 : tensor.size(0);

@@ -7,6 +7,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "collectives/schedule/layout.h"
+#include "core/settings/config.h"
 #include "process_group/calls/request.h"
 
 namespace hccl_like {
@@ -14,9 +15,10 @@ namespace hccl_like {
 // Slice i carries bytes [i * step, (i + 1) * step) of every chunk.
 struct Slices {
   enum class Kind : uint8_t {
-    kAlike,  // all ranks know all sizes; every slice is a call of all ranks
-    kPairs,  // only the two peers of a chunk know its size; slices after the first
-             // are messages between them
+    kAlike,   // all ranks know all sizes; every slice is a call of all ranks
+    kPairs,   // only the two peers of a chunk know its size; slices after the first
+              // are messages between them
+    kPhases,  // HostPhases cuts the call
   };
   Kind kind = Kind::kAlike;
   size_t step = 0;
@@ -27,6 +29,19 @@ struct Slices {
   // slices, so that peers who disagree about the number of slices find the mismatch in the first.
   size_t count_of(size_t bytes) const;
 };
+
+// Smaller parts of a chunk cost more in copies than they hide.
+inline constexpr size_t kLeastStep = 16 << 10;
+
+// Bytes of a slice per side. Half of the engine's bytes in flight for one operation: the engine's
+// slices still overlap, and the first copy in and the last copy out, which overlap with nothing,
+// stay short.
+inline size_t bytes_of_slice(const Config& config) {
+  return config.slice_bytes * config.slice_window / 2;
+}
+
+// Whether all tensors have one type: others are not cut.
+bool of_one_type(const Request& request);
 
 // Bytes of one row of the first dimension.
 size_t row_bytes(const at::Tensor& tensor);

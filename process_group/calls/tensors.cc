@@ -84,6 +84,10 @@ void check_count(size_t count, size_t expected, const char* what) {
   throw_misuse(std::to_string(expected) + " " + what + " are needed, got " + std::to_string(count));
 }
 
+bool is_plain(const at::Tensor& tensor) {
+  return tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg();
+}
+
 std::string describe(const at::Tensor& tensor) {
   const auto type = data_type(tensor.scalar_type());
   std::string text = type ? std::string(name(*type)) : c10::toString(tensor.scalar_type());

@@ -25,6 +25,9 @@ void check_elements(const at::Tensor& tensor, const char* what, int64_t elements
                     c10::function_ref<std::string()> because);
 void check_count(size_t count, size_t expected, const char* what);
 
+// True if memory order is logical order.
+bool is_plain(const at::Tensor& tensor);
+
 // "float32[2, 3]".
 std::string describe(const at::Tensor& tensor);
 // Wire type of tensors that are not reduced: their common type if DataType has it, else bytes.

@@ -8,17 +8,6 @@
 #include "transport/rendezvous/rendezvous.h"
 
 namespace hccl_like {
-namespace {
-
-// Half of the engine's bytes in flight for one operation: the engine's slices still overlap, and
-// the first copy in and the last copy out, which overlap with nothing, stay short.
-size_t bytes_of_slice(const Communicator& communicator) {
-  const Config& config = communicator.engine().config();
-  return config.slice_bytes * config.slice_window / 2;
-}
-
-}  // namespace
-
 // Depends only on request sizes and settings, which ranks that exchange a chunk share if their
 // devices are alike. A call of one slice also uses a Staging where streams may make it, or where
 // network cards may avoid its copies; of the latter, other ranks do not see the difference.
@@ -32,8 +21,12 @@ Issuer::Cuts Issuer::cuts_of(const Issue& issue, const Group& group, const Devic
   if (access.plugin() == nullptr && !capabilities_of(access.device()).has(Feature::kOffsetCopies))
     return cuts;
   const bool direct = DeviceSlices::may_serve(access, communicator);
-  const size_t most = bytes_of_slice(communicator);
+  const size_t most = bytes_of_slice(communicator.engine().config());
   for (const Request& request : issue.requests) {
+    if (HostPhases::may_serve(access, communicator, request, most)) {
+      cuts.push_back(Slices{.kind = Slices::Kind::kPhases});
+      continue;
+    }
     cuts.push_back(slices_of(request, communicator.size(), most));
     if (cuts.back()) continue;
     if (Staging::may_use_streams(access, communicator.topology().hosts,
@@ -53,8 +46,9 @@ Issuer::Cuts Issuer::cuts_of(const Issue& issue, const Group& group, const Devic
 Stagings& Issuer::staging(const Group& group, const DeviceAccess& access) {
   auto& staging = stagings_[access.device().index()];
   if (!staging)
-    staging = std::make_shared<Stagings>(group.session->devices(), access,
-                                         bytes_of_slice(*group.communicators->host()));
+    staging =
+        std::make_shared<Stagings>(group.session->devices(), access,
+                                   bytes_of_slice(group.communicators->host()->engine().config()));
   return *staging;
 }
 
@@ -66,6 +60,7 @@ Issuer::StagedCalls Issuer::prepare_staged(const Issue& issue, const Group& grou
   StagedCalls calls;
   Buffers buffers(access, *group.communicator_of(issue));
   bool waited = access.stream_ordered();
+  size_t ends = 0;
   for (size_t i = 0; i < issue.requests.size(); ++i) {
     const Request& request = issue.requests[i];
     const auto& communicator = group.communicators->of(issue.device, request.collective);
@@ -75,9 +70,16 @@ Issuer::StagedCalls Issuer::prepare_staged(const Issue& issue, const Group& grou
     } else {
       pending->hold_weakly(request.output.tensors);
     }
+    if (cuts[i] && cuts[i]->kind == Slices::Kind::kPhases) {
+      HostPhases& phases = stagings.host_phases(communicator);
+      calls.emplace_back(&phases.first(), phases.prepare(request, call_timeout(issue), pending));
+      ends += HostPhases::kPhases;
+      continue;
+    }
     if (Staging* const staging = cuts[i] ? stagings.find(request) : nullptr) {
       calls.emplace_back(
           staging, staging->prepare(request, *cuts[i], call_timeout(issue), communicator, pending));
+      ++ends;
       continue;
     }
     if (!std::exchange(waited, true)) access.synchronize_current_stream();
@@ -86,7 +88,7 @@ Issuer::StagedCalls Issuer::prepare_staged(const Issue& issue, const Group& grou
     prepare_whole(std::move(call), cuts[i], communicator, *pending);
   }
   pending->hold(buffers);
-  pending->expect_slices(calls.size());
+  pending->expect_slices(ends);
   return calls;
 }
 

@@ -12,6 +12,7 @@
 #include "core/base/own_thread.h"
 #include "process_group/calls/buffers.h"
 #include "process_group/calls/sharing.h"
+#include "process_group/calls/tensors.h"
 #include "process_group/device/device_attempt.h"
 #include "process_group/device/device_capabilities.h"
 #include "process_group/issue/staging_call.h"
@@ -101,7 +102,7 @@ void Staging::make_whole(Call& call) {
 std::vector<at::Tensor> Staging::plain(const Side& side, bool written, Call& call) {
   std::vector<at::Tensor> tensors;
   for (const at::Tensor& tensor : side.tensors) {
-    if (tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg()) {
+    if (is_plain(tensor)) {
       tensors.push_back(tensor);
       continue;
     }
@@ -122,13 +123,15 @@ std::vector<at::Tensor> Staging::plain(const Side& side, bool written, Call& cal
 std::shared_ptr<Staging::Call> Staging::prepare(const Request& request, const Slices& slices,
                                                 std::chrono::milliseconds timeout,
                                                 const std::shared_ptr<Communicator>& communicator,
-                                                std::shared_ptr<Pending> pending) {
+                                                std::shared_ptr<Pending> pending,
+                                                std::optional<Collective> part_of) {
   const c10::DeviceGuard device_guard(access_.device());
   const int rank = communicator->rank();
   auto call = std::make_shared<Call>(access_);
   call->communicator = communicator;
   call->bare = bare_call(request);
   call->bare.timeout = timeout;
+  call->bare.part_of = part_of;
   call->cut = slices;
   auto inputs = plain(request.input, /*written=*/false, *call);
   const auto outputs = plain(request.output, /*written=*/true, *call);
@@ -179,6 +182,12 @@ std::shared_ptr<Staging::Call> Staging::prepare(const Request& request, const Sl
     prepare_stream(*call);
   else
     prepare_slices(*call);
+  return call;
+}
+
+std::shared_ptr<Staging::Call> Staging::prepare_nothing(std::shared_ptr<Pending> pending) const {
+  auto call = std::make_shared<Call>(access_);
+  call->pending = std::move(pending);
   return call;
 }
 
@@ -279,6 +288,7 @@ void Staging::run(Stage stage) {
     changed_.notify_all();
   }
   while (const auto call = next(stage)) {
+    if (stage == kCopyIn) call->launch_comparison();
     if (stage == kCopyIn && !in_stream_) call->pending->begin();
     const bool in_stream = run_in_stream(stage, *call, queue);
     for (Slice& slice : call->slices) {

@@ -60,7 +60,17 @@ class Staging {
   std::shared_ptr<Call> prepare(const Request& request, const Slices& slices,
                                 std::chrono::milliseconds timeout,
                                 const std::shared_ptr<Communicator>& communicator,
-                                std::shared_ptr<Pending> pending);
+                                std::shared_ptr<Pending> pending,
+                                std::optional<Collective> part_of = std::nullopt);
+  // A call that only takes its turn.
+  std::shared_ptr<Call> prepare_nothing(std::shared_ptr<Pending> pending) const;
+  // An operation of the whole group that only compares the request between its ranks.
+  struct Comparison {
+    std::shared_ptr<Operation> operation;
+    std::vector<std::byte> records;
+  };
+  static Comparison compare(const Request& request, std::chrono::milliseconds timeout,
+                            Communicator& communicator);
   // Starts a prepared call. Does not block.
   void launch(std::shared_ptr<Call> call);
   // Whether a prepared call is not over. Under the caller's lock.

@@ -52,6 +52,10 @@ class Staging::Call {
   bool by_stream = false;                     // all ranks leave the call to streams
   uint32_t reserved = 0;                      // first number of the slices, with `streamed`
   std::vector<Slice> slices;
+  // Of the first of several calls, in as many Stagings, that make a request (host_phases.h).
+  std::optional<Comparison> comparison;
+  std::shared_ptr<Call> next;  // launched at the end of this one; null if it is the last
+  Staging* next_staging = nullptr;
   std::vector<std::pair<at::Tensor, at::Tensor>>
       fresh;           // a tensor that is not plain and its plain replacement
   Copies copies_back;  // to these tensors, at the end
@@ -90,6 +94,11 @@ class Staging::Call {
       input.to_host(copies, staged_input(slice), copied(slice));
       copies.wait();
     });
+  }
+  void launch_comparison() {
+    if (comparison)
+      comparison->operation->communicator().launch({&comparison->operation, 1},
+                                                   /*waited_for=*/true);
   }
   // Slices that take numbers of their own: all ranks know their number only if they are alike.
   uint32_t numbered() const {
@@ -142,6 +151,9 @@ class Staging::Call {
     if (last && in_stream() && any_failed()) spoil(queue);
   }
   void end() {
+    if (comparison)
+      comparison->operation->communicator().engine().wait(*comparison->operation,
+                                                          Deadline::never());
     // Releases memory before end_slices(), because the waiting thread may reuse it at once.
     input = output = {};
     places.reset();
@@ -150,6 +162,7 @@ class Staging::Call {
     fresh.clear();
     copies_back.clear();
     begin.reset();
+    if (next) next_staging->launch(std::exchange(next, nullptr));
     pending->end_slices();
   }
   // ---
@@ -172,7 +185,14 @@ class Staging::Call {
     guarded(slice, "from", [&] {
       const CopyQueue& copies = queue();
       if (begin && (whole || &slice == &slices.front())) copies.wait_for(*begin);
-      if (writes_output) output.to_device(copies, staged_output(slice), copied(slice));
+      if (writes_output) {
+        // What the rank gathers from itself need not come back from the host.
+        const auto own = static_cast<size_t>(communicator->rank());
+        const bool has_own = bare.collective == Collective::kAllGather &&
+                             input.give(copies, output, own, copied(slice));
+        output.to_device(copies, staged_output(slice), copied(slice),
+                         has_own ? std::optional(own) : std::nullopt);
+      }
       copies.wait();
       if (&slice == &slices.back()) make_copies_back();
     });

@@ -2,7 +2,9 @@
 #include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 
+#include <limits>
 #include <utility>
+#include <vector>
 
 #include "process_group/calls/buffers.h"
 #include "process_group/issue/staging_call.h"
@@ -10,8 +12,13 @@
 namespace hccl_like {
 namespace {
 
-// An address that is never used.
-constexpr uintptr_t kAnyAddress = 64;
+// A layout of which only the sizes matter.
+Layout sizes_of(const DeviceSide& side, size_t element_bytes) {
+  constexpr uintptr_t kAnyAddress = 64;
+  constexpr Part kAll{0, std::numeric_limits<size_t>::max()};
+  return side.layout({reinterpret_cast<std::byte*>(kAnyAddress), side.bytes(kAll)}, kAll,
+                     element_bytes);
+}
 
 }  // namespace
 
@@ -49,6 +56,24 @@ void Staging::pack_sides(Call& call, bool exchanges) {
   }
 }
 
+Staging::Comparison Staging::compare(const Request& request, std::chrono::milliseconds timeout,
+                                     Communicator& communicator) {
+  hccl_like::Call whole = bare_call(request);
+  whole.timeout = timeout;
+  const auto ranks = static_cast<size_t>(communicator.size());
+  const auto lay = [&](const Side& side) {
+    const DeviceSide sizes(side, side.tensors.vec(), communicator.rank(), communicator.size());
+    return sizes_of(sizes, size_of(request.type));
+  };
+  whole.input = lay(request.input);
+  whole.output = lay(request.output);
+  Comparison comparison{.operation = nullptr, .records = std::vector<std::byte>(ranks + 1)};
+  std::byte* const records = comparison.records.data();
+  comparison.operation =
+      communicator.prepare_exchange(std::move(whole), {records + ranks, 1}, {records, ranks});
+  return comparison;
+}
+
 // The numbers of the slices are taken, too: they take part if a rank cannot use streams.
 void Staging::prepare_stream(Call& call) {
   const Device& device = *access_.plugin();
@@ -56,13 +81,8 @@ void Staging::prepare_stream(Call& call) {
     executor_ = std::make_unique<StreamExecutor>(call.communicator, device, access_.plugin_index(),
                                                  *host_.plugin(), streams_.current().value_or(0));
   hccl_like::Call whole = call.bare;
-  // Only sizes matter, so any address will do.
-  const auto lay = [&](const DeviceSide& side) {
-    return side.layout({reinterpret_cast<std::byte*>(kAnyAddress), side.bytes(Call::kAll)},
-                       Call::kAll, size_of(whole.type));
-  };
-  whole.input = lay(call.input);
-  whole.output = lay(call.output);
+  whole.input = sizes_of(call.input, size_of(whole.type));
+  whole.output = sizes_of(call.output, size_of(whole.type));
   call.streamed = std::make_unique<StreamExecution>(*executor_, std::move(whole),
                                                     *call.input.range(), *call.output.range());
   call.pending->add_slice(call.streamed->exchange());

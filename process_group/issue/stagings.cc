@@ -11,6 +11,12 @@ std::unique_ptr<Staging> Stagings::make() const {
   return std::make_unique<Staging>(devices_, access_, most_);
 }
 
+HostPhases& Stagings::host_phases(const std::shared_ptr<Communicator>& communicator) {
+  if (!host_phases_)
+    host_phases_ = std::make_unique<HostPhases>(devices_, access_, most_, communicator);
+  return *host_phases_;
+}
+
 Staging* Stagings::find(const Request& request) {
   if (!is_message(request)) {
     if (!collectives_) collectives_ = make();

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "process_group/calls/request.h"
+#include "process_group/issue/host_phases.h"
 #include "process_group/issue/staging.h"
 
 namespace hccl_like {
@@ -21,6 +22,8 @@ class Stagings {
 
   // Null if the message would need more than kMost Stagings.
   Staging* find(const Request& request);
+  // For calls of `communicator` that HostPhases may serve.
+  HostPhases& host_phases(const std::shared_ptr<Communicator>& communicator);
 
  private:
   static constexpr size_t kMost = 4;  // Stagings for messages
@@ -36,6 +39,7 @@ class Stagings {
   const DeviceAccess& access_;
   const size_t most_;
   std::unique_ptr<Staging> collectives_;
+  std::unique_ptr<HostPhases> host_phases_;
   std::vector<OfMessages> messages_;
 };
 

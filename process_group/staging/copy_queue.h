@@ -26,7 +26,8 @@ class CopyQueue {
   // Both are contiguous and have one type and size. Host memory must not change until wait().
   void to_host(const at::Tensor& host, const at::Tensor& device) const;
   void to_device(const at::Tensor& host, const at::Tensor& device) const;
-  // Requires a plugin with can_copy_within(). The memory must not overlap.
+  bool can_copy_within() const { return plugin_ != nullptr && plugin_->can_copy_within(); }
+  // Requires can_copy_within(). The memory must not overlap.
   void within(const at::Tensor& to, const at::Tensor& from) const;
   // Blocks until the copies of this queue are done.
   void wait() const;

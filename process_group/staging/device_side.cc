@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <span>
 
 #include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -76,7 +77,13 @@ DeviceSide::DeviceSide(const Side& side, const std::vector<at::Tensor>& tensors,
       add(single_ ? static_cast<size_t>(rank) : 0, std::move(extents));
       return;
     case Arrangement::kPerRank:
-      for (size_t i = 0; i < tensors.size(); ++i) add(i, {{tensors[i], 0, tensors[i].nbytes()}});
+      for (size_t i = 0; i < all; ++i) {
+        extents.clear();
+        const size_t count = tensors.size() / all;
+        for (const at::Tensor& tensor : std::span(tensors).subspan(i * count, count))
+          extents.push_back({tensor, 0, tensor.nbytes()});
+        add(i, extents);
+      }
       return;
     case Arrangement::kCut:
       for (size_t i = 0; i < all; ++i) {
@@ -132,7 +139,7 @@ std::vector<DeviceSide::Message> DeviceSide::messages(const Slices& slices, size
 }
 
 template <class Visitor>
-void DeviceSide::visit(Part part, Visitor&& visit) const {
+void DeviceSide::visit(Part part, Visitor&& visit, std::optional<size_t> but) const {
   struct {
     const at::Tensor* tensor = nullptr;
     size_t begin = 0, bytes = 0;  // may extend into tensors directly behind this one
@@ -143,6 +150,13 @@ void DeviceSide::visit(Part part, Visitor&& visit) const {
     if (run.tensor != nullptr) visit(*run.tensor, run.begin, run.begin + run.bytes, run.at);
   };
   for (const Chunk& chunk : chunks_) {
+    if (chunk.number == but) {
+      const Part left_out = within(part, chunk.bytes);
+      at += left_out.end - left_out.begin;
+      tell();
+      run = {};
+      continue;
+    }
     size_t start = 0;  // offset of the extent in the chunk
     for (const Extent& extent : chunk.extents) {
       const size_t begin = std::max(part.begin, start);
@@ -166,13 +180,15 @@ void DeviceSide::visit(Part part, Visitor&& visit) const {
 }
 
 template <class Copy>
-void DeviceSide::copy(const at::Tensor& host, Part part, Copy&& copy) const {
+void DeviceSide::copy(const at::Tensor& host, Part part, Copy&& copy,
+                      std::optional<size_t> but) const {
   const at::AutoDispatchBelowADInplaceOrView unseen;
-  visit(part, [&](const at::Tensor& tensor, size_t begin, size_t end, size_t at) {
+  const auto see = [&](const at::Tensor& tensor, size_t begin, size_t end, size_t at) {
     const auto bytes = static_cast<int64_t>(end - begin);
     copy(host.narrow(0, static_cast<int64_t>(at), bytes).view(tensor.scalar_type()),
          part_of(tensor, begin, end - begin));
-  });
+  };
+  visit(part, see, but);
 }
 
 void DeviceSide::to_host(const CopyQueue& copies, const at::Tensor& host, Part part) const {
@@ -181,10 +197,12 @@ void DeviceSide::to_host(const CopyQueue& copies, const at::Tensor& host, Part p
   });
 }
 
-void DeviceSide::to_device(const CopyQueue& copies, const at::Tensor& host, Part part) const {
-  copy(host, part, [&](const at::Tensor& on_host, const at::Tensor& on_device) {
+void DeviceSide::to_device(const CopyQueue& copies, const at::Tensor& host, Part part,
+                           std::optional<size_t> but) const {
+  const auto to = [&](const at::Tensor& on_host, const at::Tensor& on_device) {
     copies.to_device(on_host, on_device);
-  });
+  };
+  copy(host, part, to, but);
 }
 
 size_t DeviceSide::bytes_touched(Part part) const {
@@ -289,6 +307,17 @@ void DeviceSide::to_device(const CopyQueue& copies, const DeviceSide& other, siz
   if (own.begin == own.end) return;
   copies.within(part_of(to.tensor, to.begin + own.begin, own.end - own.begin),
                 part_of(from.tensor, from.begin + own.begin, own.end - own.begin));
+}
+
+bool DeviceSide::give(const CopyQueue& copies, const DeviceSide& other, size_t number,
+                      Part part) const {
+  const auto &from = chunk(number).extents, &to = other.chunk(number).extents;
+  if (!copies.can_copy_within() || from.size() != 1 || to.size() != 1) return false;
+  const bool one_memory =
+      same_storage(from[0].tensor, to[0].tensor) &&
+      place_of(from[0].tensor) + from[0].begin == place_of(to[0].tensor) + to[0].begin;
+  if (!one_memory) to_device(copies, other, number, part);
+  return true;
 }
 
 Layout DeviceSide::layout(Region host, Part part, size_t element_bytes) const {

@@ -35,7 +35,9 @@ class DeviceSide {
   void let_go();
   // Copies a part of every chunk from or to packed host memory. Adjacent pieces are one copy.
   void to_host(const CopyQueue& copies, const at::Tensor& host, Part part) const;
-  void to_device(const CopyQueue& copies, const at::Tensor& host, Part part) const;
+  // `but`: the number of a chunk to leave out.
+  void to_device(const CopyQueue& copies, const at::Tensor& host, Part part,
+                 std::optional<size_t> but = std::nullopt) const;
   // Layout of a slice in that host memory.
   Layout layout(Region host, Part part, size_t element_bytes) const;
   size_t bytes(Part part) const;
@@ -73,6 +75,9 @@ class DeviceSide {
   Region place(const std::vector<Region>& places, size_t number, Part part) const;
   // Copies a part of a chunk to the same chunk of `other`, within the device.
   void to_device(const CopyQueue& copies, const DeviceSide& other, size_t number, Part part) const;
+  // The same unless both are one memory. False, without a copy, if the device does not copy within
+  // itself or the chunk has several pieces.
+  bool give(const CopyQueue& copies, const DeviceSide& other, size_t number, Part part) const;
 
   // `root` is the peer of a side without a chunk for each rank.
   std::vector<Message> messages(const Slices& slices, size_t slice, int root) const;
@@ -98,9 +103,10 @@ class DeviceSide {
   // visit(tensor, begin, end, at): bytes [begin, end) of `tensor` are at byte `at` of the packed
   // part.
   template <class Visitor>
-  void visit(Part part, Visitor&& visit) const;
+  void visit(Part part, Visitor&& visit, std::optional<size_t> but = std::nullopt) const;
   template <class Copy>
-  void copy(const at::Tensor& host, Part part, Copy&& copy) const;
+  void copy(const at::Tensor& host, Part part, Copy&& copy,
+            std::optional<size_t> but = std::nullopt) const;
 
   std::vector<Chunk> chunks_;
   bool single_ = false;    // one of several chunks, identified by its number

@@ -14,7 +14,7 @@
 #include "collectives/selection/profile.h"
 #include "core/settings/config.h"
 #include "device/reduce/reduce.h"
-#include "process_group/issue/staging.h"
+#include "process_group/issue/host_phases.h"
 #include "python/bindings/bindings.h"
 #include "python/bindings/process.h"
 
@@ -68,16 +68,20 @@ std::string way(const std::string& collective, uint64_t bytes, const std::vector
   const Config config = Config::from_environment();
   const Collective wanted = known_collective(collective);
   const auto ranks = static_cast<int>(layout.size());
-  const CallPathOptions options{
-      .board = config.board && ranks > 1 && Hosts::of(layout).count() == 1 && shares_memory(config),
-      .forced = !config.algo.find(name(wanted)).empty(),
-      .direct = config.direct};
+  const Hosts hosts = Hosts::of(layout);
+  const bool shares = config.board && shares_memory(config);
+  const CallPathOptions options{.board = shares && ranks > 1 && hosts.count() == 1,
+                                .maps_memory = shares,
+                                .forced = !config.algo.find(name(wanted)).empty(),
+                                .direct = config.direct};
   const Semantics meaning = semantics(wanted);
   const bool chunks = meaning.input != Chunking::kWhole || meaning.output != Chunking::kWhole;
   if (device && bytes / (chunks ? layout.size() : 1) >= StreamExecutor::kLeastChunk &&
-      Staging::may_use_streams(process().devices.access(*device), Hosts::of(layout), options,
-                               wanted))
+      Staging::may_use_streams(process().devices.access(*device), hosts, options, wanted))
     return "streams";
+  if (device && HostPhases::may_serve(process().devices.access(*device), hosts, options, wanted,
+                                      bytes, bytes_of_slice(config)))
+    return "phases";
   switch (call_path(wanted, bytes, ranks, options)) {
     case CallPath::kBoard:
       return "board";

@@ -140,6 +140,8 @@ _WAYS = {
     "direct": "directly between the ranks' memory, without messages and without an algorithm: memory that ranks can map is read and "
     "written in place, all other passes through shared memory",
     "streams": "by streams of the devices, which read each other's memory, without the host (docs/devices.md)",
+    "phases": "in phases: within each host by streams of the devices, and between hosts through the host, of n ranks of a host with 1/n of "
+    "the bytes each (docs/devices.md)",
     "messages": "by messages; the first algorithm is used",
 }
 
