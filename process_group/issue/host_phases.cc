@@ -35,6 +35,10 @@ bool has_equal_chunks(const Side& side) {
                              [&](const at::Tensor& one) { return one.nbytes() == bytes; });
 }
 
+// Parts of a call, which are in different phases at the same time; shorter ones cost more than they
+// hide.
+constexpr size_t kMostParts = 4, kLeastPart = size_t{8} << 20;
+
 }  // namespace
 
 bool HostPhases::may_serve(const DeviceAccess& access, const Hosts& hosts,
@@ -92,19 +96,31 @@ class HostPhases::Plan {
         scaling_(reduces(request.collective)
                      ? scaling(request.type, request.op, hosts_.size(), request.factor)
                      : Scaling{}) {
+    const bool gives = request.collective != Collective::kBroadcast || request.root == rank_;
     switch (request.collective) {
       case Collective::kAllReduce:
       case Collective::kBroadcast:
-        move_shards();
-        break;
-      case Collective::kReduceScatter:
-        reduce_scatter();
-        break;
+        whole_ = {one_memory(request.output.tensors, gives)};
+        return;
       default:
-        all_gather();
+        own_ = plain(gathers() ? request.input.tensors : request.output.tensors, !gathers());
+        whole_ = plain(gathers() ? request.output.tensors : request.input.tensors, gathers());
     }
   }
 
+  // Fills in the phases of part `part` of the call.
+  void cut(size_t part) {
+    phases_ = {};
+    if (request_.collective == Collective::kReduceScatter) return reduce_scatter();
+    if (gathers()) return all_gather();
+    move_shards(part);
+  }
+
+  // An all_gather and a reduce_scatter, which are packed, gain nothing from parts.
+  size_t parts() const {
+    const bool in_shards = request_.output.arrangement == Arrangement::kWhole;
+    return in_shards ? std::clamp<size_t>(bytes_of(whole_) / kLeastPart, 1, kMostParts) : 1;
+  }
   const std::optional<Request>& phase(size_t index) const { return phases_[index]; }
   // After the copies of the phases, which write to the memory that these read.
   void copy_back() {
@@ -112,6 +128,7 @@ class HostPhases::Plan {
   }
 
  private:
+  bool gathers() const { return request_.collective == Collective::kAllGather; }
   Request phase_of(Collective collective) const {
     Request phase = request_;
     phase.collective = collective;
@@ -154,27 +171,34 @@ class HostPhases::Plan {
     return all;
   }
 
-  // The payload is cut into shards, one for each of the first ranks of a host.
-  void move_shards() {
+  // The tensors of a call without chunks as one range of memory.
+  at::Tensor one_memory(at::TensorList tensors, bool gives) {
+    if (tensors.size() == 1 && is_plain(tensors.front())) return tensors.front();
+    const bool takes = !gives || request_.collective != Collective::kBroadcast;
+    return memory_of(tensors, gives, takes);
+  }
+
+  // A part of the payload is cut into shards, one for each of the first ranks of a host.
+  void move_shards(size_t part) {
     const bool sums = request_.collective == Collective::kAllReduce;
     const int root_host = hosts_.host(request_.root), own_host = hosts_.host(rank_);
-    const bool first_is_plain =
-        request_.output.tensors.size() == 1 && is_plain(request_.output.tensors.front());
-    const bool gives = sums || request_.root == rank_;
-    whole_ = {first_is_plain ? request_.output.tensors.front()
-                             : memory_of(request_.output.tensors, gives, sums || !gives)};
-    const at::Tensor& all = whole_.front();
-    const size_t elements = all.nbytes() / all.itemsize();
+    const at::Tensor& whole = whole_.front();
+    const size_t from = even_begin(whole.nbytes() / whole.itemsize(), part, parts()),
+                 to = even_begin(whole.nbytes() / whole.itemsize(), part + 1, parts());
+    shared_ = {hccl_like::part_of(whole, from * whole.itemsize(), (to - from) * whole.itemsize())};
+    pieces_.clear();
+    const at::Tensor& all = shared_.front();
+    const size_t elements = to - from;
     const auto ranks = static_cast<size_t>(hosts_.on(own_host));
     for (size_t i = 0; i < ranks; ++i) {
       const size_t begin = even_begin(elements, std::min(i, shards_), shards_),
                    end = even_begin(elements, std::min(i + 1, shards_), shards_);
-      parts_.push_back(
+      pieces_.push_back(
           hccl_like::part_of(all, begin * all.itemsize(), (end - begin) * all.itemsize()));
     }
-    const Side own{{&parts_[place_], 1}, Arrangement::kOwn, {}};
-    const Side shard{{&parts_[place_], 1}, Arrangement::kWhole, {}};
-    const Side everything{parts_, Arrangement::kPerRank, {}};
+    const Side own{{&pieces_[place_], 1}, Arrangement::kOwn, {}};
+    const Side shard{{&pieces_[place_], 1}, Arrangement::kWhole, {}};
+    const Side everything{pieces_, Arrangement::kPerRank, {}};
     if (sums) {
       Request& first = phases_[0].emplace(phase_of(Collective::kReduceScatter));
       first.input = everything, first.output = own;
@@ -182,7 +206,7 @@ class HostPhases::Plan {
     } else if (own_host == root_host) {
       Request& first = phases_[0].emplace(phase_of(Collective::kBroadcast));
       first.root = hosts_.place(request_.root);
-      first.input = first.output = {whole_, Arrangement::kWhole, {}};
+      first.input = first.output = {shared_, Arrangement::kWhole, {}};
     }
     if (place_ < shards_) {
       Request& second = phases_[1].emplace(phase_of(request_.collective));
@@ -216,12 +240,10 @@ class HostPhases::Plan {
   }
 
   void reduce_scatter() {
-    whole_ = plain(request_.input.tensors, /*written=*/false);
-    parts_ = by_place(request_.input, whole_);
-    own_ = plain(request_.output.tensors, /*written=*/true);
-    between_ = new_memory(bytes_of(parts_) / shards_, parts_.front());
+    pieces_ = by_place(request_.input, whole_);
+    between_ = new_memory(bytes_of(pieces_) / shards_, pieces_.front());
     Request& first = phases_[0].emplace(phase_of(Collective::kReduceScatter));
-    first.input = {parts_, Arrangement::kPerRank, {}};
+    first.input = {pieces_, Arrangement::kPerRank, {}};
     first.output = {{&between_, 1}, Arrangement::kOwn, {}};
     reduce_with(first, scaling_.input);
     Request& second = phases_[1].emplace(phase_of(Collective::kReduceScatter));
@@ -231,16 +253,14 @@ class HostPhases::Plan {
   }
 
   void all_gather() {
-    own_ = plain(request_.input.tensors, /*written=*/false);
-    whole_ = plain(request_.output.tensors, /*written=*/true);
-    parts_ = by_place(request_.output, whole_);
-    between_ = new_memory(bytes_of(parts_) / shards_, parts_.front());
+    pieces_ = by_place(request_.output, whole_);
+    between_ = new_memory(bytes_of(pieces_) / shards_, pieces_.front());
     Request& second = phases_[1].emplace(phase_of(Collective::kAllGather));
     second.input = {own_, Arrangement::kOwn, {}};
     second.output = {{&between_, 1}, Arrangement::kCut, {}};
     Request& last = phases_[2].emplace(phase_of(Collective::kAllGather));
     last.input = {{&between_, 1}, Arrangement::kOwn, {}};
-    last.output = {parts_, Arrangement::kPerRank, {}};
+    last.output = {pieces_, Arrangement::kPerRank, {}};
   }
 
   const Hosts& hosts_;
@@ -249,39 +269,48 @@ class HostPhases::Plan {
   Pending& pending_;
   const Request& request_;
   const Scaling scaling_;
-  Tensors whole_, parts_, own_;
+  Tensors whole_, own_;      // of the call, plain
+  Tensors pieces_, shared_;  // of the part
   at::Tensor between_;
   Copies copies_back_;
   std::array<std::optional<Request>, kPhases> phases_;
 };
 
-std::shared_ptr<Staging::Call> HostPhases::prepare(const Request& request,
-                                                   std::chrono::milliseconds timeout,
-                                                   const std::shared_ptr<Pending>& pending) {
+std::vector<std::shared_ptr<Staging::Call>> HostPhases::prepare(
+    const Request& request, std::chrono::milliseconds timeout,
+    const std::shared_ptr<Pending>& pending) {
   const c10::DeviceGuard device_guard(access_.device());
   auto comparison = Staging::compare(request, timeout, *communicator_);
   pending->add_slice(comparison.operation);
   Plan plan(*this, request, *pending);
-  std::array<std::shared_ptr<Staging::Call>, kPhases> calls;
-  for (size_t i = 0; i < kPhases; ++i) {
-    const auto& phase = plan.phase(i);
-    if (!phase) {
-      calls[i] = stagings_[i]->prepare_nothing(pending);
-      continue;
+  std::vector<std::shared_ptr<Staging::Call>> firsts;
+  for (size_t part = 0; part < plan.parts(); ++part) {
+    plan.cut(part);
+    std::array<std::shared_ptr<Staging::Call>, kPhases> calls;
+    for (size_t i = 0; i < kPhases; ++i) {
+      const auto& phase = plan.phase(i);
+      const auto& communicator = i == 1 ? between_ : within_;
+      calls[i] = phase
+                     ? prepare_phase(i, *phase, request.collective, timeout, communicator, pending)
+                     : stagings_[i]->prepare_nothing(pending);
     }
-    const auto& communicator = i == 1 ? between_ : within_;
-    auto slices = slices_of(*phase, communicator->size(), most_);
-    if (!slices) slices = one_slice_of(*phase, communicator->size(), most_, 0);
-    calls[i] = stagings_[i]->prepare(*phase, slices.value(), timeout, communicator, pending,
-                                     request.collective);
+    for (size_t i = 0; i + 1 < kPhases; ++i) {
+      calls[i]->next = calls[i + 1];
+      calls[i]->next_staging = stagings_[i + 1].get();
+    }
+    firsts.push_back(std::move(calls[0]));
   }
   plan.copy_back();
-  calls[0]->comparison = std::move(comparison);
-  for (size_t i = 0; i + 1 < kPhases; ++i) {
-    calls[i]->next = calls[i + 1];
-    calls[i]->next_staging = stagings_[i + 1].get();
-  }
-  return calls[0];
+  firsts.front()->comparison = std::move(comparison);
+  return firsts;
+}
+
+std::shared_ptr<Staging::Call> HostPhases::prepare_phase(
+    size_t index, const Request& phase, Collective whole, std::chrono::milliseconds timeout,
+    const std::shared_ptr<Communicator>& communicator, const std::shared_ptr<Pending>& pending) {
+  auto slices = slices_of(phase, communicator->size(), most_);
+  if (!slices) slices = one_slice_of(phase, communicator->size(), most_, 0);
+  return stagings_[index]->prepare(phase, slices.value(), timeout, communicator, pending, whole);
 }
 
 }  // namespace hccl_like

@@ -40,15 +40,21 @@ class HostPhases {
   HostPhases(const HostPhases&) = delete;
   HostPhases& operator=(const HostPhases&) = delete;
 
-  // As Staging::prepare(). first() launches the result. The call ends kPhases calls of slices
-  // (Pending::expect_slices).
+  // As Staging::prepare(), of each part of the call in turn: a large call has several, which are in
+  // different phases at the same time. first() launches the results, in order. Each ends kPhases
+  // calls of slices (Pending::expect_slices).
   static constexpr size_t kPhases = 3;
-  std::shared_ptr<Staging::Call> prepare(const Request& request, std::chrono::milliseconds timeout,
-                                         const std::shared_ptr<Pending>& pending);
+  std::vector<std::shared_ptr<Staging::Call>> prepare(const Request& request,
+                                                      std::chrono::milliseconds timeout,
+                                                      const std::shared_ptr<Pending>& pending);
   Staging& first() { return *stagings_.front(); }
 
  private:
   class Plan;
+  std::shared_ptr<Staging::Call> prepare_phase(size_t index, const Request& phase, Collective whole,
+                                               std::chrono::milliseconds timeout,
+                                               const std::shared_ptr<Communicator>& communicator,
+                                               const std::shared_ptr<Pending>& pending);
 
   const DeviceAccess& access_;
   const size_t most_;

@@ -72,8 +72,10 @@ Issuer::StagedCalls Issuer::prepare_staged(const Issue& issue, const Group& grou
     }
     if (cuts[i] && cuts[i]->kind == Slices::Kind::kPhases) {
       HostPhases& phases = stagings.host_phases(communicator);
-      calls.emplace_back(&phases.first(), phases.prepare(request, call_timeout(issue), pending));
-      ends += HostPhases::kPhases;
+      for (auto& call : phases.prepare(request, call_timeout(issue), pending)) {
+        calls.emplace_back(&phases.first(), std::move(call));
+        ends += HostPhases::kPhases;
+      }
       continue;
     }
     if (Staging* const staging = cuts[i] ? stagings.find(request) : nullptr) {

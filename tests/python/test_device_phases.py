@@ -94,13 +94,32 @@ def of_any_shape(rank, size):
         assert values.equal(tensor, mine(root))
 
 
+def in_several_parts(rank, size):
+    """Calls so large that their parts are in different phases at the same time."""
+    count = 6_400_011
+    tensor = mine(rank, count).to("sim")
+    dist.all_reduce(tensor)
+    assert values.equal(tensor, everybodys(size, count).sum(0))
+    wide = torch.zeros(count, 2, device="sim")
+    wide[:, 0] = mine(rank, count).to("sim")
+    dist.broadcast(wide[:, 0], 2)
+    assert values.equal(wide[:, 0], mine(2, count)) and not wide[:, 1].any()
+    share = count // size
+    own, inputs = torch.zeros(share, 2, device="sim"), [mine(rank + one, share).to("sim") for one in range(size)]
+    dist.reduce_scatter(own[:, 1], inputs)
+    assert values.equal(own[:, 1], sum(mine(one + rank, share) for one in range(size))) and not own[:, 0].any()
+    gathered = torch.zeros(size * share, device="sim")
+    dist.all_gather_into_tensor(gathered, mine(rank, share).to("sim"))
+    assert values.equal(gathered.view(size, share), everybodys(size, share))
+
+
 def all_that_others_do(rank, size):
     for case in STAGED + PAIRS:
         case(rank, size)
 
 
 @pytest.mark.parametrize("layout", slow_after_first(LAYOUTS), ids=str)
-@pytest.mark.parametrize("case", [sums, of_any_shape, all_that_others_do], ids=lambda case: case.__name__)
+@pytest.mark.parametrize("case", [sums, of_any_shape, in_several_parts, all_that_others_do], ids=lambda case: case.__name__)
 def test_results_are_exact(case, layout, make_hosts):
     between_hosts(case, layout, make_hosts, timeout=240)
 
