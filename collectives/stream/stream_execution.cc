@@ -120,8 +120,21 @@ bool StreamExecution::show(const DeviceRange& side, Memory& memory, Exports::Las
   return true;
 }
 
+// Peers can map the memory of an earlier call again, or could not map it then. Memory without a
+// name is mapped for each call anew.
+void StreamExecution::compare_with_earlier_calls() {
+  auto& shown = executor_.shown_;
+  if (shown.size() > StreamExecutor::kMostShown) shown.clear();
+  for (const Memory* const memory : {&mine_.input, &mine_.output, &mine_.scratch}) {
+    if (memory->bytes == 0) continue;
+    const auto [known, added] = shown.try_emplace(memory->name, true);
+    if (added || memory->name == 0) mine_.fresh = 1;
+    if (!known->second) mine_.able = 0;
+  }
+}
+
 bool StreamExecution::agree() {
-  if (executor_.usable_ == false) mine_.able = 0;
+  compare_with_earlier_calls();
   if (hccl_like::reduces(call_.collective))
     mine_.able = mine_.able && executor_.reduces(call_.type, call_.op, scaling_);
   mine_.words.handle = executor_.exported_.handle;
@@ -131,10 +144,11 @@ bool StreamExecution::agree() {
   communicator_->engine().wait(*exchange_, Deadline::never());
   if (exchange_->error() != nullptr) return false;
 
-  bool able = true, apart = false;
+  bool able = true, apart = false, fresh = false;
   for (int rank = 0; rank < size(); ++rank) {
     const Record told = record(rank);
     able = able && told.able != 0;
+    fresh = fresh || told.fresh != 0;
     in_place_ = in_place_ || told.place == Place::kInPlace;
     apart = apart || told.place == Place::kApart;
   }
@@ -143,13 +157,14 @@ bool StreamExecution::agree() {
     return false;
   bool mapped = true;
   for (int peer = 0; peer < size() && mapped; ++peer) mapped = map(peer);
-  if (executor_.usable_) {
-    if (!mapped) fail("the memory of another rank could not be mapped for the device");
+  if (!fresh) {
+    if (!mapped) fail("the memory of another rank could not be mapped for the device any more");
     return mapped;
   }
-  const bool usable = all(mapped);
-  if (!communicator_->has_failed()) executor_.usable_ = usable;
-  return usable;
+  if (all(mapped)) return true;
+  for (const Memory* const memory : {&mine_.input, &mine_.output, &mine_.scratch})
+    if (memory->bytes > 0 && memory->name != 0) executor_.shown_[memory->name] = false;
+  return false;
 }
 
 // Maps what this rank's device reads and writes of `peer`.

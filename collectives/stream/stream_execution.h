@@ -45,6 +45,7 @@ class StreamExecution {
   struct Record {
     Memory input, output, scratch, words;
     uint64_t able = 0;
+    uint64_t fresh = 0;  // whether some memory was not in an earlier call
     Place place = Place::kEither;
   };
   // Memory of a rank as this rank's device reaches it.
@@ -64,6 +65,7 @@ class StreamExecution {
   bool sizes_fit() const;
   void tell();
   bool show(const DeviceRange& side, Memory& memory, Exports::Last& last) const;
+  void compare_with_earlier_calls();
   bool map(int rank);
   bool all(bool good);
   Operations messages(Collective direction, uint32_t slice, std::span<std::byte> bytes) const;

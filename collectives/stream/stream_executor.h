@@ -3,7 +3,6 @@
 // memory. Every rank reads the memory of the others in place.
 #include <map>
 #include <memory>
-#include <optional>
 #include <tuple>
 #include <vector>
 
@@ -66,8 +65,11 @@ class StreamExecutor {
   std::vector<Word*> peers_;  // by rank: that rank's copy of this rank's word; null for this rank
   std::vector<PeerMemory::Mapping> peer_mappings_;
   std::vector<MappedRange> peer_registrations_;
-  std::optional<bool> usable_;  // whether all ranks map each other's memory, once known
-  uint64_t base_ = 0;           // of the words, after all programs queued so far
+  // By name, this rank's memory that calls had, and whether all ranks could map what they had to.
+  // Used by the thread that queues.
+  static constexpr size_t kMostShown = 512;
+  std::map<uint64_t, bool> shown_;
+  uint64_t base_ = 0;  // of the words, after all programs queued so far
   std::map<std::tuple<Collective, int, bool>, Compiled> programs_;
   std::map<std::tuple<DataType, ReduceOp, bool>, bool> reductions_;
   MappedRange trial_;  // memory to try reductions on
