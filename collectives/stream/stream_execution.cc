@@ -322,6 +322,17 @@ void StreamExecution::queue(std::optional<DeviceEvent> begin) {
     return;
   }
   (void)kept.release();
+  auto passed = device.record(index, stream);
+  if (passed.ok()) return void(passed_ = std::move(passed).value());
+  fail(passed.error().message);
+}
+
+// A lost device calls no function, and its events have errors.
+bool StreamExecution::lost() const {
+  if (!passed_) return true;
+  const auto passed = executor_.device_.passed(executor_.index_, *passed_);
+  if (!passed.ok()) fail(passed.error().message);
+  return !passed.ok();
 }
 
 void StreamExecution::await_begin() {
@@ -346,7 +357,7 @@ std::optional<Error> StreamExecution::finish() {
   // The receives are under way meanwhile, so that a lost rank or a time-out ends them.
   post(Collective::kRecv, heard);
   engine.wait([&] { return reached() || communicator_->has_failed(); }, Deadline::never());
-  while (!reached()) {
+  while (!reached() && !lost()) {
     executor_.release();  // repeatedly: streams of others may still write their words
     std::this_thread::sleep_for(kBetweenReleases);
   }

@@ -75,6 +75,7 @@ class StreamExecution {
   const StreamExecutor::Compiled& compiled() const { return *compiled_[in_place_ ? 1 : 0]; }
   DeviceRange place(RankSlot slot, uint32_t count) const;
   void fail(const std::string& why) const;
+  bool lost() const;
   int rank() const { return communicator_->rank(); }
   int size() const { return communicator_->size(); }
   size_t ranks() const { return static_cast<size_t>(size()); }
@@ -96,7 +97,8 @@ class StreamExecution {
   bool in_place_ = false;
   std::vector<size_t> begins_;  // of the chunks in a side that has all of them, and their end
   std::shared_ptr<End> end_;
-  std::optional<DeviceEvent> begin_;  // where the stream begins with the call
+  std::optional<DeviceEvent> begin_;   // where the stream begins with the call
+  std::optional<DeviceEvent> passed_;  // where it has passed the call; none if it was lost before
 };
 
 }  // namespace hccl_like

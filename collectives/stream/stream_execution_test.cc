@@ -225,6 +225,23 @@ TEST_P(Executors, AnAbortEndsTheStreamsOfAll) {
   });
 }
 
+TEST_P(Executors, ALostDeviceEndsTheCallOfAll) {
+  on_streams::sharing::lost = true;
+  run([&](Rank me, Executor& executor) {
+    Numbers& in = executor.make(1000);
+    Call call{.collective = Collective::kAllReduce,
+              .type = DataType::kUInt64,
+              .input = sizes(1000, 1),
+              .output = sizes(1000, 1)};
+    call.timeout = std::chrono::milliseconds(500);
+    const auto execution = executor.prepare(call, in.side(), in.side());
+    ASSERT_TRUE(execution->agree());
+    execution->queue(std::nullopt);
+    EXPECT_TRUE(execution->finish().has_value());
+  });
+  on_streams::sharing::lost = false;
+}
+
 // The stream of rank 0 never gets to the call.
 TEST_P(Executors, ATimeOutNamesTheCallAndTheRank) {
   run([](Rank me, Executor& executor) {

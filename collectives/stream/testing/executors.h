@@ -3,6 +3,7 @@
 // memory.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
 #include <deque>
 #include <functional>
@@ -29,6 +30,8 @@ namespace sharing {
 
 inline std::mutex mutex;
 inline std::set<void*> refused;  // cannot be opened
+// From now on, a device does nothing more and says so.
+inline std::atomic<bool> lost{false};
 
 inline int export_range(int, hcd_ref ref, size_t bytes, hcd_ipc_handle* handle, uint64_t* offset) {
   if (fake_device::find(ref, bytes) == nullptr)
@@ -49,6 +52,14 @@ inline int close(int, void*) { return HCD_OK; }
 
 inline hcd_api table() {
   hcd_api api = fake_device::api();
+  static const hcd_api sound = api;
+  api.host_func = [](int device, hcd_stream stream, void (*function)(void*), void* of) {
+    return lost ? int{HCD_OK} : sound.host_func(device, stream, function, of);
+  };
+  api.event_query = [](int device, hcd_event event) {
+    return lost ? fake_device::fail(HCD_DEVICE_LOST, "it fell off the bus")
+                : sound.event_query(device, event);
+  };
   api.ipc_export = export_range;
   api.ipc_open = [](int, const hcd_ipc_handle*, void**, size_t*) {
     return fake_device::fail(HCD_UNSUPPORTED, "the host does not reach the memory");
