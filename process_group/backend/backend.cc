@@ -46,6 +46,7 @@ c10::intrusive_ptr<Backend> Backend::create(const std::shared_ptr<Session>& sess
       communicator = make(bootstrap, name);
     }
     auto backend = c10::make_intrusive<Backend>(session, std::move(communicator), store, options);
+    backend->met_in_store_ = true;
     if (rank > 0) {
       C10dStore own(store, size, backend->store_prefix_);
       if (own.add(kThrough, 1) == size - 1) own.set(kAllAreThrough, "");
@@ -303,7 +304,8 @@ void Backend::waitForPendingWorks() { diagnosis_.wait_for_hook(); }
 
 void Backend::await_ranks_in_create() {
   const auto communicators = issuer_.communicators();
-  if (rank_ > 0 || size_ == 1 || !communicators || communicators->failure()) return;
+  if (!met_in_store_ || rank_ > 0 || size_ == 1) return;
+  if (!communicators || communicators->failure()) return;
   try {
     C10dStore(store_, size_, store_prefix_)
         .get(kAllAreThrough, Deadline::after(kUntilAllAreThrough));

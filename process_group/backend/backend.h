@@ -148,7 +148,8 @@ class Backend final : public c10d::Backend {
   const c10::intrusive_ptr<hccl_like::Options> options_;
   Diagnosis diagnosis_;
   Issuer issuer_;
-  std::string store_prefix_;  // of this group's own keys
+  std::string store_prefix_;   // of this group's own keys
+  bool met_in_store_ = false;  // made by create()
   std::atomic<uint64_t> monitored_barriers_{0};
 
   // torch calls split() once for each device type with the same store and expects the same backend.

@@ -157,6 +157,18 @@ def test_rank_0_does_not_take_its_store_away_from_a_rank_that_still_makes_the_gr
     run_ranks(leaves_at_once, 2, group=False)
 
 
+def leaves_a_part(rank, size):
+    part = dist.split_group(split_ranks=[[0, 1]])
+    dist.all_reduce(torch.ones(1, device="sim"), group=part)
+    begin = time.monotonic()
+    dist.destroy_process_group(part)
+    return time.monotonic() - begin
+
+
+def test_nobody_waits_for_ranks_that_a_split_does_not_send_to_the_store(sim):
+    assert max(run_ranks(leaves_a_part, 2, device_id=torch.device("sim", 0))) < SOON
+
+
 def comes_late(rank, size):
     if rank == 0:
         time.sleep(1.5)
