@@ -227,7 +227,7 @@ TEST_P(Executors, AnAbortEndsTheStreamsOfAll) {
 
 TEST_P(Executors, ALostDeviceEndsTheCallOfAll) {
   on_streams::sharing::lost = true;
-  run([&](Rank me, Executor& executor) {
+  run([](Rank, Executor& executor) {
     Numbers& in = executor.make(1000);
     Call call{.collective = Collective::kAllReduce,
               .type = DataType::kUInt64,
