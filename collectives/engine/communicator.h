@@ -158,7 +158,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   int rank_of(const Link& link) const;  // -1 if none
   // Keeps only the first error; returns whether this is it.
   bool remember(const Error& error);
-  // Those that a failure of this one ends, too, with whether their peers must be told.
+  // The communicators that a failure of this one ends, and whether their other ranks must be told.
   struct Relative {
     std::shared_ptr<Communicator> communicator;
     bool tell_peers = false;

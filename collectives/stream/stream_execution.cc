@@ -127,9 +127,11 @@ void StreamExecution::compare_with_earlier_calls() {
   if (shown.size() > StreamExecutor::kMostShown) shown.clear();
   for (const Memory* const memory : {&mine_.input, &mine_.output, &mine_.scratch}) {
     if (memory->bytes == 0) continue;
-    const auto [known, added] = shown.try_emplace(memory->name, true);
-    if (added || memory->name == 0) mine_.fresh = 1;
-    if (!known->second) mine_.able = 0;
+    const auto known = shown.find(memory->name);
+    if (known == shown.end())
+      mine_.fresh = 1;
+    else if (!known->second)
+      mine_.able = 0;
   }
 }
 
@@ -161,10 +163,10 @@ bool StreamExecution::agree() {
     if (!mapped) fail("the memory of another rank could not be mapped for the device any more");
     return mapped;
   }
-  if (all(mapped)) return true;
+  mapped = all(mapped);
   for (const Memory* const memory : {&mine_.input, &mine_.output, &mine_.scratch})
-    if (memory->bytes > 0 && memory->name != 0) executor_.shown_[memory->name] = false;
-  return false;
+    if (memory->bytes > 0 && memory->name != 0) executor_.shown_[memory->name] = mapped;
+  return mapped;
 }
 
 // Maps what this rank's device reads and writes of `peer`.

@@ -45,7 +45,7 @@ class StreamExecution {
   struct Record {
     Memory input, output, scratch, words;
     uint64_t able = 0;
-    uint64_t fresh = 0;  // whether some memory was not in an earlier call
+    uint64_t fresh = 0;  // whether peers have not mapped some of the memory in an earlier call
     Place place = Place::kEither;
   };
   // Memory of a rank as this rank's device reaches it.

@@ -186,7 +186,7 @@ class Staging::Call {
       const CopyQueue& copies = queue();
       if (begin && (whole || &slice == &slices.front())) copies.wait_for(*begin);
       if (writes_output) {
-        // What the rank gathers from itself need not come back from the host.
+        // The device copies this rank's own chunk, so that only the others come from the host.
         const auto own = static_cast<size_t>(communicator->rank());
         const bool has_own = bare.collective == Collective::kAllGather &&
                              input.give(copies, output, own, copied(slice));

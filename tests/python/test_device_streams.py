@@ -218,21 +218,21 @@ def test_a_call_that_the_others_do_not_make_times_out(way, sim, stripped):
     run(alone, 2, stripped, WAYS[way], environment=IN_SLICES)
 
 
-def behind_a_peer_that_dies(rank, size):
+def behind_a_peer_that_dies(rank, size, victim=1):
     """The streams wait for a rank whose own stream never gets to the call."""
     warm()
     tensor = torch.ones(COUNT, device="sim")
     torch.sim.synchronize()
-    if rank == 1:
+    if rank == victim:
         gate = Gate()
     work = dist.all_reduce(tensor, async_op=True)
-    if rank == 1:
+    if rank == victim:
         time.sleep(0.5)
         os.kill(os.getpid(), signal.SIGKILL)
         gate.open()
     begin = time.monotonic()
     work.wait()
-    said = ended(tensor, r"rank 1\b.*(closed|gone|lost|died|ended)")
+    said = ended(tensor, rf"rank {victim}\b.*(closed|gone|lost|died|ended)")
     assert time.monotonic() - begin < 5
     return said
 
