@@ -37,6 +37,12 @@ Error told_by(int peer, const std::string& group, std::string_view reason) {
   return error;
 }
 
+// "rank 2 of group 0".
+std::string self_in(const Communicator& communicator) {
+  return "rank " + std::to_string(communicator.number_of(communicator.rank())) + " of group " +
+         communicator.name();
+}
+
 }  // namespace
 
 void Engine::abort(Communicator& communicator, Error error) {
@@ -92,9 +98,7 @@ const Execution* Engine::under_way(const Communicator& communicator) const {
 void Engine::lost(Communicator& communicator, int peer, const Error& why) {
   if (mismatches_.report_pending(communicator)) return;
   const int number = communicator.number_of(peer);
-  std::string message = "rank " + std::to_string(communicator.number_of(communicator.rank())) +
-                        " of group " + communicator.name() + " lost rank " +
-                        std::to_string(number) + " (" +
+  std::string message = self_in(communicator) + " lost rank " + std::to_string(number) + " (" +
                         communicator.members()[static_cast<size_t>(peer)].hostname + ")";
   if (const Execution* execution = under_way(communicator))
     message += " during " + execution->operation().describe() + ", " + execution->whereabouts();
@@ -107,9 +111,7 @@ void Engine::on_failure(const Execution& execution) {
   Communicator& communicator = operation.communicator();
   Error error = *execution.failure();
   error.peer = communicator.number_of(error.peer);
-  error.message = "rank " + std::to_string(communicator.number_of(communicator.rank())) +
-                  " of group " + communicator.name() + ": " + operation.describe() +
-                  " failed: " + error.message;
+  error.message = self_in(communicator) + ": " + operation.describe() + " failed: " + error.message;
   fail(communicator, error, /*tell_peers=*/true);
 }
 
@@ -137,9 +139,7 @@ void Engine::on_mismatch(const Link* link, const Link::Mismatch& mismatch) {
 
 void Engine::on_unreachable(int peer, Communicator& communicator) {
   peer = communicator.number_of(peer);
-  std::string message = "rank " + std::to_string(communicator.number_of(communicator.rank())) +
-                        " of group " + communicator.name() +
-                        ": the network card can no longer move a message " +
+  std::string message = self_in(communicator) + ": the network card can no longer move a message " +
                         "between a device's memory and rank " + std::to_string(peer);
   if (const Execution* execution = under_way(communicator))
     message += " during " + execution->operation().describe();
@@ -197,14 +197,13 @@ void Engine::look_at_deadlines() {
     }
     const auto after =
         std::chrono::duration_cast<std::chrono::milliseconds>(execution.age(now)).count();
-    fail(communicator,
-         Error{ErrorCode::kTimeout,
-               "rank " + std::to_string(communicator.number_of(communicator.rank())) +
-                   " of group " + communicator.name() + ": " + execution.operation().describe() +
-                   " reached its timeout after " + std::to_string(after) + " ms, " +
-                   execution.whereabouts() +
-                   ". Did every rank make this call, and is every rank alive?"},
-         /*tell_peers=*/true);
+    fail(
+        communicator,
+        Error{ErrorCode::kTimeout, self_in(communicator) + ": " + execution.operation().describe() +
+                                       " reached its timeout after " + std::to_string(after) +
+                                       " ms, " + execution.whereabouts() +
+                                       ". Did every rank make this call, and is every rank alive?"},
+        /*tell_peers=*/true);
     i = static_cast<size_t>(-1);
   }
 }
