@@ -30,7 +30,7 @@ c10::intrusive_ptr<Backend> Backend::create(const std::shared_ptr<Session>& sess
   const std::string& name = options->group_name;
   try {
     ForcedAlgorithms::parse(options->algorithms);  // reports errors before other ranks wait
-    C10dStore bootstrap(store, size);
+    C10dStore bootstrap(store, size, {});
     // All members use the same group name, because torch puts it into the key prefix.
     const auto make = [&](hccl_like::Store& through, const std::string& scope) {
       return session->runtime().create(through, rank, size, name.empty() ? "0" : name,
@@ -220,7 +220,7 @@ c10::Device Backend::barrier_device(const c10d::BarrierOptions& options) const {
 
 void Backend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
   translated("hccl-like monitored_barrier", [&] {
-    C10dStore store(store_, size_, store_prefix_);
+    C10dStore store(store_, store_prefix_);
     const auto timeout =
         options.timeout == c10d::kUnsetTimeout ? options_->timeout : options.timeout;
     const std::string name = "monitored_barrier/" + std::to_string(monitored_barriers_++);

@@ -28,7 +28,8 @@ std::chrono::milliseconds store_timeout(Deadline deadline) {
 
 C10dStore::C10dStore(c10::intrusive_ptr<c10d::Store> store, int ranks, std::string prefix)
     : store_(std::move(store)),
-      longest_pause_(std::clamp(ranks * kPausePerRank, kShortestPause, kLongestPause)),
+      longest_pause_(ranks == 0 ? microseconds(0)
+                                : std::clamp(ranks * kPausePerRank, kShortestPause, kLongestPause)),
       prefix_(std::move(prefix)) {
   if (!store_) throw_misuse("a process group needs a store; pass the one of init_process_group");
 }
@@ -37,23 +38,25 @@ void C10dStore::set(const std::string& key, const std::string& value) {
   asked_of_store("set '" + key + "'", [&] { store_->set(prefix_ + key, value); });
 }
 
-// Polls: torch's client logs two warnings for each wait that times out, and callers wait in parts.
 bool C10dStore::wait_for(const std::vector<std::string>& keys, Deadline deadline) {
   using Clock = std::chrono::steady_clock;
-  for (const auto begin = Clock::now();;) {
+  bool asks = longest_pause_.count() > 0;
+  for (const auto begin = Clock::now(); asks;) {
     try {
       if (store_->check(keys)) return true;
     } catch (const c10::DistError&) {
       throw;
     } catch (const std::exception&) {  // stores in Python may lack check()
-      store_->wait(keys, store_timeout(deadline));
-      return true;
+      asks = false;
+      continue;
     }
     if (deadline.expired()) return false;
     const auto pause =
         std::clamp<Clock::duration>((Clock::now() - begin) / 4, kShortestPause, longest_pause_);
     std::this_thread::sleep_for(std::min<Clock::duration>(pause, store_timeout(deadline)));
   }
+  store_->wait(keys, store_timeout(deadline));
+  return true;
 }
 
 std::string C10dStore::get(const std::string& key, Deadline deadline) {

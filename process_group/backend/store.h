@@ -28,8 +28,14 @@ decltype(auto) asked_of_store(const std::string& attempt, Body&& body) {
 // The caller must not hold the GIL: calls may block, and a Store written in Python takes the GIL.
 class C10dStore final : public Store {
  public:
-  // `ranks` of them ask the store at the same time. `prefix` is prepended to every key.
-  C10dStore(c10::intrusive_ptr<c10d::Store> store, int ranks, std::string prefix = {});
+  // `prefix` is prepended to every key. Waits in the store: get() returns at once when the key is
+  // set, but torch's client logs two warnings for each get() that times out.
+  explicit C10dStore(c10::intrusive_ptr<c10d::Store> store, std::string prefix = {})
+      : C10dStore(std::move(store), 0, std::move(prefix)) {}
+  // For callers that wait in parts: get() asks the store again and again, with pauses that grow
+  // with the number of `ranks` that do so, and a time-out is silent. The process with the store
+  // must not end before all have asked.
+  C10dStore(c10::intrusive_ptr<c10d::Store> store, int ranks, std::string prefix);
 
   void set(const std::string& key, const std::string& value) override;
   std::string get(const std::string& key, Deadline deadline) override;
@@ -39,7 +45,7 @@ class C10dStore final : public Store {
   bool wait_for(const std::vector<std::string>& keys, Deadline deadline);
 
   c10::intrusive_ptr<c10d::Store> store_;
-  std::chrono::microseconds longest_pause_;
+  std::chrono::microseconds longest_pause_;  // 0: waits in the store
   std::string prefix_;
 };
 

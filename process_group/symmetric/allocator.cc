@@ -181,7 +181,7 @@ c10::intrusive_ptr<Memory> Allocator::meet(std::shared_ptr<Allocation> allocatio
   std::exception_ptr failure;
   interpreter_.unlocked([&] {
     try {
-      C10dStore store(members.store, members.ranks);
+      C10dStore store(members.store);
       acquaintance =
           hccl_like::rendezvous(store, handshake, *allocation, Deadline::after(members.timeout));
     } catch (...) {
