@@ -112,7 +112,7 @@ TEST_F(SharedRendezvousTest, MoreMessagesThanSlotsBothWays) {
 }
 
 TEST_F(SharedRendezvousTest, TwoThreadsShareTheWork) {
-  for (uint32_t round = 0; round < 20; ++round) {
+  for (uint32_t round = 0; round < 8; ++round) {
     Shared out[2]{Shared(kLong), Shared(kLong)}, in[2]{Shared(kLong), Shared(kLong)};
     out[0].fill(round), out[1].fill(round + 100);
     const bool both_ways = round % 2 == 0;
