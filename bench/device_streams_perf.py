@@ -39,6 +39,7 @@ def calls(size, ranks, dtype, hosts=1):
         each = ranks // hosts
         return {
             "all_reduce": (lambda: dist.all_reduce(whole), 1 / each),
+            "reduce": (lambda: dist.reduce(whole, 0), 1 / each),
             "reduce_scatter": (lambda: dist.reduce_scatter_tensor(part, whole), 1 / each),
             "all_gather": (lambda: dist.all_gather_into_tensor(other, part), (hosts - 1) / ranks),
             "broadcast": (lambda: dist.broadcast(whole, 0), 1 / each),

@@ -35,6 +35,12 @@ bool has_equal_chunks(const Side& side) {
                              [&](const at::Tensor& one) { return one.nbytes() == bytes; });
 }
 
+// Calls without chunks, whose payload is cut into shards.
+bool is_cut_into_shards(Collective collective) {
+  return collective == Collective::kAllReduce || collective == Collective::kReduce ||
+         collective == Collective::kBroadcast;
+}
+
 // Parts of a call, which are in different phases at the same time; shorter ones cost more than they
 // hide.
 constexpr size_t kMostParts = 4, kLeastPart = size_t{8} << 20;
@@ -46,11 +52,10 @@ bool HostPhases::may_serve(const DeviceAccess& access, const Hosts& hosts,
                            size_t most) {
   if (!hosts.nested()) return false;
   const int least = ranks_of_emptiest_host(hosts), widest = std::max(hosts.count(), hosts.most());
-  const bool in_shards =
-      collective == Collective::kAllReduce || collective == Collective::kBroadcast;
   const bool of_all_hosts_alike =
       collective == Collective::kReduceScatter || collective == Collective::kAllGather;
-  return least > 1 && (in_shards || (of_all_hosts_alike && least == hosts.most())) &&
+  return least > 1 &&
+         (is_cut_into_shards(collective) || (of_all_hosts_alike && least == hosts.most())) &&
          bytes / static_cast<size_t>(least) >= StreamExecutor::kLeastChunk &&
          most / static_cast<size_t>(widest) >= kLeastStep &&
          Staging::may_use_streams(access, Hosts(hosts.most()), options, collective);
@@ -59,13 +64,14 @@ bool HostPhases::may_serve(const DeviceAccess& access, const Hosts& hosts,
 bool HostPhases::may_serve(const DeviceAccess& access, const Communicator& communicator,
                            const Request& request, size_t most) {
   const Hosts& hosts = communicator.topology().hosts;
-  const Side& all =
-      request.collective == Collective::kReduceScatter ? request.input : request.output;
+  const bool gives_all =
+      request.collective != Collective::kBroadcast && request.collective != Collective::kAllGather;
+  const Side& all = gives_all ? request.input : request.output;
   if (!hosts.nested() || request.uneven || all.tensors.empty()) return false;
-  const bool in_shards = all.arrangement == Arrangement::kWhole;
   return may_serve(access, hosts, communicator.path_options(request.collective), request.collective,
                    bytes_of(all.tensors), most) &&
-         of_one_type(request) && (in_shards || has_equal_chunks(all)) &&
+         of_one_type(request) &&
+         (is_cut_into_shards(request.collective) || has_equal_chunks(all)) &&
          !(is_integer(request.type) && reduces(request.collective) &&
            scaling(request.type, request.op, hosts.size(), request.factor).any());
 }
@@ -96,30 +102,41 @@ class HostPhases::Plan {
         scaling_(reduces(request.collective)
                      ? scaling(request.type, request.op, hosts_.size(), request.factor)
                      : Scaling{}) {
-    const bool gives = request.collective != Collective::kBroadcast || request.root == rank_;
+    const bool at_root = request.root == rank_;
     switch (request.collective) {
       case Collective::kAllReduce:
+        whole_ = {one_memory(request.output.tensors, true, true)};
+        return;
+      case Collective::kReduce:
+        whole_ = {one_memory(request.input.tensors, true, at_root)};
+        return;
       case Collective::kBroadcast:
-        whole_ = {one_memory(request.output.tensors, gives)};
+        whole_ = {one_memory(request.output.tensors, at_root, !at_root)};
         return;
       default:
-        own_ = plain(gathers() ? request.input.tensors : request.output.tensors, !gathers());
-        whole_ = plain(gathers() ? request.output.tensors : request.input.tensors, gathers());
+        inputs_ = plain(request.input.tensors, false);
+        outputs_ = plain(request.output.tensors, true);
     }
   }
 
   // Fills in the phases of part `part` of the call.
   void cut(size_t part) {
     phases_ = {};
-    if (request_.collective == Collective::kReduceScatter) return reduce_scatter();
-    if (gathers()) return all_gather();
-    move_shards(part);
+    switch (request_.collective) {
+      case Collective::kReduceScatter:
+        return reduce_scatter();
+      case Collective::kAllGather:
+        return all_gather();
+      default:
+        move_shards(part);
+    }
   }
 
-  // An all_gather and a reduce_scatter, which are packed, gain nothing from parts.
+  // Calls with chunks, which are packed, gain nothing from parts.
   size_t parts() const {
-    const bool in_shards = request_.output.arrangement == Arrangement::kWhole;
-    return in_shards ? std::clamp<size_t>(bytes_of(whole_) / kLeastPart, 1, kMostParts) : 1;
+    return is_cut_into_shards(request_.collective)
+               ? std::clamp<size_t>(bytes_of(whole_) / kLeastPart, 1, kMostParts)
+               : 1;
   }
   const std::optional<Request>& phase(size_t index) const { return phases_[index]; }
   // After the copies of the phases, which write to the memory that these read.
@@ -128,7 +145,6 @@ class HostPhases::Plan {
   }
 
  private:
-  bool gathers() const { return request_.collective == Collective::kAllGather; }
   Request phase_of(Collective collective) const {
     Request phase = request_;
     phase.collective = collective;
@@ -172,16 +188,16 @@ class HostPhases::Plan {
   }
 
   // The tensors of a call without chunks as one range of memory.
-  at::Tensor one_memory(at::TensorList tensors, bool gives) {
+  at::Tensor one_memory(at::TensorList tensors, bool filled, bool written) {
     if (tensors.size() == 1 && is_plain(tensors.front())) return tensors.front();
-    const bool takes = !gives || request_.collective != Collective::kBroadcast;
-    return memory_of(tensors, gives, takes);
+    return memory_of(tensors, filled, written);
   }
 
   // A part of the payload is cut into shards, one for each of the first ranks of a host.
   void move_shards(size_t part) {
-    const bool sums = request_.collective == Collective::kAllReduce;
-    const int root_host = hosts_.host(request_.root), own_host = hosts_.host(rank_);
+    const bool sums = reduces(request_.collective),
+               to_root = request_.collective == Collective::kReduce;
+    const bool on_root_host = hosts_.host(request_.root) == hosts_.host(rank_);
     const at::Tensor& whole = whole_.front();
     const size_t from = even_begin(whole.nbytes() / whole.itemsize(), part, parts()),
                  to = even_begin(whole.nbytes() / whole.itemsize(), part + 1, parts());
@@ -189,34 +205,49 @@ class HostPhases::Plan {
     pieces_.clear();
     const at::Tensor& all = shared_.front();
     const size_t elements = to - from;
-    const auto ranks = static_cast<size_t>(hosts_.on(own_host));
+    const auto ranks = static_cast<size_t>(hosts_.on(hosts_.host(rank_)));
     for (size_t i = 0; i < ranks; ++i) {
       const size_t begin = even_begin(elements, std::min(i, shards_), shards_),
                    end = even_begin(elements, std::min(i + 1, shards_), shards_);
       pieces_.push_back(
           hccl_like::part_of(all, begin * all.itemsize(), (end - begin) * all.itemsize()));
     }
-    const Side own{{&pieces_[place_], 1}, Arrangement::kOwn, {}};
-    const Side shard{{&pieces_[place_], 1}, Arrangement::kWhole, {}};
+    // The tensors of a reduce are unchanged on all ranks but the root.
+    shard_ = to_root ? new_memory(pieces_[place_].nbytes(), all) : pieces_[place_];
+    const Side own{{&shard_, 1}, Arrangement::kOwn, {}};
+    const Side shard{{&shard_, 1}, Arrangement::kWhole, {}};
     const Side everything{pieces_, Arrangement::kPerRank, {}};
     if (sums) {
       Request& first = phases_[0].emplace(phase_of(Collective::kReduceScatter));
       first.input = everything, first.output = own;
       reduce_with(first, scaling_.input);
-    } else if (own_host == root_host) {
+    } else if (on_root_host) {
       Request& first = phases_[0].emplace(phase_of(Collective::kBroadcast));
       first.root = hosts_.place(request_.root);
       first.input = first.output = {shared_, Arrangement::kWhole, {}};
     }
     if (place_ < shards_) {
       Request& second = phases_[1].emplace(phase_of(request_.collective));
-      second.root = sums ? 0 : root_host;
-      second.input = second.output = shard;
+      second.root = hosts_.host(request_.root);
+      second.input = shard;
+      if (!to_root || on_root_host) second.output = shard;
       reduce_with(second, scaling_.result);
     }
-    if (!sums && own_host == root_host) return;
+    if (to_root) {
+      if (on_root_host) gather_at_root(own, everything);
+      return;
+    }
+    if (!sums && on_root_host) return;
     Request& last = phases_[2].emplace(phase_of(Collective::kAllGather));
     last.input = own, last.output = everything;
+  }
+
+  void gather_at_root(const Side& own, const Side& everything) {
+    Request& last = phases_[2].emplace(phase_of(Collective::kGather));
+    last.uneven = true;
+    last.root = hosts_.place(request_.root);
+    last.input = own;
+    if (request_.root == rank_) last.output = everything;
   }
 
   // Ordered by the ranks' places on their hosts, then by host: the chunks of the ranks with one
@@ -240,7 +271,7 @@ class HostPhases::Plan {
   }
 
   void reduce_scatter() {
-    pieces_ = by_place(request_.input, whole_);
+    pieces_ = by_place(request_.input, inputs_);
     between_ = new_memory(bytes_of(pieces_) / shards_, pieces_.front());
     Request& first = phases_[0].emplace(phase_of(Collective::kReduceScatter));
     first.input = {pieces_, Arrangement::kPerRank, {}};
@@ -248,15 +279,15 @@ class HostPhases::Plan {
     reduce_with(first, scaling_.input);
     Request& second = phases_[1].emplace(phase_of(Collective::kReduceScatter));
     second.input = {{&between_, 1}, Arrangement::kCut, {}};
-    second.output = {own_, Arrangement::kOwn, {}};
+    second.output = {outputs_, Arrangement::kOwn, {}};
     reduce_with(second, scaling_.result);
   }
 
   void all_gather() {
-    pieces_ = by_place(request_.output, whole_);
+    pieces_ = by_place(request_.output, outputs_);
     between_ = new_memory(bytes_of(pieces_) / shards_, pieces_.front());
     Request& second = phases_[1].emplace(phase_of(Collective::kAllGather));
-    second.input = {own_, Arrangement::kOwn, {}};
+    second.input = {inputs_, Arrangement::kOwn, {}};
     second.output = {{&between_, 1}, Arrangement::kCut, {}};
     Request& last = phases_[2].emplace(phase_of(Collective::kAllGather));
     last.input = {{&between_, 1}, Arrangement::kOwn, {}};
@@ -269,9 +300,10 @@ class HostPhases::Plan {
   Pending& pending_;
   const Request& request_;
   const Scaling scaling_;
-  Tensors whole_, own_;      // of the call, plain
-  Tensors pieces_, shared_;  // of the part
-  at::Tensor between_;
+  Tensors whole_;             // of a call without chunks: one tensor
+  Tensors inputs_, outputs_;  // of a call with chunks, plain
+  Tensors pieces_, shared_;   // of the part
+  at::Tensor between_, shard_;
   Copies copies_back_;
   std::array<std::optional<Request>, kPhases> phases_;
 };

@@ -14,6 +14,7 @@ namespace hccl_like {
 //                   within each host         between hosts, by each    within each host
 //                                            of n ranks of a host
 //   all_reduce      reduce_scatter           all_reduce                all_gather
+//   reduce          reduce_scatter           reduce                    gather, root's host
 //   reduce_scatter  reduce_scatter           reduce_scatter            -
 //   all_gather      -                        all_gather                all_gather
 //   broadcast       broadcast, root's host   broadcast                 all_gather, other hosts

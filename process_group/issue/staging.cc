@@ -250,7 +250,7 @@ void Staging::find_direct(Call& call, auto&& queue, auto&& start) {
     if (!std::exchange(any, true) && !in_stream_) start();
     slice.direct = true;
     for (const size_t chunk : *own)
-      call.input.to_device(queue(), call.output, chunk, slice.part), copied = true;
+      call.input.give(queue(), call.output, chunk, slice.part), copied = true;
   }
   if (copied) queue().wait();
   if (any) call.places = std::move(places);

@@ -91,7 +91,9 @@ class Staging::Call {
       if (!reads || slice.direct) return;
       const CopyQueue& copies = queue();
       if (begin && first) copies.wait_for(*begin);
-      input.to_host(copies, staged_input(slice), copied(slice));
+      const bool has_own = bare.collective == Collective::kAllToAll;
+      input.to_host(copies, staged_input(slice), copied(slice),
+                    has_own ? own_chunk(copies) : std::nullopt);
       copies.wait();
     });
   }
@@ -173,6 +175,14 @@ class Staging::Call {
     return pending->failing() || std::ranges::any_of(slice.operations, has_failed);
   }
 
+  // The number of a chunk that the device copies, so that only the others pass through the host.
+  std::optional<size_t> own_chunk(const CopyQueue& copies) const {
+    const bool has_own =
+        bare.collective == Collective::kAllGather || bare.collective == Collective::kAllToAll;
+    if (!has_own || !copies.can_copy_within()) return std::nullopt;
+    return static_cast<size_t>(communicator->rank());
+  }
+
   // Makes data written by network cards visible to later work on the device.
   void flush() {
     const auto error = access.plugin()->flush(access.plugin_index());
@@ -186,12 +196,9 @@ class Staging::Call {
       const CopyQueue& copies = queue();
       if (begin && (whole || &slice == &slices.front())) copies.wait_for(*begin);
       if (writes_output) {
-        // The device copies this rank's own chunk, so that only the others come from the host.
-        const auto own = static_cast<size_t>(communicator->rank());
-        const bool has_own = bare.collective == Collective::kAllGather &&
-                             input.give(copies, output, own, copied(slice));
-        output.to_device(copies, staged_output(slice), copied(slice),
-                         has_own ? std::optional(own) : std::nullopt);
+        const auto own = own_chunk(copies);
+        if (own) input.give(copies, output, *own, copied(slice));
+        output.to_device(copies, staged_output(slice), copied(slice), own);
       }
       copies.wait();
       if (&slice == &slices.back()) make_copies_back();

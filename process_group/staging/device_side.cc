@@ -191,10 +191,12 @@ void DeviceSide::copy(const at::Tensor& host, Part part, Copy&& copy,
   visit(part, see, but);
 }
 
-void DeviceSide::to_host(const CopyQueue& copies, const at::Tensor& host, Part part) const {
-  copy(host, part, [&](const at::Tensor& on_host, const at::Tensor& on_device) {
+void DeviceSide::to_host(const CopyQueue& copies, const at::Tensor& host, Part part,
+                         std::optional<size_t> but) const {
+  const auto to = [&](const at::Tensor& on_host, const at::Tensor& on_device) {
     copies.to_host(on_host, on_device);
-  });
+  };
+  copy(host, part, to, but);
 }
 
 void DeviceSide::to_device(const CopyQueue& copies, const at::Tensor& host, Part part,
@@ -299,25 +301,20 @@ Layout DeviceSide::layout(const std::vector<Region>& places, Part part,
                              : Layout::list(std::move(regions), element_bytes);
 }
 
-void DeviceSide::to_device(const CopyQueue& copies, const DeviceSide& other, size_t number,
-                           Part part) const {
-  const Extent& from = chunk(number).extents.front();
-  const Extent& to = other.chunk(number).extents.front();
-  const Part own = within(part, from.bytes);
-  if (own.begin == own.end) return;
-  copies.within(part_of(to.tensor, to.begin + own.begin, own.end - own.begin),
-                part_of(from.tensor, from.begin + own.begin, own.end - own.begin));
-}
-
-bool DeviceSide::give(const CopyQueue& copies, const DeviceSide& other, size_t number,
+void DeviceSide::give(const CopyQueue& copies, const DeviceSide& other, size_t number,
                       Part part) const {
-  const auto &from = chunk(number).extents, &to = other.chunk(number).extents;
-  if (!copies.can_copy_within() || from.size() != 1 || to.size() != 1) return false;
-  const bool one_memory =
-      same_storage(from[0].tensor, to[0].tensor) &&
-      place_of(from[0].tensor) + from[0].begin == place_of(to[0].tensor) + to[0].begin;
-  if (!one_memory) to_device(copies, other, number, part);
-  return true;
+  auto from = chunk(number).extents.begin(), to = other.chunk(number).extents.begin();
+  size_t from_at = 0, to_at = 0;  // of the extents in the chunk
+  const Part own = within(part, std::min(chunk(number).bytes, other.chunk(number).bytes));
+  for (size_t at = own.begin, end = at; at < own.end; at = end) {
+    while (at >= from_at + from->bytes) from_at += (from++)->bytes;
+    while (at >= to_at + to->bytes) to_at += (to++)->bytes;
+    end = std::min({own.end, from_at + from->bytes, to_at + to->bytes});
+    const at::Tensor source = part_of(from->tensor, from->begin + at - from_at, end - at),
+                     target = part_of(to->tensor, to->begin + at - to_at, end - at);
+    const bool one_memory = same_storage(source, target) && place_of(source) == place_of(target);
+    if (!one_memory) copies.within(target, source);
+  }
 }
 
 Layout DeviceSide::layout(Region host, Part part, size_t element_bytes) const {

@@ -34,8 +34,9 @@ class DeviceSide {
   // protects.
   void let_go();
   // Copies a part of every chunk from or to packed host memory. Adjacent pieces are one copy.
-  void to_host(const CopyQueue& copies, const at::Tensor& host, Part part) const;
   // `but`: the number of a chunk to leave out.
+  void to_host(const CopyQueue& copies, const at::Tensor& host, Part part,
+               std::optional<size_t> but = std::nullopt) const;
   void to_device(const CopyQueue& copies, const at::Tensor& host, Part part,
                  std::optional<size_t> but = std::nullopt) const;
   // Layout of a slice in that host memory.
@@ -73,11 +74,9 @@ class DeviceSide {
   // Layout of a slice in such places.
   Layout layout(const std::vector<Region>& places, Part part, size_t element_bytes) const;
   Region place(const std::vector<Region>& places, size_t number, Part part) const;
-  // Copies a part of a chunk to the same chunk of `other`, within the device.
-  void to_device(const CopyQueue& copies, const DeviceSide& other, size_t number, Part part) const;
-  // The same unless both are one memory. False, without a copy, if the device does not copy within
-  // itself or the chunk has several pieces.
-  bool give(const CopyQueue& copies, const DeviceSide& other, size_t number, Part part) const;
+  // Copies a part of a chunk to the same chunk of `other`, within the device, unless both are one
+  // memory. Requires CopyQueue::can_copy_within().
+  void give(const CopyQueue& copies, const DeviceSide& other, size_t number, Part part) const;
 
   // `root` is the peer of a side without a chunk for each rank.
   std::vector<Message> messages(const Slices& slices, size_t slice, int root) const;

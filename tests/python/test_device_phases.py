@@ -54,6 +54,11 @@ def sums(rank, size):
         tensor = mine(rank, dtype=dtype).to("sim")
         dist.all_reduce(tensor, op)
         torch.testing.assert_close(tensor.cpu(), expected(everybodys(size, dtype=dtype)), rtol=1e-6, atol=0)
+        for root in (0, size - 1):
+            tensor = mine(rank, dtype=dtype).to("sim")
+            dist.reduce(tensor, root, op)
+            wanted = expected(everybodys(size, dtype=dtype)) if rank == root else mine(rank, dtype=dtype)
+            torch.testing.assert_close(tensor.cpu(), wanted, rtol=1e-6, atol=0)
         inputs, output = mine(rank, size * COUNT, dtype).to("sim"), torch.empty(COUNT, dtype=dtype, device="sim")
         dist.reduce_scatter_tensor(output, inputs, op)
         all_sums = expected(everybodys(size, size * COUNT, dtype))
@@ -67,6 +72,9 @@ def of_any_shape(rank, size):
     dist.all_reduce(wide[:, 1])
     assert values.equal(wide[:, 1], everybodys(size).sum(0)) and not wide[:, 0].any()
     dist.broadcast(wide.t(), 1)
+    wide[:, 1] = mine(rank).to("sim")
+    dist.reduce(wide[:, 1], 2)
+    assert values.equal(wide[:, 1], everybodys(size).sum(0) if rank == 2 else mine(rank))
     parts = [mine(rank).to("sim"), mine(rank + 1, 7).to("sim"), mine(rank, 2 * COUNT).to("sim").view(2, COUNT).t()]
     dist.all_reduce_coalesced(parts)
     assert values.equal(parts[0], everybodys(size).sum(0))
@@ -86,6 +94,11 @@ def of_any_shape(rank, size):
     assert values.equal(own, sum(mine(one + rank) for one in range(size)))
     dist.reduce_scatter_tensor(together[rank * COUNT : (rank + 1) * COUNT], together)
     assert values.equal(together[rank * COUNT : (rank + 1) * COUNT], size * mine(rank))
+    inputs = torch.stack([mine(rank + 2 * to) for to in range(size)]).to("sim")
+    outputs = torch.zeros(size, COUNT, 2, device="sim")
+    dist.all_to_all_single(outputs[..., 0], inputs)
+    for source in range(size):
+        assert values.equal(outputs[source, :, 0], mine(source + 2 * rank)) and not outputs[source, :, 1].any()
     for root in range(size):
         tensor = mine(rank).to("sim")
         dist.broadcast(tensor, root)
@@ -98,6 +111,9 @@ def in_several_parts(rank, size):
     tensor = mine(rank, count).to("sim")
     dist.all_reduce(tensor)
     assert values.equal(tensor, everybodys(size, count).sum(0))
+    tensor = mine(rank, count).to("sim")
+    dist.reduce(tensor, 1)
+    assert values.equal(tensor, everybodys(size, count).sum(0) if rank == 1 else mine(rank, count))
     wide = torch.zeros(count, 2, device="sim")
     wide[:, 0] = mine(rank, count).to("sim")
     dist.broadcast(wide[:, 0], 2)
@@ -134,6 +150,7 @@ def bytes_of(rank, size, hosts, name):
     own, whole = torch.ones(COUNT * 4, device="sim"), torch.ones(COUNT * 4 * size, device="sim")
     call = {
         "all_reduce": lambda: dist.all_reduce(whole),
+        "reduce": lambda: dist.reduce(whole, 3),
         "broadcast": lambda: dist.broadcast(whole, 0),
         "reduce_scatter": lambda: dist.reduce_scatter_tensor(own, whole),
         "all_gather": lambda: dist.all_gather_into_tensor(whole, own),
@@ -155,6 +172,7 @@ def bytes_of(rank, size, hosts, name):
 # Of N bytes in all, with two ranks on each of two hosts, on rank 0: to the host's memory, from it, and to the network by its host.
 LEAST = {
     "all_reduce": (1 / 2, 1 / 2, 1),
+    "reduce": (1 / 2, 0, 1),
     "broadcast": (1 / 2, 0, 1),
     "reduce_scatter": (1 / 2, 1 / 4, 1 / 2),
     "all_gather": (1 / 4, 1 / 4, 1 / 2),
@@ -177,7 +195,7 @@ def ways(rank, size):
 
 
 def test_explain_says_which_calls_are_made_in_phases(sim):
-    assert run_ranks(ways, 1, environment=DISCRETE) == [["phases", "messages", "messages", "phases"] + ["messages"] * 4]
+    assert run_ranks(ways, 1, environment=DISCRETE) == [["phases", "messages", "phases", "phases"] + ["messages"] * 4]
 
 
 # ------------------------------------------------------------------------------------------------------------ order
