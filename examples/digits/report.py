@@ -9,9 +9,10 @@ from rich.table import Table
 
 
 class Report:
-    """Talks on rank 0 only: a bar on a terminal, a line now and then elsewhere."""
+    """Talks on rank 0 only: a bar on a terminal, a line now and then elsewhere. `unit`: of what is trained on."""
 
-    def __init__(self, talks: bool):
+    def __init__(self, talks: bool, unit: str = "images"):
+        self._unit = unit
         self._console = Console(quiet=not talks, highlight=False, soft_wrap=True)
         self._bar = None
         self._task = None
@@ -32,8 +33,8 @@ class Report:
             yield
         self._bar = None
 
-    def step(self, done: int, steps: int, loss: float, images_per_second: float) -> None:
-        told = f"loss {loss:.4f}  {images_per_second:,.0f} images/s"
+    def step(self, done: int, steps: int, loss: float, per_second: float) -> None:
+        told = f"loss {loss:.4f}  {per_second:,.0f} {self._unit}/s"
         if self._bar is not None:
             self._bar.update(self._task, completed=done, told=told)
         else:
@@ -46,8 +47,9 @@ class Report:
         self._console.print(table)
 
 
-def plot(losses: list[float], accuracies: dict[int, float], epoch: int, title: str, target: Path) -> None:
-    """The loss of every step, its mean over each epoch (of `epoch` steps), and the held-out accuracy."""
+def plot(losses: list[float], accuracies: dict[int, float], span: int, title: str, target: Path,
+         span_name: str = "an epoch") -> None:
+    """The loss of every step, its mean over each `span` steps, and the held-out accuracy if there is one."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -56,16 +58,19 @@ def plot(losses: list[float], accuracies: dict[int, float], epoch: int, title: s
     figure, left = pyplot.subplots(figsize=(8, 4.5), layout="constrained")
     left.plot(range(1, len(losses) + 1), losses, color="tab:blue", linewidth=0.8, alpha=0.5,
               label="loss of the global batch")
-    means = [sum(losses[at : at + epoch]) / epoch for at in range(0, len(losses) - epoch + 1, epoch)]
-    left.plot([epoch * (i + 0.5) for i in range(len(means))], means, color="tab:blue", linewidth=2,
-              label="mean of an epoch")
+    if span > 1:
+        means = [sum(losses[at : at + span]) / span for at in range(0, len(losses) - span + 1, span)]
+        left.plot([span * (i + 0.5) + 0.5 for i in range(len(means))], means, color="tab:blue", linewidth=2,
+                  label=f"mean of {span_name}")
     left.set(xlabel="step", ylabel="cross-entropy loss", yscale="log", title=title)
     left.grid(alpha=0.3)
-    right = left.twinx()
-    right.plot(list(accuracies), [100 * a for a in accuracies.values()], color="tab:orange", marker="o", markersize=3,
-               label="held-out accuracy")
-    right.set(ylabel="held-out accuracy, %", ylim=(0, 101))
-    lines = left.get_lines() + right.get_lines()
+    lines = list(left.get_lines())
+    if accuracies:
+        right = left.twinx()
+        right.plot(list(accuracies), [100 * a for a in accuracies.values()], color="tab:orange", marker="o",
+                   markersize=3, label="held-out accuracy")
+        right.set(ylabel="held-out accuracy, %", ylim=(0, 101))
+        lines += right.get_lines()
     left.legend(lines, [line.get_label() for line in lines], loc="center right")
     target.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(target, dpi=120)

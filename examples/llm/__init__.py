@@ -1,0 +1,1 @@
+"""The parts of train_llm.py: text, model, attention, experts, layout, parallelism, checkpoints and generation."""
