@@ -13,10 +13,15 @@ from training import batch, descent, loss_of, model, on_ranks, same_parameters, 
 
 # Inductor makes code for host tensors; for an accelerator its vendor has to add that.
 COMPILERS = [("cpu", "eager"), ("cpu", "aot_eager"), ("cpu", "inductor"), ("sim", "eager"), ("sim", "aot_eager")]
-pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(params=COMPILERS, ids=lambda pair: "-".join(pair))
+def with_all(quick=None):
+    """Runs a test with every compiler; all but `quick` are slow: each takes three to thirty seconds."""
+    cases = [pytest.param(c, id="-".join(c), marks=() if c == quick else pytest.mark.slow) for c in COMPILERS]
+    return pytest.mark.parametrize("target", cases, indirect=True)
+
+
+@pytest.fixture
 def target(request, tmp_path):
     """(device, compiler); compiled code is kept for this test alone, and each rank compiles its own."""
     if request.param[0] == "sim" and not hasattr(torch, "sim"):
@@ -72,6 +77,7 @@ def compiled_functions(device, compiler):
     assert other.grad.equal(plain.grad)
 
 
+@with_all(quick=("sim", "aot_eager"))
 def test_collectives_in_compiled_functions(target):
     device, compiler, environment = target
     on_ranks(compiled_functions, 2, device, compiler, timeout=400, environment=environment)
@@ -84,6 +90,7 @@ def compiled_ddp(device, compiler):
     same_parameters(parallel.module, train_alone(device, 2), **tolerance)
 
 
+@with_all(quick=("cpu", "inductor"))
 def test_compiled_ddp(target):
     device, compiler, environment = target
     on_ranks(compiled_ddp, 2, device, compiler, timeout=400, environment=environment)
@@ -108,6 +115,7 @@ def compiled_fsdp(device, compiler):
         torch.testing.assert_close(got.full_tensor(), wanted, **tolerance)
 
 
+@with_all()
 def test_compiled_fsdp2(target):
     device, compiler, environment = target
     on_ranks(compiled_fsdp, 2, device, compiler, timeout=400, environment=environment)
@@ -132,5 +140,6 @@ def waits_are_kept(device):
     assert "hccl" not in code, "a graph names the group, not the backend"
 
 
+@pytest.mark.slow
 def test_graphs_wait_for_collectives():
     on_ranks(waits_are_kept, 2, "cpu")
