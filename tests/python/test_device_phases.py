@@ -261,10 +261,12 @@ def disagreeing(rank, size):
     tensor = torch.ones(COUNT + (rank == 3), device="sim")
     options = dist.AllreduceOptions()
     options.timeout, options.asyncOp = timedelta(seconds=20), True
+    works = []  # stays empty on a rank that comes so late that the group has failed: its call is refused
     with pytest.raises(dist.DistBackendError, match=f"passed {COUNT + 1} elements"):
-        dist.group.WORLD.allreduce([tensor], options).wait(timedelta(seconds=20))
+        works.append(dist.group.WORLD.allreduce([tensor], options))
+        works[0].wait(timedelta(seconds=20))
     torch.sim.synchronize()
-    assert tensor.isnan().all()
+    assert tensor.isnan().all() if works else (tensor == 1).all()
 
 
 def test_ranks_that_disagree_are_told_so(make_hosts):
