@@ -16,7 +16,6 @@ import time
 from pathlib import Path
 
 import torch
-import torch.distributed as dist
 import torch.nn.functional as F
 
 from digits import data, parallel
@@ -201,12 +200,7 @@ def main(argv=None) -> int:
     ranks = parallel.start(args.parallel, args.backend, args.device)
     if args.batch % ranks.world:
         raise SystemExit(f"--batch {args.batch} does not divide by {ranks.world} ranks: take a multiple of it")
-    wrong = run(args, ranks, Report(talks=ranks.rank == 0))
-    if dist.is_initialized():
-        dist.destroy_process_group()
-    for complaint in wrong:
-        print(complaint, file=sys.stderr)
-    return 1 if wrong else 0
+    return parallel.finish(run(args, ranks, Report(talks=ranks.rank == 0)))
 
 
 if __name__ == "__main__":

@@ -17,11 +17,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
-import torch.distributed as dist
 from rich.markup import escape
 
 from digits.checkpoint import Progress
-from digits.parallel import Ranks, start
+from digits.parallel import Ranks, finish, start
 from digits.report import Report, plot
 from llm import data, pipeline
 from llm.attention import FORMS
@@ -218,11 +217,7 @@ def run(args, ranks: Ranks, report) -> list[str]:
 def main(argv=None) -> int:
     args = parse(argv)
     ranks = start("torchrun", args.backend, args.device)
-    wrong = run(args, ranks, Report(talks=ranks.rank == 0, unit="bytes"))
-    dist.destroy_process_group()
-    for complaint in wrong:
-        print(complaint, file=sys.stderr)
-    return 1 if wrong else 0
+    return finish(run(args, ranks, Report(talks=ranks.rank == 0, unit="bytes")))
 
 
 if __name__ == "__main__":

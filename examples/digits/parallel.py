@@ -1,6 +1,7 @@
 """One model on several ranks: not at all, data-parallel, or sharded."""
 
 import os
+import sys
 from dataclasses import dataclass
 
 import torch
@@ -54,6 +55,15 @@ def start(parallel: str, backend: str, kind: str) -> Ranks:
                          "pip install --no-build-isolation .), or name another with --backend")
     dist.init_process_group(backend)
     return Ranks(dist.get_rank(), dist.get_world_size(), device)
+
+
+def finish(wrong: list[str]) -> int:
+    """Leaves the process group, prints what is wrong with the result, and returns the exit code."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
+    for complaint in wrong:
+        print(complaint, file=sys.stderr)
+    return 1 if wrong else 0
 
 
 def wrap(model: nn.Module, parallel: str, ranks: Ranks) -> nn.Module:

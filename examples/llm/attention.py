@@ -25,7 +25,7 @@ def causal(query, key, value):
 
 
 def scores(query, key, diagonal: bool):
-    """Scaled products. A diagonal block hides from each token those that come after it."""
+    """Scaled products. In a diagonal block, no token sees the tokens after it."""
     found = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
     if diagonal:
         tokens = torch.arange(query.shape[-2], device=query.device)
@@ -72,18 +72,18 @@ class Ring:
 
 
 class RingAttention(torch.autograd.Function):
-    """In lap i a rank holds the keys of the rank i places before it. Keys from later ranks are hidden: no work."""
+    """In step i a rank holds the keys of the rank i places before it. Keys from later ranks are hidden: no work."""
 
     @staticmethod
     def forward(ctx, query, key, value, group):
         ring = Ring(group)
         block = torch.stack((key, value))
         result, weight = None, None
-        for lap in range(ring.size):
-            exchange = ring.start(block) if lap < ring.size - 1 else None  # beside the computation
-            if lap == 0:
+        for step in range(ring.size):
+            exchange = ring.start(block) if step < ring.size - 1 else None  # beside the computation
+            if step == 0:
                 result, weight = partial(query, *block, diagonal=True)
-            elif lap <= ring.rank:
+            elif step <= ring.rank:
                 result, weight = merge(result, weight, *partial(query, *block, diagonal=False))
             if exchange:
                 block = ring.finish(exchange)
@@ -100,11 +100,11 @@ class RingAttention(torch.autograd.Function):
         along = (gradient * result).sum(dim=-1, keepdim=True)
         block = torch.stack((key, value))
         query_gradient, block_gradient = torch.zeros_like(query), torch.zeros_like(block)
-        for lap in range(ring.size):
-            exchange = ring.start(block) if lap < ring.size - 1 else None
-            if lap <= ring.rank:
+        for step in range(ring.size):
+            exchange = ring.start(block) if step < ring.size - 1 else None
+            if step <= ring.rank:
                 key, value = block
-                probability = (scores(query, key, diagonal=lap == 0) - weight).exp()
+                probability = (scores(query, key, diagonal=step == 0) - weight).exp()
                 inner = probability * (gradient @ value.transpose(-2, -1) - along) * scale
                 query_gradient += inner @ key
                 block_gradient[0] += inner.transpose(-2, -1) @ query

@@ -31,7 +31,7 @@ WHOLE_SEQUENCE = {"input_layouts": Shard(1), "desired_input_layouts": Replicate(
 def cut_layers(model: GPT, mesh) -> None:
     """Tensor parallel; between the layers, each rank has a part of the sequence (sequence parallel).
 
-    The head leaves each rank a part of the logits, of which `Job.loss` takes the loss (loss parallel). Experts are not
+    Each rank keeps its part of the logits, and `Job.loss` computes the loss from the parts (loss parallel). Experts are not
     cut: each rank of `tp` computes them for the whole sequence.
     """
     parallelize_module(model, mesh, {

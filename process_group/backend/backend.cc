@@ -15,10 +15,9 @@ namespace {
 
 // Time limit for running calls of a group that is destroyed without shutdown().
 constexpr std::chrono::milliseconds kCloseTimeout{1000};
-// How long rank 0, with whose process the store may end, stays for ranks that are still in
-// create().
+// How long rank 0, with whose process the store may end, stays for ranks that still use it.
 constexpr std::chrono::milliseconds kUntilAllAreThrough{5000};
-constexpr const char *kThrough = "through", *kAllAreThrough = "all through";
+constexpr const char *kThrough = "/through", *kAllAreThrough = "/all through";
 
 }  // namespace
 
@@ -46,11 +45,7 @@ c10::intrusive_ptr<Backend> Backend::create(const std::shared_ptr<Session>& sess
       communicator = make(bootstrap, name);
     }
     auto backend = c10::make_intrusive<Backend>(session, std::move(communicator), store, options);
-    backend->met_in_store_ = true;
-    if (rank > 0) {
-      C10dStore own(store, size, backend->store_prefix_);
-      if (own.add(kThrough, 1) == size - 1) own.set(kAllAreThrough, "");
-    }
+    backend->tell_through("create");
     return backend;
   } catch (const Exception& exception) {
     throw_torch_setup_error(exception.error(), "hccl-like could not make process group '" + name +
@@ -225,6 +220,7 @@ void Backend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_al
         options.timeout == c10d::kUnsetTimeout ? options_->timeout : options.timeout;
     const std::string name = "monitored_barrier/" + std::to_string(monitored_barriers_++);
     monitored_barrier(store, name, rank_, size_, timeout, wait_all_ranks);
+    tell_through(name);
   });
 }
 
@@ -302,21 +298,26 @@ void Backend::registerOnCompletionHook(CompletionHooks::Hook&& hook) {
 
 void Backend::waitForPendingWorks() { diagnosis_.wait_for_hook(); }
 
-void Backend::await_ranks_in_create() {
+void Backend::tell_through(const std::string& use) {
+  last_use_of_store_ = use;
+  C10dStore own(store_, store_prefix_);
+  if (rank_ > 0 && own.add(use + kThrough, 1) == size_ - 1) own.set(use + kAllAreThrough, "");
+}
+
+void Backend::await_ranks_in_store() {
   const auto communicators = issuer_.communicators();
-  if (!met_in_store_ || rank_ > 0 || size_ == 1) return;
+  if (last_use_of_store_.empty() || rank_ > 0 || size_ == 1) return;
   if (!communicators || communicators->failure()) return;
   try {
     C10dStore(store_, size_, store_prefix_)
-        .get(kAllAreThrough, Deadline::after(kUntilAllAreThrough));
+        .get(last_use_of_store_ + kAllAreThrough, Deadline::after(kUntilAllAreThrough));
   } catch (const std::exception& error) {
-    log_info(
-        [&] { return std::string("some rank may still be making the group: ") + error.what(); });
+    log_info([&] { return std::string("some rank may still use the store: ") + error.what(); });
   }
 }
 
 void Backend::shutdown() {
-  await_ranks_in_create();
+  await_ranks_in_store();
   const auto session = issuer_.session();
   issuer_.close(std::nullopt);
   diagnosis_.wait_for_hook();
@@ -325,7 +326,7 @@ void Backend::shutdown() {
 }
 
 void Backend::close_at_exit() {
-  await_ranks_in_create();
+  await_ranks_in_store();
   issuer_.close(kCloseTimeout);
   diagnosis_.remove_hook();
 }

@@ -134,7 +134,10 @@ class Backend final : public c10d::Backend {
   }
 
  private:
-  void await_ranks_in_create();
+  // This rank is through with a `use` that all ranks make of the store, of the same name on all.
+  void tell_through(const std::string& use);
+  // Rank 0, with whose process the store may end, waits for the others to be through with the last.
+  void await_ranks_in_store();
 
   Membership membership(const std::string& group, const std::vector<uint64_t>& members) const;
   c10::Device barrier_device(const c10d::BarrierOptions& options) const;
@@ -148,8 +151,8 @@ class Backend final : public c10d::Backend {
   const c10::intrusive_ptr<hccl_like::Options> options_;
   Diagnosis diagnosis_;
   Issuer issuer_;
-  std::string store_prefix_;   // of this group's own keys
-  bool met_in_store_ = false;  // made by create()
+  std::string store_prefix_;       // of this group's own keys
+  std::string last_use_of_store_;  // empty: all ranks together made none
   std::atomic<uint64_t> monitored_barriers_{0};
 
   // torch calls split() once for each device type with the same store and expects the same backend.

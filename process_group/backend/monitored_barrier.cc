@@ -9,9 +9,6 @@
 namespace hccl_like {
 namespace {
 
-// How long rank 0 stays for ranks that are reading its answer.
-constexpr std::chrono::milliseconds kUntilAllPassed{5000};
-
 // The errors begin like those of gloo's barrier, which tools recognize.
 [[noreturn]] void fail(const std::string& sentence) { C10_THROW_ERROR(DistBackendError, sentence); }
 
@@ -41,13 +38,10 @@ void monitored_barrier(Store& store, const std::string& name, int rank, int size
                        std::chrono::milliseconds timeout, bool wait_all_ranks) {
   const Deadline deadline = Deadline::after(timeout);
   const auto arrived = [&](int who) { return name + "/arrived/" + std::to_string(who); };
-  const std::string go = name + "/go", passed = name + "/passed", all_passed = name + "/all passed";
+  const std::string go = name + "/go";
   if (rank != 0) {
     store.set(arrived(rank), "1");
-    if (is_there(store, go, deadline)) {
-      if (store.add(passed, 1) == size - 1) store.set(all_passed, "");
-      return;
-    }
+    if (is_there(store, go, deadline)) return;
     fail("Rank " + std::to_string(rank) +
          " successfully reached monitoredBarrier, but received errors while waiting for send/recv "
          "from rank 0: it did not answer within " +
@@ -69,8 +63,6 @@ void monitored_barrier(Store& store, const std::string& name, int rank, int size
          "; look at what these ranks do instead, or whether they are alive");
   }
   store.set(go, "1");
-  // The store may end with rank 0. A rank that dies here is reported by the next call.
-  if (size > 1) is_there(store, all_passed, earliest(deadline, Deadline::after(kUntilAllPassed)));
 }
 
 }  // namespace hccl_like

@@ -105,13 +105,13 @@ class HostPhases::Plan {
     const bool at_root = request.root == rank_;
     switch (request.collective) {
       case Collective::kAllReduce:
-        whole_ = {one_memory(request.output.tensors, true, true)};
+        whole_ = one_memory(request.output.tensors, true, true);
         return;
       case Collective::kReduce:
-        whole_ = {one_memory(request.input.tensors, true, at_root)};
+        whole_ = one_memory(request.input.tensors, true, at_root);
         return;
       case Collective::kBroadcast:
-        whole_ = {one_memory(request.output.tensors, at_root, !at_root)};
+        whole_ = one_memory(request.output.tensors, at_root, !at_root);
         return;
       default:
         inputs_ = plain(request.input.tensors, false);
@@ -135,7 +135,7 @@ class HostPhases::Plan {
   // Calls with chunks, which are packed, gain nothing from parts.
   size_t parts() const {
     return is_cut_into_shards(request_.collective)
-               ? std::clamp<size_t>(bytes_of(whole_) / kLeastPart, 1, kMostParts)
+               ? std::clamp<size_t>(whole_.nbytes() / kLeastPart, 1, kMostParts)
                : 1;
   }
   const std::optional<Request>& phase(size_t index) const { return phases_[index]; }
@@ -198,22 +198,19 @@ class HostPhases::Plan {
     const bool sums = reduces(request_.collective),
                to_root = request_.collective == Collective::kReduce;
     const bool on_root_host = hosts_.host(request_.root) == hosts_.host(rank_);
-    const at::Tensor& whole = whole_.front();
-    const size_t from = even_begin(whole.nbytes() / whole.itemsize(), part, parts()),
-                 to = even_begin(whole.nbytes() / whole.itemsize(), part + 1, parts());
-    shared_ = {hccl_like::part_of(whole, from * whole.itemsize(), (to - from) * whole.itemsize())};
+    const size_t element = whole_.itemsize(), count = whole_.nbytes() / element;
+    const size_t from = even_begin(count, part, parts()),
+                 elements = even_begin(count, part + 1, parts()) - from;
+    part_ = hccl_like::part_of(whole_, from * element, elements * element);
     pieces_.clear();
-    const at::Tensor& all = shared_.front();
-    const size_t elements = to - from;
     const auto ranks = static_cast<size_t>(hosts_.on(hosts_.host(rank_)));
     for (size_t i = 0; i < ranks; ++i) {
       const size_t begin = even_begin(elements, std::min(i, shards_), shards_),
                    end = even_begin(elements, std::min(i + 1, shards_), shards_);
-      pieces_.push_back(
-          hccl_like::part_of(all, begin * all.itemsize(), (end - begin) * all.itemsize()));
+      pieces_.push_back(hccl_like::part_of(part_, begin * element, (end - begin) * element));
     }
     // The tensors of a reduce are unchanged on all ranks but the root.
-    shard_ = to_root ? new_memory(pieces_[place_].nbytes(), all) : pieces_[place_];
+    shard_ = to_root ? new_memory(pieces_[place_].nbytes(), part_) : pieces_[place_];
     const Side own{{&shard_, 1}, Arrangement::kOwn, {}};
     const Side shard{{&shard_, 1}, Arrangement::kWhole, {}};
     const Side everything{pieces_, Arrangement::kPerRank, {}};
@@ -224,7 +221,7 @@ class HostPhases::Plan {
     } else if (on_root_host) {
       Request& first = phases_[0].emplace(phase_of(Collective::kBroadcast));
       first.root = hosts_.place(request_.root);
-      first.input = first.output = {shared_, Arrangement::kWhole, {}};
+      first.input = first.output = {{&part_, 1}, Arrangement::kWhole, {}};
     }
     if (place_ < shards_) {
       Request& second = phases_[1].emplace(phase_of(request_.collective));
@@ -300,9 +297,9 @@ class HostPhases::Plan {
   Pending& pending_;
   const Request& request_;
   const Scaling scaling_;
-  Tensors whole_;             // of a call without chunks: one tensor
   Tensors inputs_, outputs_;  // of a call with chunks, plain
-  Tensors pieces_, shared_;   // of the part
+  at::Tensor whole_, part_;   // of a call without chunks
+  Tensors pieces_;            // of the part
   at::Tensor between_, shard_;
   Copies copies_back_;
   std::array<std::optional<Request>, kPhases> phases_;

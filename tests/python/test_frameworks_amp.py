@@ -117,7 +117,7 @@ def scaled(device, kind, dtype, clip=None):
         assert scaler.get_scale() == (SCALE if step < OVERFLOWS else SCALE / 2), f"step {step}"
     expected, scale = scaled_alone(device, dtype, clip)
     assert scaler.get_scale() == scale
-    # The norm of norms of parts is another rounding of the norm, and so is what is clipped by it.
+    # Several ranks round the norm otherwise than one process does, and clipping scales every gradient by it.
     training.same_parameters(whole(wrapped, kind), expected, **({"rtol": 1e-5, "atol": 1e-7} if clip else {}))
 
 
@@ -145,7 +145,7 @@ def set_buffers(model, values):
 
 
 def prepared_alone(device):
-    """One process with the data of two, of which both begin a step with the buffers that rank 0 had at the end of the last."""
+    """One process trains on the data of two ranks. DDP sends the buffers of rank 0 to both before each step."""
     plain = prepared(device)
     optimiser = training.descent(plain.parameters())
     for step in range(training.STEPS):

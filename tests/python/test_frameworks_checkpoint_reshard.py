@@ -103,7 +103,7 @@ KINDS = [
 
 def make(kind, device, blank):
     torch.manual_seed(7)
-    # What lies between the first two layers is cut into equal parts by two, three or four ranks; nothing else has to be.
+    # The 24 features between the first two layers divide by two, three and four ranks; TP needs that of them alone.
     plain = nn.Sequential(nn.Linear(13, 24), nn.ReLU(), nn.Linear(24, 19), nn.Tanh(), nn.Linear(19, 5)).to(device)
     if blank:
         with torch.no_grad():

@@ -126,7 +126,8 @@ def test_what_an_earlier_default_group_has_left_in_the_store_counts_no_more():
 
 
 class SlowStore(dist.Store):
-    """A store in Python, with no more than it must have, that gives rank 0's list of the ranks late."""
+    """A store in Python, with no more than it must have, that gives rank 0's answers late: its list of the ranks, and that of a
+    monitored barrier."""
 
     def __init__(self, store):
         super().__init__()
@@ -142,19 +143,23 @@ class SlowStore(dist.Store):
         self.store.wait(keys, timeout)
 
     def get(self, key):
-        if key.endswith("/all"):
+        if key.endswith(("/all", "/go")):
             time.sleep(0.5)
         return self.store.get(key)
 
 
-def leaves_at_once(rank, size, listener):
+def leaves_at_once(rank, size, listener, last_call):
     store = make_store(rank, listener)
-    dist.init_process_group("hccl-like", store=SlowStore(store) if rank else store, rank=rank, world_size=size)
+    if rank:
+        store = SlowStore(store)
+    dist.init_process_group("hccl-like", store=store, rank=rank, world_size=size)
+    last_call()
     dist.destroy_process_group()
 
 
-def test_rank_0_does_not_take_its_store_away_from_a_rank_that_still_makes_the_group():
-    run_ranks(leaves_at_once, 2, group=False)
+@pytest.mark.parametrize("last_call", [lambda: None, lambda: dist.monitored_barrier()], ids=["none", "monitored_barrier"])
+def test_rank_0_does_not_take_its_store_away_from_a_rank_that_still_uses_it(last_call):
+    run_ranks(leaves_at_once, 2, last_call, group=False)
 
 
 def leaves_a_part(rank, size):
