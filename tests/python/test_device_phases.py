@@ -152,6 +152,7 @@ def bytes_of(rank, size, hosts, name):
         "all_reduce": lambda: dist.all_reduce(whole),
         "reduce": lambda: dist.reduce(whole, 3),
         "broadcast": lambda: dist.broadcast(whole, 0),
+        "all_to_all": lambda: dist.all_to_all_single(torch.empty_like(whole), whole),
         "reduce_scatter": lambda: dist.reduce_scatter_tensor(own, whole),
         "all_gather": lambda: dist.all_gather_into_tensor(whole, own),
     }[name]
@@ -174,6 +175,7 @@ LEAST = {
     "all_reduce": (1 / 2, 1 / 2, 1),
     "reduce": (1 / 2, 0, 1),
     "broadcast": (1 / 2, 0, 1),
+    "all_to_all": (3 / 4, 3 / 4, 1),  # in one phase, without its own chunk
     "reduce_scatter": (1 / 2, 1 / 4, 1 / 2),
     "all_gather": (1 / 4, 1 / 4, 1 / 2),
 }
