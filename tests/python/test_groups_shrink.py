@@ -71,11 +71,11 @@ def test_the_living_go_on_without_the_dead(device, transport, count):
     assert results == [None, None, 7, None]
 
 
-def all_have_called(rank, size):
+def all_have(done, rank, size):
     """A barrier that no group takes part in."""
     store = dist.distributed_c10d._get_default_store()
-    store.set(f"called/{rank}", "yes")
-    store.wait([f"called/{other}" for other in range(size)])
+    store.set(f"{done}/{rank}", "yes")
+    store.wait([f"{done}/{other}" for other in range(size)])
 
 
 def out_of_a_call(rank, size, device):
@@ -87,7 +87,7 @@ def out_of_a_call(rank, size, device):
         work = dist.irecv(torch.ones(1, device=device), 1, group=group)
     else:
         work = dist.all_reduce(torch.ones(500_000, device=device), group=group, async_op=True)
-    all_have_called(rank, size)
+    all_have("called", rank, size)
     if rank != 2:
         small = dist.shrink_group([2], group=group, shrink_flags=SHRINK_ABORT)
     with pytest.raises(RuntimeError, match="was aborted"):
@@ -96,6 +96,7 @@ def out_of_a_call(rank, size, device):
             torch.sim.synchronize()
             work.wait()
     assert time.monotonic() - begin < 10
+    all_have("ended", rank, size)  # a rank that sees rank 2 leave before the abort names that
     if rank != 2:
         sum_over(small, [0, 1], rank, device)
 
