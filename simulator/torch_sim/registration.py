@@ -18,6 +18,7 @@ def register() -> None:
     from torch_sim import _C
 
     torch.utils.rename_privateuse1_backend("sim")
+    _C.register_graphs()
     from torch_sim import sharing, sim
 
     sharing.install()

@@ -2,17 +2,25 @@
 // in its stream's turn.
 #include "aten/fallback.h"
 
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/List.h>
+#include <ATen/core/enum_tag.h>
 #include <ATen/native/SparseTensorUtils.h>
 #include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "aten/cpu_memory.h"
 #include "aten/lending.h"
 #include "aten/random.h"
 #include "glue/convert.h"
+#include "runtime/capture.h"
 #include "runtime/flaws.h"
 
 namespace torch_sim {
@@ -92,6 +100,96 @@ bool is_view_operator(const c10::FunctionSchema& schema) {
   return !returns.empty() && returns[0].alias_info() && !returns[0].alias_info()->isWrite();
 }
 
+void for_each_tensor(const c10::IValue& value, auto&& visit) {
+  if (value.isTensor()) {
+    visit(value.toTensor());
+  } else if (value.isTensorList()) {
+    for (const at::Tensor& tensor : value.toTensorVector()) visit(tensor);
+  } else if (value.isOptionalTensorList()) {
+    for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorVector())
+      if (tensor) visit(*tensor);
+  }
+}
+
+// Host tensors over the same memory; nothing for other values.
+c10::IValue on_host(const c10::IValue& value) {
+  const auto view = [](const at::Tensor& tensor) {
+    TORCH_CHECK_NOT_IMPLEMENTED(!tensor.defined() || !tensor.is_sparse(),
+                                "sim: sparse tensors cannot be captured in a graph");
+    return tensor.defined() ? host_view(tensor, host_storage(tensor)) : tensor;
+  };
+  if (value.isTensor()) return view(value.toTensor());
+  if (!value.isTensorList()) return {};
+  c10::List<at::Tensor> views;
+  for (const at::Tensor& tensor : value.toTensorVector()) views.push_back(view(tensor));
+  return views;
+}
+
+void check_capturable(const c10::OperatorHandle& op, c10::DispatchKey host) {
+  TORCH_CHECK_NOT_IMPLEMENTED(host == c10::DispatchKey::CPU, "sim: ", op.schema().name(),
+                              " of sparse tensors cannot be captured in a graph");
+  TORCH_CHECK(
+      !op.hasTag(at::Tag::data_dependent_output) && !op.hasTag(at::Tag::dynamic_output_shape),
+      "sim: the host waits for the result of ", op.schema().name(),
+      ", which the capture of a graph does not allow");
+}
+
+// A kernel as a graph runs it: with the same arguments, and its results go where those of the first
+// run went.
+struct CapturedKernel {
+  c10::OperatorHandle op;
+  c10::DispatchKey host;
+  int device;
+  Stack arguments;  // the kernel's own
+  Stack results;    // host tensors over the memory of the results; nothing for an argument
+  size_t bytes, peers;
+
+  void operator()() const {
+    WorkTime time(device);
+    time.kernel(bytes, peers);
+    std::vector<Window> windows;
+    for (const Stack* values : {&arguments, &results})
+      for (const c10::IValue& value : *values)
+        for_each_tensor(value, [&](const at::Tensor& tensor) {
+          if (tensor.defined() && tensor.storage().data() != nullptr)
+            windows.emplace_back(tensor.storage().data(), tensor.storage().nbytes());
+        });
+    const at::AutoDispatchBelowADInplaceOrView unseen;
+    Stack stack = arguments;
+    op.redispatchBoxed(c10::DispatchKeySet(host), &stack);
+    for (size_t i = 0; i < results.size(); ++i) {
+      std::vector<at::Tensor> fresh;
+      for_each_tensor(stack[i], [&](const at::Tensor& tensor) { fresh.push_back(tensor); });
+      auto next = fresh.begin();
+      for_each_tensor(results[i], [&](const at::Tensor& tensor) {
+        if (tensor.defined()) tensor.copy_(*next);
+        ++next;
+      });
+    }
+  }
+};
+
+// What a kernel overwrites, to be put back.
+class Overwritten {
+ public:
+  Overwritten(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> arguments) {
+    for (size_t i = 0; i < arguments.size(); ++i)
+      if (const auto* alias = schema.arguments()[i].alias_info(); alias && alias->isWrite())
+        for_each_tensor(arguments[i], [&](const at::Tensor& tensor) {
+          const auto* const data = static_cast<const std::byte*>(tensor.storage().data());
+          saved_.emplace_back(tensor.storage(),
+                              std::vector(data, data + tensor.storage().nbytes()));
+        });
+  }
+  void put_back() const {
+    for (const auto& [storage, bytes] : saved_)
+      std::memcpy(storage.mutable_data(), bytes.data(), std::min(bytes.size(), storage.nbytes()));
+  }
+
+ private:
+  std::vector<std::pair<c10::Storage, std::vector<std::byte>>> saved_;
+};
+
 // Operators that take host tensors beside the device's on real accelerators as well: indices, step
 // counts, lengths.
 bool may_mix_with_host(const std::string& name) {
@@ -145,10 +243,33 @@ void run_kernel_of(c10::DispatchKey host, const c10::OperatorHandle& op, Stack* 
       result += bytes_on_device(value);
     time.kernel(result, peers);
   };
-  if (is_view_operator(schema))
-    call();
-  else
-    current_stream(device).run(kernel);
+  if (is_view_operator(schema)) return call();
+  Stream& stream = current_stream(device);
+  const auto capture = stream.capture();
+  if (!capture) return stream.run(kernel);
+  check_capturable(op, host);
+  // It is run for the kinds of its results, on whatever the memory has.
+  const size_t first = stack->size() - schema.arguments().size();
+  const WorkTime no_time(device);
+  CapturedKernel captured{
+      .op = op,
+      .host = host,
+      .device = device,
+      .arguments = Stack(stack->begin() + static_cast<ptrdiff_t>(first), stack->end()),
+      .results = {},
+      .bytes = result,
+      .peers = lending.in_peers(no_time)};
+  const std::vector<Window> windows = lending.open();
+  const Overwritten overwritten(schema, captured.arguments);
+  call();
+  overwritten.put_back();
+  const auto results = torch::jit::last(*stack, schema.returns().size());
+  for (size_t i = 0; i < results.size(); ++i) {
+    captured.bytes += bytes_on_device(results[i]);
+    const bool is_argument = schema.returns()[i].alias_info() != nullptr;
+    captured.results.push_back(is_argument ? c10::IValue() : on_host(results[i]));
+  }
+  capture->add(stream, std::move(captured));
 }
 
 }  // namespace

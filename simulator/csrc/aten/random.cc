@@ -39,6 +39,8 @@ RandomNumbers::RandomNumbers(const c10::OperatorHandle& op, torch::jit::Stack& s
   const int position = generator_position(op.schema());
   const bool is_random = op.hasTag(at::Tag::nondeterministic_seeded);
   if (position < 0 && !is_random) return;
+  TORCH_CHECK_NOT_IMPLEMENTED(!current_stream(device).capture(), "sim: ", op.schema().name(),
+                              " draws random numbers, which a graph on sim cannot do again");
   c10::IValue* argument =
       position < 0 ? nullptr : &stack[stack.size() - op.schema().arguments().size() + position];
   if (argument && argument->isGenerator()) {

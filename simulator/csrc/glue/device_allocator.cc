@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "glue/convert.h"
+#include "runtime/capture.h"
 #include "runtime/error.h"
 #include "runtime/flaws.h"
 #include "runtime/handle.h"
@@ -91,6 +92,14 @@ void crash_unless_first_thread() {
   if (std::this_thread::get_id() != first) raise(SIGSEGV);
 }
 
+// Operators are tried while they are captured, and whoever reads indices must find some.
+void begin_in_graph(Capture& capture, void* at, size_t bytes) {
+  capture.add_memory(at);
+  void* const memory = Runtime::get().space().to_kernel(at);
+  const Window writes(memory, bytes);
+  std::memset(memory, 0, bytes);
+}
+
 struct RegisterDeviceMemory {
   RegisterDeviceMemory() { c10::SetAllocator(c10::DeviceType::PrivateUse1, &device_allocator()); }
 } device_memory_at_load;
@@ -107,7 +116,9 @@ c10::DataPtr allocate_on(int device, size_t bytes) {
   if (bytes == 0) return {nullptr, device_at(device)};
   if (has(Flaw::kCrashingThreads)) crash_unless_first_thread();
   try {
-    void* at = owner.memory().allocate(bytes, current_stream(device));
+    Stream& stream = current_stream(device);
+    void* at = owner.memory().allocate(bytes, stream);
+    if (const auto capture = stream.capture()) begin_in_graph(*capture, at, bytes);
     return {to_handle(at), at, free_device_memory, device_at(device)};
   } catch (const OutOfMemory& error) {
     TORCH_CHECK_WITH(OutOfMemoryError, false, error.what());
@@ -123,6 +134,7 @@ void record_use(const c10::DataPtr& data, const c10::Stream& stream) {
 // In a forked process the memory is the parent's to free.
 void free_device_memory(void* at) {
   if (!at || Runtime::forked_away()) return;
+  if (Graph::keeps(at)) return;
   Runtime& runtime = Runtime::get();
   runtime.device(runtime.space().device_of(at)).memory().free(at);
 }

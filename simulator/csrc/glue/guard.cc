@@ -112,7 +112,9 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
   void synchronizeStream(const c10::Stream& stream) const override {
     from_c10(stream).synchronize();
   }
-  bool isStreamCapturing(const c10::Stream&) const override { return false; }
+  bool isStreamCapturing(const c10::Stream& stream) const override {
+    return from_c10(stream).capture() != nullptr;
+  }
   void synchronizeDevice(const c10::DeviceIndex index) const override {
     Runtime::get().device(index < 0 ? current_device() : index).synchronize();
   }

@@ -8,6 +8,7 @@
 
 #include "glue/convert.h"
 #include "glue/generator.h"
+#include "glue/graph.h"
 #include "python/gil.h"
 #include "runtime/block_copies.h"
 #include "runtime/traffic.h"
@@ -67,5 +68,6 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
       "and "
       "the waits of their streams for words.");
   m.def("reset_traffic", &reset_traffic, "Begin to count anew.");
+  m.def("register_graphs", &register_graphs);
   m.def("stop_streams", &stop_streams_at_exit, py::call_guard<py::gil_scoped_release>());
 }

@@ -1,8 +1,10 @@
 #include "runtime/event.h"
 
 #include <chrono>
+#include <stdexcept>
 
 #include "runtime/blocking.h"
+#include "runtime/capture.h"
 #include "runtime/stream.h"
 
 namespace torch_sim {
@@ -15,18 +17,26 @@ void Recording::complete() {
 
 void Recording::wait() const {
   if (ready()) return;
+  if (capture_)
+    throw std::logic_error("sim: the host cannot wait for an event of the capture of a graph");
   BlockingRegion blocking;
   while (!ready()) done_.wait(0, std::memory_order_acquire);
 }
 
 RecordingPtr record_on(Stream& stream) {
+  if (const auto capture = stream.capture()) return capture->record(stream);
   auto recording = std::make_shared<Recording>();
   stream.enqueue_or_run([recording] { recording->complete(); });
   return recording;
 }
 
 void make_wait(Stream& stream, RecordingPtr recording) {
-  if (recording && !recording->ready())
+  if (!recording) return;
+  if (recording->capture()) return recording->capture()->wait(stream, *recording);
+  if (stream.capture())
+    throw std::logic_error(
+        "sim: a stream that captures a graph cannot wait for an event from outside the capture");
+  if (!recording->ready())
     stream.enqueue([recording = std::move(recording)] { recording->wait(); });
 }
 

@@ -139,9 +139,11 @@ void wait_until_at_least(const volatile uint64_t* word, uint64_t value) {
 int stream_wait_value(int device, hcd_stream stream, const volatile uint64_t* word,
                       uint64_t value) {
   return guarded([&] {
-    add_traffic(Count::kWaits, 1);
-    return stream_or_throw(device, stream).enqueue([=] { wait_until_at_least(word, value); }),
-           HCD_OK;
+    const auto wait = [=] {
+      add_traffic(Count::kWaits, 1);
+      wait_until_at_least(word, value);
+    };
+    return stream_or_throw(device, stream).enqueue(wait), HCD_OK;
   });
 }
 

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "runtime/blocking.h"
+#include "runtime/capture.h"
 #include "runtime/strict.h"
 
 namespace torch_sim {
@@ -56,7 +57,26 @@ std::chrono::steady_clock::time_point Stream::queued_at() {
   return doing ? doing->queued_at : std::chrono::steady_clock::now();
 }
 
+std::shared_ptr<Capture> Stream::capture() const {
+  if (!captures_.load(std::memory_order_acquire)) return nullptr;
+  std::lock_guard lock(mutex_);
+  return capture_;
+}
+
+void Stream::set_capture(std::shared_ptr<Capture> capture) {
+  std::lock_guard lock(mutex_);
+  captures_.store(capture != nullptr, std::memory_order_release);
+  capture_ = std::move(capture);
+}
+
+void Stream::refuse_in_capture() const {
+  if (capture())
+    throw std::logic_error(
+        "sim: this waits for the device, which the capture of a graph does not allow");
+}
+
 void Stream::enqueue(Work work) {
+  if (const auto capture = this->capture()) return capture->add(*this, std::move(work));
   std::lock_guard lock(mutex_);
   if (!has_worker_) start_worker();
   queue_.push_back({tickets_++, std::move(work)});
@@ -64,7 +84,7 @@ void Stream::enqueue(Work work) {
 }
 
 void Stream::enqueue_or_run(const Work& work) {
-  if (is_doing(this) || by_chance()) return enqueue(work);
+  if (is_doing(this) || captures_ || by_chance()) return enqueue(work);
   {
     std::unique_lock lock(mutex_);
     if (!idle()) {
@@ -86,6 +106,7 @@ void Stream::enqueue_or_run(const Work& work) {
 
 void Stream::run(const Work& work) {
   if (is_doing(this)) return work();
+  refuse_in_capture();
   std::unique_lock lock(mutex_);
   wait_for_turn(lock, tickets_++);
   lock.unlock();
@@ -102,6 +123,7 @@ void Stream::run(const Work& work) {
 
 void Stream::synchronize() {
   if (is_doing(this)) return;
+  refuse_in_capture();
   std::unique_lock lock(mutex_);
   wait_for_turn(lock, tickets_);
   if (error_) std::rethrow_exception(std::exchange(error_, nullptr));

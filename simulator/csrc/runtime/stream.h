@@ -7,10 +7,13 @@
 #include <deque>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <thread>
 
 namespace torch_sim {
+
+class Capture;
 
 // An ordered queue of work of one device. Every piece of work draws a ticket, and runs when all
 // earlier tickets are done. Queued work runs on the stream's worker thread, which starts with the
@@ -47,6 +50,11 @@ class Stream {
   // nobody was told of yet.
   void synchronize();
 
+  // Null unless the stream records its work for a graph (capture.h). Then nothing that the host
+  // would wait for is allowed.
+  std::shared_ptr<Capture> capture() const;
+  void set_capture(std::shared_ptr<Capture> capture);
+
   // When the work that this thread is doing for a stream was queued; now, if it does none.
   static std::chrono::steady_clock::time_point queued_at();
 
@@ -61,6 +69,7 @@ class Stream {
     std::chrono::steady_clock::time_point at = std::chrono::steady_clock::now();
   };
 
+  void refuse_in_capture() const;
   void work_until_idle();
   void start_worker();
   // All three with the lock held.
@@ -72,7 +81,9 @@ class Stream {
   const int64_t id_;
   const int priority_;
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
+  std::atomic<bool> captures_{false};
+  std::shared_ptr<Capture> capture_;
   std::condition_variable worker_wakes_;
   std::condition_variable turn_ended_;
   std::deque<Queued> queue_;
