@@ -12,7 +12,6 @@
 #include "core/base/own_thread.h"
 #include "process_group/calls/buffers.h"
 #include "process_group/calls/sharing.h"
-#include "process_group/calls/tensors.h"
 #include "process_group/device/device_attempt.h"
 #include "process_group/device/device_capabilities.h"
 #include "process_group/issue/staging_call.h"
@@ -98,28 +97,6 @@ void Staging::make_whole(Call& call) {
   fill(call.output, call.in_place ? whole.input : whole.output, whole.output_places);
 }
 
-// The tensors of a side; plain replacements for non-contiguous, conjugated or negated tensors.
-std::vector<at::Tensor> Staging::plain(const Side& side, bool written, Call& call) {
-  std::vector<at::Tensor> tensors;
-  for (const at::Tensor& tensor : side.tensors) {
-    if (is_plain(tensor)) {
-      tensors.push_back(tensor);
-      continue;
-    }
-    const at::AutoDispatchBelowADInplaceOrView unseen;
-    auto known = std::find_if(call.fresh.begin(), call.fresh.end(),
-                              [&](const auto& one) { return one.first.is_same(tensor); });
-    if (known == call.fresh.end()) {
-      call.fresh.emplace_back(tensor, at::empty(tensor.sizes(), tensor.options()));
-      known = std::prev(call.fresh.end());
-      if (!written) known->second.copy_(tensor);
-    }
-    if (written) call.copies_back.push_back(*known);
-    tensors.push_back(known->second);
-  }
-  return tensors;
-}
-
 std::shared_ptr<Staging::Call> Staging::prepare(const Request& request, const Slices& slices,
                                                 std::chrono::milliseconds timeout,
                                                 const std::shared_ptr<Communicator>& communicator,
@@ -133,26 +110,15 @@ std::shared_ptr<Staging::Call> Staging::prepare(const Request& request, const Sl
   call->bare.timeout = timeout;
   call->bare.part_of = part_of;
   call->cut = slices;
-  auto inputs = plain(request.input, /*written=*/false, *call);
-  const auto outputs = plain(request.output, /*written=*/true, *call);
-  call->output = DeviceSide(request.output, outputs, rank, communicator->size());
-  // An all-to-all sends and receives different data.
-  const bool exchanges = request.collective == Collective::kAllToAll;
-  call->in_place = !exchanges && !inputs.empty() && inputs.size() == outputs.size() &&
-                   std::equal(inputs.begin(), inputs.end(), outputs.begin(),
-                              [](const auto& a, const auto& b) { return a.is_same(b); }) &&
-                   request.input.arrangement == request.output.arrangement;
-  call->input = DeviceSide(request.input, inputs, rank, communicator->size());
-  if (request.collective == Collective::kBroadcast) {
-    call->reads = request.root == rank;
-    call->writes = !call->reads;
-  }
+  auto inputs = call->set(request, rank, communicator->size());
   call->pending = pending;
   const bool may_stream =
       may_use_streams(access_, communicator->topology().hosts,
                       communicator->path_options(request.collective), request.collective);
   if (may_stream)
-    pack_sides(*call, exchanges);
+    for (at::Tensor& memory :
+         call->pack(access_.device(), request.collective == Collective::kAllToAll))
+      pending->hold_temporary(std::move(memory));
   else if (favours_whole(*call, slices))
     make_whole(*call);
   if (!call->in_place && !call->whole && !call->input.may_be_overwritten_by(call->output)) {

@@ -14,7 +14,7 @@
 #include "process_group/device/devices.h"
 #include "process_group/device/plugin_streams.h"
 #include "process_group/issue/pending.h"
-#include "process_group/staging/device_side.h"
+#include "process_group/staging/call_sides.h"
 #include "process_group/staging/device_slices.h"
 #include "process_group/staging/staging_memory.h"
 
@@ -96,7 +96,6 @@ class Staging {
   void run(Stage stage);
   void take_slots(const Call& call);
   void prepare_slices(Call& call);
-  void pack_sides(Call& call, bool exchanges);
   void prepare_stream(Call& call);
   void prepare_late(Call& call);
   bool run_in_stream(Stage stage, Call& call, auto&& queue);
@@ -112,7 +111,6 @@ class Staging {
   std::shared_ptr<Operation> call_of(const Call& call, size_t number, const Slice& slice);
   std::vector<std::shared_ptr<Operation>> messages_of(const Call& call, size_t number,
                                                       Slice& slice);
-  static std::vector<at::Tensor> plain(const Side& side, bool written, Call& call);
 
   Devices& devices_;
   const DeviceAccess& access_;

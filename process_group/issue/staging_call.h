@@ -24,7 +24,7 @@ inline Region region_of(const at::Tensor& memory) {
   return {static_cast<std::byte*>(memory.data_ptr()), memory.nbytes()};
 }
 
-class Staging::Call {
+class Staging::Call : public CallSides {
  public:
   explicit Call(const DeviceAccess& its_access) : access(its_access) {}
 
@@ -36,11 +36,7 @@ class Staging::Call {
   size_t first_slot = 0;
   std::shared_ptr<Communicator> communicator;
   std::shared_ptr<Pending> pending;
-  DeviceSide input, output;
-  std::optional<DeviceEvent> begin;  // copies wait for it; null: no wait is needed
-  bool in_place = false;             // both sides are the same tensors and share staging memory
-  bool reads = true;                 // copy in this rank's input
-  bool writes = true;                // copy out its output
+  std::optional<DeviceEvent> begin;            // copies wait for it; null: no wait is needed
   std::optional<DeviceSlices::Places> places;  // of slices moved by network cards
   // Memory for all slices at once, if copies of parts are expensive.
   struct Whole {
@@ -56,9 +52,6 @@ class Staging::Call {
   std::optional<Comparison> comparison;
   std::shared_ptr<Call> next;  // launched at the end of this one; null if it is the last
   Staging* next_staging = nullptr;
-  std::vector<std::pair<at::Tensor, at::Tensor>>
-      fresh;           // a tensor that is not plain and its plain replacement
-  Copies copies_back;  // to these tensors, at the end
 
   size_t bytes() const { return std::max(input.bytes(kAll), output.bytes(kAll)); }
   bool in_stream() const { return access.stream_ordered(); }
