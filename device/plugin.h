@@ -17,6 +17,8 @@
  *   - No function may take the GIL, call torch, throw, or wait for another process. Only these may
  *     wait for the device: `stream_sync`, `event_sync`, entries that create, destroy, allocate,
  *     free or register, and copies without HCD_CAP_ASYNC_COPY.
+ *   - What is queued on a stream that captures a graph becomes part of the graph, done at each
+ *     replay and not now. Entries that queue nothing work as ever during a capture.
  *   - The result is 0 or a negative hcd_status. After an error, `last_error` returns a sentence for
  *     the calling thread.
  *

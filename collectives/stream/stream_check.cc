@@ -5,6 +5,7 @@
 #include <map>
 #include <random>
 #include <tuple>
+#include <utility>
 
 namespace hccl_like {
 
@@ -17,39 +18,56 @@ void merge(Clock& clock, const Clock& other) {
   for (size_t i = 0; i < clock.size(); ++i) clock[i] = std::max(clock[i], other[i]);
 }
 
-// Steps of all ranks in some order that the words allow.
+// Steps of all ranks in some order that the words allow. Each program runs `runs` times.
 class Turns {
  public:
-  explicit Turns(const std::vector<StreamProgram>& programs)
-      : programs_(programs), next_(programs.size(), 0), words_(programs.size(), 0) {}
+  explicit Turns(const std::vector<StreamProgram>& programs, size_t runs = 1)
+      : programs_(programs),
+        runs_(runs),
+        taken_(programs.size(), 0),
+        words_(programs.size(), std::vector<uint64_t>(2 * programs.size(), 0)) {}
 
-  bool over(size_t rank) const { return next_[rank] == programs_[rank].steps.size(); }
-  size_t next(size_t rank) const { return next_[rank]; }
-  const StreamStep& step(size_t rank) const { return programs_[rank].steps[next_[rank]]; }
+  bool over(size_t rank) const { return taken_[rank] == runs_ * programs_[rank].steps.size(); }
+  size_t taken(size_t rank) const { return taken_[rank]; }
+  // Of a rank that is not over: the number of its run, and of the step in it.
+  size_t run(size_t rank) const { return taken_[rank] / programs_[rank].steps.size(); }
+  size_t next(size_t rank) const { return taken_[rank] % programs_[rank].steps.size(); }
+  const StreamStep& step(size_t rank) const { return programs_[rank].steps[next(rank)]; }
   bool blocked(size_t rank) const {
     const StreamStep& one = step(rank);
-    return one.kind == StreamStep::Kind::kWait && words_[static_cast<size_t>(one.rank)] < one.value;
+    return one.kind == StreamStep::Kind::kWait &&
+           words_[rank][word(static_cast<size_t>(one.rank), one.second)] < one.value;
   }
   void take(size_t rank) {
     const StreamStep& one = step(rank);
-    if (one.kind == StreamStep::Kind::kSignal) words_[rank] = one.value;  // after a release, too
-    ++next_[rank];
+    if (one.kind == StreamStep::Kind::kSignal)
+      for (auto& copies : words_)
+        copies[word(rank, one.second)] = one.value;  // after a release, too
+    if (one.kind == StreamStep::Kind::kReset)
+      for (size_t other = 0; other < words_.size(); ++other)
+        words_[rank][word(other, one.second)] = 0;
+    ++taken_[rank];
   }
-  void release() { std::ranges::fill(words_, kReleased); }
+  void release() {
+    for (auto& copies : words_) std::ranges::fill(copies, kReleased);
+  }
 
   std::string stuck() const {
     for (size_t rank = 0; rank < programs_.size(); ++rank)
       if (!over(rank))
         return "rank " + std::to_string(rank) + " waits for ever in step " +
-               std::to_string(next_[rank]) + ", until the word of rank " +
+               std::to_string(next(rank)) + ", until the word of rank " +
                std::to_string(step(rank).rank) + " is " + std::to_string(step(rank).value);
     return "";
   }
 
  private:
+  size_t word(size_t rank, bool second) const { return rank + (second ? programs_.size() : 0); }
+
   const std::vector<StreamProgram>& programs_;
-  std::vector<size_t> next_;
-  std::vector<uint64_t> words_;
+  const size_t runs_;
+  std::vector<size_t> taken_;
+  std::vector<std::vector<uint64_t>> words_;  // by reader, of each rank; then the second words
 };
 
 // Owner and number of a chunk's memory.
@@ -225,38 +243,52 @@ std::string check_streams(const Job& job, const std::vector<StreamProgram>& prog
 }
 
 std::string run_streams(const Job& job, const std::vector<StreamProgram>& programs, Memory memory,
-                        uint64_t seed, int dies) {
+                        uint64_t seed, int dies, size_t runs) {
   std::mt19937_64 random(seed);
   const Cells cells(job, memory);
   const size_t size = programs.size();
   const uint32_t chunks = job.ranks[0].chunks();
-  std::vector<std::vector<uint64_t>> values(size);
-  for (size_t rank = 0; rank < size; ++rank) {
-    values[rank].resize(2 * size_t{chunks} + programs[rank].scratch_like.size());
-    for (uint64_t& value : values[rank]) value = random();
+  // By run and rank. A run begins with new numbers in all memory of the rank.
+  std::vector<std::vector<std::vector<uint64_t>>> begin(runs,
+                                                        std::vector<std::vector<uint64_t>>(size));
+  std::vector<decltype(run_on_numbers(job, memory, {}))> outputs;
+  for (auto& of_run : begin) {
+    for (size_t rank = 0; rank < size; ++rank) {
+      of_run[rank].resize(2 * size_t{chunks} + programs[rank].scratch_like.size());
+      for (uint64_t& value : of_run[rank]) value = random();
+    }
+    outputs.push_back(run_on_numbers(job, memory, [&](int rank, Slot slot) {
+      return of_run[static_cast<size_t>(rank)][cells.number(slot)];
+    }));
   }
-  const auto outputs = run_on_numbers(job, memory, [&](int rank, Slot slot) {
-    return values[static_cast<size_t>(rank)][cells.number(slot)];
-  });
 
-  Turns turns(programs);
+  auto values = begin.front();
+  Turns turns(programs, runs);
   const size_t last =
-      dies < 0 ? 0 : random() % (programs[static_cast<size_t>(dies)].steps.size() + 1);
+      dies < 0 ? 0 : random() % (runs * programs[static_cast<size_t>(dies)].steps.size() + 1);
   std::vector<size_t> able;
   const auto stopped = [&](size_t rank) {
-    return static_cast<int>(rank) == dies && turns.next(rank) >= last;
+    return static_cast<int>(rank) == dies && turns.taken(rank) >= last;
+  };
+  const auto wrong = [&](size_t rank, size_t run) -> std::string {
+    for (uint32_t chunk = 0; chunk < chunks && dies < 0; ++chunk)
+      if (may_write_output(job, static_cast<int>(rank), chunk) &&
+          values[rank][cells.number(out(chunk))] != outputs[run][rank][chunk])
+        return "rank " + std::to_string(rank) + ": out[" + std::to_string(chunk) +
+               "] is not what the schedule makes";
+    return "";
   };
   for (bool dead = false;;) {
-    if (!dead && dies >= 0 && stopped(static_cast<size_t>(dies))) {
-      dead = true;
+    if (dies >= 0 && stopped(static_cast<size_t>(dies)) && (!std::exchange(dead, true) || runs > 1))
       turns.release();
-    }
     able.clear();
     for (size_t rank = 0; rank < size; ++rank)
       if (!stopped(rank) && !turns.over(rank) && !turns.blocked(rank)) able.push_back(rank);
     if (able.empty()) break;
     const size_t rank = able[random() % able.size()];
     const StreamStep& step = turns.step(rank);
+    const size_t run = turns.run(rank);
+    if (turns.next(rank) == 0) values[rank] = begin[run][rank];
     if (step.kind == StreamStep::Kind::kReduce)
       for (uint32_t i = 0; i < step.count; ++i) {
         uint64_t sum = 0;
@@ -267,17 +299,11 @@ std::string run_streams(const Job& job, const std::vector<StreamProgram>& progra
         values[rank][cells.of(rank, step.dst, i).second] = sum;
       }
     turns.take(rank);
+    if (turns.next(rank) == 0)
+      if (std::string fault = wrong(rank, run); !fault.empty()) return fault;
   }
-
   for (size_t rank = 0; rank < size; ++rank)
     if (static_cast<int>(rank) != dies && !turns.over(rank)) return turns.stuck();
-  if (dies >= 0) return "";
-  for (size_t rank = 0; rank < size; ++rank)
-    for (uint32_t chunk = 0; chunk < chunks; ++chunk)
-      if (may_write_output(job, static_cast<int>(rank), chunk) &&
-          values[rank][cells.number(out(chunk))] != outputs[rank][chunk])
-        return "rank " + std::to_string(rank) + ": out[" + std::to_string(chunk) +
-               "] is not what the schedule makes";
   return "";
 }
 

@@ -20,8 +20,9 @@ std::string check_streams(const Job& job, const std::vector<StreamProgram>& prog
 // Runs the programs on random 64-bit numbers and compares the outputs with those of the schedules.
 // Ranks take turns at random; `seed` chooses the turns. With `dies` >= 0 that rank stops at a
 // random step, and the words of all ranks are set to their largest value, as the watchdogs of
-// survivors do: then every other rank must come to its end.
+// survivors do: then every other rank must come to its end. replayable() programs run `runs` times,
+// each rank at its own pace, and each run has other numbers.
 std::string run_streams(const Job& job, const std::vector<StreamProgram>& programs, Memory memory,
-                        uint64_t seed, int dies = -1);
+                        uint64_t seed, int dies = -1, size_t runs = 1);
 
 }  // namespace hccl_like

@@ -141,5 +141,44 @@ TEST(StreamCheck, FindsEachStepThatIsMissing) {
     }
 }
 
+std::vector<StreamProgram> replayable_streams(const Job& job, Memory memory) {
+  auto programs = compile_streams(job, memory == Memory::kInPlace);
+  for (StreamProgram& program : programs) program = replayable(std::move(program), job.size());
+  return programs;
+}
+
+TEST_P(EveryAlgorithm, IsReplayedByGraphs) {
+  const Algorithm& algorithm = *GetParam();
+  if (algorithm.collective == Collective::kBarrier) return;
+  for (const int size : {2, 3, 5, 8}) {
+    if (!algorithm.fits(size)) continue;
+    const Job job = make_job(algorithm, size, size - 1);
+    for (const Memory memory : {Memory::kSeparate, Memory::kInPlace}) {
+      if (memory == Memory::kInPlace && !may_run_in_place(job.collective)) continue;
+      const auto programs = replayable_streams(job, memory);
+      for (uint64_t seed = 0; seed < 20; ++seed) {
+        ASSERT_EQ(run_streams(job, programs, memory, seed, -1, 5), "") << size << " ranks";
+        const int dies = static_cast<int>(seed) % size;
+        ASSERT_EQ(run_streams(job, programs, memory, seed, dies, 5), "") << size << " ranks";
+      }
+    }
+  }
+}
+
+// Without one of the last steps, some order of the ranks goes wrong. A wait may be for nothing.
+TEST(StreamCheck, FindsEachStepThatReplaysNeed) {
+  const Job job = all_reduce("direct", 3);
+  const auto programs = replayable_streams(job, Memory::kInPlace);
+  const size_t own = compile_streams(job, /*in_place=*/true)[1].steps.size();
+  for (size_t step = own; step < programs[1].steps.size(); ++step) {
+    auto broken = programs;
+    broken[1].steps.erase(broken[1].steps.begin() + static_cast<ptrdiff_t>(step));
+    std::string fault;
+    for (uint64_t seed = 0; seed < 2000 && fault.empty(); ++seed)
+      fault = run_streams(job, broken, Memory::kInPlace, seed, -1, 6);
+    EXPECT_NE(fault, "") << "step " << step << '\n' << programs[1].to_string();
+  }
+}
+
 }  // namespace
 }  // namespace hccl_like

@@ -18,7 +18,7 @@ constexpr uint32_t kAgreed = 1, kFinished = 2;
 }  // namespace
 
 StreamExecution::StreamExecution(StreamExecutor& executor, Call call, DeviceRange input,
-                                 DeviceRange output)
+                                 DeviceRange output, Use use)
     : executor_(executor),
       communicator_(executor.communicator_.get()),
       call_(std::move(call)),
@@ -44,10 +44,16 @@ StreamExecution::StreamExecution(StreamExecutor& executor, Call call, DeviceRang
   }
   mine_.able = show(input_, mine_.input, executor_.last_input_) &&
                show(output_, mine_.output, executor_.last_output_);
-  if (scratch > 0) {
+  mine_.use = use;
+  if (use == Use::kCaptured) captured_ = executor_.words_of_captured();
+  if (scratch > 0 && use == Use::kCaptured) {
+    own_scratch_ = executor_.device_.allocate(executor_.index_, scratch).value();
+    scratch_ = {own_scratch_.data(), 0};
+  } else if (scratch > 0) {
     scratch_ = executor_.scratch(scratch);
-    mine_.able = show({scratch_, scratch}, mine_.scratch, executor_.last_scratch_) && mine_.able;
   }
+  if (scratch > 0)
+    mine_.able = show({scratch_, scratch}, mine_.scratch, executor_.last_scratch_) && mine_.able;
   if (input_.bytes > 0 && output_.bytes > 0)
     mine_.place = input_.overlaps(output_) ? Place::kInPlace : Place::kApart;
 }
@@ -85,7 +91,7 @@ bool StreamExecution::sizes_fit() const {
     const Record told = record(rank);
     if (inputs != told.input.bytes || outputs != told.output.bytes) return false;
   }
-  return largest >= StreamExecutor::kLeastChunk;
+  return mine_.use == Use::kCaptured || largest >= StreamExecutor::kLeastChunk;
 }
 
 // Fills in the record that this rank shows.
@@ -139,8 +145,8 @@ bool StreamExecution::agree() {
   compare_with_earlier_calls();
   if (hccl_like::reduces(call_.collective))
     mine_.able = mine_.able && executor_.reduces(call_.type, call_.op, scaling_);
-  mine_.words.handle = executor_.exported_.handle;
-  mine_.words.offset = executor_.exported_.offset;
+  mine_.words.handle = shared_words().shown().handle;
+  mine_.words.offset = shared_words().shown().offset;
   tell();
   communicator_->launch({&exchange_, 1}, /*waited_for=*/true);
   communicator_->engine().wait(*exchange_, Deadline::never());
@@ -149,6 +155,7 @@ bool StreamExecution::agree() {
   bool able = true, apart = false, fresh = false;
   for (int rank = 0; rank < size(); ++rank) {
     const Record told = record(rank);
+    if (told.use != mine_.use) return disagree(rank);
     able = able && told.able != 0;
     fresh = fresh || told.fresh != 0;
     in_place_ = in_place_ || told.place == Place::kInPlace;
@@ -198,7 +205,7 @@ bool StreamExecution::map(int peer) {
   };
   return open(told.input, reached.input) && open(told.output, reached.output) &&
          open(told.scratch, reached.scratch) &&
-         executor_.reach_word(peer, {.handle = told.words.handle, .offset = told.words.offset});
+         shared_words().reach(peer, {.handle = told.words.handle, .offset = told.words.offset});
 }
 
 // Whether `good` is true on all ranks.
@@ -287,22 +294,30 @@ void StreamExecution::find_chunks() {
                           : begins_.back() + (one ? whole : chunk_side(call_).bytes(chunk)));
 }
 
+StreamCall StreamExecution::stream_call() const {
+  const SharedWords& words = shared_words();
+  const auto number = [first = captured_.first, ranks = ranks()](int rank, bool second) {
+    return first + static_cast<size_t>(rank) + (second ? ranks : 0);
+  };
+  return {
+      .memory = [this](RankSlot slot, uint32_t count) { return place(slot, count); },
+      .word = [&words, number](int rank, bool second) { return words.own(number(rank, second)); },
+      .copy = [&words, number, own = rank()](
+                  int peer, bool second) { return words.of(peer, number(own, second)); },
+      .ranks = size(),
+      .type = call_.type,
+      .op = call_.op,
+      .scaling = scaling_};
+}
+
 void StreamExecution::queue(std::optional<DeviceEvent> begin) {
   const Device& device = executor_.device_;
   const int index = executor_.index_;
   const hcd_stream stream = executor_.stream_.get();
   begin_ = std::move(begin);
   const StreamProgram& program = compiled().program;
-  StreamCall call{.memory = [this](RankSlot slot, uint32_t count) { return place(slot, count); },
-                  .word = [this](int peer) { return executor_.copy_of(peer); },
-                  .copies = {},
-                  .base = executor_.base_,
-                  .type = call_.type,
-                  .op = call_.op,
-                  .scaling = scaling_};
-  for (StreamExecutor::Word* const word : executor_.peers_)
-    if (word != nullptr) call.copies.push_back(word);
-  executor_.base_ += program.values;
+  StreamCall call = stream_call();
+  call.base = std::exchange(executor_.base_, executor_.base_ + program.values);
   end_ = std::make_shared<End>(communicator_->engine());
 
   std::optional<Error> error;
@@ -317,7 +332,7 @@ void StreamExecution::queue(std::optional<DeviceEvent> begin) {
   };
   if (auto refused = device.host_function(index, stream, reach, kept.get())) {
     fail(refused->message);
-    executor_.release();
+    release();
     // A stream that cannot be waited for is that of a lost device, which does nothing any more.
     if (const auto lost = device.synchronize(index, stream)) fail(lost->message);
     end_->reached.store(true, std::memory_order_release);
@@ -328,6 +343,8 @@ void StreamExecution::queue(std::optional<DeviceEvent> begin) {
   if (passed.ok()) return void(passed_ = std::move(passed).value());
   fail(passed.error().message);
 }
+
+void StreamExecution::release() const { executor_.words_.release(0, ranks()); }
 
 // A lost device calls no function, and its events have errors.
 bool StreamExecution::lost() const {
@@ -360,7 +377,7 @@ std::optional<Error> StreamExecution::finish() {
   post(Collective::kRecv, heard);
   engine.wait([&] { return reached() || communicator_->has_failed(); }, Deadline::never());
   while (!reached() && !lost()) {
-    executor_.release();  // repeatedly: streams of others may still write their words
+    release();  // repeatedly: streams of others may still write their words
     std::this_thread::sleep_for(kBetweenReleases);
   }
   post(Collective::kSend, said);

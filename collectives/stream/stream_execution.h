@@ -1,5 +1,5 @@
 #pragma once
-// One call of a StreamExecutor.
+// One call of a StreamExecutor, made once or captured in a graph of the device.
 #include <array>
 #include <atomic>
 #include <memory>
@@ -19,7 +19,11 @@ class StreamExecution {
   // Takes the call's number. The sizes of an uneven all-to-all are known when the ranks have
   // agreed: if no chunk is large, agree() is false. The memory stays valid until finish() returns.
   // Of the call's layouts, only the sizes matter. Throws as Communicator::prepare_exchange().
-  StreamExecution(StreamExecutor& executor, Call call, DeviceRange input, DeviceRange output);
+  // Of a captured call, the memory stays valid as long as the graph, and this object as long as the
+  // executor.
+  enum class Use : uint64_t { kOnce, kCaptured };
+  StreamExecution(StreamExecutor& executor, Call call, DeviceRange input, DeviceRange output,
+                  Use use = Use::kOnce);
 
   // The call's first message, in which the ranks show each other their memory.
   const std::shared_ptr<Operation>& exchange() const { return exchange_; }
@@ -34,6 +38,10 @@ class StreamExecution {
   // has passed the call: nothing reads or writes the memory any more.
   std::optional<Error> finish();
 
+  // Instead of the last three steps: queues the call on a stream that captures a graph. Replays of
+  // the call must not overlap. The error leaves the graph useless.
+  std::optional<Error> capture(hcd_stream stream);
+
  private:
   struct Memory {
     hcd_ipc_handle handle{};
@@ -47,6 +55,7 @@ class StreamExecution {
     uint64_t able = 0;
     uint64_t fresh = 0;  // whether peers have not mapped some of the memory in an earlier call
     Place place = Place::kEither;
+    Use use = Use::kOnce;
   };
   // Memory of a rank as this rank's device reaches it.
   struct Reached {
@@ -75,6 +84,12 @@ class StreamExecution {
   const StreamExecutor::Compiled& compiled() const { return *compiled_[in_place_ ? 1 : 0]; }
   DeviceRange place(RankSlot slot, uint32_t count) const;
   void fail(const std::string& why) const;
+  bool disagree(int peer) const;
+  SharedWords& shared_words() const {
+    return captured_.words != nullptr ? *captured_.words : executor_.words_;
+  }
+  StreamCall stream_call() const;
+  void release() const;
   bool lost() const;
   int rank() const { return communicator_->rank(); }
   int size() const { return communicator_->size(); }
@@ -92,6 +107,8 @@ class StreamExecution {
   std::vector<std::byte> records_;  // by rank; then this rank's
   Record mine_;
   hcd_ref scratch_{};
+  MappedRange own_scratch_;  // of a captured call
+  CapturedWords captured_;   // without words: made once
   std::shared_ptr<Operation> exchange_;
   std::vector<Reached> reached_;  // by rank
   bool in_place_ = false;

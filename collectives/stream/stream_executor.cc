@@ -2,24 +2,19 @@
 
 #include <array>
 #include <bit>
-#include <cstring>
-#include <limits>
 #include <string>
 #include <utility>
 
 #include "collectives/verify/job.h"
 #include "core/base/log.h"
-#include "device/host/shared_pool.h"
 
 namespace hccl_like {
 namespace {
 
-constexpr size_t kPage = SharedPool::kGrain;
-// A cache line for each word: ranks write them at the same time.
-constexpr size_t kWordBytes = 64;
-static_assert(kPage == kWordBytes * StreamExecutor::kMostRanks);
-
-constexpr uint64_t kLargest = std::numeric_limits<uint64_t>::max();
+// Of each of two arrays of one element.
+constexpr size_t kTrialBytes = 64;
+// Words in a block for captured calls, some of which a call takes.
+constexpr size_t kCapturedBlock = 16 * SharedWords::kGrain;
 
 }  // namespace
 
@@ -62,19 +57,13 @@ StreamExecutor::StreamExecutor(std::shared_ptr<Communicator> communicator, const
       host_(host),
       stream_(device.make_stream(index, like).value()),
       beside_(device.make_stream(index, like).value()),
-      trial_(device.allocate(index, 2 * kWordBytes).value()) {
-  words_ = static_cast<std::byte*>(SharedPool::of_process().allocate(kPage));
-  std::memset(words_, 0, kPage);
-  exported_ = host.export_range(0, {words_, 0}, kPage).value();
-  if (device.can_register_host()) registered_ = device.register_host(index, words_, kPage).value();
-}
+      words_(*communicator_, device, index, host, SharedWords::kGrain),
+      trial_(device.allocate(index, 2 * kTrialBytes).value()) {}
 
 StreamExecutor::~StreamExecutor() {
   // A reduction that was only tried may still be under way.
   if (const auto error = device_.synchronize(index_, stream_.get()))
     log_warn("a stream of a closed group does not end: " + error->message);
-  registered_.reset();
-  if (!communicator_->has_failed()) SharedPool::of_process().free(words_);
 }
 
 hcd_ref StreamExecutor::scratch(size_t bytes) {
@@ -83,13 +72,19 @@ hcd_ref StreamExecutor::scratch(size_t bytes) {
   return {scratch_.back().data(), 0};
 }
 
-StreamExecutor::Word* StreamExecutor::copy_of(int rank) const {
-  return reinterpret_cast<Word*>(words_ + static_cast<size_t>(rank) * kWordBytes);
+CapturedWords StreamExecutor::words_of_captured() {
+  const size_t each = 2 * static_cast<size_t>(communicator_->size());
+  const size_t in_block = kCapturedBlock / each;
+  const size_t number = captured_calls_++;
+  if (number / in_block == captured_.size())
+    captured_.push_back(
+        std::make_unique<SharedWords>(*communicator_, device_, index_, host_, kCapturedBlock));
+  return {captured_.back().get(), number % in_block * each};
 }
 
-void StreamExecutor::release() const {
-  for (int rank = 0; rank < kMostRanks; ++rank)
-    __atomic_store_n(const_cast<uint64_t*>(copy_of(rank)), kLargest, __ATOMIC_RELEASE);
+ReplayWatch& StreamExecutor::watch() {
+  if (!watch_) watch_ = std::make_unique<ReplayWatch>(communicator_);
+  return *watch_;
 }
 
 const StreamExecutor::Compiled& StreamExecutor::program(Collective collective, int root,
@@ -111,7 +106,7 @@ bool StreamExecutor::reduces(DataType type, ReduceOp op, Scaling scaling) {
   const auto [found, added] = reductions_.try_emplace({type, op, scaling.any()}, false);
   if (!added) return found->second;
   if (scaling.any() && (is_integer(type) || !device_.can_reduce_many())) return false;
-  const hcd_ref one{trial_.data(), 0}, other{trial_.data(), kWordBytes};
+  const hcd_ref one{trial_.data(), 0}, other{trial_.data(), kTrialBytes};
   const std::array<hcd_ref, 2> both{one, other};
   const auto error =
       device_.can_reduce_many()
@@ -123,32 +118,6 @@ bool StreamExecutor::reduces(DataType type, ReduceOp op, Scaling scaling) {
              " go through the host: " + error->message;
     });
   return found->second = !error;
-}
-
-// Once: `peer`'s copy of this rank's word, in the page that the peer shows. False if that cannot
-// be.
-bool StreamExecutor::reach_word(int peer, const ExportedRange& page) {
-  peers_.resize(static_cast<size_t>(communicator_->size()));
-  Word*& word = peers_[static_cast<size_t>(peer)];
-  if (word != nullptr) return true;
-  auto view = communicator_->engine().peer_memory().open(host_, 0, page, kPage, nullptr);
-  if (!view.ok()) {
-    log_info([&] { return "words cannot be shared: " + view.error().message; });
-    return false;
-  }
-  std::byte* const begin = view.value().data;
-  if (device_.can_register_host()) {
-    auto registered = device_.register_host(index_, begin, kPage);
-    if (!registered.ok()) {
-      log_info([&] { return "the device does not reach words: " + registered.error().message; });
-      return false;
-    }
-    peer_registrations_.push_back(std::move(registered).value());
-  }
-  peer_mappings_.push_back(std::move(view).value().mapping);
-  const auto own = static_cast<size_t>(communicator_->rank());
-  word = reinterpret_cast<Word*>(begin + own * kWordBytes);
-  return true;
 }
 
 }  // namespace hccl_like

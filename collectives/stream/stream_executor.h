@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "collectives/engine/communicator.h"
+#include "collectives/stream/replay_watch.h"
+#include "collectives/stream/shared_words.h"
 #include "collectives/stream/stream_queue.h"
 #include "transport/same_host/exports.h"
 
@@ -17,7 +19,7 @@ namespace hccl_like {
 // order. Threads: see StreamExecution.
 class StreamExecutor {
  public:
-  static constexpr int kMostRanks = 64;  // copies of words in a page
+  static constexpr int kMostRanks = SharedWords::kGrain;
   // Bytes of the largest chunk from which a call is worth its exchange of memory.
   static constexpr size_t kLeastChunk = 64 << 10;
 
@@ -33,14 +35,16 @@ class StreamExecutor {
   // device, or 0. Throws kDevice or kSystem.
   StreamExecutor(std::shared_ptr<Communicator> communicator, const Device& device, int index,
                  const Device& host, hcd_stream like);
-  // All executions must be over. Keeps the words if the group has failed: peers may write them.
+  // All executions must be over, and await_replays() was called if one was captured.
   ~StreamExecutor();
   StreamExecutor(const StreamExecutor&) = delete;
   StreamExecutor& operator=(const StreamExecutor&) = delete;
 
+  // Until no replay of a captured call runs here. No call is captured from now on.
+  void await_replays() { watch_.reset(); }
+
  private:
   friend class StreamExecution;
-  using Word = volatile uint64_t;
 
   struct Compiled {
     StreamProgram program;                   // this rank's
@@ -50,21 +54,16 @@ class StreamExecutor {
   const Compiled& program(Collective collective, int root, bool in_place);
   bool reduces(DataType type, ReduceOp op, Scaling scaling);
   hcd_ref scratch(size_t bytes);
-  Word* copy_of(int rank) const;
-  void release() const;
-  bool reach_word(int peer, const ExportedRange& page);
+  // Words for one captured call: two for each rank.
+  CapturedWords words_of_captured();
+  ReplayWatch& watch();
 
   const std::shared_ptr<Communicator> communicator_;
   const Device& device_;
   const int index_;
   const Device& host_;
   const DeviceStream stream_, beside_;
-  std::byte* words_ = nullptr;  // one page: copies of the ranks' words
-  MappedRange registered_;      // that page with the device
-  ExportedRange exported_;
-  std::vector<Word*> peers_;  // by rank: that rank's copy of this rank's word; null for this rank
-  std::vector<PeerMemory::Mapping> peer_mappings_;
-  std::vector<MappedRange> peer_registrations_;
+  SharedWords words_;  // by rank: the copies of the ranks' words
   // By name, this rank's memory that calls had, and whether all ranks could map what they had to.
   // Used by the thread that queues.
   static constexpr size_t kMostShown = 512;
@@ -77,6 +76,9 @@ class StreamExecutor {
   // for streams that wait for the caller.
   std::vector<MappedRange> scratch_;
   Exports::Last last_input_, last_output_, last_scratch_;
+  std::vector<std::unique_ptr<SharedWords>> captured_;
+  size_t captured_calls_ = 0;
+  std::unique_ptr<ReplayWatch> watch_;  // null: no call was captured
 };
 
 }  // namespace hccl_like

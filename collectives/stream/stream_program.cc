@@ -313,7 +313,11 @@ std::vector<StreamProgram> compile_streams(const Job& job, bool in_place) {
 std::string StreamProgram::to_string() const {
   std::string lines;
   for (const StreamStep& step : steps) {
+    if (step.second) lines += "second ";
     switch (step.kind) {
+      case StreamStep::Kind::kReset:
+        lines += "reset";
+        break;
       case StreamStep::Kind::kWait:
         lines += "wait " + std::to_string(step.rank) + " >= " + std::to_string(step.value);
         break;
@@ -335,6 +339,23 @@ std::string StreamProgram::to_string() const {
     lines += '\n';
   }
   return lines;
+}
+
+StreamProgram replayable(StreamProgram program, int32_t ranks) {
+  const auto meet = [&](uint64_t value, bool second) {
+    program.steps.push_back({.kind = StreamStep::Kind::kSignal,
+                             .rank = program.rank,
+                             .value = value,
+                             .second = second});
+    for (int32_t rank = 0; rank < ranks; ++rank)
+      if (rank != program.rank)
+        program.steps.push_back(
+            {.kind = StreamStep::Kind::kWait, .rank = rank, .value = value, .second = second});
+    program.steps.push_back({.kind = StreamStep::Kind::kReset, .second = second});
+  };
+  meet(++program.values, false);
+  meet(1, true);
+  return program;
 }
 
 }  // namespace hccl_like

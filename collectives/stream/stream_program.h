@@ -34,13 +34,15 @@ struct StreamStep {
   enum class Kind : uint8_t {
     kWait,    // until the word of `rank` is at least `value`
     kSignal,  // the word of this rank = value
+    kReset,   // this rank's copies of the words of all others = 0
     kReduce,  // dst = sources[0] op sources[1] op ...; dst may be a source; one source: a copy
   };
   Kind kind = Kind::kReduce;
   int32_t rank = 0;
-  uint64_t value = 0;  // above that of the word before the call
-  Slot dst{};          // of this rank
-  uint32_t count = 1;  // consecutive chunks, from dst and from each source upwards
+  uint64_t value = 0;   // above that of the word before the call
+  bool second = false;  // the second word of each rank (replayable)
+  Slot dst{};           // of this rank
+  uint32_t count = 1;   // consecutive chunks, from dst and from each source upwards
   uint32_t first_source = 0;
   uint32_t sources = 0;
   bool beside = false;  // a copy that may run at any time of the call: no other step concerns it
@@ -58,9 +60,21 @@ struct StreamProgram {
     return std::span(all_sources).subspan(step.first_source, step.sources);
   }
   // A line for each step: "wait 1 >= 2", "out[0] = 0:in[0] + 1:in[0]", "signal 2", and
-  // "out[0] = 0:in[0] (beside)".
+  // "out[0] = 0:in[0] (beside)"; "second " precedes steps with the second words, as "reset".
   std::string to_string() const;
 };
+
+// The program as a graph of the device runs it again and again, with words of its own that are 0
+// before and after each run. Every rank has a second word:
+//
+//   word of rank r >= values       r has finished the program
+//   second word of rank r >= 1     r has reset its copies of the first words
+//
+// In the end each stream waits for all first words, resets its copies, signals its second word,
+// waits for all second words, and resets its copies of those. So a word is written again only after
+// each reader has reset it: a rank begins the next run when all have reset the first words, and
+// signals its second word there only after all have begun that run, so have reset the second words.
+StreamProgram replayable(StreamProgram program, int32_t ranks);
 
 // The programs of all ranks. `in_place`: in(c) and out(c) are the same memory on every rank, as
 // may_run_in_place() allows. The job must have passed check().

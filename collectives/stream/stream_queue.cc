@@ -94,11 +94,17 @@ std::optional<Error> queue_stream(const Device& device, int index, hcd_stream st
         error = queue_reduction(device, index, step.beside ? beside : stream, program, step, call);
         break;
       case StreamStep::Kind::kWait:
-        error = queue_word(device, index, stream, {call.word(step.rank), value, true});
+        error = queue_word(device, index, stream, {call.word(step.rank, step.second), value, true});
         break;
       case StreamStep::Kind::kSignal:
-        for (volatile uint64_t* const copy : call.copies)
-          if (!error) error = queue_word(device, index, stream, {copy, value, false});
+        for (int peer = 0; peer < call.ranks && !error; ++peer)
+          if (auto* const copy = call.copy(peer, step.second))
+            error = queue_word(device, index, stream, {copy, value, false});
+        break;
+      case StreamStep::Kind::kReset:
+        for (int peer = 0; peer < call.ranks && !error; ++peer)
+          if (peer != program.rank)
+            error = queue_word(device, index, stream, {call.word(peer, step.second), 0, false});
         break;
     }
     if (error) return error;

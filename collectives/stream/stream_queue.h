@@ -17,9 +17,12 @@ namespace hccl_like {
 struct StreamCall {
   // `count` chunks from `slot` upwards, which lie one behind the other.
   std::function<DeviceRange(RankSlot slot, uint32_t count)> memory;
-  std::function<volatile uint64_t*(int rank)> word;  // this rank's copy of another rank's word
-  std::vector<volatile uint64_t*> copies;            // of this rank's word, one for each reader
-  uint64_t base = 0;                                 // of all words before the call
+  // This rank's copy of another rank's word, or of its second word.
+  std::function<volatile uint64_t*(int rank, bool second)> word;
+  // `peer`'s copy of this rank's word or second word; null for this rank.
+  std::function<volatile uint64_t*(int peer, bool second)> copy;
+  int ranks = 0;
+  uint64_t base = 0;  // of all words before the call
   DataType type = DataType::kUInt8;
   ReduceOp op = ReduceOp::kSum;
   Scaling scaling{};  // requires that every sum has the inputs of all ranks (Algorithm)

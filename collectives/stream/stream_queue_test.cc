@@ -65,8 +65,10 @@ class Ranks {
       const size_t end = begins_[owner][index(slot.slot) + count];
       return DeviceRange{{memories_[owner].get(), begin * kNumber}, (end - begin) * kNumber};
     };
-    how.copies = {&words_[rank]};
-    how.word = [this](int owner) { return &words_[static_cast<size_t>(owner)]; };
+    // One copy, which all ranks read.
+    how.copy = [this, rank](int peer, bool) { return peer == 0 ? &words_[rank] : nullptr; };
+    how.word = [this](int owner, bool) { return &words_[static_cast<size_t>(owner)]; };
+    how.ranks = static_cast<int>(programs_.size());
     how.base = call * programs_[rank].values;
     how.type = DataType::kUInt64;
     const auto error =

@@ -19,6 +19,14 @@ c10::Event record(const c10::Stream& stream) {
   return event;
 }
 
+// Versions of torch without graphs for any device do not have the question.
+bool captures(const auto& guard, const c10::Stream& stream) {
+  if constexpr (requires { guard.isStreamCapturing(stream); })
+    return guard.isStreamCapturing(stream);
+  else
+    return false;
+}
+
 }  // namespace
 
 DeviceAccess::DeviceAccess(c10::Device device, const Device* plugin)
@@ -90,6 +98,10 @@ std::optional<ExportedRange> DeviceAccess::share(const at::Tensor& tensor) const
 c10::Stream DeviceAccess::current_stream() const { return guard_of(device_).getStream(device_); }
 
 // Uses the best wait that the device has. Without one, its copies are synchronous.
+bool DeviceAccess::captures() const {
+  return hccl_like::captures(*c10::impl::getDeviceGuardImpl(device_.type()), current_stream());
+}
+
 void DeviceAccess::synchronize_current_stream() const {
   if (is_host()) return;
   const auto guard = guard_of(device_);

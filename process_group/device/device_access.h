@@ -67,6 +67,8 @@ class DeviceAccess {
 
   // The calling thread's current stream. Not for the host.
   c10::Stream current_stream() const;
+  // Whether that stream captures a graph: its work is recorded and not done.
+  bool captures() const;
   // Blocks until the current stream is idle. No-op on the host.
   void synchronize_current_stream() const;
   // An unshared stream if the device can make one.

@@ -166,6 +166,11 @@ c10::intrusive_ptr<Work> Issuer::start_unnoted(Issue& issue, const Group& group,
     std::lock_guard lock(mutex_);
     accelerator_ = issue.device;
   }
+  if (!access.is_host() && access.captures()) {
+    work = work_for(issue, group, access, std::move(work));
+    or_all_fail(*group.communicators, diagnosis_, [&] { in_graph(issue, group, access, *work); });
+    return work;
+  }
   const bool estimates = diagnosis_.estimate().active();
   if (!estimates && !access.stream_ordered()) {
     or_all_fail(*group.communicators, diagnosis_,
@@ -347,12 +352,14 @@ void Issuer::close(std::optional<std::chrono::milliseconds> timeout) {
   std::shared_ptr<const Communicators> communicators;
   std::map<c10::DeviceIndex, Streams> streams;
   std::map<c10::DeviceIndex, std::shared_ptr<Stagings>> stagings;
+  std::map<c10::DeviceIndex, std::shared_ptr<CapturedCalls>> captured;
   {
     std::lock_guard lock(mutex_);
     block_.reset();
     pending.swap(pending_);
     streams.swap(streams_);
     stagings.swap(stagings_);
+    captured.swap(captured_);
     session.swap(session_);
     communicators.swap(communicators_);
   }
@@ -361,7 +368,7 @@ void Issuer::close(std::optional<std::chrono::milliseconds> timeout) {
   const auto leak = [&] {
     // Still in use by a stream that has not reached the host function, or by the parent of a fork.
     new std::tuple(std::move(pending), std::move(session), std::move(communicators),
-                   std::move(stagings));
+                   std::move(stagings), std::move(captured));
   };
   if (session->forked()) return leak();
   if (!drain(pending, timeout ? Deadline::after(*timeout) : Deadline::never())) {
@@ -383,6 +390,8 @@ void Issuer::close(std::optional<std::chrono::milliseconds> timeout) {
     for (const auto& [one, stream] : taken.per_peer) session->devices().give_back(stream);
   }
   pending.clear();
+  if (!std::exchange(captured, {}).empty())
+    if (const auto error = communicators->failure()) note_untold(number_, *error);
   stagings.clear();
   communicators.reset();  // before the session, which owns the engine
 }

@@ -9,6 +9,7 @@
 #include "process_group/calls/calls.h"
 #include "process_group/calls/slices.h"
 #include "process_group/diagnosis/untold.h"
+#include "process_group/graphs/captured_calls.h"
 #include "process_group/issue/communicators.h"
 #include "process_group/issue/diagnosis.h"
 #include "process_group/issue/session.h"
@@ -24,6 +25,7 @@ namespace hccl_like {
 //   asynchronous call  one stream of the group per device, which overlaps with the caller's work;
 //   send and receive   begin on one stream, end on one for each peer and direction: a message that
 //                      waits for its peer delays no other message.
+//   a stream that captures a graph   the call becomes part of the graph (captured_calls.h).
 // On other devices the caller's thread waits for its current stream and makes the call.
 // Large calls on memory that host code cannot address go slice by slice (stagings.h). Such
 // collectives run one after the other, whatever their streams.
@@ -123,6 +125,8 @@ class Issuer {
   Stagings& staging(const Group& group, const DeviceAccess& access);
 
   void in_stream(Issue& issue, const Group& group, const DeviceAccess& access, Work& work);
+  // issuer_graph.cc
+  void in_graph(const Issue& issue, const Group& group, const DeviceAccess& access, Work& work);
   void prepare(const Issue& issue, const Group& group, Buffers& buffers, Pending& pending,
                bool hold) const;
   Route route(const Issue& issue, const Group& group, const DeviceAccess& access);
@@ -138,6 +142,7 @@ class Issuer {
   std::list<std::shared_ptr<Pending>> pending_;  // asynchronous calls that may not be over
   std::map<c10::DeviceIndex, Streams> streams_;
   std::map<c10::DeviceIndex, std::shared_ptr<Stagings>> stagings_;
+  std::map<c10::DeviceIndex, std::shared_ptr<CapturedCalls>> captured_;
   std::mutex
       staging_mutex_;  // held while a staged call is prepared and launched; taken before mutex_
   std::optional<Block> block_;

@@ -1,6 +1,7 @@
 // torch.accelerator.Graph on the device.
 #include "glue/graph.h"
 
+#if __has_include(<ATen/core/GraphImplInterface.h>)
 #include <ATen/core/GraphImplInterface.h>
 
 #include <utility>
@@ -51,3 +52,8 @@ void register_graphs() {
 }
 
 }  // namespace torch_sim
+#else  // PyTorch 2.12 has no such interface
+namespace torch_sim {
+void register_graphs() {}
+}  // namespace torch_sim
+#endif
