@@ -5,6 +5,13 @@ from dataclasses import dataclass
 import torch
 from torch_sim import _C
 
+# Names the device under whatever name a package has given it.
+UNNAMED = "privateuseone"
+
+
+def is_ours(device: torch.device) -> bool:
+    return device.type == torch.device(UNNAMED).type
+
 
 def index_of(device=None) -> int:
     """The index of a device given as an index, a name, a torch.device, or None for the current one."""
@@ -13,7 +20,7 @@ def index_of(device=None) -> int:
     if isinstance(device, int):
         return device if device >= 0 else _C.current_device()
     device = torch.device(device)
-    if device.type != "sim":
+    if not is_ours(device):
         raise ValueError(f"expected a sim device, not {device}")
     return _C.current_device() if device.index is None else device.index
 
@@ -76,7 +83,7 @@ class device_of(device):
     """A context in which the current device is that of a tensor or storage, if it is on a sim device."""
 
     def __init__(self, obj):
-        super().__init__(obj.device.index if obj.device.type == "sim" else -1)
+        super().__init__(obj.device.index if is_ours(obj.device) else -1)
 
 
 @dataclass(frozen=True)

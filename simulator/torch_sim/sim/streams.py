@@ -2,7 +2,7 @@
 
 import torch
 from torch_sim import _C
-from torch_sim.sim.devices import index_of
+from torch_sim.sim.devices import UNNAMED, index_of, is_ours
 
 
 class Stream(torch.Stream):
@@ -11,7 +11,7 @@ class Stream(torch.Stream):
     def __new__(cls, device=None, priority=0, **kwargs):
         if kwargs:  # stream_id, device_index, device_type: a stream that exists
             return super().__new__(cls, **kwargs)
-        return super().__new__(cls, device=torch.device("sim", index_of(device)), priority=priority)
+        return super().__new__(cls, device=torch.device(UNNAMED, index_of(device)), priority=priority)
 
     @property
     def priority(self) -> int:
@@ -22,10 +22,10 @@ class _EventType(type):
     """Makes plain torch.Events: torch compares the times of those only, and of no subclass."""
 
     def __call__(cls, enable_timing=False, blocking=False, interprocess=False):
-        return torch.Event(device="sim", enable_timing=enable_timing, blocking=blocking, interprocess=interprocess)
+        return torch.Event(device=UNNAMED, enable_timing=enable_timing, blocking=blocking, interprocess=interprocess)
 
     def __instancecheck__(cls, event):
-        return isinstance(event, torch.Event) and event.device.type == "sim"
+        return isinstance(event, torch.Event) and is_ours(event.device)
 
 
 class Event(metaclass=_EventType):
