@@ -13,6 +13,7 @@ sys.path[:0] = [str(BENCH), str(BENCH / "peers")]
 
 import compare  # noqa: E402
 import libraries  # noqa: E402
+import overlap  # noqa: E402
 import report  # noqa: E402
 import requirements  # noqa: E402
 import train_step  # noqa: E402
@@ -224,3 +225,22 @@ def test_a_small_training_step_is_measured_on_both_backends(tmp_path):
                                                    for backend in ("gloo", "hccl-like", "fake")}
     assert result["losses"]["DDP gloo"] == result["losses"]["DDP hccl-like"]
     assert result["losses"]["FSDP2 gloo"] == result["losses"]["FSDP2 hccl-like"]
+
+
+def test_hidden_is_what_does_not_make_a_step_longer():
+    assert overlap.hidden({"step": 110.0, "step alone": 100.0, "calls alone": 40.0}) == 0.75
+
+
+@pytest.mark.slow
+def test_an_overlap_is_measured_and_drawn(sim, tmp_path):
+    file, picture = tmp_path / "overlap.json", tmp_path / "overlap.png"
+    done = subprocess.run([sys.executable, BENCH / "overlap.py", "--layers", "3", "--turns", "1", "-J", file, "--plot", picture],
+                          capture_output=True, text=True, timeout=120,
+                          env={**os.environ, "TORCH_SIM_LINK_GBPS": "1", "TORCH_SIM_KERNEL_GBPS": "1"})
+    assert done.returncode == 0, done.stderr
+    result = json.loads(file.read_text())
+    assert result["hidden"] == overlap.hidden(result["ms"]) and picture.stat().st_size > 0
+    for one in result["timelines"]:
+        assert [name for name, _, _ in one["calls"]] == ["hccl:all_reduce"] * 3
+        assert {"aten::addmm", "aten::mm"} <= {name for name, _, _ in one["kernels"]}
+        assert all(begin <= end for spans in one.values() for _, begin, end in spans)
