@@ -4,7 +4,7 @@
 #
 #   scripts/setup.sh             to use it
 #   scripts/setup.sh --tests     to test it as well
-#   scripts/setup.sh --nightly   to test it with the launchers and frameworks of others too
+#   scripts/setup.sh --nightly   to test it with the launchers of others, and with larger frameworks, too
 #
 # As root it installs missing system packages; as a user it names them. PYTHON=/path/to/python3 picks another Python.
 set -euo pipefail

@@ -12,7 +12,7 @@
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 SANITIZERS=(asan tsan)
-MARKS="not slow"
+MARKS="not slow or quick"
 SECOND_TRY=3
 SETUP=--tests
 SUITES=(--suite distributed)

@@ -66,6 +66,7 @@ def trains(with_line, plugin=None, **how):
     return [value.detach().cpu() for value in state.values()], str(accelerator.device), calls()
 
 
+@pytest.mark.quick
 def test_ranks_train_one_model(sim):
     are_as_of_one_process(launched(trains, True))
 

@@ -63,7 +63,12 @@ def trains(with_line, stage, dtype=torch.float32, after=False):
 
 @pytest.mark.parametrize(
     "stage, used",
-    [(0, "all_reduce"), (1, "all_reduce"), (2, "all_reduce"), (3, "_all_gather_base")],
+    [
+        (0, "all_reduce"),
+        (1, "all_reduce"),
+        pytest.param(2, "all_reduce", marks=pytest.mark.quick),
+        (3, "_all_gather_base"),
+    ],
 )
 def test_ranks_train_one_model(stage, used):
     are_as_of_one_process(launched(trains, True, stage), used)

@@ -48,7 +48,7 @@ def fabric_trains(packages, with_line=True, accelerator="auto", strategy="ddp", 
     return weights(wrapped), str(fabric.device), calls()
 
 
-@pytest.mark.parametrize("accelerator", ["auto", "sim"])
+@pytest.mark.parametrize("accelerator", [pytest.param("auto", marks=pytest.mark.quick), "sim"])
 def test_fabric_trains_one_model(packages, accelerator):
     are_as_of_one_process(launched(fabric_trains, packages, True, accelerator))
 

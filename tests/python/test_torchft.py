@@ -129,6 +129,7 @@ def a_replica_heals(rank, size, listener, device):
     return weights
 
 
+@pytest.mark.quick
 def test_a_replica_takes_the_state_of_another_on_the_device(device):
     first, second = run_ranks(a_replica_heals, 2, device, group=False, timeout=150)
     assert all(torch.equal(one, other) for one, other in zip(first, second))
