@@ -18,7 +18,7 @@ import logging
 import os
 
 SWITCH = "HCCL_LIKE_INTEGRATIONS"
-FRAMEWORKS = ("accelerate", "deepspeed", "lightning", "ray")
+FRAMEWORKS = ("accelerate", "deepspeed", "lightning", "ray", "torchtitan")
 
 log = logging.getLogger(__name__)
 
