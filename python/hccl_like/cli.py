@@ -87,6 +87,13 @@ def doctor(argv: list[str]) -> int:
     return doctor.main(argv)
 
 
+def hang(argv: list[str]) -> int:
+    """who keeps a job waiting, from its flight-recorder dumps or from its processes on this host"""
+    from hccl_like import hang
+
+    return hang.main(argv)
+
+
 def settings(argv: list[str]) -> int:
     """every setting, its value now, its default and what it does"""
     _parse("settings", settings, argv)
@@ -220,8 +227,8 @@ def _summary(command: Callable) -> str:
     return (command.__doc__ or "").splitlines()[0]
 
 
-_COMMANDS = {"demo": demo, "info": info, "doctor": doctor, "settings": settings, "compat": compat, "explain": explain,
-             "topology": topology, "tune": tune, "new-plugin": new_plugin, "contract": contract}
+_COMMANDS = {"demo": demo, "info": info, "doctor": doctor, "hang": hang, "settings": settings, "compat": compat,
+             "explain": explain, "topology": topology, "tune": tune, "new-plugin": new_plugin, "contract": contract}
 
 
 if __name__ == "__main__":

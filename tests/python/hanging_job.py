@@ -1,0 +1,40 @@
+"""A rank of test_hang_live.py: hanging_job.py FOLDER ILLNESS."""
+
+import os
+import sys
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import _WorkerServer
+
+
+def loads_data(folder):
+    if (parent := os.getpid()) and os.fork() == 0:  # a worker, with the rank's environment
+        while os.getppid() == parent:
+            time.sleep(0.02)
+        os._exit(0)
+    while not (folder / "over").exists():
+        time.sleep(0.02)
+
+
+def main(folder, illness):
+    if path := os.environ.get("TORCH_WORKER_SERVER_SOCKET"):
+        server = _WorkerServer(path)  # noqa: F841
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    dist.init_process_group("hccl-like", init_method=f"file://{folder}/store", rank=rank, world_size=size, timeout=timedelta(seconds=300))
+    dist.all_reduce(torch.ones(3))
+    dist.broadcast(torch.ones(5), 0)
+    (folder / f"ready{rank}").touch()
+    if illness == "none":
+        while True:
+            dist.all_reduce(torch.ones(3))
+            time.sleep(0.001)
+    if rank == size - 1:
+        loads_data(folder)
+    dist.all_reduce(torch.ones(7))
+
+
+main(Path(sys.argv[1]), sys.argv[2])
