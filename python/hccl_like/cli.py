@@ -94,6 +94,13 @@ def hang(argv: list[str]) -> int:
     return hang.main(argv)
 
 
+def trace(argv: list[str]) -> int:
+    """merges the ranks' flight-recorder dumps and profiles into one picture on one clock"""
+    from hccl_like import trace
+
+    return trace.main(argv)
+
+
 def settings(argv: list[str]) -> int:
     """every setting, its value now, its default and what it does"""
     _parse("settings", settings, argv)
@@ -227,7 +234,7 @@ def _summary(command: Callable) -> str:
     return (command.__doc__ or "").splitlines()[0]
 
 
-_COMMANDS = {"demo": demo, "info": info, "doctor": doctor, "hang": hang, "settings": settings, "compat": compat,
+_COMMANDS = {"demo": demo, "info": info, "doctor": doctor, "hang": hang, "trace": trace, "settings": settings, "compat": compat,
              "explain": explain, "topology": topology, "tune": tune, "new-plugin": new_plugin, "contract": contract}
 
 
