@@ -12,7 +12,7 @@ import time
 from datetime import timedelta
 from pathlib import Path
 
-from hccl_bench import launch
+from hccl_like.bench import launch
 
 FOLDER = "HCCL_BENCH_FOLDER"  # where the ranks of a run meet
 
@@ -148,9 +148,9 @@ def run(args) -> dict:
     import torch
     import torch.distributed as dist
 
-    from hccl_bench import machine
-    from hccl_bench.shared_barrier import SharedBarrier
-    from hccl_bench.run import pick_device
+    from hccl_like.bench import machine
+    from hccl_like.bench.run import pick_device
+    from hccl_like.bench.shared_barrier import SharedBarrier
 
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     cores = sorted(os.sched_getaffinity(0))

@@ -39,6 +39,7 @@ first_light() {
   "$FOLDER/venv/bin/python" -m pip uninstall --quiet --yes hccl-like torch_sim >/dev/null 2>&1 || true
   pip --no-deps "$WHEEL" || return 1
   "$FOLDER/venv/bin/hccl-like" demo -n 2 --device cpu || return 1
+  "$FOLDER/venv/bin/hccl-like" bench all_reduce -e 8 -n 2 || return 1
   [ ! -e "$XDG_CACHE_HOME/hccl_like" ] || { say "an adapter was compiled, so the wheel has none for torch $VERSION"; return 1; }
   say "      first light $((SECONDS - begin)) s after pip began with the wheel"
 }

@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.append(str(Path(__file__).resolve().parents[2] / "tests" / "python"))
 
 import contenders  # noqa: E402
@@ -30,7 +29,7 @@ BETWEEN_HOSTS = ["ordinary", *LIBRARIES, "gloo", "raw"]
 
 
 def size(text: str) -> int:
-    from hccl_bench.options import size as parsed
+    from hccl_like.bench.options import size as parsed
 
     return parsed(text)
 

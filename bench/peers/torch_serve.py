@@ -11,12 +11,10 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from hccl_bench.collectives import COLLECTIVES, Case  # noqa: E402
-from hccl_bench.shared_barrier import SharedBarrier  # noqa: E402
-from hccl_bench.run import pick_device  # noqa: E402
-from hccl_bench.types import type_named  # noqa: E402
+from hccl_like.bench.collectives import COLLECTIVES, Case
+from hccl_like.bench.run import pick_device
+from hccl_like.bench.shared_barrier import SharedBarrier
+from hccl_like.bench.types import type_named
 
 
 class Row:

@@ -148,6 +148,13 @@ def tune(argv: list[str]) -> int:
     return tune.main(argv)
 
 
+def bench(argv: list[str]) -> int:
+    """measures a collective as nccl-tests does, and holds it against an earlier run"""
+    from hccl_like import bench
+
+    return bench.main(argv)
+
+
 # By what _C.way() says.
 _WAYS = {
     "board": "over the host's board in shared memory, without messages and without an algorithm",
@@ -235,7 +242,7 @@ def _summary(command: Callable) -> str:
 
 
 _COMMANDS = {"demo": demo, "info": info, "doctor": doctor, "hang": hang, "trace": trace, "settings": settings, "compat": compat,
-             "explain": explain, "topology": topology, "tune": tune, "new-plugin": new_plugin, "contract": contract}
+             "explain": explain, "topology": topology, "tune": tune, "bench": bench, "new-plugin": new_plugin, "contract": contract}
 
 
 if __name__ == "__main__":

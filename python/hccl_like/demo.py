@@ -15,7 +15,7 @@ _LIMIT = 60.0  # seconds after which something must be wrong
 _SIZES = (8, 1 << 10, 64 << 10, 1 << 20, 16 << 20)
 _NEXT = (
     ("see what is installed", "hccl-like info"),
-    ("compare with gloo", "python bench/all_reduce_perf.py --compare gloo"),
+    ("compare with gloo", "hccl-like bench all_reduce --compare gloo"),
     ("train a model", "torchrun --nproc-per-node=2 examples/train_digits.py --parallel ddp"),
 )
 

@@ -1,14 +1,9 @@
 """The benchmarks' inputs: exact in every order, different where they should differ, judged element by element."""
 
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
-
-from hccl_bench import inputs, types  # noqa: E402
+from hccl_like.bench import inputs, types
 
 KINDS = list(types.TYPES.values())
 COUNT = 2500  # more than two periods

@@ -5,17 +5,13 @@ import csv
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
 
-BENCH = Path(__file__).resolve().parents[2] / "bench"
-sys.path.insert(0, str(BENCH))
-
-from hccl_bench import floor, machine, options, output, plot  # noqa: E402
-from hccl_bench.collectives import COLLECTIVES, Case  # noqa: E402
-from hccl_bench.types import type_named  # noqa: E402
+from hccl_like.bench import floor, machine, options, output, plot
+from hccl_like.bench.collectives import COLLECTIVES, Case
+from hccl_like.bench.types import type_named
 
 
 def case(**changes):
@@ -161,7 +157,7 @@ def test_a_plot_shows_both_backends(tmp_path):
 
 
 def perf(*arguments):
-    command = [sys.executable, str(BENCH / "perf.py"), *map(str, arguments)]
+    command = [sys.executable, "-m", "hccl_like", "bench", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
 

@@ -28,7 +28,7 @@ def command(*arguments, **environment):
 def test_without_a_command_it_lists_them(capsys):
     assert cli.main([]) == 2
     told = capsys.readouterr().out
-    for name in ("demo", "info", "doctor", "hang", "trace", "settings", "compat", "explain", "topology", "tune"):
+    for name in ("demo", "info", "doctor", "hang", "trace", "settings", "compat", "explain", "topology", "tune", "bench"):
         assert f"\n  {name} " in told
 
 

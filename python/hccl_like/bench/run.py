@@ -1,14 +1,17 @@
 """One benchmark from the first line of output to the exit code; every rank runs it."""
 
+from __future__ import annotations
+
 import datetime
 import importlib
 import os
+import sys
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
 
-from . import floor, launch, machine, measure, options, output
+from . import baseline, floor, launch, machine, measure, options, output
 from .collectives import COLLECTIVES, Case
 from .types import REDUCTIONS, TYPES, allowed, type_named
 
@@ -70,6 +73,26 @@ class Benchmark:
             where = torch.device("cpu") if args.compare == "gloo" else device
             self.subjects.append(measure.Subject(args.compare, dist.new_group(backend=args.compare), where))
         self.errors = {}  # (backend, message) -> the rows it spoilt
+        self.baseline = self.read_baseline() if args.baseline else None
+
+    def config(self) -> dict:
+        return {**vars(self.args), "ranks": self.ranks, "transport": describe(dist.group.WORLD, self.subjects[0].device)}
+
+    def read_baseline(self) -> dict | None:
+        """On rank 0, whose file it is. All ranks end if there is nothing to compare with."""
+        found = None
+        problem: list[str | None] = [None]
+        if self.rank == 0:
+            try:
+                found = baseline.read(self.args.baseline, self.config(), machine.environment())
+            except baseline.NotComparable as error:
+                problem = [str(error)]
+        dist.broadcast_object_list(problem, 0, group=self.control)
+        if problem[0]:
+            if self.rank == 0:
+                print(problem[0], file=sys.stderr)
+            raise SystemExit(2)
+        return found
 
     def say(self, text: str) -> None:
         if self.rank == 0:
@@ -79,9 +102,9 @@ class Benchmark:
         """Prints the head of the output and returns what it told."""
         args = self.args
         environment = machine.environment()
-        told = describe(dist.group.WORLD, self.subjects[0].device)
-        config = {**vars(args), "ranks": self.ranks, "transport": told}
-        self.say(f"# {args.collective}_perf: hccl-like {environment['hccl_like']}, torch {environment['torch']}, "
+        config = self.config()
+        told = config["transport"]
+        self.say(f"# {args.collective}: hccl-like {environment['hccl_like']}, torch {environment['torch']}, "
                  f"Python {environment['python']}")
         self.say(f"# host {environment['host']}, {environment['processor']}, {environment['cores']} cores, kernel "
                  f"{environment['kernel']}")
@@ -95,7 +118,8 @@ class Benchmark:
                      "ours is faster")
         step = f"{args.stepbytes}(bytes)" if args.stepbytes else f"{args.stepfactor}(factor)"
         self.say(f"# minBytes {args.minbytes} maxBytes {args.maxbytes} step: {step} warmup iters: {args.warmup_iters} "
-                 f"iters: {args.iters} agg iters: {args.agg_iters} validation: {args.check}")
+                 f"iters: {args.iters} agg iters: {args.agg_iters} validation: {args.check}"
+                 + (f" passes: {args.passes}" if args.passes > 1 else ""))
         self.say("#")
         for text in output.header(args.compare, args.floor is not None):
             self.say(text)
@@ -121,12 +145,12 @@ class Benchmark:
         case = Case(self.rank, self.ranks, count, kind, op, root, self.subjects[0].device,
                     asynchronous=not self.args.sync)
         load = machine.Load()
-        mine = {}
+        mine: dict = {}
         for form in collective.forms:
             mine[form] = [vars(t) | {"median": t.median(), "p99": t.p99()} if t.times else vars(t)
                           for t in measure.run(collective, case, form, self.subjects, self.args)]
         mine["load"] = load.since()
-        everyone = [None] * self.ranks
+        everyone: list = [None] * self.ranks
         dist.all_gather_object(everyone, mine, group=self.control)
 
         elements = collective.size(count, self.ranks)
@@ -186,6 +210,7 @@ class Benchmark:
         if theirs:
             self.say(f"# Out of bounds values of {args.compare} : {theirs}")
         if self.rank == 0:
+            compared = self.hold_against_baseline(record) if self.baseline is not None else 0
             if args.json:
                 output.write_json(args.json, record)
             if args.csv:
@@ -198,7 +223,22 @@ class Benchmark:
 
                 draw([record], args.plot)
                 self.say(f"# plot                 : {Path(args.plot).resolve()}")
+            if not failed:
+                return compared
         return 1 if failed else 0
+
+    def hold_against_baseline(self, record: dict) -> int:
+        """On rank 0: 3 if a row has become slower, 2 if there is no such row, else 0."""
+        path = self.args.baseline
+        try:
+            rows = baseline.compare(record["results"], self.baseline["results"], self.args.tolerance / 100)
+        except baseline.NotComparable as error:
+            print(f"{path} is not comparable: {error}", file=sys.stderr)
+            return 2
+        record["baseline"] = baseline.to_json(rows, path)
+        for text in baseline.lines(rows, path):
+            self.say(text)
+        return 3 if any(row.verdict == "slower" for row in rows) else 0
 
 
 def run(argv) -> int:
@@ -206,11 +246,12 @@ def run(argv) -> int:
     benchmark = Benchmark(args)
     record = benchmark.start()
     record["results"] = []
-    for kind, op, root in benchmark.cases():
-        for size in options.sizes(args):
-            row = benchmark.row(size, kind, op, root)
-            record["results"].append(row)
-            benchmark.say(output.line(row, args.compare, args.floor is not None))
+    plan = [(size, *case) for case in benchmark.cases() for size in options.sizes(args)]
+    passes = [[benchmark.row(*row) for row in plan] for _ in range(args.passes - 1)]
+    for number, row in enumerate(plan):
+        merged = baseline.merge([*(rows[number] for rows in passes), benchmark.row(*row)])
+        record["results"].append(merged)
+        benchmark.say(output.line(merged, args.compare, args.floor is not None))
     code = benchmark.finish(record)
     dist.destroy_process_group()
     return code

@@ -1,12 +1,30 @@
-"""Time and bus bandwidth over size, for the results of one run or of several."""
+"""Time and bus bandwidth over size, for the results of one run or of several.
+
+    python -m hccl_like.bench.plot -o all.png a.json b.json
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
 
 from .output import headline, readable
+
+
+def main(argv=None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("results", nargs="+", help="files that -J wrote")
+    parser.add_argument("-o", "--output", default="bench.png", help="the picture (%(default)s)")
+    args = parser.parse_args(argv)
+    draw([json.loads(Path(name).read_text()) for name in args.results], args.output)
+    print(f"wrote {Path(args.output).resolve()}")
+    return 0
 
 
 def series(record: dict):
     """(label, sizes, microseconds, busbw) for every backend in a record."""
     config = record["config"]
-    rows = [(row, headline(row)) for row in record["results"] if headline(row) and row["size"]]
+    rows = [(row, best) for row in record["results"] if row["size"] and (best := headline(row))]
     where = f"{config['collective']}, {config['ranks']} x {config['device']}"
     sizes = [row["size"] for row, _ in rows]
     yield (f"{config['backend']}: {where}", sizes, [b["time_us"] for _, b in rows], [b["busbw"] for _, b in rows])
@@ -49,3 +67,7 @@ def draw(records: list[dict], target: str):
     figure.savefig(target, dpi=120)
     pyplot.close(figure)
     return figure
+
+
+if __name__ == "__main__":
+    sys.exit(main())

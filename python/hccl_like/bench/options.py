@@ -2,6 +2,7 @@
 
 import argparse
 
+from .baseline import PASSES
 from .collectives import COLLECTIVES
 from .types import ALIASES, REDUCTIONS, TYPES, type_named
 
@@ -20,8 +21,11 @@ def size(text: str) -> int:
 
 def parse(argv):
     parser = argparse.ArgumentParser(
-        description="Collectives through torch.distributed, measured as nccl-tests does. Start it with torchrun, or "
-        "alone: then it starts -g ranks itself.")
+        prog="hccl-like bench",
+        description="Collectives through torch.distributed, measured as nccl-tests does. It starts -g ranks itself, or is started on "
+        "all ranks: torchrun ... -m hccl_like.bench COLLECTIVE.",
+        epilog="example: hccl-like bench all_reduce -g 4 -b 8 -e 64M --compare gloo. The exit code is 0 if all is right, 1 if a result "
+        "was wrong or a call refused, 2 if nothing was measured, 3 if a row has become slower than the baseline.")
     add = parser.add_argument
     add("collective", choices=COLLECTIVES, metavar="COLLECTIVE", help=", ".join(COLLECTIVES))
     add("-g", "--nproc", type=int, default=2, help="ranks to start when there is no torchrun (2)")
@@ -53,7 +57,14 @@ def parse(argv):
         "PERF (the newest under build/)")
     add("--sync", action="store_true", help="synchronous calls (async_op=False); sendrecv has none")
     add("--pin", action="store_true", help="tie rank r to core r, counted round")
+    add("--passes", type=int, metavar="N", help="measure all rows N times over; medians count (1; 7 with --baseline)")
+    add("--baseline", metavar="FILE", help="an earlier run's -J FILE, made with --passes: says which rows have become slower")
+    add("--tolerance", type=float, default=10, metavar="PERCENT", help="how much slower than the baseline is no regression (10)")
     args = parser.parse_args(argv)
+    if args.passes is None:
+        args.passes = PASSES if args.baseline else 1
+    if args.passes < 1:
+        parser.error("--passes must be at least 1")
     if args.minbytes > args.maxbytes:
         parser.error(f"-b {args.minbytes} is above -e {args.maxbytes}")
     if args.stepfactor < 2 and not args.stepbytes:

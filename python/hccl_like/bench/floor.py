@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]  # of a checkout
 SECONDS = 120
 
 
@@ -14,7 +14,7 @@ def program(given: str) -> Path:
     """The C++ benchmark: the one named, or the newest that is built here."""
     found = [Path(given)] if given else sorted(ROOT.glob("build/*/bench/hccl_like_perf"), key=lambda p: p.stat().st_mtime)
     if not found or not found[-1].exists():
-        raise SystemExit(f"no floor without the C++ benchmark: build {given or 'hccl_like_perf'} (see bench/README.md)")
+        raise SystemExit(f"no floor without the C++ benchmark: build {given or 'hccl_like_perf'} in a checkout (see bench/README.md), and name it: --floor PERF")
     return found[-1]
 
 

@@ -57,10 +57,10 @@ def line(row: dict, reference: str | None, floor: bool = False) -> str:
     text += f"  {100 * row['foreign']:>4.0f}" if row["foreign"] is not None else f"  {'-':>4}"
     if reference:
         other = best and best.get("reference_us")
-        text += f"  {number(other, 9):>9}  {number(best['gain'], 6):>6}" if other else f"  {'N/A':>9}  {'N/A':>6}"
+        text += f"  {number(other, 9):>9}  {number(best['gain'], 6):>6}" if best and other else f"  {'N/A':>9}  {'N/A':>6}"
     if floor:
         least = best and best.get("floor_us")
-        text += f"  {number(least, 7):>7}  {100 * least / best['time_us']:>6.0f}" if least else f"  {'-':>7}  {'-':>6}"
+        text += f"  {number(least, 7):>7}  {100 * least / best['time_us']:>6.0f}" if best and least else f"  {'-':>7}  {'-':>6}"
     return text
 
 

@@ -4,10 +4,8 @@ import os
 import socket
 import subprocess
 import sys
-from pathlib import Path
 
 LISTENER = "HCCL_BENCH_LISTENER"  # the descriptor that spawn() leaves to rank 0
-PERF = Path(__file__).resolve().parent.parent / "perf.py"
 
 
 def main(argv: list[str]) -> int:
@@ -18,7 +16,7 @@ def main(argv: list[str]) -> int:
         return run(argv)
     from .options import parse
 
-    return spawn(parse(argv).nproc, [sys.executable, str(PERF), *argv])
+    return spawn(parse(argv).nproc, [sys.executable, "-m", "hccl_like.bench", *argv])
 
 
 def spawn(ranks: int, command: list[str]) -> int:

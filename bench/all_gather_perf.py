@@ -1,9 +1,0 @@
-#!/usr/bin/env python3
-"""nccl-tests' all_gather_perf through torch.distributed: the same as `perf.py all_gather`."""
-
-import sys
-
-from hccl_bench.launch import main
-
-if __name__ == "__main__":
-    sys.exit(main(["all_gather", *sys.argv[1:]]))

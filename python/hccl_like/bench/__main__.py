@@ -1,0 +1,5 @@
+import sys
+
+from hccl_like.bench import main
+
+sys.exit(main())
