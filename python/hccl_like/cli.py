@@ -182,11 +182,13 @@ def explain(argv: list[str]) -> int:
     parser.add_argument("--hosts", type=int, default=1, help="hosts that the ranks fill in order (1: all are on this one)")
     parser.add_argument("--device", help="of the tensors, if not the host's: sim, or sim:1")
     asked = parser.parse_args(argv)
-    from hccl_like import _extension
+    from hccl_like import _extension, _plugins
 
     each = -(-asked.ranks // max(1, asked.hosts))
     call = (asked.collective, asked.bytes, [rank // each for rank in range(asked.ranks)])
     try:
+        if asked.device:
+            _plugins.register(_extension.load())
         way = _extension.load().way(*call, device=_with_index(asked.device))
         rows = _extension.load().explain(*call)
     except (ImportError, RuntimeError, ValueError) as error:

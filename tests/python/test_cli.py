@@ -203,6 +203,11 @@ def test_explain_says_how_a_call_goes(collective, bytes, way, without, device, m
         assert connected == [expected == "messages"] * 2
 
 
+def test_explain_asks_the_plugin_of_the_device(sim):
+    done = command("explain", "all_reduce", "16M", "2", "--device", "sim", TORCH_SIM_DISCRETE="1")
+    assert " goes by streams of the devices" in done.stdout, done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("environment", [{"HCCL_LIKE_TRANSPORTS": "tcp"}, {"HCCL_LIKE_ALGO": "all_reduce:ring"}], ids=str)
 def test_explain_says_when_messages_are_asked_for(environment, monkeypatch):
     for name, value in environment.items():
