@@ -5,22 +5,22 @@
 #include <gtest/gtest.h>
 #include <hwy/targets.h>
 
-#include <algorithm>
-#include <cstdio>
 #include <cstring>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "device/testing/reduce_inputs.h"
 #include "device/testing/reduce_reference.h"
 
 namespace hccl_like {
 namespace {
 
+using reduce_reference::Bytes;
+using reduce_reference::expect_same;
 using reduce_reference::kReferences;
+using reduce_reference::random_bytes;
 using reduce_reference::Reference;
-
-using Bytes = std::vector<std::byte>;
 
 std::vector<int64_t> targets() {
   std::vector<int64_t> result;
@@ -36,65 +36,11 @@ void use_target(int64_t target) {
 DataType type_at(int i) { return static_cast<DataType>(i); }
 ReduceOp op_at(int i) { return static_cast<ReduceOp>(i); }
 
-// Half of the elements are any bits at all (for floats: NaN, infinities, subnormals too), half are
-// ordinary: small integers, and floats between 1/4 and 4 whose sums must be rounded.
-Bytes random_bytes(DataType type, size_t elements, size_t shift, std::mt19937& random) {
-  const size_t size = size_of(type),
-               float_bytes = kReferences[static_cast<size_t>(type)].float_bytes;
-  Bytes bytes(elements * size + shift);
-  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
-  const size_t part = float_bytes == 0 ? size : float_bytes;
-  for (size_t at = shift; at + part <= bytes.size(); at += part) {
-    const auto kind = random() % 16;
-    if (kind < 8) continue;
-    if (float_bytes == 0) {
-      std::fill(bytes.begin() + static_cast<long>(at) + 1,
-                bytes.begin() + static_cast<long>(at + part), std::byte{0});
-      bytes[at] = static_cast<std::byte>(random() % 5);
-    } else if (kind == 15) {
-      std::fill(bytes.begin() + static_cast<long>(at), bytes.begin() + static_cast<long>(at + part),
-                std::byte{0});
-      bytes[at + part - 1] = random() % 2 == 0 ? std::byte{0x80} : std::byte{0};  // 0 or -0
-    } else {
-      // Clear all but the exponent's lowest bit, set its upper ones below the highest: a number
-      // near 1.
-      auto& top = bytes[at + part - 1];
-      top = (top & std::byte{0x87}) | std::byte{0x38};
-      if (part == 4 || (part == 2 && type == DataType::kBFloat16))
-        top = (top & std::byte{0x80}) | std::byte{0x3f};
-      if (part == 8)
-        top = (top & std::byte{0x80}) | std::byte{0x3f}, bytes[at + 6] |= std::byte{0xe0};
-    }
-  }
-  return bytes;
-}
-
 class Reduce : public ::testing::TestWithParam<int64_t> {
  protected:
   void SetUp() override { use_target(GetParam()); }
   void TearDown() override { use_target(0); }
 };
-
-void expect_same(DataType type, ReduceOp op, const std::byte* actual, const std::byte* expected,
-                 size_t elements, const std::string& what) {
-  const Reference& ref = kReferences[static_cast<size_t>(type)];
-  const size_t size = size_of(type);
-  for (size_t i = 0; i < elements; ++i) {
-    if (ref.same(actual + i * size, expected + i * size, size)) continue;
-    std::string bits[2];
-    for (size_t b = size; b-- > 0;) {
-      for (int side = 0; side < 2; ++side) {
-        char text[3];
-        std::snprintf(text, sizeof(text), "%02x",
-                      static_cast<unsigned>((side == 0 ? actual : expected)[i * size + b]));
-        bits[side] += text;
-      }
-    }
-    FAIL() << reduction_target() << " " << name(type) << " " << name(op) << " " << what
-           << ", element " << i << " of " << elements << ": " << bits[0] << ", expected "
-           << bits[1];
-  }
-}
 
 constexpr size_t kSizes[] = {0,  1,  2,  3,  7,   8,   15,  16,   17,  31,
                              33, 63, 64, 65, 129, 255, 257, 1000, 4099};
