@@ -214,6 +214,7 @@ endfunction()
 # hccl_like_layer_tests(name): one GoogleTest executable from every *_test.cc below name/.
 function(hccl_like_layer_tests layer)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${layer}/*_test.cc)
+  list(FILTER sources EXCLUDE REGEX "/device/cuda/")
   if(NOT HCCL_LIKE_FABRIC_INCLUDE)
     list(FILTER sources EXCLUDE REGEX "/transport/fabric/")
   endif()

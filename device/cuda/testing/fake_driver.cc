@@ -1,19 +1,18 @@
-// A fake CUDA driver on host memory for tests: streams are threads, kernels are the host's
-// reductions. Has only the functions that the plugin uses; memory is in fake_memory.cc.
+// A fake CUDA driver on host memory for tests: streams are threads, kernels are compiled for the
+// host. Has only the functions that the plugin uses; memory is in fake_memory.cc.
 #include "device/cuda/testing/fake_driver.h"
 
+#include <algorithm>
 #include <cstring>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
-#include <vector>
 
-#include "device/cuda/kernel_arguments.h"
-#include "device/reduce/reduce.h"
+#include "device/cuda/testing/host_kernels.h"
 
 using namespace hccl_like;
+using cuda::HostKernel;
+using cuda::kHostKernels;
 using fake_device::Point;
 using fake_device::Worker;
 
@@ -133,39 +132,30 @@ CUresult cuModuleLoadData(CUmodule* module, const void* image) {
   return CUDA_SUCCESS;
 }
 CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name) {
-  static std::mutex mutex;
-  static auto& types = *new std::map<std::string, DataType>();
-  const std::lock_guard lock(mutex);
-  for (int t = 0; types.size() < kDataTypes && t < kDataTypes; ++t)
-    types.emplace("reduce_" + std::string(hccl_like::name(static_cast<DataType>(t))),
-                  static_cast<DataType>(t));
   // The name must also be in the module image.
   const std::string entry = ".entry " + std::string(name) + "(";
-  const auto found = types.find(name);
-  if (found == types.end() ||
+  const auto found =
+      std::find_if(std::begin(kHostKernels), std::end(kHostKernels),
+                   [&](const HostKernel& kernel) { return kernel.name == std::string(name); });
+  if (found == std::end(kHostKernels) ||
       std::strstr(reinterpret_cast<const char*>(module), entry.c_str()) == nullptr)
     return CUDA_ERROR_NOT_FOUND;
-  *function = reinterpret_cast<CUfunction>(&found->second);
+  *function = reinterpret_cast<CUfunction>(const_cast<HostKernel*>(found));
   return CUDA_SUCCESS;
 }
 CUresult cuLaunchKernel(CUfunction function, unsigned blocks, unsigned, unsigned, unsigned threads,
                         unsigned, unsigned, unsigned, CUstream stream, void** arguments, void**) {
-  constexpr ReduceOp kOps[] = {ReduceOp::kSum,   ReduceOp::kProduct, ReduceOp::kMin,
-                               ReduceOp::kMax,   ReduceOp::kBitAnd,  ReduceOp::kBitOr,
-                               ReduceOp::kBitXor};
-  auto* const out = *static_cast<std::byte**>(arguments[0]);
-  const Sources& in = *static_cast<Sources*>(arguments[1]);
+  if (blocks == 0 || threads == 0 || threads > 1024) return CUDA_ERROR_INVALID_VALUE;
+  const HostKernel kernel = *reinterpret_cast<const HostKernel*>(function);
+  void* const out = *static_cast<void**>(arguments[0]);
+  const Sources in = *static_cast<Sources*>(arguments[1]);
   const unsigned sources = *static_cast<unsigned*>(arguments[2]);
   const uint64_t count = *static_cast<uint64_t*>(arguments[3]);
   const int op = *static_cast<int*>(arguments[4]);
-  const Scaling scaling{.input = *static_cast<double*>(arguments[5]),
-                        .result = *static_cast<double*>(arguments[6])};
-  const Reduction& how = reduction(*reinterpret_cast<DataType*>(function),
-                                   scaling.any() ? ReduceOp::kPreMulSum : kOps[op]);
-  if (!how.valid() || blocks == 0 || threads == 0 || threads > 1024)
-    return CUDA_ERROR_INVALID_VALUE;
-  std::vector<const std::byte*> from;
-  for (unsigned i = 0; i < sources; ++i) from.push_back(static_cast<const std::byte*>(in.at[i]));
-  worker_of(stream).enqueue([=] { how.combine_all(out, nullptr, from, count, scaling); });
+  const double scale = *static_cast<double*>(arguments[5]);
+  const double result_scale = *static_cast<double*>(arguments[6]);
+  worker_of(stream).enqueue([=] {
+    kernel.run(out, in, sources, count, op, scale, result_scale, uint64_t{blocks} * threads);
+  });
   return CUDA_SUCCESS;
 }
