@@ -22,7 +22,11 @@ def slow_after_first(values):
     return [first, *(pytest.param(value, marks=pytest.mark.slow) for value in others)]
 
 
-@pytest.fixture(params=["cpu", "sim"])
+# scripts/cuda_check.sh names another.
+DEVICES = os.environ.get("RANKS_DEVICES", "cpu,sim").split(",")
+
+
+@pytest.fixture(params=DEVICES)
 def device(request):
     """The kind of device that tensors are on, as ranks name it."""
     if request.param == "sim" and not has_simulator():
