@@ -11,7 +11,7 @@ import time
 from datetime import timedelta
 from pathlib import Path
 
-from hccl_bench import launch
+from hccl_like.bench import launch
 
 MODEL = {"TORCH_SIM_DISCRETE": "1", "TORCH_SIM_LINK_GBPS": "0.005", "TORCH_SIM_KERNEL_GBPS": "0.1"}
 SHORT = 200_000  # ns: kernels that take less are not drawn
@@ -106,7 +106,7 @@ def run(args) -> dict:
     import torch
     import torch.distributed as dist
 
-    from hccl_bench.run import pick_device
+    from hccl_like.bench.run import pick_device
 
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     torch.set_num_threads(1)
