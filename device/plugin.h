@@ -207,7 +207,8 @@ typedef struct hcd_api {
   /* Optional. Makes device memory readable and writable by the host at *host until
    * `unmap(*host)`. The caller waits for the device's earlier work first. Without
    * HCD_CAP_COHERENT_MAP, the device must not use the range meanwhile. Must be cheap enough for
-   * a call per operation. */
+   * a call per operation. In stream order `unmap` may come after the program has freed the memory,
+   * and torch has returned it to the device. */
   int (*map)(int device, hcd_ref ref, size_t bytes, void** host);
   int (*unmap)(int device, void* host);
 

@@ -273,3 +273,18 @@ def future_of_a_receive_from_anybody(rank, size):
 @pytest.mark.parametrize("case", [future_of_a_barrier, future_of_a_receive_from_anybody], ids=lambda case: case.__name__)
 def test_a_future_waits_where_its_call_does(case, sim):
     run_ranks(case, 2)
+
+
+def freed_before_it_is_unmapped(rank, size):
+    torch.sim.set_device(rank)
+    tensor = torch.ones(8, device="sim")
+    dist.broadcast(tensor, 0)
+    assert tensor.tolist() == [1] * 8
+    del tensor
+    torch.sim.empty_cache()
+    assert torch.empty(1024, 1024, device="sim").normal_().isfinite().all()
+
+
+# Strict mode: who touches memory that is not mapped for it is told.
+def test_memory_may_be_returned_before_its_mapping_is(sim):
+    run_ranks(freed_before_it_is_unmapped, 2, environment={"TORCH_SIM_STRICT": "1"})

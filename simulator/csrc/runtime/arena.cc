@@ -90,7 +90,9 @@ void Arena::map() {
     give_back_addresses(kernel_, bytes_);
     throw OutOfMemory(why);
   }
-  if (protects_memory()) mprotect(kernel_, bytes_, PROT_NONE);
+  if (!protects_memory()) return;
+  mprotect(kernel_, bytes_, PROT_NONE);
+  reopen_windows(kernel_, bytes_);
 }
 
 }  // namespace torch_sim

@@ -159,6 +159,19 @@ void open_for_good(const void* kernel, size_t bytes) {
   }
 }
 
+void reopen_windows(const void* kernel, size_t bytes) {
+  if (!concerns(kernel, bytes)) return;
+  Pages& all = pages();
+  const auto at = reinterpret_cast<uintptr_t>(kernel);
+  std::lock_guard lock(all.mutex);
+  for (uintptr_t page = at / kPage * kPage; page < at + bytes; page += kPage)
+    if (all.open[(page - all.first) / kPage] != 0 &&
+        mprotect(reinterpret_cast<void*>(page), kPage, PROT_READ | PROT_WRITE) != 0) {
+      std::perror("sim: mprotect of device memory");
+      std::abort();
+    }
+}
+
 void rest() {
   if (!strict()) return;
   const uint64_t drawn = next_random();

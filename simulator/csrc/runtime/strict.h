@@ -51,6 +51,9 @@ void close_window(const void* kernel);
 // later.
 void open_for_good(const void* kernel, size_t bytes);
 
+// Memory was mapped here. A window of earlier memory may still be open: whoever opened it is late.
+void reopen_windows(const void* kernel, size_t bytes);
+
 // A rest of random length, often none.
 void rest();
 // True half of the time; always false outside strict mode.
