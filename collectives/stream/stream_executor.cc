@@ -41,10 +41,14 @@ const Algorithm* StreamExecutor::algorithm(Collective collective, const Hosts& h
   return nullptr;
 }
 
+bool StreamExecutor::may_serve(const Device& device) {
+  return can_run_streams(device) && device.can_open_peers() && device.can_make_streams() &&
+         device.can_allocate();
+}
+
 bool StreamExecutor::may_serve(const Device& device, const Hosts& hosts,
                                const CallPathOptions& options, Collective collective) {
-  return can_run_streams(device) && device.can_open_peers() && device.can_make_streams() &&
-         device.can_allocate() && hosts.count() == 1 && hosts.size() > 1 &&
+  return may_serve(device) && hosts.count() == 1 && hosts.size() > 1 &&
          hosts.size() <= kMostRanks && options.maps_memory && options.direct && !options.forced &&
          algorithm(collective, hosts) != nullptr;
 }

@@ -26,6 +26,8 @@ class StreamExecutor {
   // The algorithm whose ranks read from all others at once; of a broadcast, the one whose root
   // gives each byte once. Null: calls of this kind are not made by streams.
   static const Algorithm* algorithm(Collective collective, const Hosts& hosts);
+  // Whether the device has all that is needed.
+  static bool may_serve(const Device& device);
   // True if the group's ranks share a host and the device has all that is needed. Equal on all
   // ranks whose devices are alike. A few nanoseconds; any thread.
   static bool may_serve(const Device& device, const Hosts& hosts, const CallPathOptions& options,

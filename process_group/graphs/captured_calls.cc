@@ -34,9 +34,10 @@ std::string CapturedCalls::why_not(const Request& request) const {
     return "the device's plugin has no stream_wait_value and stream_write_value";
   if (hosts.size() > 1 && hosts.count() > 1)
     return "its ranks are on " + std::to_string(hosts.count()) + " hosts";
-  if (hosts.size() > 1 &&
-      !StreamExecutor::may_serve(*device, hosts, communicator_->path_options(request.collective),
-                                 request.collective))
+  if (!StreamExecutor::may_serve(*device) ||
+      (hosts.size() > 1 &&
+       !StreamExecutor::may_serve(*device, hosts, communicator_->path_options(request.collective),
+                                  request.collective)))
     return "the device's plugin, or a setting, keeps streams from making it (docs/devices.md)";
   return {};
 }
