@@ -47,9 +47,8 @@ first_light() {
 # As a vendor builds his device: against the torch that is installed.
 simulator() {
   rm -rf "$FOLDER/simulator"
-  mkdir -p "$FOLDER/simulator/device"
-  cp device/plugin.h "$FOLDER/simulator/device"
-  tar --exclude build --exclude '*.so' --exclude '*.egg-info' --exclude _build.py -cf - simulator | tar -C "$FOLDER/simulator" -xf - || return 1
+  mkdir -p "$FOLDER/simulator"
+  tar --exclude build --exclude '*.so' --exclude '*.egg-info' -cf - simulator device/plugin.h cmake/torch.cmake | tar -C "$FOLDER/simulator" -xf - || return 1
   (cd "$FOLDER/simulator/simulator" &&
     TORCH_SIM_BUILD_DIR=$FOLDER/simulator/build PATH=$FOLDER/venv/bin:$PATH pip --no-deps --no-build-isolation .)
 }

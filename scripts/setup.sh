@@ -161,7 +161,7 @@ hccl_like() {
 
 simulator() {
   local files made_from
-  mapfile -t files < <(find simulator device/plugin.h -type f -not -path '*/build/*' -not -name '*.so' \
+  mapfile -t files < <(find simulator device/plugin.h cmake/torch.cmake -type f -not -path '*/build/*' -not -name '*.so' \
                             -not -path '*/__pycache__/*' -not -path '*.egg-info/*' | LC_ALL=C sort)
   made_from=$(fingerprint "${files[@]}")
   is_done simulator "$made_from" && return

@@ -1,6 +1,7 @@
 """Loading, standing aside, forking and ending."""
 
 import os
+import re
 import sys
 
 import pytest
@@ -122,6 +123,23 @@ def test_an_error_while_loading_is_kept_and_told_on_use(python):
     first, second = output.splitlines()
     assert first == "False 0"
     assert "torch.sim.synchronize is unavailable" in second and "ImportError: libvendor.so is missing" in second
+
+
+def test_a_torch_that_it_was_not_built_for_is_told_on_use(python):
+    output = python(
+        """
+        import torch
+        torch.__version__ = "2.9.1"
+        from torch_sim import autoload
+        autoload.autoload()
+        try:
+            torch.sim.synchronize()
+        except RuntimeError as error:
+            print(error)
+        """,
+        TORCH_DEVICE_BACKEND_AUTOLOAD="0",
+    )
+    assert re.search(r"ImportError: torch_sim was built for torch 2\.\d+.* and this is torch 2\.9\.1: build it again", output)
 
 
 def test_a_nonsensical_device_count_is_told_on_use(python):

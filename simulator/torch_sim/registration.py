@@ -1,6 +1,9 @@
 """Making the device known to torch."""
 
 import atexit
+from pathlib import Path
+
+import torch_sim
 
 _registered = False
 
@@ -11,7 +14,7 @@ def register() -> None:
         return
     import torch
 
-    _check_version(torch.__version__)
+    _find_adapter(torch.__version__)
     name = torch._C._get_privateuse1_backend_name()
     if name != "privateuseone":
         raise RuntimeError(f"torch_sim cannot be enabled: this process' PrivateUse1 device is already '{name}'")
@@ -28,11 +31,14 @@ def register() -> None:
     _registered = True
 
 
-def _check_version(version: str) -> None:
-    from torch_sim._build import TORCH_VERSION
-
-    if version.split(".")[:2] != TORCH_VERSION.split(".")[:2]:
+def _find_adapter(version: str) -> None:
+    """Makes `torch_sim._C` the extension that was compiled for this minor version of torch."""
+    adapters = Path(__file__).parent / "adapters"
+    folder = adapters / "_".join(["torch", *version.split(".")[:2]])
+    if not folder.is_dir():
+        built_for = ", ".join(sorted(path.name[len("torch_") :].replace("_", ".") for path in adapters.glob("torch_*")))
         raise ImportError(
-            f"torch_sim was built for torch {TORCH_VERSION} and this is torch {version}: "
-            "build it again with `pip install --no-build-isolation`"
+            f"torch_sim was built for torch {built_for or '(no version)'} and this is torch {version}: build it again from its sources, "
+            "with `pip install ./simulator`"
         )
+    torch_sim.__path__.insert(0, str(folder))

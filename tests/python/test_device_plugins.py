@@ -28,7 +28,7 @@ def minimal(tmp_path, sim):
     package = Path(importlib.util.find_spec("torch_sim").submodule_search_locations[0])
     if not (package / "include" / "sim_runtime.h").exists():
         pytest.skip("needs a torch_sim that comes with the header of its runtime")
-    flags = [f"-I{package}/include", str(package / "libtorch_sim.so"), "-Wl,--allow-shlib-undefined"]
+    flags = [f"-I{package}/include", str(package / "libtorch_sim.so")]
     return build(MINIMAL, tmp_path / "libminimal.so", "-Wall", "-Wextra", "-Werror", *flags)
 
 
