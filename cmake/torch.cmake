@@ -6,6 +6,10 @@ if(NOT Python3_EXECUTABLE)
   find_program(Python3_EXECUTABLE NAMES python3 REQUIRED)
 endif()
 find_package(Python3 3.10 REQUIRED COMPONENTS Interpreter Development.Module)
+if(CMAKE_CROSSCOMPILING)  # FindPython does not ask then, but this interpreter knows (scripts/wheels.sh --arch)
+  execute_process(COMMAND ${Python3_EXECUTABLE} -c "import sysconfig; print(sysconfig.get_config_var('SOABI'))"
+                  OUTPUT_VARIABLE Python3_SOABI OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+endif()
 
 set(HCCL_LIKE_TORCH "" CACHE STRING "Folders torch/ of the versions to build adapters for, installed or with headers alone; \
 empty: that of Python3_EXECUTABLE; none: no adapter")

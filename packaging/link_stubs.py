@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Makes stand-ins for this system's libraries that show no symbol newer than a given glibc and libstdc++.
 
-    packaging/link_stubs.py FOLDER    writes them to FOLDER and prints the options for the linker
+    packaging/link_stubs.py FOLDER    writes them to FOLDER and prints the options for the linker; CXX is the compiler, g++ if unset
 
 A program that is linked with them asks for the old version of each symbol, which newer libraries still have. What is too new to be
 there is taken from libstdc++.a, or from compatibility.c, or is an error of the linker. The versions are those that the policy
 manylinux_2_28 allows (https://peps.python.org/pep-0600/).
 """
 
+import os
 import re
 import subprocess
 import sys
@@ -22,7 +23,7 @@ SYMBOL = re.compile(r"^\s*\d+: [0-9a-f]+\s+(\S+) (FUNC|OBJECT|TLS|IFUNC)\s+(GLOB
 
 
 def ask_compiler(*arguments):
-    return subprocess.run(["g++", *arguments], check=True, capture_output=True, text=True).stdout.strip()
+    return subprocess.run([os.environ.get("CXX", "g++"), *arguments], check=True, capture_output=True, text=True).stdout.strip()
 
 
 def version_of(label):
@@ -75,7 +76,8 @@ def main():
     for library in EMPTY:
         make_stub(folder, library, [])
     archive = {name: ask_compiler(f"-print-file-name={name}") for name in ("libc_nonshared.a", "libstdc++.a", "libgcc.a")}
-    loader = next(Path("/").glob("lib*/ld-linux-*.so.*"))
+    loaders = ("ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1")
+    loader = next(path for name in loaders if (path := Path(ask_compiler(f"-print-file-name={name}"))).is_absolute())
     link_name(folder, "c", folder / "libc.so.6", archive["libc_nonshared.a"], f"AS_NEEDED ( {loader} )")
     link_name(folder, "m", folder / "libm.so.6")
     link_name(folder, "stdc++", folder / "libstdc++.so.6", archive["libstdc++.a"])

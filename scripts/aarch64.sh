@@ -8,43 +8,17 @@
 set -euo pipefail
 STEPS=4
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+source scripts/sysroot.sh
 FOLDER=$ROOT/build/aarch64
-SYSROOT=$FOLDER/sysroot
 # What qemu-user has not: robust futexes (Life, and links in shared memory between the ranks of a mesh), reading another process's
 # memory, a program's own list of its threads, tests that start the program again. And what only calculates, for long.
 LEFT_OUT=CrashNoteDeathTest.*:Crew.HasNoThread*:Crew.AChildOfFork*:ReadProcess.*:Commons.MakesThePages*:Commons.TellsWhose*:Life*
 LEFT_OUT=$LEFT_OUT:*LazyMesh.*/shm:*MeshAcrossNetworks.*:*MeshOver.*/shm*:*ThousandRanks.*:*Prove.*:Cost.*:Simulate.*:Choose.*
-# Debian's libraries for aarch64. Their packages are unpacked here, since installing them would change the host's own.
-LIBRARIES=(libhwloc-dev libhwloc15 libssl-dev libssl3 libgtest-dev libhwy-dev libhwy1 libspdlog-dev libspdlog1.10 libfmt-dev libfmt9)
-HEADERS=(nlohmann-json3-dev)
-
-tools() {
-  local missing=()
-  command -v aarch64-linux-gnu-g++ >/dev/null || missing+=(g++-aarch64-linux-gnu)
-  command -v qemu-aarch64 >/dev/null || missing+=(qemu-user)
-  [ ${#missing[@]} = 0 ] || DEBIAN_FRONTEND=noninteractive apt-get -qq install -y "${missing[@]}"
-}
-
-# apt-get with both architectures and with lists of its own.
-apt_of_both() {
-  apt-get -qq -o APT::Architectures::="$(dpkg --print-architecture)" -o APT::Architectures::=arm64 -o "Dir::State::Lists=$FOLDER/lists" \
-    -o "Dir::Cache=$FOLDER/cache" -o APT::Sandbox::User=root "$@"
-}
-
-libraries() {
-  [ ! -f "$SYSROOT/complete" ] || return 0
-  rm -rf "$SYSROOT" "$FOLDER/packages"
-  mkdir -p "$SYSROOT" "$FOLDER"/{packages,lists/partial,cache/archives/partial}
-  try_again apt_of_both update || return 1
-  (cd "$FOLDER/packages" && try_again apt_of_both download "${LIBRARIES[@]/%/:arm64}" "${HEADERS[@]}") || return 1
-  for package in "$FOLDER"/packages/*.deb; do dpkg -x "$package" "$SYSROOT" || return 1; done
-  touch "$SYSROOT/complete"
-}
 
 build() {
   cmake -S . -B "$FOLDER/build" -G Ninja -DCMAKE_TOOLCHAIN_FILE="$ROOT/cmake/aarch64.cmake" -DHCCL_LIKE_SYSROOT="$SYSROOT" \
     -DCMAKE_BUILD_TYPE=Dev -DHCCL_LIKE_BENCH=OFF -DHCCL_LIKE_UNITY=ON -DHCCL_LIKE_PRECOMPILE=ON -DHCCL_LIKE_QUICK_TESTS=ON \
-    "-DHCCL_LIKE_TESTS_LEFT_OUT=$LEFT_OUT" || return 1
+    -DHCCL_LIKE_FABRIC_INCLUDE= "-DHCCL_LIKE_TESTS_LEFT_OUT=$LEFT_OUT" || return 1
   cmake --build "$FOLDER/build" --target core_test device_test transport_test collectives_test
 }
 
@@ -55,7 +29,7 @@ run_tests() {
 }
 
 mkdir -p "$FOLDER"
-step "The cross compiler and qemu-user" tools
-step "Debian's libraries for aarch64, in build/aarch64/sysroot" libraries
+step "The cross compiler and qemu-user" cross_tools
+step "Debian's libraries for aarch64, in build/aarch64/sysroot" cross_libraries
 step "The layers and their tests" build
 step "The tests under qemu-user" run_tests

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes what scripts/matrix.sh has found for one version of PyTorch into the table of docs/torch-versions.md.
 
-    scripts/matrix_table.py build/matrix/2.14.1
+    scripts/matrix_table.py build/matrix/2.14.1-cp311
 """
 
 import json

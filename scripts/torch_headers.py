@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Fetches the C++ headers of a version of PyTorch, and nothing else of it.
 
-    scripts/torch_headers.py 2.12.0 FOLDER    puts them into FOLDER/torch/include, beside torch/version.py
+    scripts/torch_headers.py 2.12.0 FOLDER              puts them into FOLDER/torch/include, beside torch/version.py
+    scripts/torch_headers.py 2.12.0 FOLDER PLATFORM     those of the wheel for another machine, as manylinux_2_28_aarch64
 
 pip names the wheel; of its hundreds of megabytes only the table of contents and the part with the headers are read, which
 a web server that answers range requests allows. Nothing is installed and no dependency is looked at.
@@ -64,10 +65,12 @@ class RemoteFile(io.RawIOBase):
         return self._blocks[number]
 
 
-def wheel_url(version: str) -> str:
-    """What pip would download for this Python and this machine."""
+def wheel_url(version: str, *platform: str) -> str:
+    """What pip would download for this Python and this machine or that platform."""
     asked = [sys.executable, "-m", "pip", "install", "--dry-run", "--no-deps", "--ignore-installed", "--quiet", "--report", "-",
              f"torch=={version}"]  # fmt: skip
+    if platform:
+        asked += ["--only-binary=:all:", "--target=nowhere", "--platform", *platform]
     found = subprocess.run(asked, capture_output=True, text=True)
     if found.returncode != 0:
         raise SystemExit(f"pip finds no torch {version}: {found.stderr.strip()}")
@@ -83,8 +86,8 @@ def opened(url: str) -> io.BufferedReader:
 
 
 def main() -> None:
-    version, folder = sys.argv[1:]
-    wheel_file = opened(wheel_url(version))
+    version, folder, *platform = sys.argv[1:]
+    wheel_file = opened(wheel_url(version, *platform))
     with zipfile.ZipFile(wheel_file) as wheel:
         names = [name for name in wheel.namelist() if name.startswith(_WANTED)]
         if not names:
