@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <concepts>
 #include <memory>
 #include <random>
 
@@ -31,13 +32,17 @@ struct FakeOne {
 // All ranks of a job on one device, each with a stream and with random numbers in its memory.
 class Ranks {
  public:
-  // `sizes`: numbers in each chunk.
-  Ranks(const Device& device, const Job& job, bool in_place, const std::vector<size_t>& sizes)
+  // `sizes`: numbers in each chunk. `replayed`: calls as those of a graph.
+  Ranks(const Device& device, const Job& job, bool in_place, const std::vector<size_t>& sizes,
+        bool replayed = false)
       : device_(device),
         programs_(compile_streams(job, in_place)),
         chunks_(sizes.size()),
         in_place_(in_place),
-        words_(programs_.size(), 0) {
+        replayed_(replayed),
+        words_(2 * programs_.size() * programs_.size(), 0) {
+    if (replayed)
+      for (StreamProgram& program : programs_) program = replayable(program, job.size());
     std::mt19937_64 random(7);
     for (const StreamProgram& program : programs_) {
       std::vector<size_t> begin{0};
@@ -65,29 +70,37 @@ class Ranks {
       const size_t end = begins_[owner][index(slot.slot) + count];
       return DeviceRange{{memories_[owner].get(), begin * kNumber}, (end - begin) * kNumber};
     };
-    // One copy, which all ranks read.
-    how.copy = [this, rank](int peer, bool) { return peer == 0 ? &words_[rank] : nullptr; };
-    how.word = [this](int owner, bool) { return &words_[static_cast<size_t>(owner)]; };
+    how.copy = [this, rank](int peer, bool second) { return word(peer, rank, second); };
+    how.word = [this, rank](int owner, bool second) { return word(rank, owner, second); };
     how.ranks = static_cast<int>(programs_.size());
-    how.base = call * programs_[rank].values;
+    how.base = replayed_ ? 0 : call * programs_[rank].values;
     how.type = DataType::kUInt64;
     const auto error =
         queue_stream(device_, 0, streams_[rank].get(), beside_[rank].get(), programs_[rank], how);
     ASSERT_FALSE(error.has_value()) << error->message;
   }
-  void release(size_t rank) { __atomic_store_n(&words_[rank], ~uint64_t{0}, __ATOMIC_RELEASE); }
+  void release(size_t rank) {
+    for (size_t reader = 0; reader < programs_.size(); ++reader)
+      __atomic_store_n(word(reader, rank, false), ~uint64_t{0}, __ATOMIC_RELEASE);
+  }
   void wait(size_t rank) { EXPECT_FALSE(device_.synchronize(0, streams_[rank].get()).has_value()); }
 
  private:
   uint64_t& number(size_t rank, size_t i) {
     return reinterpret_cast<uint64_t*>(memories_[rank]->bytes.data())[i];
   }
+  // `reader`'s copy of a word of `owner`.
+  uint64_t* word(std::integral auto reader, std::integral auto owner, bool second) {
+    const size_t ranks = programs_.size();
+    return &words_[2 * ranks * static_cast<size_t>(reader) + static_cast<size_t>(owner) +
+                   (second ? ranks : 0)];
+  }
   size_t index(Slot slot) const { return cell_of(slot, chunks_, in_place_); }
 
   const Device& device_;
-  const std::vector<StreamProgram> programs_;
+  std::vector<StreamProgram> programs_;
   const size_t chunks_;
-  const bool in_place_;
+  const bool in_place_, replayed_;
   std::vector<uint64_t> words_;
   std::vector<std::vector<size_t>> begins_;  // by rank, of each chunk
   std::vector<std::unique_ptr<fake_device::Allocation>> memories_;
@@ -115,14 +128,14 @@ std::vector<std::vector<uint64_t>> outputs_after(int calls, const Job& job, Memo
 }
 
 // Queues several calls on the streams of all ranks without a wait between them.
-void try_calls(const Device& device, const Job& job, Memory placed) {
+void try_calls(const Device& device, const Job& job, Memory placed, bool replayed) {
   constexpr int kCalls = 3;
   const size_t size = job.ranks.size();
   // In some algorithms and collectives only chunks of the same number have the same size.
   const bool alike = job.equal_chunks || job.collective == Collective::kAllToAll;
   std::vector<size_t> sizes;
   for (size_t c = 0; c < job.ranks[0].chunks(); ++c) sizes.push_back(alike ? 501 : 401 + 37 * c);
-  Ranks ranks(device, job, placed == Memory::kInPlace, sizes);
+  Ranks ranks(device, job, placed == Memory::kInPlace, sizes, replayed);
   std::vector<std::vector<std::vector<uint64_t>>> expected;
   for (const size_t i : {0u, 200u, 400u})
     expected.push_back(outputs_after(kCalls, job, placed, ranks, i));
@@ -146,8 +159,10 @@ TEST_P(OnStreams, ResultsAreThoseOfTheSchedule) {
   for (const int size : {1, 2, 3, 4}) {
     if (!algorithm->fits(size)) continue;
     const Job job = make_job(*algorithm, size, size - 1);
-    try_calls(*one.device, job, Memory::kSeparate);
-    if (may_run_in_place(job.collective)) try_calls(*one.device, job, Memory::kInPlace);
+    for (const bool replayed : {false, true}) {
+      try_calls(*one.device, job, Memory::kSeparate, replayed);
+      if (may_run_in_place(job.collective)) try_calls(*one.device, job, Memory::kInPlace, replayed);
+    }
   }
 }
 
