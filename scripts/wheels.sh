@@ -66,11 +66,17 @@ wheels() {
       made "$package" >"$FOLDER/wheel.log" 2>&1 || { tail -n 40 "$FOLDER/wheel.log"; return 1; }
     done
     for package in "$FOLDER"/built/*.whl; do
-      PATH=$FOLDER/cross/bin:$TOOLS/bin:$PATH "$TOOLS/bin/auditwheel" repair --strip --plat "$PLATFORM" --wheel-dir dist \
+      PATH=$FOLDER/cross/bin:$TOOLS/bin:$PATH auditwheel repair --strip --plat "$PLATFORM" --wheel-dir dist \
+        ${SYSROOT:+--ldpaths "$SYSROOT/usr/lib/aarch64-linux-gnu:/usr/aarch64-linux-gnu/lib"} \
         --exclude 'libtorch*.so' --exclude libc10.so "$package" || return 1
     done
   done
   du -h dist/*
+}
+
+# It takes the machine that it runs on for the wheel's.
+auditwheel() {
+  "$TOOLS/bin/python" -c "import platform, sys; platform.machine = lambda: '$ARCH'; from auditwheel.main import main; sys.exit(main())" "$@"
 }
 
 made() { "$FOLDER/venv/bin/python" -m pip wheel --no-deps --wheel-dir "$FOLDER/built" "$1"; }
@@ -90,13 +96,20 @@ cross() {
   }
 }
 
-# No torch is needed for this: the simulator's plugin in libhccl_like, with Debian's Python.
+# What needs no torch, with Debian's Python: a plugin is begun from the wheel, compiled, and put to its contract.
 contract() {
-  rm -rf "$FOLDER/site"
+  rm -rf "$FOLDER"/{site,plugin}
   "$TOOLS/bin/python" -m pip install --quiet --no-deps --platform "$PLATFORM" --only-binary=:all: --target "$FOLDER/site" \
-    dist/*_"$ARCH".whl || return 1
+    dist/hccl_like-*_"$ARCH".whl || return 1
+  emulated new-plugin mine "$FOLDER/plugin" || return 1
+  aarch64-linux-gnu-gcc -shared -fPIC -I"$FOLDER/site/hccl_like/sdk/include/hccl_like" "$FOLDER/plugin/hccl_mine/plugin.c" -o "$FOLDER/plugin/mine.so" ||
+    return 1
+  emulated contract "$FOLDER/plugin/mine.so"
+}
+
+emulated() {
   qemu-aarch64 -L /usr/aarch64-linux-gnu -E LD_LIBRARY_PATH="$SYSROOT/usr/lib/aarch64-linux-gnu:$SYSROOT/lib/aarch64-linux-gnu" \
-    -E PYTHONHOME="$SYSROOT/usr" -E PYTHONPATH="$FOLDER/site" "$SYSROOT/usr/bin/python3.11" -m hccl_like contract sim
+    -E PYTHONHOME="$SYSROOT/usr" -E PYTHONPATH="$FOLDER/site" "$SYSROOT/usr/bin/python3.11" -m hccl_like "$@"
 }
 
 mkdir -p "$FOLDER"
