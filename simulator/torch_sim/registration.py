@@ -14,7 +14,7 @@ def register() -> None:
         return
     import torch
 
-    _find_adapter(torch.__version__)
+    find_adapter(torch.__version__)
     name = torch._C._get_privateuse1_backend_name()
     if name != "privateuseone":
         raise RuntimeError(f"torch_sim cannot be enabled: this process' PrivateUse1 device is already '{name}'")
@@ -31,7 +31,7 @@ def register() -> None:
     _registered = True
 
 
-def _find_adapter(version: str) -> None:
+def find_adapter(version: str) -> None:
     """Makes `torch_sim._C` the extension that was compiled for this minor version of torch."""
     adapters = Path(__file__).parent / "adapters"
     folder = adapters / "_".join(["torch", *version.split(".")[:2]])

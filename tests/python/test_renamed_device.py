@@ -15,6 +15,8 @@ VENDOR = """
 import torch
 
 def autoload():
+    from torch_sim import registration
+    registration.find_adapter(torch.__version__)
     from torch_sim import _C, sim
     torch.utils.rename_privateuse1_backend("npux")
     torch._register_device_module("npux", sim)

@@ -91,6 +91,7 @@ class Benchmark:
         if problem[0]:
             if self.rank == 0:
                 print(problem[0], file=sys.stderr)
+            dist.destroy_process_group()
             raise SystemExit(2)
         return found
 
