@@ -113,6 +113,7 @@ def bench(*arguments):
     return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
 
+@pytest.mark.slow
 def test_a_run_is_held_against_its_baseline_and_the_exit_code_tells(tmp_path):
     file = tmp_path / "old.json"
     done = bench("--passes", 7, "-J", file)
