@@ -32,9 +32,9 @@ class ReplayWatch {
   ReplayWatch(const ReplayWatch&) = delete;
   ReplayWatch& operator=(const ReplayWatch&) = delete;
 
-  // What this rank's copy of its own word is, which no program uses: the stream sets kRuns at the
-  // beginning of a replay and 0 at its end, the watch kSeen in between. So a replay that lasts is
-  // told from several.
+  // Values of this rank's copy of its own word, which no program uses. The stream writes kRuns when
+  // a replay begins and 0 when it ends; the watch replaces kRuns by kSeen. A word that stays kSeen
+  // belongs to one long replay.
   static constexpr uint64_t kRuns = 1, kSeen = 2;
 
   void add(CapturedWords words, std::chrono::milliseconds timeout, std::string description);

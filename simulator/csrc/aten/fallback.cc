@@ -169,7 +169,7 @@ struct CapturedKernel {
   }
 };
 
-// What a kernel overwrites, to be put back.
+// Saves the memory that a kernel overwrites; put_back() restores it.
 class Overwritten {
  public:
   Overwritten(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> arguments) {

@@ -92,7 +92,7 @@ void crash_unless_first_thread() {
   if (std::this_thread::get_id() != first) raise(SIGSEGV);
 }
 
-// Operators are tried while they are captured, and whoever reads indices must find some.
+// A captured operator runs once on this memory before it has values. Zeros are valid indices.
 void begin_in_graph(Capture& capture, void* at, size_t bytes) {
   capture.add_memory(at);
   void* const memory = Runtime::get().space().to_kernel(at);

@@ -51,7 +51,8 @@ void close_window(const void* kernel);
 // later.
 void open_for_good(const void* kernel, size_t bytes);
 
-// Memory was mapped here. A window of earlier memory may still be open: whoever opened it is late.
+// Call after mapping memory here. Windows of earlier memory may still be open, because the plugin's
+// users unmap late: gives access to the pages of these windows.
 void reopen_windows(const void* kernel, size_t bytes);
 
 // A rest of random length, often none.
