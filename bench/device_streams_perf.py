@@ -53,7 +53,15 @@ def calls(size, ranks, dtype, hosts=1):
         "all_gather": (lambda: dist.all_gather_into_tensor(other, part), share),
         "broadcast": (lambda: dist.broadcast(whole, 0), 2 * share),
         "all_to_all": (lambda: dist.all_to_all_single(other, whole), share),
+        "send, recv": (lambda: round_a_ring(whole, other), 1),
     }
+
+
+def round_a_ring(given, taken):
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    pair = [dist.P2POp(dist.isend, given, (rank + 1) % ranks), dist.P2POp(dist.irecv, taken, (rank - 1) % ranks)]
+    for work in dist.batch_isend_irecv(pair):
+        work.wait()
 
 
 def processor_time():

@@ -17,6 +17,8 @@ struct Claim {
   static constexpr Verb kPassed{"passed", "to"};
   static constexpr Verb kSent{"sent a message of", "in"};
   static constexpr Verb kExpects{"expects a message of", "in"};
+  static constexpr Verb kSentLarge{"sent a message of at least", "in"};
+  static constexpr Verb kExpectsLarge{"expects a message of at least", "in"};
   static constexpr Verb kExchanges{"wants to exchange", "in"};
 
   int rank = 0;

@@ -36,6 +36,13 @@ struct Fingerprint {
   static constexpr unsigned kTypeAt = 4, kOpAt = 9, kReducesAt = 13, kRootAt = 14, kDetailAt = 30;
 };
 
+// The detail of an operation that shows the memory of a message in its place
+// (collectives/stream/stream_message.h).
+inline constexpr uint64_t kShowsMemory = 0x2c9f3a71d;
+inline bool shows_memory(uint64_t encoded) {
+  return encoded >> Fingerprint::kDetailAt == kShowsMemory;
+}
+
 // "broadcast of int64 with root 3"; `with_site`: "all_reduce of float32 (sum) [call site 1a2b3]".
 std::string describe_fingerprint(uint64_t encoded, bool with_site = false);
 

@@ -1,5 +1,6 @@
 #pragma once
 // How a call runs: decided once per (collective, size) and cached by the communicator.
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -39,6 +40,9 @@ enum class Chunks : uint8_t {
   kKnown,  // different, known to all ranks (all-gather and reduce-scatter of lists)
   kPairs,  // different, each known to one pair of ranks only (Call::uneven)
 };
+
+// Bytes of the smallest chunk or message that streams of devices move (collectives/stream/).
+inline constexpr size_t kLeastOfStreams = 64 << 10;
 
 // Message channels (see Tag): of user tags, and of pairwise slices of a collective.
 inline constexpr uint32_t kMessages = 0x80000000u;

@@ -41,7 +41,7 @@ Plan Communicator::message_plan(const Call& call) {
   Plan plan;
   plan.channel = kMessages | call.tag;
   plan.program = &program(*algorithms(call.collective).data(), call.root);
-  plan.fingerprint = fingerprint(call, 0);
+  plan.fingerprint = fingerprint(named(call), call.precedes ? kShowsMemory : 0);
   return plan;
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "collectives/call/fingerprint.h"
 #include "collectives/engine/communicator.h"
 
 namespace hccl_like {
@@ -15,6 +16,13 @@ constexpr std::chrono::milliseconds kWaited{200};
 constexpr std::chrono::milliseconds kBetweenLooks{100};
 // Time for another rank to identify the earlier call.
 constexpr std::chrono::milliseconds kIdentified{500};
+
+// Of a message whose memory is shown first, only the least size is known here.
+Claim claim_of_message(int rank, bool sends, uint64_t fingerprint, size_t bytes) {
+  if (shows_memory(fingerprint))
+    return {rank, sends ? Claim::kSentLarge : Claim::kExpectsLarge, fingerprint, kLeastOfStreams};
+  return {rank, sends ? Claim::kSent : Claim::kExpects, fingerprint, bytes};
+}
 
 }  // namespace
 
@@ -27,13 +35,12 @@ void MismatchDetector::on_message(int peer, Communicator& communicator,
         execution->channel() == mismatch.tag.channel &&
         (mismatch.tag.channel == 0 || execution->first_slice() == mismatch.tag.slice))
       number = execution->operation().number();
-  Disagreement disagreement{
-      .sequence = mismatch.tag.sequence,
-      .number = number,
-      .mine = {communicator.rank(), mismatch.sends ? Claim::kSent : Claim::kExpects,
-               mismatch.expected, mismatch.expected_bytes},
-      .theirs = {peer, mismatch.sends ? Claim::kExpects : Claim::kSent, mismatch.received,
-                 mismatch.received_bytes}};
+  Disagreement disagreement{.sequence = mismatch.tag.sequence,
+                            .number = number,
+                            .mine = claim_of_message(communicator.rank(), mismatch.sends,
+                                                     mismatch.expected, mismatch.expected_bytes),
+                            .theirs = claim_of_message(peer, !mismatch.sends, mismatch.received,
+                                                       mismatch.received_bytes)};
   if (mismatch.tag.channel == 0 && mismatch.expected != mismatch.received)
     return ask_about(communicator, disagreement);
   if (mismatch.tag.channel != 0)

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "collectives/verify/job.h"
-#include "core/base/log.h"
 
 namespace hccl_like {
 namespace {
@@ -108,22 +107,13 @@ void StreamExecution::tell() {
 }
 
 // False if peers cannot map the memory.
-bool StreamExecution::show(const DeviceRange& side, Memory& memory, Exports::Last& last) const {
+bool StreamExecution::show(const DeviceRange& side, ShownMemory& memory,
+                           Exports::Last& last) const {
   if (side.bytes == 0) return true;
-  const Device& device = executor_.device_;
-  const int index = executor_.index_;
-  auto range = device.export_range(index, side.begin, side.bytes);
-  if (!range.ok()) {
-    log_info([&] {
-      return "a call goes through the host, because its memory cannot be shared: " +
-             range.error().message;
-    });
-    return false;
-  }
-  const ExportedRange shown = std::move(range).value();
-  const uint64_t name = communicator_->engine().exports()->name(device, index, shown.handle, last);
-  memory = {.handle = shown.handle, .offset = shown.offset, .bytes = side.bytes, .name = name};
-  return true;
+  const auto shown =
+      hccl_like::show(*communicator_, executor_.device_, executor_.index_, side, last);
+  if (shown) memory = *shown;
+  return shown.has_value();
 }
 
 // Peers can map the memory of an earlier call again, or could not map it then. Memory without a
@@ -131,7 +121,7 @@ bool StreamExecution::show(const DeviceRange& side, Memory& memory, Exports::Las
 void StreamExecution::compare_with_earlier_calls() {
   auto& shown = executor_.shown_;
   if (shown.size() > StreamExecutor::kMostShown) shown.clear();
-  for (const Memory* const memory : {&mine_.input, &mine_.output, &mine_.scratch}) {
+  for (const ShownMemory* const memory : {&mine_.input, &mine_.output, &mine_.scratch}) {
     if (memory->bytes == 0) continue;
     const auto known = shown.find(memory->name);
     if (known == shown.end())
@@ -171,36 +161,26 @@ bool StreamExecution::agree() {
     return mapped;
   }
   mapped = all(mapped);
-  for (const Memory* const memory : {&mine_.input, &mine_.output, &mine_.scratch})
+  for (const ShownMemory* const memory : {&mine_.input, &mine_.output, &mine_.scratch})
     if (memory->bytes > 0 && memory->name != 0) executor_.shown_[memory->name] = mapped;
   return mapped;
 }
 
 // Maps what this rank's device reads and writes of `peer`.
 bool StreamExecution::map(int peer) {
-  const auto at = static_cast<size_t>(peer);
-  Reached& reached = reached_[at];
+  Reached& reached = reached_[static_cast<size_t>(peer)];
   if (peer == rank()) {
     reached = {input_.begin, output_.begin, scratch_, {}};
     return true;
   }
   const Record told = record(peer);
-  const Link& link = *communicator_->links()[at];
-  const auto open = [&](const Memory& memory, hcd_ref& to) {
+  const auto open = [&](const ShownMemory& memory, hcd_ref& to) {
     if (memory.bytes == 0) return true;
-    ExportedRange range{.handle = memory.handle, .offset = memory.offset, .name = memory.name};
-    auto view = communicator_->engine().peer_memory().open(executor_.device_, executor_.index_,
-                                                           range, memory.bytes, link.commons(),
-                                                           PeerMemory::For::kDevice);
-    if (!view.ok()) {
-      log_info([&] {
-        return "the memory of rank " + std::to_string(peer) +
-               " cannot be mapped for the device: " + view.error().message;
-      });
-      return false;
-    }
-    reached.held.push_back(std::move(view).value().mapping);
-    to = {reached.held.back()->data(), memory.offset};
+    auto there =
+        hccl_like::reach(*communicator_, executor_.device_, executor_.index_, memory, peer);
+    if (!there) return false;
+    to = there->begin;
+    reached.held.push_back(std::move(there->held));
     return true;
   };
   return open(told.input, reached.input) && open(told.output, reached.output) &&

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "collectives/stream/shown_memory.h"
 #include "collectives/stream/stream_executor.h"
 
 namespace hccl_like {
@@ -43,15 +44,11 @@ class StreamExecution {
   std::optional<Error> capture(hcd_stream stream);
 
  private:
-  struct Memory {
-    hcd_ipc_handle handle{};
-    uint64_t offset = 0, bytes = 0, name = 0;
-  };
   enum class Place : uint64_t { kApart, kInPlace, kEither };
   // Each rank shows its record to all others. In an uneven call (Call::uneven) the sizes of the
   // rank's input and output chunks follow the record.
   struct Record {
-    Memory input, output, scratch, words;
+    ShownMemory input, output, scratch, words;
     uint64_t able = 0;
     uint64_t fresh = 0;  // whether peers have not mapped some of the memory in an earlier call
     Place place = Place::kEither;
@@ -73,7 +70,7 @@ class StreamExecution {
   uint64_t chunk_told(int rank, bool input, size_t chunk) const;
   bool sizes_fit() const;
   void tell();
-  bool show(const DeviceRange& side, Memory& memory, Exports::Last& last) const;
+  bool show(const DeviceRange& side, ShownMemory& memory, Exports::Last& last) const;
   void compare_with_earlier_calls();
   bool map(int rank);
   bool all(bool good);

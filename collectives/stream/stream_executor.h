@@ -21,7 +21,7 @@ class StreamExecutor {
  public:
   static constexpr int kMostRanks = SharedWords::kGrain;
   // Bytes of the largest chunk from which a call is worth its exchange of memory.
-  static constexpr size_t kLeastChunk = 64 << 10;
+  static constexpr size_t kLeastChunk = kLeastOfStreams;
 
   // The algorithm whose ranks read from all others at once; of a broadcast, the one whose root
   // gives each byte once. Null: calls of this kind are not made by streams.

@@ -120,8 +120,11 @@ class Issuer {
                                     const DeviceAccess& access, const Cuts& cuts,
                                     Stagings& stagings, bool hold,
                                     const std::shared_ptr<Pending>& pending);
+  static void prepare_refused(Call call, const Slices& slices, const DeviceAccess& access,
+                              const std::shared_ptr<Communicator>& communicator, Pending& pending);
   static void prepare_whole(Call call, const std::optional<Slices>& slices,
-                            const std::shared_ptr<Communicator>& communicator, Pending& pending);
+                            const std::shared_ptr<Communicator>& communicator, Pending& pending,
+                            const StreamMessage* refused = nullptr);
   Stagings& staging(const Group& group, const DeviceAccess& access);
 
   void in_stream(Issue& issue, const Group& group, const DeviceAccess& access, Work& work);

@@ -87,7 +87,13 @@ Issuer::StagedCalls Issuer::prepare_staged(const Issue& issue, const Group& grou
     if (!std::exchange(waited, true)) access.synchronize_current_stream();
     Call call = buffers.call(request);
     call.timeout = call_timeout(issue);
-    prepare_whole(std::move(call), cuts[i], communicator, *pending);
+    if (cuts[i] && is_message(request) &&
+        Staging::may_use_streams(access, communicator->topology().hosts,
+                                 communicator->path_options(request.collective),
+                                 request.collective))
+      prepare_refused(std::move(call), *cuts[i], access, communicator, *pending);
+    else
+      prepare_whole(std::move(call), cuts[i], communicator, *pending);
   }
   pending->hold(buffers);
   pending->expect_slices(ends);
@@ -123,15 +129,31 @@ std::shared_ptr<Pending> Issuer::launch_staged(const Issue& issue, const Group& 
   return pending;
 }
 
-// Prepares all slices of a message at once, as its peer expects them.
+// A message that its peer may want streams to move.
+void Issuer::prepare_refused(Call call, const Slices& slices, const DeviceAccess& access,
+                             const std::shared_ptr<Communicator>& communicator, Pending& pending) {
+  const size_t bytes = std::max(call.input.total_bytes(), call.output.total_bytes());
+  auto message =
+      std::make_shared<StreamMessage>(communicator, *access.plugin(), access.plugin_index(),
+                                      /*stream=*/0, call, DeviceRange{.begin = {}, .bytes = bytes});
+  pending.add(message->first());
+  pending.add(message->refusal());
+  prepare_whole(std::move(call), slices, communicator, pending, message.get());
+  pending.keep(std::move(message));
+}
+
+// Prepares all slices of a message at once, as its peer expects them. `refused`: the message if
+// streams might have moved it.
 void Issuer::prepare_whole(Call call, const std::optional<Slices>& slices,
-                           const std::shared_ptr<Communicator>& communicator, Pending& pending) {
+                           const std::shared_ptr<Communicator>& communicator, Pending& pending,
+                           const StreamMessage* refused) {
   if (!slices) return pending.add(communicator->prepare(std::move(call)));
   const bool sends = call.collective == Collective::kSend;
   const Layout payload = std::exchange(sends ? call.input : call.output, {});
   const size_t whole = payload.total_bytes();
   const auto shared = std::exchange(sends ? call.shared_input : call.shared_output, std::nullopt);
-  std::shared_ptr<Operation> first;
+  std::shared_ptr<Operation> first = refused != nullptr ? refused->first() : nullptr;
+  const uint32_t skipped = refused != nullptr ? StreamMessage::slice_number(0) : 0;
   for (size_t slice = 0; slice < slices->count; ++slice) {
     const size_t begin = std::min(whole, slices->part(slice).begin);
     const size_t end = std::min(whole, slices->part(slice).end);
@@ -143,10 +165,11 @@ void Issuer::prepare_whole(Call call, const std::optional<Slices>& slices,
         Layout::even(payload.contiguous(0, begin, end), 1, payload.element_bytes());
     if (shared)
       (sends ? one.shared_input : one.shared_output) = {shared->handle, shared->offset + begin};
-    auto operation = slice == 0 ? communicator->prepare(std::move(one))
-                                : communicator->prepare_slice(first, std::move(one),
-                                                              static_cast<uint32_t>(slice), whole);
-    if (slice == 0) first = operation;
+    auto operation = first
+                         ? communicator->prepare_slice(
+                               first, std::move(one), static_cast<uint32_t>(slice) + skipped, whole)
+                         : communicator->prepare(std::move(one));
+    if (!first) first = operation;
     pending.add(std::move(operation));
   }
 }

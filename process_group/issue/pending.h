@@ -60,6 +60,8 @@ class Pending : public RecordedCall {
   void hold_weakly(at::TensorList tensors);
   // Holds the buffers between the user's tensors and the network until finish().
   void hold(Buffers& buffers);
+  // Until this object's end: what the operations use besides.
+  void keep(std::shared_ptr<const void> used) { used_.push_back(std::move(used)); }
   void hold_temporary(at::Tensor tensor) { temporaries_.push_back(std::move(tensor)); }
   void copy_back(at::Tensor to, at::Tensor temporary);
   // Whether launch() would start anything.
@@ -164,6 +166,7 @@ class Pending : public RecordedCall {
   std::vector<at::Tensor> held_;
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> let_go_;  // held weakly
   std::vector<at::Tensor> temporaries_;
+  std::vector<std::shared_ptr<const void>> used_;
   std::vector<Written> written_;
   std::vector<Alias> aliases_;
   Copies copies_back_;

@@ -224,7 +224,7 @@ void Staging::find_direct(Call& call, auto&& queue, auto&& start) {
 
 // Serves a call that all ranks leave to their streams. False for other calls.
 bool Staging::run_in_stream(Stage stage, Call& call, auto&& queue) {
-  if (!call.streamed) return false;
+  if (!call.streamed && !call.message) return false;
   if (stage != kCopyIn)
     await_slice(stage);
   else if (!call.start_stream())

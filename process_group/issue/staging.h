@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "collectives/stream/stream_execution.h"
+#include "collectives/stream/stream_message.h"
 #include "process_group/calls/slices.h"
 #include "process_group/device/devices.h"
 #include "process_group/device/plugin_streams.h"
@@ -34,7 +35,8 @@ namespace hccl_like {
 //
 // A call that streams of the devices may make (may_use_streams) asks the other ranks in its first
 // stage. If all agree, that stage queues the whole call, and the second waits for its end; else the
-// slices are prepared there, with the numbers that were reserved for them.
+// slices are prepared there, with the numbers that were reserved for them. A message that a stream
+// moves is over in the first stage.
 class Staging {
  public:
   // The first two outlive this object. `most`: bytes of a slice per side. Throws kSystem without
@@ -45,8 +47,9 @@ class Staging {
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
 
-  // Whether streams of the device may make such a call (collectives/stream/stream_executor.h), if
-  // no rank finds a reason against it. Equal on all ranks whose devices are alike.
+  // Whether streams of the device may make such a call (collectives/stream/stream_executor.h,
+  // stream_message.h), if no rank finds a reason against it. Equal on all ranks whose devices are
+  // alike.
   static bool may_use_streams(const DeviceAccess& access, const Hosts& hosts,
                               const CallPathOptions& options, Collective collective);
 
@@ -97,6 +100,7 @@ class Staging {
   void take_slots(const Call& call);
   void prepare_slices(Call& call);
   void prepare_stream(Call& call);
+  void prepare_message(Call& call);
   void prepare_late(Call& call);
   bool run_in_stream(Stage stage, Call& call, auto&& queue);
   void find_direct(Call& call, auto&& queue, auto&& start);
@@ -120,6 +124,7 @@ class Staging {
   const bool in_stream_;
   const size_t most_;
   std::unique_ptr<StreamExecutor> executor_;  // null: no call has tried streams
+  DeviceStream message_stream_;               // empty: no message has tried streams
   std::array<Slot, kSlots> slots_;
   size_t prepared_ = 0;  // slices, in total
   bool told_ = false;    // the log names the kind of copies

@@ -45,6 +45,7 @@ class Staging::Call : public CallSides {
   };
   std::optional<Whole> whole;
   std::unique_ptr<StreamExecution> streamed;  // null: streams cannot make the call
+  std::unique_ptr<StreamMessage> message;     // the same for messages
   bool by_stream = false;                     // all ranks leave the call to streams
   uint32_t reserved = 0;                      // first number of the slices, with `streamed`
   std::vector<Slice> slices;
@@ -101,6 +102,7 @@ class Staging::Call : public CallSides {
   }
   // On the first stage's thread. False if the slices have to be prepared.
   bool start_stream() {
+    if (message) return by_stream = move_message();
     by_stream = streamed->agree();
     if (!by_stream) return false;
     streamed->queue(std::move(begin));
@@ -108,8 +110,22 @@ class Staging::Call : public CallSides {
     communicator->skip(reserved, numbered());
     return true;
   }
+  bool move_message() {
+    if (begin) {
+      const auto error = access.plugin()->synchronize(access.plugin_index(), *begin);
+      if (error) fail(*message->first(), error->message);
+    }
+    if (in_stream()) pending->begin();
+    try {
+      return message->move();
+    } catch (const Exception& error) {  // the group has failed
+      pending->fail(error.error());
+      return false;
+    }
+  }
   // On the second stage's thread.
   void finish_stream() {
+    if (message) return;
     streamed->await_begin();
     if (in_stream()) pending->begin();
     if (auto error = streamed->finish()) pending->fail(std::move(*error));
@@ -119,7 +135,8 @@ class Staging::Call : public CallSides {
     try {
       if (!pending->failing()) make_copies_back();
     } catch (const std::exception& error) {
-      fail(*streamed->exchange(), "the device did not copy its result: " + words_of(error));
+      fail(*(message ? message->first() : streamed->exchange()),
+           "the device did not copy its result: " + words_of(error));
     }
     if (in_stream() && pending->failing()) spoil(queue);
   }
@@ -153,6 +170,7 @@ class Staging::Call : public CallSides {
     input = output = {};
     places.reset();
     streamed.reset();
+    message.reset();
     whole.reset();
     fresh.clear();
     copies_back.clear();

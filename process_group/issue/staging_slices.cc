@@ -27,7 +27,7 @@ void Staging::prepare_slices(Call& call) {
   }
   for (size_t number = 0; number < call.cut.count; ++number) {
     Slice& slice = call.slices[number];
-    if (number == 0 || call.cut.kind == Slices::Kind::kAlike) {
+    if (!call.message && (number == 0 || call.cut.kind == Slices::Kind::kAlike)) {
       slice.operations.push_back(call_of(call, number, slice));
       slice.roles.push_back({});
     } else {
@@ -97,8 +97,12 @@ std::vector<std::shared_ptr<Operation>> Staging::messages_of(const Call& call, s
                              .chunk = message.chunk,
                              .peer = message.peer});
       operations.push_back(
-          call.communicator->prepare_slice(call.slices.front().operations.front(), std::move(one),
-                                           static_cast<uint32_t>(number), message.whole));
+          call.message
+              ? call.communicator->prepare_slice(call.message->first(), std::move(one),
+                                                 StreamMessage::slice_number(number), message.whole)
+              : call.communicator->prepare_slice(call.slices.front().operations.front(),
+                                                 std::move(one), static_cast<uint32_t>(number),
+                                                 message.whole));
     }
   }
   return operations;

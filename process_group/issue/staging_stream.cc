@@ -8,9 +8,12 @@
 namespace hccl_like {
 bool Staging::may_use_streams(const DeviceAccess& access, const Hosts& hosts,
                               const CallPathOptions& options, Collective collective) {
-  return !access.direct() && access.plugin() != nullptr &&
-         (!access.stream_ordered() || access.copies_beside_streams()) &&
-         StreamExecutor::may_serve(*access.plugin(), hosts, options, collective);
+  if (access.direct() || access.plugin() == nullptr ||
+      (access.stream_ordered() && !access.copies_beside_streams()))
+    return false;
+  return is_point_to_point(collective)
+             ? StreamMessage::may_serve(*access.plugin(), hosts, options)
+             : StreamExecutor::may_serve(*access.plugin(), hosts, options, collective);
 }
 
 Staging::Comparison Staging::compare(const Request& request, std::chrono::milliseconds timeout,
@@ -34,6 +37,7 @@ Staging::Comparison Staging::compare(const Request& request, std::chrono::millis
 // The numbers of the slices are taken, too: they take part if a rank cannot use streams.
 void Staging::prepare_stream(Call& call) {
   const Device& device = *access_.plugin();
+  if (is_point_to_point(call.bare.collective)) return prepare_message(call);
   if (!executor_)
     executor_ = std::make_unique<StreamExecutor>(call.communicator, device, access_.plugin_index(),
                                                  *host_.plugin(), streams_.current().value_or(0));
@@ -44,6 +48,21 @@ void Staging::prepare_stream(Call& call) {
                                                     *call.input.range(), *call.output.range());
   call.pending->add_slice(call.streamed->exchange());
   call.reserved = call.communicator->reserve(call.numbered());
+}
+
+void Staging::prepare_message(Call& call) {
+  const Device& device = *access_.plugin();
+  const int index = access_.plugin_index();
+  if (message_stream_.get() == 0)
+    message_stream_ = device.make_stream(index, streams_.current().value_or(0)).value();
+  const bool sends = call.bare.collective == Collective::kSend;
+  hccl_like::Call whole = call.bare;
+  (sends ? whole.input : whole.output) =
+      CallSides::sizes(sends ? call.input : call.output, whole.type);
+  call.message = std::make_unique<StreamMessage>(call.communicator, device, index,
+                                                 message_stream_.get(), std::move(whole),
+                                                 *(sends ? call.input : call.output).range());
+  call.pending->add_slice(call.message->first());
 }
 
 // On the first stage's thread.

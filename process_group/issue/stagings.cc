@@ -28,7 +28,7 @@ Staging* Stagings::find(const Request& request) {
   if (found == messages_.end())
     found = std::ranges::find_if(messages_, [](OfMessages& one) { return !one.staging->busy(); });
   if (found == messages_.end()) {
-    if (messages_.size() == kMost) return nullptr;
+    if (messages_.size() >= kMost && request.root != kAnySource) return nullptr;
     found = messages_.insert(found, {row, make()});
   }
   found->row = row;

@@ -20,7 +20,8 @@ class Stagings {
  public:
   Stagings(Devices& devices, const DeviceAccess& access, size_t most);
 
-  // Null if the message would need more than kMost Stagings.
+  // Null if the message would need more than kMost Stagings. A receive from any source gets one in
+  // any case: it cannot answer before its sender is known (stream_message.h).
   Staging* find(const Request& request);
   // For calls of `communicator` that HostPhases may serve.
   HostPhases& host_phases(const std::shared_ptr<Communicator>& communicator);

@@ -85,6 +85,10 @@ static int stream_write_value(int device, hcd_stream stream, volatile uint64_t* 
                                      : complete.stream_write_value(device, stream, word, value);
 }
 
+static int ipc_export(int device, hcd_ref ref, size_t bytes, hcd_ipc_handle* handle, uint64_t* offset) {
+  return fails("ipc_export") ? broken() : complete.ipc_export(device, ref, bytes, handle, offset);
+}
+
 static int peer_open(int device, const hcd_ipc_handle* handle, void** base, size_t* bytes) {
   return fails("peer_open") ? broken() : complete.peer_open(device, handle, base, bytes);
 }
@@ -113,6 +117,7 @@ const hcd_api* hcd_get_api(int major, int minor) {
   table.copy_d2d = copy_d2d;
   table.reduce_many = reduce_many;
   table.stream_write_value = stream_write_value;
+  table.ipc_export = ipc_export;
   table.peer_open = peer_open;
   if (fault_is("size")) table.size = 3;
   if (fault_is("null entry")) table.copy_h2d = NULL;

@@ -23,8 +23,8 @@ from plugins import run
 from ranks import run_ranks
 from streams import Gate
 from test_poison import every_output_is_spoilt
-from test_staged_calls import COUNT, IN_SLICES, STAGED, mine
-from test_staged_pairs import PAIRS
+from test_staged_calls import COUNT, IN_SLICES, SLICE, STAGED, mine
+from test_staged_pairs import PAIRS, in_any_order
 from test_stream_calls import LARGE, SCENARIOS
 from test_stream_slices import (
     alone,
@@ -57,6 +57,8 @@ def copied_bytes():
 def everything(rank, size):
     for case in STAGED + PAIRS:
         case(rank, size)
+    if size == 2:
+        in_any_order(rank, size)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -114,7 +116,19 @@ def uneven_all_to_all(rank, size, tensor):
     dist.all_to_all_single(torch.empty(sum(of), device="sim"), tensor, of, to)
 
 
-MOVES = [uneven_all_to_all, all_reduce, reduce, reduce_scatter, all_gather, all_gather_list, broadcast, gather, scatter, all_to_all]
+def messages(rank, size, tensor):
+    """Round a ring, one large and one in one piece, as calls and as a block."""
+    after, before = (rank + 1) % size, (rank - 1) % size
+    for part in (tensor, tensor[: SLICE // 8]):
+        work = dist.isend(part, after)
+        dist.recv(torch.empty_like(part), before)
+        work.wait()
+    taken = torch.empty_like(tensor)
+    for work in dist.batch_isend_irecv([dist.P2POp(dist.isend, tensor, after), dist.P2POp(dist.irecv, taken, before)]):
+        work.wait()
+
+
+MOVES = [messages, uneven_all_to_all, all_reduce, reduce, reduce_scatter, all_gather, all_gather_list, broadcast, gather, scatter, all_to_all]
 
 
 def no_byte_goes_through_the_host(rank, size):
