@@ -12,6 +12,7 @@ struct CallPathOptions {
   bool maps_memory = false;  // ranks of one host may map each other's memory
   bool forced = false;       // the user names the collective's algorithm
   bool direct = true;        // Config::direct
+  bool deterministic = false;
 };
 
 CallPath call_path(const Call& call, int ranks, Chunks chunks, const CallPathOptions& options);

@@ -40,7 +40,10 @@ std::shared_ptr<Communicator> Communicator::create(Engine& engine, Identity iden
 }
 
 Communicator::Communicator(Engine& engine, Identity identity)
-    : engine_(engine), identity_(std::move(identity)), timeout_(identity_.timeout) {
+    : engine_(engine),
+      identity_(std::move(identity)),
+      timeout_(identity_.timeout),
+      deterministic_(engine.config().deterministic) {
   topology_ = topology_of(identity_.members);
   maps_memory_ = std::ranges::all_of(
       identity_.members, [](const ProcessRecord& member) { return member.commons.has_value(); });
@@ -113,7 +116,8 @@ CallPathOptions Communicator::path_options(Collective collective) const {
   return {.board = identity_.board != nullptr,
           .maps_memory = maps_memory_,
           .forced = named_[static_cast<size_t>(collective)],
-          .direct = engine_.config().direct};
+          .direct = engine_.config().direct,
+          .deterministic = deterministic_};
 }
 
 CallPath Communicator::path(const Call& call, Chunks chunks) const {
@@ -334,8 +338,10 @@ const Choice& Communicator::choice(Collective collective, size_t bytes, size_t e
       .slice_bytes = several_hosts ? config.remote_slice_bytes : config.slice_bytes,
       .slice_window = topology_.slices_at_once(config.slice_window),
       .uneven = uneven,
+      .deterministic = deterministic_,
       .simulate = true};
-  if (options.forced.empty() && identity_.profile) {
+  const bool one_order = options.deterministic && reduces(collective);
+  if (options.forced.empty() && identity_.profile && !one_order) {
     const Algorithm* best =
         identity_.profile->find(collective, topology_.hosts, uneven ? 0 : bytes);
     if (best != nullptr && !(best->equal_chunks && uneven)) options.forced = best->name;
@@ -363,9 +369,13 @@ std::string_view Communicator::decision(Collective collective, uint64_t bytes, s
 const Program& Communicator::program(const Algorithm& algorithm, int root) {
   auto& slot =
       programs_[mix(reinterpret_cast<uintptr_t>(&algorithm), static_cast<uint64_t>(root + 1))];
-  if (!slot)
-    slot = std::make_unique<Program>(algorithm.make(rank(), topology_.hosts, root),
-                                     algorithm.sums_at_once && size() > 2);
+  if (slot) return *slot;
+  Schedule schedule = algorithm.make(rank(), topology_.hosts, root);
+  // Two ranks add on arrival, where the sum cannot be scaled before it is rounded.
+  const bool one_order = deterministic_ && reduces(algorithm.collective);
+  if (one_order && size() == 2) schedule = sums_at_once(schedule, rank());
+  slot = std::make_unique<Program>(std::move(schedule),
+                                   algorithm.sums_at_once && (size() > 2 || one_order));
   return *slot;
 }
 

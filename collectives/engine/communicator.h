@@ -65,6 +65,10 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // Settings and properties of the group that choose a call's path. No lock.
   CallPathOptions path_options(Collective collective) const;
 
+  // Sums in rank order with one rounding, whatever the path of a call (docs/determinism.md). Before
+  // any call, on all ranks. Config::deterministic does the same.
+  void set_deterministic() { deterministic_ = true; }
+
   // Overrides the configured algorithms for later prepare() calls. Must be equal on all ranks.
   void force(ForcedAlgorithms algorithms);
 
@@ -201,6 +205,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::array<std::atomic<bool>, kCollectives> named_{};  // collectives in forced_
   std::atomic<std::chrono::milliseconds> timeout_;
   std::atomic<bool> failed_{false};
+  std::atomic<bool> deterministic_;
   std::atomic<uint32_t> sequence_{0};  // of the next call
   KnownMemory known_memory_;
   SameHostResources same_host_;

@@ -1,5 +1,8 @@
 #include "collectives/schedule/schedule.h"
 
+#include <array>
+#include <utility>
+
 namespace hccl_like {
 
 Step send(int peer, Slot what, uint32_t count) {
@@ -48,7 +51,33 @@ std::span<const Slot> Schedule::sources(const Step& step) const {
   return std::span(sources_).subspan(step.first_source, step.sources);
 }
 
-namespace {}  // namespace
+Schedule sums_at_once(const Schedule& schedule, int rank) {
+  Schedule result(schedule.chunks());
+  for (const Slot& like : schedule.scratch_like()) result.add_scratch(like);
+  for (size_t round = 0; round < schedule.rounds(); ++round) {
+    std::vector<std::pair<Slot, std::array<Slot, 2>>> sums;
+    result.begin_round();
+    for (const Step& step : schedule.steps(round)) {
+      if (step.kind == Step::Kind::kReduce) {
+        result.add_reduce(step.dst, schedule.sources(step));
+      } else if (step.kind != Step::Kind::kRecvReduce) {
+        result.add(step);
+      } else {
+        const size_t first = sums.size();
+        for (uint32_t i = 0; i < step.count; ++i) {
+          const Slot mine{step.a.buffer, step.a.index + i},
+              dst{step.dst.buffer, step.dst.index + i};
+          const Slot theirs = result.add_scratch(mine);
+          sums.push_back({dst, rank == 0 ? std::array{mine, theirs} : std::array{theirs, mine}});
+        }
+        result.add(recv(step.peer, sums[first].second[rank == 0 ? 1 : 0], step.count));
+      }
+    }
+    result.begin_round();
+    for (const auto& [dst, sources] : sums) result.add_reduce(dst, sources);
+  }
+  return result;
+}
 
 std::string to_string(Slot slot, uint32_t count) {
   static constexpr const char* kNames[] = {"in", "out", "scratch"};

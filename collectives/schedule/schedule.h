@@ -95,4 +95,8 @@ class Schedule {
   std::vector<Slot> scratch_;
 };
 
+// One rank's schedule of two with every sum as one kReduce step, of rank 0's data and then rank
+// 1's, in place of kRecvReduce steps. Has twice the rounds.
+Schedule sums_at_once(const Schedule& schedule, int rank);
+
 }  // namespace hccl_like

@@ -20,8 +20,13 @@ bool may_have_slices(Collective collective, const ChooseOptions& options) {
          collective != kSend && collective != kRecv && collective != kBarrier;
 }
 
+bool has_one_order(const Algorithm& algorithm, const ChooseOptions& options) {
+  return !options.deterministic || !reduces(algorithm.collective) || algorithm.sums_at_once;
+}
+
 bool fits(const Algorithm& algorithm, const Hosts& hosts, const ChooseOptions& options) {
-  return algorithm.fits(hosts) && !(algorithm.equal_chunks && options.uneven);
+  return algorithm.fits(hosts) && !(algorithm.equal_chunks && options.uneven) &&
+         has_one_order(algorithm, options);
 }
 
 // Slices of at most slice_bytes fit the cache and need little scratch memory. If latency exceeds a
@@ -116,6 +121,11 @@ const Algorithm& forced(Collective collective, const Hosts& hosts, const ChooseO
   if (!algorithm->fits(hosts))
     throw_misuse("the " + wanted + " does not work for " + std::to_string(hosts.size()) +
                  " ranks on " + (hosts.count() == 1 ? "one host" : hosts.to_string()) + use);
+  if (!has_one_order(*algorithm, options))
+    throw_misuse("the " + wanted +
+                 " sums in another order than the others, and deterministic results were asked "
+                 "for" +
+                 use);
   throw_misuse("the " + wanted + " needs chunks of one size" + use);
 }
 

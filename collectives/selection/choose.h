@@ -17,6 +17,8 @@ struct ChooseOptions {
   uint32_t slice_window = 4;       // slices in flight at once
   // Chunk sizes differ and only the two ranks of a pair know theirs: the choice ignores `bytes`.
   bool uneven = false;
+  // Of algorithms that reduce, only those with one order of summation (sums_at_once).
+  bool deterministic = false;
   // With several hosts: simulates the best candidates (simulate.h). Takes milliseconds.
   bool simulate = false;
 };

@@ -46,6 +46,22 @@ TEST(Choose, SaysWhichAlgorithmsThereAre) {
       "the all_to_all algorithm \"bruck\" needs chunks of one size; use one of: direct, pairwise");
 }
 
+TEST(Choose, TakesOneOrderOfSummationIfResultsMustBeDeterministic) {
+  for (const Collective collective : {kAllReduce, kReduceScatter, kReduce})
+    for (const Topology& topology :
+         {Topology::one_host(2), Topology::one_rank_a_host(64), Topology::one_host(1000)})
+      for (const uint64_t bytes : kBytes) {
+        const Choice choice =
+            choose(collective, bytes, 4, topology, {.deterministic = true, .simulate = true});
+        EXPECT_TRUE(choice.algorithm->sums_at_once) << explain(choice);
+      }
+  EXPECT_EQ(choose(kBroadcast, 8, 4, Topology::one_host(8), {.deterministic = true}),
+            choose(kBroadcast, 8, 4, Topology::one_host(8)));
+  EXPECT_EQ(complaint(kAllReduce, 4, {.forced = "ring", .deterministic = true}),
+            "the all_reduce algorithm \"ring\" sums in another order than the others, and "
+            "deterministic results were asked for; use one of: one_shot, direct");
+}
+
 TEST(Choose, PrefersFewRoundsForLittleAndFewBytesForMuch) {
   const Topology tcp = Topology::one_rank_a_host(64);
   EXPECT_EQ(chosen(kAllReduce, 8, tcp), "recursive_doubling");

@@ -50,7 +50,9 @@ bool StreamExecutor::may_serve(const Device& device, const Hosts& hosts,
                                const CallPathOptions& options, Collective collective) {
   return may_serve(device) && hosts.count() == 1 && hosts.size() > 1 &&
          hosts.size() <= kMostRanks && options.maps_memory && options.direct && !options.forced &&
-         algorithm(collective, hosts) != nullptr;
+         algorithm(collective, hosts) != nullptr &&
+         // reduce() rounds after each source.
+         !(options.deterministic && hccl_like::reduces(collective) && !device.can_reduce_many());
 }
 
 StreamExecutor::StreamExecutor(std::shared_ptr<Communicator> communicator, const Device& device,

@@ -52,6 +52,24 @@ TEST(Prove, EveryAlgorithmForOneToSixtyFourRanks) {
   }
 }
 
+TEST(Prove, TwoRanksThatSumAtOnce) {
+  for (const Algorithm* algorithm : all_algorithms()) {
+    if (!algorithm->sums_at_once) continue;
+    for (int root = 0; root < (has_root(algorithm->collective) ? 2 : 1); ++root) {
+      Job job = make_job(*algorithm, 2, root);
+      for (int rank = 0; rank < 2; ++rank) {
+        Schedule& schedule = job.ranks[static_cast<size_t>(rank)];
+        schedule = sums_at_once(schedule, rank);
+        for (const Step& step : schedule.steps()) {
+          EXPECT_NE(step.kind, Step::Kind::kRecvReduce) << title(*algorithm, 2, root);
+          if (step.kind == Step::Kind::kReduce) EXPECT_EQ(step.sources, 2u);
+        }
+      }
+      EXPECT_EQ(fault_of(job), "") << title(*algorithm, 2, root);
+    }
+  }
+}
+
 TEST(Prove, EveryRootOfSevenRanks) {
   for (const Algorithm* algorithm : all_algorithms()) {
     if (!has_root(algorithm->collective) || !algorithm->fits(7)) continue;

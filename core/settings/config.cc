@@ -156,6 +156,12 @@ constexpr std::array kRows{
          "Algorithms to use whatever the cost model says, for experiments "
          "(all_reduce:ring;all_gather:bruck)."},
         access<&Config::algo>()},
+    Row{{"HCCL_LIKE_DETERMINISTIC", "0",
+         "1: reductions have the same bits whatever the algorithm, the size, the path and the "
+         "hosts "
+         "of the ranks: sums are in the order of the ranks, rounded once. Slower between hosts. On "
+         "all ranks."},
+        access<&Config::deterministic>()},
     Row{{"HCCL_LIKE_PROFILE", "",
          "A file that hccl-like tune wrote: the algorithms that were measured to be the fastest on "
          "this cluster. Empty: the cost model decides."},
@@ -317,7 +323,7 @@ std::map<std::string, std::string> Config::common() const {
       "HCCL_LIKE_ALGO",         "HCCL_LIKE_SLICE_BYTES",  "HCCL_LIKE_REMOTE_SLICE_BYTES",
       "HCCL_LIKE_SLICE_WINDOW", "HCCL_LIKE_BOARD",        "HCCL_LIKE_DIRECT",
       "HCCL_LIKE_CONNECT",      "HCCL_LIKE_REQUIRE_AUTH", "HCCL_LIKE_ENCRYPT",
-      "HCCL_LIKE_TCP_RAILS",    "HCCL_LIKE_CALL_SITES"};
+      "HCCL_LIKE_TCP_RAILS",    "HCCL_LIKE_CALL_SITES",   "HCCL_LIKE_DETERMINISTIC"};
   const Config defaults;
   std::map<std::string, std::string> values;
   for (const Row& row : kRows) {

@@ -45,6 +45,7 @@ struct Config {
   bool require_auth = false;  // fail without a secret if ranks span hosts
   bool encrypt = false;       // encrypt network traffic
 
+  bool deterministic = false;
   ForcedAlgorithms algo;                  // override the cost model
   std::string profile;                    // file of measured choices; empty: none
   uint64_t slice_bytes = 1 << 20;         // a payload larger than this runs in several slices

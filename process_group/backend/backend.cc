@@ -71,6 +71,7 @@ Backend::Backend(const std::shared_ptr<Session>& session,
   init();
   if (!options_->algorithms.empty())
     issuer_.communicators()->force(ForcedAlgorithms::parse(options_->algorithms));
+  if (options_->deterministic) issuer_.communicators()->set_deterministic();
   session->watchdog().add(diagnosis_.failure_report());
   withdraw_error_file();
   session->add(*this, rank_, size_);

@@ -30,6 +30,8 @@ struct Options final : c10d::Backend::Options {
 
   // Overrides HCCL_LIKE_ALGO unless empty: "all_reduce:ring;broadcast:chain"; same on all ranks.
   std::string algorithms;
+  // As HCCL_LIKE_DETERMINISTIC=1, for this group; same on all ranks.
+  bool deterministic = false;
 };
 
 }  // namespace hccl_like

@@ -31,6 +31,11 @@ void Communicators::set_timeout(std::chrono::milliseconds timeout) const {
   device_->set_timeout(timeout);
 }
 
+void Communicators::set_deterministic() const {
+  host_->set_deterministic();
+  device_->set_deterministic();
+}
+
 void Communicators::force(const ForcedAlgorithms& algorithms) const {
   host_->force(algorithms);
   device_->force(algorithms);

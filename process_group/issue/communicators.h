@@ -23,6 +23,7 @@ class Communicators {
 
   void abort(const std::string& reason) const;
   void set_timeout(std::chrono::milliseconds timeout) const;
+  void set_deterministic() const;
   void force(const ForcedAlgorithms& algorithms) const;
   std::optional<Error> failure() const;
   uint64_t sequence() const;

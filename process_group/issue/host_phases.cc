@@ -50,7 +50,8 @@ constexpr size_t kMostParts = 4, kLeastPart = size_t{8} << 20;
 bool HostPhases::may_serve(const DeviceAccess& access, const Hosts& hosts,
                            const CallPathOptions& options, Collective collective, size_t bytes,
                            size_t most) {
-  if (!hosts.nested()) return false;
+  // Each phase rounds its sums.
+  if (!hosts.nested() || (options.deterministic && reduces(collective))) return false;
   const int least = ranks_of_emptiest_host(hosts), widest = std::max(hosts.count(), hosts.most());
   const bool of_all_hosts_alike =
       collective == Collective::kReduceScatter || collective == Collective::kAllGather;

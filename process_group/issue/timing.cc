@@ -33,7 +33,8 @@ uint64_t estimate(const Request& request, const Communicator& communicator) {
   const ChooseOptions options{
       .forced = config.algo.find(name(request.collective)),
       .slice_bytes = config.slice_bytes,
-      .slice_window = communicator.topology().slices_at_once(config.slice_window)};
+      .slice_window = communicator.topology().slices_at_once(config.slice_window),
+      .deterministic = config.deterministic};
   return choose(request.collective, payload(request, static_cast<uint64_t>(size)),
                 size_of(request.type), communicator.topology(), options)
       .estimate_ps;

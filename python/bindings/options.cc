@@ -15,7 +15,8 @@ OptionsPtr copy_of(const Options& options) { return c10::make_intrusive<Options>
 std::string text_of(const Options& options) {
   return "hccl_like.Options(timeout=" + std::to_string(options.timeout.count()) +
          " ms, group_name='" + options.group_name + "', group_desc='" + options.group_desc +
-         "', algorithms='" + options.algorithms + "')";
+         "', algorithms='" + options.algorithms +
+         "', deterministic=" + (options.deterministic ? "True" : "False") + ")";
 }
 
 template <class Bound>
@@ -30,18 +31,24 @@ void add_rendezvous_choice(Bound& options) {
 void bind_options(py::module_& module) {
   py::class_<Options, OptionsPtr, c10d::Backend::Options> type(
       module, "Options", "What a process group may be told when it is made (`pg_options=`).");
-  type.def(py::init([](std::chrono::milliseconds timeout, std::string algorithms) {
-             auto options = c10::make_intrusive<Options>(timeout);
-             options->algorithms = std::move(algorithms);
-             return options;
-           }),
-           py::arg("timeout") = kBackendDefaultTimeout, py::kw_only(), py::arg("algorithms") = "")
+  type.def(py::init(
+               [](std::chrono::milliseconds timeout, std::string algorithms, bool deterministic) {
+                 auto options = c10::make_intrusive<Options>(timeout);
+                 options->algorithms = std::move(algorithms);
+                 options->deterministic = deterministic;
+                 return options;
+               }),
+           py::arg("timeout") = kBackendDefaultTimeout, py::kw_only(), py::arg("algorithms") = "",
+           py::arg("deterministic") = false)
       .def_readwrite("group_desc", &Options::group_desc)
       .def_readwrite("timeout", &Options::timeout, "How long a call may take, as a timedelta.")
       .def_readwrite("algorithms", &Options::algorithms,
                      "Algorithms for this group, as HCCL_LIKE_ALGO names them for all groups: "
                      "'all_reduce:ring;broadcast:chain'. Underscores do not matter: 'allreduce' is "
                      "'all_reduce'. The same on all ranks.")
+      .def_readwrite("deterministic", &Options::deterministic,
+                     "Reductions of this group have the same bits whatever their path, as "
+                     "HCCL_LIKE_DETERMINISTIC=1 asks for all groups. The same on all ranks.")
       .def("__copy__", &copy_of)
       .def(
           "__deepcopy__",

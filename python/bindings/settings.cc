@@ -73,7 +73,8 @@ std::string way(const std::string& collective, uint64_t bytes, const std::vector
   const CallPathOptions options{.board = shares && ranks > 1 && hosts.count() == 1,
                                 .maps_memory = shares,
                                 .forced = !config.algo.find(name(wanted)).empty(),
-                                .direct = config.direct};
+                                .direct = config.direct,
+                                .deterministic = config.deterministic};
   const Semantics meaning = semantics(wanted);
   const bool chunks = meaning.input != Chunking::kWhole || meaning.output != Chunking::kWhole;
   if (device && bytes / (chunks ? layout.size() : 1) >= StreamExecutor::kLeastChunk &&
@@ -105,6 +106,7 @@ py::list ways(const std::string& collective, uint64_t bytes, const std::vector<i
   const ChooseOptions options{.forced = config.algo.find(name(wanted)),
                               .slice_bytes = config.slice_bytes,
                               .slice_window = config.slice_window,
+                              .deterministic = config.deterministic,
                               .simulate = true};
   const Choice used = choose(wanted, bytes, sizeof(float), topology, options);
   std::vector<Choice> choices = candidates(wanted, bytes, sizeof(float), topology, options);

@@ -155,6 +155,20 @@ def bench(argv: list[str]) -> int:
     return bench.main(argv)
 
 
+def fwports(argv: list[str]) -> int:
+    """the firewall rules that the hosts of a job need"""
+    from hccl_like import fwports
+
+    return fwports.main(argv)
+
+
+def verify(argv: list[str]) -> int:
+    """whether reductions have the same bits on every path, as HCCL_LIKE_DETERMINISTIC=1 promises"""
+    from hccl_like import verify
+
+    return verify.main(argv)
+
+
 # By what _C.way() says.
 _WAYS = {
     "board": "over the host's board in shared memory, without messages and without an algorithm",
@@ -244,7 +258,8 @@ def _summary(command: Callable) -> str:
 
 
 _COMMANDS = {"demo": demo, "info": info, "doctor": doctor, "hang": hang, "trace": trace, "settings": settings, "compat": compat,
-             "explain": explain, "topology": topology, "tune": tune, "bench": bench, "new-plugin": new_plugin, "contract": contract}
+             "explain": explain, "topology": topology, "fwports": fwports, "tune": tune, "bench": bench, "verify": verify,
+             "new-plugin": new_plugin, "contract": contract}
 
 
 if __name__ == "__main__":
