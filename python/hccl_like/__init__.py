@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from hccl_like._C import Options, ProcessGroupHcclLike
     from hccl_like._device_plugin import DevicePlugin
     from hccl_like._failures import Failure
+    from hccl_like.elastic import grow, join, replace
 
     __version__: str
 
@@ -30,11 +31,14 @@ __all__ = [
     "empty",
     "enable_symmetric_memory",
     "failure",
+    "grow",
     "is_available",
     "is_mappable",
+    "join",
     "local_device",
     "plugins",
     "register",
+    "replace",
     "settings",
     "transports",
     "version",
@@ -226,6 +230,10 @@ def __getattr__(name: str):
         from hccl_like import _extension
 
         return _extension.version()
+    if name in ("grow", "join", "replace"):
+        from hccl_like import elastic
+
+        return getattr(elastic, name)
     if name == "DevicePlugin":
         from hccl_like._device_plugin import DevicePlugin
 
