@@ -6,6 +6,7 @@
 #include "collectives/call/fingerprint.h"
 #include "collectives/topology/group_topology.h"
 #include "core/machine/backoff.h"
+#include "transport/link/traffic.h"
 
 namespace hccl_like {
 namespace {
@@ -301,6 +302,18 @@ std::vector<std::string> Communicator::routes() const {
   for (const Link* link : identity_.links)
     routes.push_back(link == nullptr ? "" : engine_.describe(*link));
   return routes;
+}
+
+void Communicator::count_messages(CounterFile& counters) const {
+  for (int rank = 0; rank < size(); ++rank) {
+    Link* const link = identity_.links[static_cast<size_t>(rank)];
+    if (link == nullptr) continue;
+    Traffic& traffic = link->traffic();
+    if (auto* peer = traffic.counted_in())
+      peer->number.store(static_cast<uint64_t>(rank) + 1, std::memory_order_relaxed);
+    else if (auto* slot = counters.add_peer(rank))
+      traffic.count_in(*slot);
+  }
 }
 
 uint32_t Communicator::sequence() const { return sequence_.load(std::memory_order_relaxed); }

@@ -22,6 +22,7 @@
 #include "collectives/schedule/schedule.h"
 #include "collectives/selection/choose.h"
 #include "collectives/selection/profile.h"
+#include "core/counters/counter_file.h"
 #include "transport/mesh/mesh.h"
 
 namespace hccl_like {
@@ -56,6 +57,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   const std::vector<ProcessRecord>& members() const { return identity_.members; }
   // By rank: the current or future route and the reason for it; empty for this rank.
   std::vector<std::string> routes() const;
+  // Has the messages to each peer counted under its rank in this group, the largest so far.
+  void count_messages(CounterFile& counters) const;
   const Topology& topology() const { return topology_; }
   Engine& engine() const { return engine_; }
 

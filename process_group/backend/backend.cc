@@ -60,7 +60,7 @@ Backend::Backend(const std::shared_ptr<Session>& session,
       store_(std::move(store)),
       options_(std::move(options)),
       diagnosis_(
-          *this, *options_, session->recorder(),
+          *this, *options_, session->recorder(), session->counters(),
           std::make_shared<FailureReport>(session->recorder(), session->runtime().config(), store_,
                                           FailureReport::Group{.id = communicator->id(),
                                                                .rank = communicator->rank(),
@@ -74,7 +74,7 @@ Backend::Backend(const std::shared_ptr<Session>& session,
   if (options_->deterministic) issuer_.communicators()->set_deterministic();
   session->watchdog().add(diagnosis_.failure_report());
   withdraw_error_file();
-  session->add(*this, rank_, size_);
+  session->add(*this, *communicator);
 }
 
 Membership Backend::membership(const std::string& group,

@@ -24,11 +24,6 @@ int64_t nanoseconds_of(system_clock::time_point time) {
   return std::chrono::duration_cast<nanoseconds>(time.time_since_epoch()).count();
 }
 
-int64_t wall_time(steady_clock::time_point time) {
-  const auto ago = std::chrono::duration_cast<nanoseconds>(steady_clock::now() - time);
-  return nanoseconds_of(system_clock::now()) - ago.count();
-}
-
 // Cached: prctl() costs as much as the rest of a record.
 const std::array<char, 16>& thread_name() {
   thread_local const std::array<char, 16> name = [] {
@@ -70,9 +65,21 @@ void FlightRecorder::capture_stack() {
   if (enabled() && stacks_) captured = torch::CapturedTraceback::gather(true, true, false);
 }
 
+// Hold the lock. Follows changes of the system's clock within a second.
+int64_t FlightRecorder::wall_time(steady_clock::time_point time) {
+  const auto since_boot = [](steady_clock::time_point at) {
+    return std::chrono::duration_cast<nanoseconds>(at.time_since_epoch()).count();
+  };
+  if (time >= to_wall_until_) {
+    to_wall_ = nanoseconds_of(system_clock::now()) - since_boot(steady_clock::now());
+    to_wall_until_ = time + std::chrono::seconds(1);
+  }
+  return since_boot(time) + to_wall_;
+}
+
 // Hold the lock. The ring must not be empty.
 FlightEntry& FlightRecorder::next(const std::shared_ptr<const GroupView>& group, const Issue& issue,
-                                  std::chrono::milliseconds timeout) {
+                                  std::chrono::milliseconds timeout, int64_t created) {
   FlightEntry& entry = slot(++last_);
   entry.id = last_;
   if (entry.group != group) {
@@ -83,7 +90,7 @@ FlightEntry& FlightRecorder::next(const std::shared_ptr<const GroupView>& group,
   entry.peer = issue.number.is_message ? root_of(issue, -1) : -1;
   describe(issue, group->size, entry);
   entry.timeout = timeout;
-  entry.created = nanoseconds_of(system_clock::now());
+  entry.created = created;
   entry.started = entry.completed = 0;
   entry.duration = {};
   entry.retired = false;
@@ -100,18 +107,22 @@ FlightRecorder::Id FlightRecorder::record(const std::shared_ptr<const GroupView>
                                           const std::weak_ptr<RecordedCall>& pending) {
   std::lock_guard lock(mutex_);
   if (ring_.empty()) return 0;
-  next(group, issue, timeout).pending = pending;
+  next(group, issue, timeout, nanoseconds_of(system_clock::now())).pending = pending;
   return last_;
 }
 
-void FlightRecorder::record_over(const std::shared_ptr<const GroupView>& group, const Issue& issue,
-                                 std::chrono::milliseconds timeout, nanoseconds duration) {
+void FlightRecorder::record_over(GroupCounters& counters,
+                                 std::span<const GroupCounters::Call> calls,
+                                 const std::shared_ptr<const GroupView>& group, const Issue& issue,
+                                 std::chrono::milliseconds timeout,
+                                 steady_clock::time_point started, steady_clock::time_point ended) {
   std::lock_guard lock(mutex_);
+  counters.over(calls, ended - started);
   if (ring_.empty()) return;
-  FlightEntry& entry = next(group, issue, timeout);
-  entry.completed = entry.created;
-  entry.created = entry.started = entry.completed - duration.count();
-  entry.duration = duration;
+  FlightEntry& entry = next(group, issue, timeout, wall_time(started));
+  entry.duration = ended - started;
+  entry.started = entry.created;
+  entry.completed = entry.created + entry.duration.count();
   entry.retired = true;
 }
 

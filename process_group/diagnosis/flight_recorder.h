@@ -19,6 +19,7 @@
 #include <torch/csrc/profiler/combined_traceback.h>
 
 #include "core/base/error.h"
+#include "core/counters/counter_file.h"
 #include "core/settings/config.h"
 #include "process_group/calls/calls.h"
 #include "process_group/calls/group_view.h"
@@ -83,9 +84,13 @@ class FlightRecorder {
   // `pending` is null for a call in a block until attach() at launch.
   Id record(const std::shared_ptr<const GroupView>& group, const Issue& issue,
             std::chrono::milliseconds timeout, const std::weak_ptr<RecordedCall>& pending);
-  // Records a completed call that took `duration` and ended now.
-  void record_over(const std::shared_ptr<const GroupView>& group, const Issue& issue,
-                   std::chrono::milliseconds timeout, std::chrono::nanoseconds duration);
+  // Held while a call that is over is counted, whether or not the ring is enabled.
+  std::unique_lock<std::mutex> counting() { return std::unique_lock(mutex_); }
+  // Counts and records a completed call.
+  void record_over(GroupCounters& counters, std::span<const GroupCounters::Call> calls,
+                   const std::shared_ptr<const GroupView>& group, const Issue& issue,
+                   std::chrono::milliseconds timeout, std::chrono::steady_clock::time_point started,
+                   std::chrono::steady_clock::time_point ended);
   void attach(std::span<const Id> ids, const std::weak_ptr<RecordedCall>& pending);
   // Records the outcome. Pending calls it once.
   void retire(std::span<const Id> ids, const RecordedCall& pending, bool failed);
@@ -102,7 +107,8 @@ class FlightRecorder {
 
  private:
   FlightEntry& next(const std::shared_ptr<const GroupView>& group, const Issue& issue,
-                    std::chrono::milliseconds timeout);
+                    std::chrono::milliseconds timeout, int64_t created);
+  int64_t wall_time(std::chrono::steady_clock::time_point time);
   FlightEntry& slot(Id id) { return ring_[id % ring_.size()]; }
 
   std::atomic<bool> enabled_{false};
@@ -114,6 +120,9 @@ class FlightRecorder {
   Id last_ = 0;
   std::map<std::string, std::shared_ptr<const GroupView>> groups_;
   bool dumped_ = false;
+  // Nanoseconds from steady to wall time. A second clock would cost each call as much as the rest.
+  int64_t to_wall_ = 0;
+  std::chrono::steady_clock::time_point to_wall_until_{};
 };
 
 }  // namespace hccl_like

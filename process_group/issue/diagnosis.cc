@@ -1,15 +1,47 @@
 #include "process_group/issue/diagnosis.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "core/base/error.h"
 
 namespace hccl_like {
+namespace {
+
+uint8_t kind_of(const Issue& issue) {
+  const auto& requests = issue.requests;
+  const auto kind = requests.empty() ? Collective::kBarrier : requests.front().collective;
+  return static_cast<uint8_t>(kind);
+}
+
+uint64_t tensor_bytes(const Side& side) {
+  uint64_t bytes = 0;
+  for (const at::Tensor& tensor : side.tensors) bytes += tensor.nbytes();
+  return bytes;
+}
+
+CountedCalls counted(const Issue& issue) {
+  CountedCalls calls;
+  for (const Request& request : issue.requests) {
+    calls.push_back({.kind = static_cast<uint8_t>(request.collective),
+                     .bytes = std::max(tensor_bytes(request.input), tensor_bytes(request.output))});
+  }
+  return calls;
+}
+
+}  // namespace
 
 const std::shared_ptr<const GroupView>& Diagnosis::group() {
+  if (is_named_.load(std::memory_order_acquire)) return group_;  // call_once costs more
   std::call_once(named_, [this] {
     group_ = std::make_shared<GroupView>(view_of(backend_, options_));
     failure_report_->set_view(group_);
+    counters_ = counter_file_->add({.id = failure_report_->group().id,
+                                    .rank = group_->rank,
+                                    .size = group_->size,
+                                    .global_rank = static_cast<int>(group_->global_rank()),
+                                    .name = group_->name});
+    is_named_.store(true, std::memory_order_release);
   });
   return group_;
 }
@@ -23,11 +55,21 @@ void Diagnosis::make(Issue& issue, c10::function_ref<void()> make_call) {
   issue.number = counter_.next(is_message(issue));
   for (Request& request : issue.requests)
     request.number = issue.number.of_kind(is_message(request));
+  group();
+  counters_->prefetch(kind_of(issue));
   recorder_.capture_stack();
   failure_report_->note(issue);
   issue.profiled = profiled();
   if (!issue.profiled) return make_call();
   record_call(*group(), issue, make_call);
+}
+
+void Diagnosis::count_made(const Issue& issue) {
+  const uint64_t number = issue.number.number();
+  if (issue.number.is_message)
+    counters_->made_message(number, kind_of(issue), root_of(issue, -1));
+  else
+    counters_->made_collective(number, kind_of(issue));
 }
 
 CallNumber Diagnosis::end_block() {
@@ -45,11 +87,18 @@ void Diagnosis::collected(const Issue& issue) {
   collected_.push_back(id);
 }
 
-void Diagnosis::over(const Issue& issue, std::chrono::nanoseconds duration) {
-  if (recorder_.enabled()) recorder_.record_over(group(), issue, timeout_of(issue), duration);
+void Diagnosis::over(const Issue& issue, std::chrono::steady_clock::time_point started,
+                     std::chrono::steady_clock::time_point ended) {
+  count_made(issue);
+  recorder_.record_over(*counters_, counted(issue), group(), issue, timeout_of(issue), started,
+                        ended);
 }
 
 void Diagnosis::launching(const Issue& issue, const std::shared_ptr<Pending>& pending) {
+  group();
+  count_made(issue);
+  counters_->launched();
+  pending->set_counters(recorder_, counters_, counted(issue));
   FlightIds ids;
   if (!recorder_.enabled())
     return pending->set_failure_report(recorder_, std::move(ids), failure_report_);
@@ -62,6 +111,11 @@ void Diagnosis::launching(const Issue& issue, const std::shared_ptr<Pending>& pe
   const auto& group = this->group();
   ids.push_back(recorder_.record(group, issue, timeout_of(issue), pending));
   pending->set_failure_report(recorder_, std::move(ids), failure_report_);
+}
+
+void Diagnosis::count_refused() {
+  group();
+  counters_->refused();
 }
 
 Error Diagnosis::refused(Error error) {

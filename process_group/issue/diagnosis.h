@@ -1,11 +1,14 @@
 #pragma once
-// Everything that observes the calls of one group: recorder, profilers, hook, failure report.
+// Everything that observes the calls of one group: recorder, counters, profilers, hook, failure
+// report.
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
 
 #include <c10/util/FunctionRef.h>
 
+#include "core/counters/counter_file.h"
 #include "process_group/calls/group_view.h"
 #include "process_group/diagnosis/failure_report.h"
 #include "process_group/diagnosis/flight_recorder.h"
@@ -20,10 +23,12 @@ class Diagnosis {
  public:
   // The references outlive this object.
   Diagnosis(const c10d::Backend& backend, const c10d::Backend::Options& options,
-            FlightRecorder& recorder, std::shared_ptr<FailureReport> failure_report)
+            FlightRecorder& recorder, std::shared_ptr<CounterFile> counter_file,
+            std::shared_ptr<FailureReport> failure_report)
       : backend_(backend),
         options_(options),
         recorder_(recorder),
+        counter_file_(std::move(counter_file)),
         failure_report_(std::move(failure_report)) {}
 
   const std::shared_ptr<const GroupView>& group();
@@ -40,10 +45,13 @@ class Diagnosis {
   bool lets_run_at_once(const Issue& issue) const {
     return !issue.profiled && !issue.number.is_block && !hooked_.load(std::memory_order_relaxed);
   }
-  // The call ran without a Pending, took `duration` and ended now.
-  void over(const Issue& issue, std::chrono::nanoseconds duration);
+  // The call ran without a Pending.
+  void over(const Issue& issue, std::chrono::steady_clock::time_point started,
+            std::chrono::steady_clock::time_point ended);
   // The call has its place in the order of calls; `pending` is about to be launched or queued.
   void launching(const Issue& issue, const std::shared_ptr<Pending>& pending);
+  // The call is not made at all, because the group has failed before.
+  void count_refused();
   // The call is refused because the group has failed. Returns the error for the caller. May take
   // the GIL, so the caller holds no lock.
   Error refused(Error error);
@@ -62,15 +70,19 @@ class Diagnosis {
   const c10d::Backend& backend_;
   const c10d::Backend::Options& options_;
   FlightRecorder& recorder_;
+  const std::shared_ptr<CounterFile> counter_file_;
   const std::shared_ptr<FailureReport> failure_report_;
   CallCounter counter_;
   TimeEstimate estimate_;
 
   std::chrono::milliseconds timeout_of(const Issue& issue) const;
+  void count_made(const Issue& issue);
 
   std::atomic<bool> hooked_{false};
   std::once_flag named_;
-  std::shared_ptr<const GroupView> group_;  // set by group()
+  std::atomic<bool> is_named_{false};
+  std::shared_ptr<const GroupView> group_;  // set by group(), like the counters
+  std::shared_ptr<GroupCounters> counters_;
 
   std::mutex mutex_;  // guards the members below
   std::shared_ptr<CompletionHooks> hooks_;

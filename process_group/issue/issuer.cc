@@ -149,6 +149,7 @@ c10::intrusive_ptr<Work> Issuer::start_unnoted(Issue& issue, const Group& group,
                                                c10::intrusive_ptr<Work> work) {
   group.session->use();
   if (auto error = group.communicators->failure()) {
+    diagnosis_.count_refused();
     throw Exception(diagnosis_.refused(std::move(*error)));
   }
   if (group.communicators->host()->engine().config().nan_check) {

@@ -57,10 +57,10 @@ c10::intrusive_ptr<Work> Issuer::on_host(const Issue& issue, const Group& group,
       const auto start = Clock::now();
       auto tried = group.communicator_of(issue)->try_run(*plain, /*may_wait=*/!issue.async);
       if (tried.over) {
-        const auto duration = Clock::now() - start;
-        diagnosis_.over(issue, duration);
+        const auto end = Clock::now();
+        diagnosis_.over(issue, start, end);
         if (!work) return nullptr;
-        work->set_pending(std::make_shared<Pending>(start, duration, source_of(issue)),
+        work->set_pending(std::make_shared<Pending>(start, end - start, source_of(issue)),
                           tried.sequence);
         return work;
       }

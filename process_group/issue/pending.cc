@@ -68,6 +68,21 @@ void Pending::set_failure_report(FlightRecorder& recorder, FlightIds entries,
   failure_report_ = std::move(failure_report);
 }
 
+void Pending::set_counters(FlightRecorder& recorder, std::shared_ptr<GroupCounters> counters,
+                           CountedCalls calls) {
+  recorder_ = &recorder;
+  counters_ = std::move(counters);
+  counted_ = std::move(calls);
+  if (finished()) count();  // a captured call
+}
+
+// Once.
+void Pending::count() {
+  if (!counters_) return;
+  const auto counting = recorder_->counting();
+  std::exchange(counters_, nullptr)->finished(counted_, duration_, error_.has_value());
+}
+
 void Pending::launch(bool waited_for) {
   begun_.store(true, std::memory_order_relaxed);
   if (!operations_.empty()) communicator_->launch(operations_, waited_for);
@@ -271,6 +286,7 @@ void Pending::keep_outcome() {
   started_ = first_ ? first : Clock::now();
   duration_ = first_ ? last - first : Clock::duration::zero();
   if (recorder_) recorder_->retire(flight_, *this, error_.has_value());
+  count();
 }
 
 // With the lock held.

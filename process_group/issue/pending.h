@@ -16,6 +16,7 @@
 
 #include "collectives/engine/communicator.h"
 #include "core/base/deadline.h"
+#include "core/counters/counter_file.h"
 #include "process_group/calls/buffers.h"
 #include "process_group/diagnosis/flight_recorder.h"
 
@@ -26,6 +27,7 @@ class FlightRecorder;
 class Session;
 
 using FlightIds = c10::SmallVector<uint64_t, 1>;
+using CountedCalls = c10::SmallVector<GroupCounters::Call, 1>;
 
 // All bits set is a NaN in every floating-point type. A byte of a boolean must be 0 or 1.
 constexpr uint8_t byte_that_spoils(bool boolean) { return boolean ? 1 : 0xff; }
@@ -73,6 +75,9 @@ class Pending : public RecordedCall {
   // `recorder` outlives this object. `failure_report` is used only if the call fails.
   void set_failure_report(FlightRecorder& recorder, FlightIds entries,
                           std::shared_ptr<FailureReport> failure_report);
+  // The outcome is counted once, after GroupCounters::launched().
+  void set_counters(FlightRecorder& recorder, std::shared_ptr<GroupCounters> counters,
+                    CountedCalls calls);
   // ---
 
   // kStream, by the issuing thread, before another thread may finish the call.
@@ -153,6 +158,7 @@ class Pending : public RecordedCall {
   bool claim();
   void settle();
   void make_copies_back();
+  void count();
   void keep_outcome();
   struct Remains;
   Remains let_go();
@@ -174,6 +180,8 @@ class Pending : public RecordedCall {
   std::atomic<bool> begun_{false};
   std::atomic<bool> given_up_{false};
 
+  std::shared_ptr<GroupCounters> counters_;  // until the call is over
+  CountedCalls counted_;
   FlightRecorder* recorder_ = nullptr;
   FlightIds flight_;
   std::shared_ptr<FailureReport> failure_report_;

@@ -2,7 +2,9 @@
 
 #include <pthread.h>
 
+#include <array>
 #include <atomic>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -23,10 +25,20 @@ uint64_t generation() {
   return forks.load(std::memory_order_relaxed);
 }
 
+std::shared_ptr<CounterFile> make_counters() {
+  std::array<std::string_view, kCollectives> names;
+  for (size_t kind = 0; kind < names.size(); ++kind)
+    names[kind] = name(static_cast<Collective>(kind));
+  return CounterFile::make(names);
+}
+
 }  // namespace
 
 Session::Session(Devices& devices, FlightRecorder& recorder, const ModulePaths& transports)
-    : devices_(devices), recorder_(recorder), generation_(generation()) {
+    : devices_(devices),
+      recorder_(recorder),
+      generation_(generation()),
+      counters_(make_counters()) {
   Config config = Config::from_environment();
   configure_log(config.debug, config.debug_file);
   recorder_.configure(FlightRecorder::settings(config));
@@ -36,6 +48,7 @@ Session::Session(Devices& devices, FlightRecorder& recorder, const ModulePaths& 
 }
 
 Session::~Session() {
+  counters_->close();
   if (!forked()) {
     warn_if_unused();
     devices_.exported().clear();
@@ -60,9 +73,14 @@ std::shared_ptr<Session> Session::join(std::weak_ptr<Session>& current, Devices&
   return session;
 }
 
-void Session::add(Backend& backend, int rank, int size) {
+void Session::add(Backend& backend, const Communicator& communicator) {
+  const int rank = communicator.rank(), size = communicator.size();
   std::lock_guard lock(mutex_);
   backends_.insert(&backend);
+  if (size >= largest_) {
+    counters_->set_job(communicator.id(), rank, size);
+    communicator.count_messages(*counters_);
+  }
   if (size <= largest_) return;
   largest_ = size;
   rank_in_largest_ = rank;

@@ -10,6 +10,7 @@
 #include <c10/util/FunctionRef.h>
 
 #include "collectives/engine/runtime.h"
+#include "core/counters/counter_file.h"
 #include "process_group/device/devices.h"
 #include "process_group/diagnosis/flight_recorder.h"
 #include "process_group/diagnosis/watchdog.h"
@@ -38,11 +39,13 @@ class Session {
   Devices& devices() { return devices_; }
   Completer& completer() { return *completer_; }
   FlightRecorder& recorder() { return recorder_; }
+  const std::shared_ptr<CounterFile>& counters() { return counters_; }
   Watchdog& watchdog() { return *watchdog_; }
   // True in a child of fork(), which must not use the parent's connections or anything else here.
   bool forked() const noexcept;
 
-  void add(Backend& backend, int rank, int size);
+  // `communicator`: of the backend.
+  void add(Backend& backend, const Communicator& communicator);
   void remove(Backend& backend);
   // Calls `see` for each open backend; `see` must not create or close any.
   void each(c10::function_ref<void(Backend&)> see);
@@ -58,6 +61,7 @@ class Session {
   Devices& devices_;
   FlightRecorder& recorder_;
   const uint64_t generation_;
+  std::shared_ptr<CounterFile> counters_;
   std::unique_ptr<Runtime> runtime_;
   std::unique_ptr<Completer> completer_;  // destroyed before runtime_
   std::unique_ptr<Watchdog> watchdog_;

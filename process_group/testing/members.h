@@ -59,7 +59,7 @@ struct Member {
         communicator(
             session->runtime().create(store, rank, size, "test", kLong, Deadline::after(kLong))),
         backend(c10::make_intrusive<Named>(rank, size)),
-        diagnosis(*backend, options, recorder,
+        diagnosis(*backend, options, recorder, session->counters(),
                   std::make_shared<FailureReport>(
                       recorder, session->runtime().config(), torch_store,
                       FailureReport::Group{communicator->id(), rank, size, kLong})),

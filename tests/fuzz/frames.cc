@@ -9,6 +9,7 @@
 #include "transport/link/inbox.h"
 #include "transport/link/link.h"
 #include "transport/link/outbox.h"
+#include "transport/link/traffic.h"
 #include "transport/message/fifo.h"
 #include "transport/message/frame.h"
 #include "transport/rendezvous/rendezvous.h"
@@ -127,8 +128,9 @@ void slots(Input input) {
   FewSlots rendezvous;
   Fifo<Link::Mismatch> mismatches;
   const LinkOptions options{.eager_bytes = kEager, .turn_bytes = 64, .early_bytes_limit = 4096};
-  Outbox outbox(wire, rendezvous, options, mismatches);
-  Inbox inbox(wire, outbox, rendezvous, options, mismatches);
+  Traffic traffic;
+  Outbox outbox(wire, rendezvous, options, mismatches, traffic);
+  Inbox inbox(wire, outbox, rendezvous, options, mismatches, traffic);
   const auto post = [&](uint32_t number) {
     size_t bytes = 0;
     Recv& recv = recvs[number];

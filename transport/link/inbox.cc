@@ -19,7 +19,7 @@ constexpr size_t kKeptBuffer = 16 << 10;
 }  // namespace
 
 Inbox::Inbox(Wire& wire, Outbox& outbox, Rendezvous& rendezvous, const LinkOptions& options,
-             Fifo<Link::Mismatch>& mismatches)
+             Fifo<Link::Mismatch>& mismatches, Traffic& traffic)
     : wire_(wire),
       outbox_(outbox),
       rendezvous_(rendezvous),
@@ -28,7 +28,8 @@ Inbox::Inbox(Wire& wire, Outbox& outbox, Rendezvous& rendezvous, const LinkOptio
       least_past_caches_(options.least_past_caches),
       early_limit_(options.early_bytes_limit),
       alignment_(wire.alignment()),
-      mismatches_(mismatches) {}
+      mismatches_(mismatches),
+      traffic_(traffic) {}
 
 void Inbox::post(Recv& recv) {
   recv.moved = 0;
@@ -344,6 +345,7 @@ void Inbox::deliver(Tag tag) {
 
 void Inbox::done(Recv& recv) {
   incoming_.erase(recv.tag);
+  traffic_.received(recv.bytes);
   recv.done = true;
   --*recv.pending;
 }

@@ -9,6 +9,7 @@
 
 #include "transport/link/link.h"
 #include "transport/link/outbox.h"
+#include "transport/link/traffic.h"
 #include "transport/message/fifo.h"
 #include "transport/message/frame.h"
 #include "transport/message/pool.h"
@@ -37,7 +38,7 @@ struct EarlyMessage {
 class Inbox {
  public:
   Inbox(Wire& wire, Outbox& outbox, Rendezvous& rendezvous, const LinkOptions& options,
-        Fifo<Link::Mismatch>& mismatches);
+        Fifo<Link::Mismatch>& mismatches, Traffic& traffic);
 
   void post(Recv& recv);
   // Withdraws an incomplete caller-driven Recv. The next Recv gets the data that have arrived.
@@ -108,6 +109,7 @@ class Inbox {
   const size_t early_limit_;
   const size_t alignment_;
   Fifo<Link::Mismatch>& mismatches_;
+  Traffic& traffic_;
 
   TagTable<Incoming> incoming_;
   Fifo<Tag> deliverable_;  // posted and already arrived

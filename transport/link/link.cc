@@ -6,6 +6,7 @@
 
 #include "transport/link/inbox.h"
 #include "transport/link/outbox.h"
+#include "transport/link/traffic.h"
 #include "transport/message/fifo.h"
 #include "transport/rendezvous/rendezvous.h"
 #include "transport/same_host/local_peer.h"
@@ -21,12 +22,13 @@ size_t eager_limit(const Rendezvous& rendezvous, const LinkOptions& options) {
 }
 
 struct Ends {
-  Ends(std::unique_ptr<Wire> taken, LinkOptions options, Fifo<Link::Mismatch>& mismatches)
+  Ends(std::unique_ptr<Wire> taken, LinkOptions options, Fifo<Link::Mismatch>& mismatches,
+       Traffic& traffic)
       : wire(std::move(taken)),
         rendezvous(make_rendezvous(*wire)),
         eager_bytes(options.eager_bytes = eager_limit(*rendezvous, options)),
-        outbox(*wire, *rendezvous, options, mismatches),
-        inbox(*wire, outbox, *rendezvous, options, mismatches) {}
+        outbox(*wire, *rendezvous, options, mismatches, traffic),
+        inbox(*wire, outbox, *rendezvous, options, mismatches, traffic) {}
 
   std::unique_ptr<Wire> wire;
   std::unique_ptr<Rendezvous> rendezvous;
@@ -94,6 +96,7 @@ struct Link::State {
   // The wire refused to sleep although the inbox is stalled and requested no wake-up for bytes.
   bool called_stalled = false;
 
+  Traffic traffic;
   Fifo<Mismatch> mismatches;
   std::optional<Ends> ends;
   std::atomic<Wire*> wire{nullptr};  // of ends
@@ -104,7 +107,8 @@ void Link::State::join(std::unique_ptr<Wire> taken, const LinkOptions& options) 
   joined_transport = taken->transport();
   transport.store(&joined_transport, std::memory_order_release);
   Wire* const its = taken.get();
-  ends.emplace(std::move(taken), options, mismatches);
+  ends.emplace(std::move(taken), options, mismatches, traffic);
+  traffic.connected(joined_transport);
   eager_bytes.store(ends->eager_bytes, std::memory_order_relaxed);
   reaches_devices.store(ends->rendezvous->reaches_devices(), std::memory_order_relaxed);
   wire.store(its, std::memory_order_release);
@@ -345,6 +349,8 @@ bool Link::prepare_sleep() {
 void Link::end_sleep() {
   if (state_->ends) state_->ends->wire->end_sleep();
 }
+
+Traffic& Link::traffic() { return state_->traffic; }
 
 size_t Link::eager_bytes() const { return state_->eager_bytes.load(std::memory_order_relaxed); }
 

@@ -18,6 +18,7 @@ namespace hccl_like {
 
 class LocalPeer;
 class PeerCommons;
+class Traffic;
 
 struct LinkOptions {
   // Messages up to this size are sent eagerly and buffered at the receiver if no receive is posted.
@@ -128,6 +129,9 @@ class Link {
   void end_sleep();
   std::string_view transport() const;
   size_t eager_bytes() const;
+
+  // Counts the messages of this link, once it is told where.
+  Traffic& traffic();
 
   // Whether either end may use device memory for messages. Any thread.
   bool reaches_devices() const;

@@ -34,13 +34,14 @@ class Gather {
 }  // namespace
 
 Outbox::Outbox(Wire& wire, Rendezvous& rendezvous, const LinkOptions& options,
-               Fifo<Link::Mismatch>& mismatches)
+               Fifo<Link::Mismatch>& mismatches, Traffic& traffic)
     : wire_(wire),
       rendezvous_(rendezvous),
       eager_bytes_(std::min<uint64_t>(options.eager_bytes, kLongestEager)),
       turn_bytes_(options.turn_bytes),
       alignment_(wire.alignment()),
-      mismatches_(mismatches) {}
+      mismatches_(mismatches),
+      traffic_(traffic) {}
 
 void Outbox::post(Send& send) {
   send.moved = 0;
@@ -300,6 +301,7 @@ void Outbox::end_frame() {
 }
 
 void Outbox::done(Send& send) {
+  traffic_.sent(send.bytes);
   send.done = true;
   --*send.pending;
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "transport/link/link.h"
+#include "transport/link/traffic.h"
 #include "transport/message/fifo.h"
 #include "transport/message/frame.h"
 #include "transport/message/pool.h"
@@ -22,7 +23,7 @@ namespace hccl_like {
 class Outbox {
  public:
   Outbox(Wire& wire, Rendezvous& rendezvous, const LinkOptions& options,
-         Fifo<Link::Mismatch>& mismatches);
+         Fifo<Link::Mismatch>& mismatches, Traffic& traffic);
 
   void post(Send& send);
   void push(const FrameHeader& control);
@@ -33,7 +34,7 @@ class Outbox {
   // Sends a requested message through the wire instead of the rendezvous.
   void send_as_data(Send& send);
   // Completes a message after the transfer, on any path.
-  static void done(Send& send);
+  void done(Send& send);
   // Takes back an eager message. Returns false on success, true if the message counts as sent.
   bool withdraw(Send& send);
   void cancel(uint64_t communicator);
@@ -81,6 +82,7 @@ class Outbox {
   const size_t turn_bytes_;
   const size_t alignment_;
   Fifo<Link::Mismatch>& mismatches_;
+  Traffic& traffic_;
 
   Fifo<Control> control_;
   Fifo<Send*> eager_;

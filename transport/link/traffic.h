@@ -1,0 +1,52 @@
+#pragma once
+// Counts the messages of a Link.
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <string_view>
+
+#include "core/counters/counter_layout.h"
+
+namespace hccl_like {
+
+// The link's driver counts. Nothing is counted before count_in().
+class Traffic {
+ public:
+  using Peer = counter_layout::Peer;
+
+  // Once, on any thread. `peer` outlives the link.
+  void count_in(Peer& peer) noexcept {
+    peer_.store(&peer);
+    peer.transport.store(transport_.load());
+  }
+  // Null before count_in(). Any thread.
+  Peer* counted_in() const noexcept { return peer_.load(std::memory_order_relaxed); }
+
+  void connected(std::string_view transport) noexcept {
+    uint64_t name = 0;
+    for (size_t i = 0; i < std::min(transport.size(), sizeof name); ++i)
+      name |= uint64_t{static_cast<uint8_t>(transport[i])} << (8 * i);
+    transport_.store(name);
+    if (Peer* const peer = peer_.load()) peer->transport.store(name);
+  }
+  void sent(uint64_t bytes) noexcept {
+    if (Peer* const peer = counted_in()) add(peer->sent, peer->sent_bytes, bytes);
+  }
+  void received(uint64_t bytes) noexcept {
+    if (Peer* const peer = counted_in()) add(peer->received, peer->received_bytes, bytes);
+  }
+
+ private:
+  // One thread at a time writes them.
+  static void add(counter_layout::Counter& messages, counter_layout::Counter& sum,
+                  uint64_t bytes) noexcept {
+    constexpr auto kRelaxed = std::memory_order_relaxed;
+    messages.store(messages.load(kRelaxed) + 1, kRelaxed);
+    sum.store(sum.load(kRelaxed) + bytes, kRelaxed);
+  }
+
+  std::atomic<Peer*> peer_{nullptr};
+  std::atomic<uint64_t> transport_{0};
+};
+
+}  // namespace hccl_like
