@@ -94,6 +94,20 @@ def hang(argv: list[str]) -> int:
     return hang.main(argv)
 
 
+def top(argv: list[str]) -> int:
+    """what a running job of this host does now: rates, calls in flight, who waits for whom"""
+    from hccl_like import top
+
+    return top.main(argv)
+
+
+def ps(argv: list[str]) -> int:
+    """the jobs of this host that use hccl-like"""
+    from hccl_like import top
+
+    return top.ps(argv)
+
+
 def trace(argv: list[str]) -> int:
     """merges the ranks' flight-recorder dumps and profiles into one picture on one clock"""
     from hccl_like import trace
@@ -257,8 +271,8 @@ def _summary(command: Callable) -> str:
     return (command.__doc__ or "").splitlines()[0]
 
 
-_COMMANDS = {"demo": demo, "info": info, "doctor": doctor, "hang": hang, "trace": trace, "settings": settings, "compat": compat,
-             "explain": explain, "topology": topology, "fwports": fwports, "tune": tune, "bench": bench, "verify": verify,
+_COMMANDS = {"demo": demo, "info": info, "doctor": doctor, "hang": hang, "trace": trace, "top": top, "ps": ps, "settings": settings,
+             "compat": compat, "explain": explain, "topology": topology, "fwports": fwports, "tune": tune, "bench": bench, "verify": verify,
              "new-plugin": new_plugin, "contract": contract}
 
 

@@ -1,4 +1,4 @@
-"""A rank of test_hang_live.py: hanging_job.py FOLDER ILLNESS."""
+"""A rank of jobs.py: hanging_job.py FOLDER ILLNESS."""
 
 import os
 import sys
@@ -28,10 +28,9 @@ def main(folder, illness):
     dist.all_reduce(torch.ones(3))
     dist.broadcast(torch.ones(5), 0)
     (folder / f"ready{rank}").touch()
-    if illness == "none":
-        while True:
-            dist.all_reduce(torch.ones(3))
-            time.sleep(0.001)
+    while illness in ("none", "slow"):
+        dist.all_reduce(torch.ones(3))
+        time.sleep(0.02 if illness == "slow" and rank == size - 1 else 0.001)
     if rank == size - 1:
         loads_data(folder)
     dist.all_reduce(torch.ones(7))
