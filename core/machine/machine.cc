@@ -6,6 +6,7 @@
 #include <net/if.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -222,11 +223,20 @@ Look look_at_machine(std::span<const std::string> device_pci) {
   return look;
 }
 
-bool first_process_here() {
+bool first_process_here() { return local_rank() == 0; }
+
+std::optional<int> local_rank() {
   for (const char* name :
-       {"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"})
-    if (const char* value = std::getenv(name)) return std::string_view(value) == "0";
-  return false;
+       {"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"}) {
+    const char* const value = std::getenv(name);
+    if (value == nullptr) continue;
+    const std::string_view text(value);
+    int number = 0;
+    const auto read = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (read.ec != std::errc() || read.ptr != text.data() + text.size() || number < 0) return {};
+    return number;
+  }
+  return {};
 }
 
 }  // namespace hccl_like

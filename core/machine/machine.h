@@ -1,5 +1,6 @@
 #pragma once
 // Hardware of the host: processors, NUMA nodes, network interfaces.
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -33,5 +34,7 @@ Look look_at_machine(std::span<const std::string> device_pci = {});
 
 // True if the launcher's environment marks this process as the first on its host.
 bool first_process_here();
+// The launcher's number of this process on its host, if it says so.
+std::optional<int> local_rank();
 
 }  // namespace hccl_like

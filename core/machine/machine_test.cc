@@ -105,9 +105,13 @@ TEST(Machine, LaunchersSayWhoIsFirst) {
   {
     const Environment first("LOCAL_RANK", "0");
     EXPECT_TRUE(first_process_here());
+    EXPECT_EQ(local_rank(), 0);
   }
   const Environment second("SLURM_LOCALID", "1");
   EXPECT_FALSE(first_process_here());
+  EXPECT_EQ(local_rank(), 1);
+  const Environment nonsense("LOCAL_RANK", "1x");
+  EXPECT_EQ(local_rank(), std::nullopt);
 }
 
 }  // namespace

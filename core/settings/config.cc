@@ -229,6 +229,12 @@ constexpr std::array kRows{
          "other where they are, for the table that one of them logs before it raises; 0: no "
          "table."},
         access<&Config::report>()},
+    Row{{"HCCL_LIKE_METRICS", "",
+         "Where each process tells its counters to Prometheus, read-only: a port of the loopback "
+         "address (9400), an address and a port (10.0.0.5:9400), each process's local rank added "
+         "to the port; or a file for node_exporter (/var/lib/node_exporter/job.prom), the local "
+         "rank before its ending. Empty: nowhere."},
+        access<&Config::metrics>()},
     Row{{"HCCL_LIKE_CALL_SITES", "0",
          "1: ranks must make a collective call from the same line of the program (one with a root: "
          "from the same function), and errors name the lines. For debugging: some microseconds a "

@@ -75,6 +75,7 @@ struct Config {
   bool flight_dump = true;                // dump the flight recorder when a call fails
   std::string dump_signal;                // signal that triggers a dump; empty: none
   std::chrono::milliseconds report{600};  // time for ranks to exchange failure reports; 0: none
+  MetricsTarget metrics;                  // where the counters are told; default: nowhere
   bool call_sites = false;                // also compare call sites across ranks
   bool nan_check = false;                 // search inputs for NaNs
 

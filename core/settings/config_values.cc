@@ -1,7 +1,12 @@
 #include "core/settings/config_values.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
 #include <algorithm>
+#include <array>
 #include <charconv>
+#include <cstddef>
 #include <limits>
 
 #include "core/base/error.h"
@@ -87,6 +92,35 @@ RailCount RailCount::parse(std::string_view text) {
   if (!parse_digits(text, count) || count == 0 || count > kMost)
     reject(text, "a number of connections; write one from 1 to 16");
   return {count};
+}
+
+MetricsTarget MetricsTarget::parse(std::string_view text) {
+  constexpr std::string_view kWanted =
+      "a place for metrics; write a port (9400), an address and a port (10.0.0.5:9400, "
+      "[fd00::5]:9400), or an absolute path that ends in .prom";
+  if (text.empty()) return {};
+  if (text.ends_with(kFileEnding)) {
+    if (text.front() != '/' || text.size() == kFileEnding.size() + 1) reject(text, kWanted);
+    return {.file = std::string(text)};
+  }
+  const size_t colon = text.rfind(':');
+  std::string_view address = colon == std::string_view::npos ? "127.0.0.1" : text.substr(0, colon);
+  const std::string_view digits = colon == std::string_view::npos ? text : text.substr(colon + 1);
+  const bool bracketed = address.size() > 2 && address.front() == '[' && address.back() == ']';
+  if (bracketed) address = address.substr(1, address.size() - 2);
+  std::array<std::byte, sizeof(in6_addr)> parsed;
+  const std::string whole(address);
+  uint64_t port = 0;
+  if (::inet_pton(bracketed ? AF_INET6 : AF_INET, whole.c_str(), parsed.data()) != 1 ||
+      !parse_digits(digits, port) || port == 0 || port > 65535)
+    reject(text, kWanted);
+  return {.address = whole, .port = static_cast<uint16_t>(port)};
+}
+
+std::string MetricsTarget::to_string() const {
+  if (port == 0) return file;
+  const bool v6 = address.find(':') != std::string::npos;
+  return (v6 ? "[" + address + "]" : address) + ":" + std::to_string(port);
 }
 
 ForcedAlgorithms ForcedAlgorithms::parse(std::string_view text) {

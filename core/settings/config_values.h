@@ -45,6 +45,20 @@ struct RailCount {
   friend bool operator==(const RailCount&, const RailCount&) = default;
 };
 
+// Where a process tells its counters: "9400", "10.0.0.5:9400", "[fd00::5]:9400", or a file that
+// ends in ".prom". Empty: nowhere.
+struct MetricsTarget {
+  static constexpr std::string_view kFileEnding = ".prom";
+  std::string address;  // IPv4 or IPv6, without a port
+  uint16_t port = 0;    // of local rank 0
+  std::string file;     // absolute path, instead of an address
+
+  static MetricsTarget parse(std::string_view text);
+  bool none() const noexcept { return port == 0 && file.empty(); }
+  std::string to_string() const;
+  friend bool operator==(const MetricsTarget&, const MetricsTarget&) = default;
+};
+
 // Forced algorithms: "allreduce:ring;allgather:bruck".
 struct ForcedAlgorithms {
   struct Choice {

@@ -126,5 +126,32 @@ TEST(ParseList, RefusesEmptyEntries) {
             "'a,' is not a list; an entry is empty, write names separated by ,");
 }
 
+TEST(MetricsTarget, IsAPortOfTheLoopbackAddressUnlessAnAddressIsNamed) {
+  EXPECT_TRUE(MetricsTarget::parse("").none());
+  const MetricsTarget local = MetricsTarget::parse("9400");
+  EXPECT_EQ(local.address, "127.0.0.1");
+  EXPECT_EQ(local.port, 9400);
+  EXPECT_EQ(local.to_string(), "127.0.0.1:9400");
+  EXPECT_EQ(MetricsTarget::parse("10.0.0.5:1").address, "10.0.0.5");
+  const MetricsTarget v6 = MetricsTarget::parse("[fd00::5]:9400");
+  EXPECT_EQ(v6.address, "fd00::5");
+  EXPECT_EQ(MetricsTarget::parse(v6.to_string()), v6);
+}
+
+TEST(MetricsTarget, IsAFileIfItEndsAsOneOfPrometheus) {
+  const MetricsTarget file = MetricsTarget::parse("/var/lib/job.prom");
+  EXPECT_EQ(file.file, "/var/lib/job.prom");
+  EXPECT_EQ(file.port, 0);
+  EXPECT_EQ(file.to_string(), "/var/lib/job.prom");
+}
+
+TEST(MetricsTarget, RefusesWhatIsNeither) {
+  for (const char* text : {"job.prom", ".prom", "/tmp/metrics", "0", "65536", "host:9400", ":9400",
+                           "10.0.0.5:", "fd00::5:9400", "[10.0.0.5]:9400", "-1"}) {
+    const std::string told = complaint([&] { MetricsTarget::parse(text); });
+    EXPECT_NE(told.find("write a port (9400)"), std::string::npos) << text;
+  }
+}
+
 }  // namespace
 }  // namespace hccl_like

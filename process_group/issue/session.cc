@@ -10,6 +10,7 @@
 
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/machine/machine.h"
 
 namespace hccl_like {
 namespace {
@@ -32,6 +33,20 @@ std::shared_ptr<CounterFile> make_counters() {
   return CounterFile::make(names);
 }
 
+// A job goes on without metrics.
+std::unique_ptr<MetricsServer> serve_metrics(const MetricsTarget& target,
+                                             const std::shared_ptr<const CounterFile>& counters) {
+  if (target.none()) return nullptr;
+  try {
+    auto server = std::make_unique<MetricsServer>(target, local_rank().value_or(0), counters);
+    log_info([&] { return "metrics are at " + server->where(); });
+    return server;
+  } catch (const Exception& error) {
+    log_warn("HCCL_LIKE_METRICS: " + error.error().message);
+    return nullptr;
+  }
+}
+
 }  // namespace
 
 Session::Session(Devices& devices, FlightRecorder& recorder, const ModulePaths& transports)
@@ -43,6 +58,7 @@ Session::Session(Devices& devices, FlightRecorder& recorder, const ModulePaths& 
   configure_log(config.debug, config.debug_file);
   recorder_.configure(FlightRecorder::settings(config));
   watchdog_ = std::make_unique<Watchdog>(recorder_, config.dump_signal);
+  metrics_ = serve_metrics(config.metrics, counters_);
   runtime_ = std::make_unique<Runtime>(std::move(config), transports);
   completer_ = std::make_unique<Completer>(runtime_->engine());
 }
@@ -56,6 +72,7 @@ Session::~Session() {
   }
   // The threads belong to the parent; a goodbye message to its peers would end its groups.
   (void)watchdog_.release();
+  (void)metrics_.release();
   (void)completer_.release();
   (void)runtime_.release();
 }

@@ -15,6 +15,7 @@
 #include "process_group/diagnosis/flight_recorder.h"
 #include "process_group/diagnosis/watchdog.h"
 #include "process_group/issue/completer.h"
+#include "transport/metrics/metrics_server.h"
 
 namespace hccl_like {
 
@@ -65,6 +66,7 @@ class Session {
   std::unique_ptr<Runtime> runtime_;
   std::unique_ptr<Completer> completer_;  // destroyed before runtime_
   std::unique_ptr<Watchdog> watchdog_;
+  std::unique_ptr<MetricsServer> metrics_;  // null without HCCL_LIKE_METRICS
   std::atomic<bool> used_{false};
   std::mutex mutex_;
   std::set<Backend*> backends_;

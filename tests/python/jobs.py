@@ -18,7 +18,7 @@ def job(folder, illness="data", size=3, first=None, **environment):
     ranks = []
     try:
         for rank in range(size):
-            mine = {**os.environ, **variables, **(first or {} if rank == 0 else {}), "RANK": str(rank)}
+            mine = {**os.environ, **variables, **(first or {} if rank == 0 else {}), "RANK": str(rank), "LOCAL_RANK": str(rank)}
             ranks.append(subprocess.Popen([sys.executable, str(JOB), str(folder), illness], env={k: v for k, v in mine.items() if v}))
         deadline = time.monotonic() + 60
         while not all((folder / f"ready{rank}").exists() for rank in range(size)):
