@@ -29,12 +29,13 @@ SIMULATOR=$(echo "$ROOT"/dist/torch_sim-*-"$TAG"-*_"$(uname -m)".whl)
 
 pip() { try_again "$FOLDER/venv/bin/python" -m pip install --quiet --timeout 60 --retries 3 "$@"; }
 
-# `===` compares the whole version: a 2.13.0+cpu in a folder of wheels does not match. An older torch asks for an older setuptools.
+# `===` compares the whole version: a 2.13.0+cpu in a folder of wheels does not match. Each torch asks for a setuptools and a triton of its
+# own.
 install_torch() {
   if ! "$FOLDER/venv/bin/python" -m pip --version >/dev/null 2>&1; then
     "$BASE_PYTHON" -m venv --clear "$FOLDER/venv" || return 1
   fi
-  grep -vE '^(torch|setuptools)==' requirements/constraints.txt >"$FOLDER/constraints.txt"
+  grep -vE '^(torch|setuptools|triton)==' requirements/constraints.txt >"$FOLDER/constraints.txt"
   pip --constraint "$FOLDER/constraints.txt" "torch===$VERSION" numpy setuptools wheel cmake ninja pytest pytest-timeout expecttest \
     safetensors scipy rich
 }
