@@ -107,7 +107,16 @@ def _key() -> str:
 def _why() -> str:
     import torch
 
-    return f"hccl-like has adapters for torch {', '.join(built_for()) or '(no version)'} and this is torch {torch.__version__}"
+    if not built_for():
+        return f"hccl-like was built where torch was not installed, and has no adapter for this torch {torch.__version__}"
+    return f"hccl-like has adapters for torch {', '.join(built_for())} and this is torch {torch.__version__}"
+
+
+def _instead() -> str:
+    """What to do where no adapter can be compiled on first use. pip's cache may hold the package that was built without torch."""
+    if not built_for():
+        return "install hccl-like again now that torch is there ('pip install --no-cache-dir --force-reinstall --no-deps ...')"
+    return "install a torch that it has one for"
 
 
 def _sources() -> Path:
@@ -134,7 +143,7 @@ def _check_tools() -> None:
     if not Path(sysconfig.get_path("include"), "Python.h").exists():
         missing.append(f"the headers of Python {sys.version_info.major}.{sys.version_info.minor} ('apt-get install python3-dev')")
     if missing:
-        raise NoAdapter(f"{_why()}. To compile one, install {' and '.join(missing)}; or install a torch that it has one for")
+        raise NoAdapter(f"{_why()}. To compile one, install {' and '.join(missing)}; or {_instead()}")
 
 
 def _compile(target: Path) -> None:
@@ -192,5 +201,5 @@ def _run(command: list[str], log, begin: float) -> None:
     if code != 0:
         raise NoAdapter(
             f"{_why()}, for which it could not compile one: {log.name} has what the compiler says. "
-            "Install a torch that it has an adapter for"
+            f"To go on, {_instead()}"
         )

@@ -44,6 +44,13 @@ def test_without_sources_the_error_says_so(without_adapter):
     assert _extension.problem() == f"{HAS}; there are no sources to compile one from: install hccl-like again"
 
 
+def test_a_package_that_was_built_without_torch_says_so(without_adapter):
+    shutil.rmtree(without_adapter / "adapters")
+    said = _extension.problem()
+    assert said.startswith(f"hccl-like was built where torch was not installed, and has no adapter for this torch {torch.__version__}. ")
+    assert "To compile one, install g++" in said and "or install hccl-like again now that torch is there ('pip install " in said
+
+
 def test_without_its_library_it_is_not_built(without_adapter):
     shutil.rmtree(without_adapter / "lib")
     assert "hccl-like is not built: there is no libhccl_like in " in _extension.problem()
