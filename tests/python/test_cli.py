@@ -111,6 +111,17 @@ def test_info_tells_the_error_of_the_autoload(monkeypatch, capsys):
     assert "built for torch" in shown.out
 
 
+def test_info_tells_that_the_adapter_does_not_compile(monkeypatch, capsys):
+    def fails():
+        raise _adapters.NoAdapter("could not compile one")
+
+    monkeypatch.setattr(_extension, "load", fails)
+    monkeypatch.setattr(_adapters, "exists", lambda: False)
+    assert cli.main(["info"]) == 1
+    shown = capsys.readouterr()
+    assert "cannot be used: could not compile one" in shown.err and "built for torch" in shown.out
+
+
 def test_info_says_that_loading_was_switched_off():
     done = command("info", TORCH_DEVICE_BACKEND_AUTOLOAD="0")
     assert done.returncode == 0

@@ -15,8 +15,10 @@ def examine(findings: Findings) -> bool:
     if hccl_like._autoload_error is not None:
         error = hccl_like._autoload_error
         findings.problems.append(f"torch could not be told about the backend: {type(error).__name__}: {error}")
-    if problem := _extension.problem():
-        findings.problems.append(problem)
+    try:
+        _extension.load()
+    except ImportError as error:
+        findings.problems.append(str(error))
     usable = not findings.problems
     findings.add("versions", list(hccl_like.version().items()))
     findings.add("backend", list(_backend(usable)))
