@@ -39,6 +39,11 @@ def main(argv: list[str] | None = None) -> int:
         code = _COMMANDS[parsed.command](parsed.arguments)
         sys.stdout.flush()
         return code
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        print("torch is not installed: pip install 'torch>=2.11'", file=sys.stderr)
+        return 1
     except BrokenPipeError:  # `hccl-like settings | head` is no error
         _local_ranks.silence()
         return 0
@@ -122,6 +127,8 @@ def settings(argv: list[str]) -> int:
 
     try:
         rows = hccl_like.settings()
+    except ModuleNotFoundError:
+        raise  # main() says what to install
     except (ImportError, RuntimeError) as error:
         print(error, file=sys.stderr)
         return 1

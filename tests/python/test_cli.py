@@ -45,6 +45,13 @@ def test_it_tells_its_version(capsys):
     assert capsys.readouterr().out == f"hccl-like {hccl_like.__version__}\n"
 
 
+@pytest.mark.parametrize("name", ["info", "doctor", "bench", "settings"])
+def test_without_torch_a_command_says_what_to_install(name):
+    program = f"import sys; sys.modules['torch'] = None; from hccl_like import cli; sys.exit(cli.main(['{name}']))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (1, "") and done.stderr == "torch is not installed: pip install 'torch>=2.11'\n"
+
+
 def head_of(*arguments):
     """What `hccl-like ... | head -1` writes to standard error, and the exit code of the command."""
     command = [sys.executable, "-m", "hccl_like", *arguments]
