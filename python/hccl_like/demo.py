@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.metadata
 import importlib.util
 import os
 import statistics
@@ -35,6 +36,11 @@ def main(argv: list[str] | None = None) -> int:
     if missing:
         print(missing, file=sys.stderr)
         return 1
+    try:
+        _compile_adapter()
+    except ImportError as error:
+        print(error, file=sys.stderr)
+        return 1
     where = "" if args.device == "auto" else f", tensors on {args.device}"
     print(f"starting {args.nproc} ranks on this machine{where} ...", flush=True)
     return _spawn(args.nproc, args.device)
@@ -50,6 +56,16 @@ def _missing(device: str) -> str | None:
         return ("the simulated accelerator is not installed: pip install --no-build-isolation ./simulator, or take "
                 "--device cpu")
     return None
+
+
+def _compile_adapter() -> None:
+    """Compiles the adapter where the package has none, before the limit of the ranks begins. Imports torch only then."""
+    try:
+        minor = _adapters.minor_version(importlib.metadata.version("torch"))
+    except importlib.metadata.PackageNotFoundError:
+        minor = None
+    if minor not in _adapters.built_for():
+        _adapters.find()
 
 
 def _spawn(ranks: int, device: str) -> int:

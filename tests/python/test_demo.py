@@ -1,5 +1,6 @@
 """``hccl-like demo``: that it works on this machine, and says what is missing where it can't."""
 
+import importlib.metadata
 import importlib.util
 import os
 import subprocess
@@ -22,6 +23,24 @@ def test_what_is_missing_is_told_with_the_way_to_get_it(monkeypatch, absent, tol
 def test_nothing_is_missing_where_all_is_there(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
     assert demo._missing("sim") is None
+
+
+def test_an_adapter_is_compiled_before_the_ranks_start(monkeypatch, capsys):
+    def fails():
+        raise demo._adapters.NoAdapter("could not compile one")
+
+    monkeypatch.setattr(demo._adapters, "is_built", lambda: True)
+    monkeypatch.setattr(demo._adapters, "built_for", lambda: ["2.9"])
+    monkeypatch.setattr(demo._adapters, "find", fails)
+    monkeypatch.setattr(demo, "_spawn", lambda *_: pytest.fail("the ranks started"))
+    assert demo.main(["--device", "cpu"]) == 1
+    assert capsys.readouterr().err == "could not compile one\n"
+
+
+def test_an_adapter_that_is_there_is_not_looked_for(monkeypatch):
+    monkeypatch.setattr(demo._adapters, "built_for", lambda: [demo._adapters.minor_version(importlib.metadata.version("torch"))])
+    monkeypatch.setattr(demo._adapters, "find", lambda: pytest.fail("torch was imported for that"))
+    demo._compile_adapter()
 
 
 @pytest.mark.parametrize("ranks", ["0", "65"])
