@@ -230,7 +230,7 @@ conformance_of_gloo() {
 }
 
 # The Python tests, in two runs that take about as long: most of them wait, for ranks or for a time-out.
-FIRST_HALF='tests/python/test_[e-z]*.py' SECOND_HALF='tests/python/test_[a-d]*.py'
+FIRST_HALF='tests/python/test_[f-z]*.py' SECOND_HALF='tests/python/test_[a-e]*.py'
 
 other_tests() {
   part simulator simulator_tests

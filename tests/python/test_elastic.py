@@ -113,7 +113,7 @@ def gone_after(what, rank, size, listener):
     if rank < 2:
         before = dist.group.WORLD
         begin = time.monotonic()
-        while hccl_like.grow(attempt=1.0) is None and time.monotonic() - begin < 4:
+        while hccl_like.grow(attempt=1.0) is None and time.monotonic() - begin < 2.5:
             assert dist.group.WORLD is before and dist.get_world_size() == 2
             dist.all_reduce(torch.ones(1))
         if rank == 0:
