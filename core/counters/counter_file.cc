@@ -130,13 +130,6 @@ GroupCounters::~GroupCounters() {
   slot_->serial.store(0, std::memory_order_release);
 }
 
-void GroupCounters::prefetch(uint8_t kind) const noexcept {
-  if (slot_ == nullptr) return;
-  __builtin_prefetch(&slot_->latest, /*rw=*/1);
-  __builtin_prefetch(&slot_->calls[kind].over, /*rw=*/1);
-  __builtin_prefetch(&slot_->calls[kind].nanoseconds, /*rw=*/1);
-}
-
 void GroupCounters::made_collective(uint64_t number, uint8_t kind) noexcept {
   if (slot_ == nullptr) return;
   slot_->collective.store(number, kRelaxed);

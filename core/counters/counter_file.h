@@ -78,8 +78,6 @@ class GroupCounters {
   GroupCounters(const GroupCounters&) = delete;
   GroupCounters& operator=(const GroupCounters&) = delete;
 
-  // Brings the counters of a call that will be counted soon into the cache.
-  void prefetch(uint8_t kind) const noexcept;
   // The program has made a call. Collectives and messages are numbered apart.
   void made_collective(uint64_t number, uint8_t kind) noexcept;
   // `peer`: rank in the group; negative: any.

@@ -56,7 +56,6 @@ void Diagnosis::make(Issue& issue, c10::function_ref<void()> make_call) {
   for (Request& request : issue.requests)
     request.number = issue.number.of_kind(is_message(request));
   group();
-  counters_->prefetch(kind_of(issue));
   recorder_.capture_stack();
   failure_report_->note(issue);
   issue.profiled = profiled();
