@@ -62,7 +62,7 @@ TEST(Prove, TwoRanksThatSumAtOnce) {
         schedule = sums_at_once(schedule, rank);
         for (const Step& step : schedule.steps()) {
           EXPECT_NE(step.kind, Step::Kind::kRecvReduce) << title(*algorithm, 2, root);
-          if (step.kind == Step::Kind::kReduce) EXPECT_EQ(step.sources, 2u);
+          EXPECT_EQ(step.sources, step.kind == Step::Kind::kReduce ? 2u : 0u);
         }
       }
       EXPECT_EQ(fault_of(job), "") << title(*algorithm, 2, root);
