@@ -10,6 +10,10 @@ LISTENER = "HCCL_BENCH_LISTENER"  # the descriptor that spawn() leaves to rank 0
 
 def main(argv: list[str]) -> int:
     """Runs the benchmark here if this is a rank already (torchrun), or in -g ranks of its own."""
+    if "--replay" in argv:
+        from . import replay
+
+        return replay.main(argv)
     if "RANK" in os.environ:
         from .run import run
 

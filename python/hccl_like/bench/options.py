@@ -23,7 +23,7 @@ def parse(argv):
     parser = argparse.ArgumentParser(
         prog="hccl-like bench",
         description="Collectives through torch.distributed, measured as nccl-tests does. It starts -g ranks itself, or is started on "
-        "all ranks: torchrun ... -m hccl_like.bench COLLECTIVE.",
+        "all ranks: torchrun ... -m hccl_like.bench COLLECTIVE. With --replay it makes the calls of a job again: hccl-like bench --replay --help.",
         epilog="example: hccl-like bench all_reduce -g 4 -b 8 -e 64M --compare gloo. The exit code is 0 if all is right, 1 if a result "
         "was wrong or a call refused, 2 if nothing was measured, 3 if a row has become slower than the baseline.")
     add = parser.add_argument
