@@ -18,11 +18,8 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
-from torch.distributed.distributed_c10d import SHRINK_ABORT
 
 import hccl_like
-
-ROLL_CALL = 1.0  # seconds that survivors wait for each other
 
 
 def parse(argv):
@@ -88,21 +85,6 @@ class Training:
         self.step = int(steps[farthest])
 
 
-def survivors(store, members: list[int], rank: int, generation: int) -> list[int]:
-    """Those of `members` that answer a roll call in the store. Whoever comes first closes it."""
-    prefix = f"recovery/{generation}"
-    store.set(f"{prefix}/{rank}", "here")
-    if store.add(f"{prefix}/callers", 1) > 1:
-        return json.loads(store.get(f"{prefix}/members"))
-    closes = time.monotonic() + ROLL_CALL
-    here = {rank}
-    while time.monotonic() < closes and len(here) < len(members) - 1:
-        here |= {other for other in members if store.check([f"{prefix}/{other}"])}
-        time.sleep(0.005)
-    store.set(f"{prefix}/members", json.dumps(sorted(here)))
-    return sorted(here)
-
-
 def run(rank: int, args, store) -> dict:
     dist.init_process_group(
         "hccl-like", store=store, rank=rank, world_size=args.ranks, timeout=timedelta(seconds=10),
@@ -120,10 +102,8 @@ def run(rank: int, args, store) -> dict:
             losses.append(training.one_step())
         except dist.DistBackendError as error:
             noticed = time.monotonic()
-            members_before = members
-            members = survivors(store, members, rank, len(recoveries))
-            lost = [other for other in members_before if other not in members]
-            dist.shrink_group([members_before.index(other) for other in lost], shrink_flags=SHRINK_ABORT)
+            lost = [members[number] for number in hccl_like.replace(error, timeout=0).lost]
+            members = [other for other in members if other not in lost]
             training.agree()
             training.one_step()
             killed = float(store.get("killed"))

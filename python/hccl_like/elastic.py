@@ -38,11 +38,12 @@ _silent: dict[str, _Silence] = {}  # on rank 0, by name of a new process
 
 @dataclass(frozen=True)
 class Membership:
-    """What became of the default group: this process's rank, the number of ranks, and which of them are new."""
+    """What became of the default group: this process's rank, the number of ranks, which of them are new, and which left, by their old numbers."""
 
     rank: int
     size: int
     joined: tuple[int, ...]
+    lost: tuple[int, ...] = ()
 
 
 def grow(*, slots: tuple[int, ...] | list[int] = (), limit: int | None = None, wait: float = 0.0,
@@ -53,7 +54,8 @@ def grow(*, slots: tuple[int, ...] | list[int] = (), limit: int | None = None, w
     by ``dist.shrink_group``: their ranks have other numbers. If new processes do not come, the group stays as it was.
 
     slots: the ranks that the first new processes get, such as those of lost ones; further ones come last.
-    limit: takes no more than so many. wait: seconds to wait for the first. attempt: seconds that making the group may take.
+    limit: takes no more than so many. wait: seconds to wait for the first, fewer than a call of the group may take. attempt: seconds that
+    making the group may take.
     Raises what a call of the group raises if one of its own ranks is lost meanwhile.
     """
     old = c10d._get_default_group()
@@ -82,28 +84,31 @@ def grow(*, slots: tuple[int, ...] | list[int] = (), limit: int | None = None, w
     return None
 
 
-def replace(lost: Iterable[int] | BaseException | None = None, *, timeout: float = 30.0, grace: float = 5.0) -> Membership | None:
+def replace(lost: Iterable[int] | BaseException | None = None, *, timeout: float = 30.0, grace: float = 5.0) -> Membership:
     """Goes on without the lost ranks, with processes that called :func:`join` in their places. A call of all other ranks of the default group.
 
     lost: the ranks, alike on all; or the error of the call that failed, which may name one; None: nothing is known. Ranks compare what they
     know: those that all others have named or waited for in vain, `grace` seconds, are lost.
-    Ends the group's running calls, waits at most `timeout` seconds for new processes, and returns None if none came: the group is smaller then.
-    If fewer came than were lost, the ranks behind the empty places move up. Ranks that are lost meanwhile are replaced, too. Other groups are
+    Ends the group's running calls and waits at most `timeout` seconds for new processes; if none come, the group is smaller.
+    If fewer come than were lost, the ranks behind the empty places move up. Ranks that are lost meanwhile are replaced, too. Other groups are
     destroyed.
     """
+    cause = lost if isinstance(lost, BaseException) else None
     if lost is None or isinstance(lost, BaseException):
-        lost = _who_is_lost(c10d._get_default_group(), lost, grace)
+        lost = _who_is_lost(c10d._get_default_group(), cause, grace)
     lost = list(lost)
     if not lost:
-        raise RuntimeError("no rank of the default group is lost: all of them called replace()")
-    slots: list[int] = []
+        raise RuntimeError("no rank of the default group is lost: all of them called replace()") from cause
+    slots: list[int] = []  # of lost ranks, by their old numbers
     deadline = time.monotonic() + timeout
     while True:
         places = [place for place in range(dist.get_world_size() + len(slots)) if place not in slots]
         slots = sorted(slots + [places[rank] for rank in lost])
         dist.shrink_group(sorted(lost), shrink_flags=c10d.SHRINK_ABORT)
         try:
-            return grow(slots=slots, limit=len(slots), wait=max(0.0, deadline - time.monotonic()))
+            grown = grow(slots=slots, limit=len(slots), wait=max(0.0, deadline - time.monotonic()))
+            joined = grown.joined if grown else ()
+            return Membership(dist.get_rank(), dist.get_world_size(), joined, tuple(slots))
         except dist.DistBackendError as error:
             lost = _who_is_lost(c10d._get_default_group(), error, grace)
             if not lost:

@@ -175,7 +175,8 @@ def replaced(rank, size, listener, device, how):
             while True:
                 dist.all_reduce(torch.ones(1000, device=device))
         known = {"by number": [1], "by error": caught.value, "unknown": None}[how]
-        assert hccl_like.replace(known, timeout=20, grace=1.0).joined == (1,)
+        replaced = hccl_like.replace(known, timeout=20, grace=1.0)
+        assert (replaced.joined, replaced.lost) == ((1,), (1,))
         assert dist.get_rank() == rank
     add_up(device, 100_003)
     leave(store, rank, (0, 2, 3))
@@ -192,8 +193,7 @@ def left_alone(rank, size):
     with pytest.raises(dist.DistBackendError):
         while True:
             dist.all_reduce(torch.ones(1000))
-    assert hccl_like.replace([1], timeout=0.2) is None
-    assert dist.get_world_size() == 2
+    assert hccl_like.replace([1], timeout=0.2) == hccl_like.elastic.Membership(rank=rank // 2, size=2, joined=(), lost=(1,))
     add_up()
 
 
