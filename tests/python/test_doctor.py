@@ -288,7 +288,10 @@ def test_what_a_rank_logs_after_its_error_is_not_the_cause():
 def test_an_extension_that_does_not_fit_is_all_that_is_said(monkeypatch, capsys, tmp_path):
     from hccl_like import _extension
 
-    monkeypatch.setattr(_extension, "problem", lambda: "hccl-like was built for torch 2.9")
+    def load():
+        raise ImportError("hccl-like was built for torch 2.9")
+
+    monkeypatch.setattr(_extension, "load", load)
     assert _command.main(["--json", str(tmp_path / "found.json")]) == 1
     assert capsys.readouterr().err == "problem: hccl-like was built for torch 2.9\n"
     found = json.loads((tmp_path / "found.json").read_text())

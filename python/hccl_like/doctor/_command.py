@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from pathlib import Path
 
 from hccl_like import _imports
-from hccl_like.doctor import _device, _host, _parts, _self_test
+from hccl_like.doctor import _device, _host, _job, _parts, _self_test
 from hccl_like.doctor._findings import Findings
 
 
 def main(argv: list[str] | None) -> int:
     parser = argparse.ArgumentParser(
         prog="hccl-like doctor",
-        description="Examines what hccl-like needs in this environment and on this host, and lets two ranks try it.",
-        epilog="The exit code is 0 if everything is in order, else 1.",
+        description="Examines what hccl-like needs in this environment and on this host, and lets two ranks try it. Under a launcher each rank of the "
+        "job examines itself, and rank 0 compares: versions, settings, limits, cores, clocks, and a first all_reduce over all connections.",
+        epilog="The exit code is 0 if everything is in order, else 1. Example: torchrun --nnodes=2 --nproc-per-node=4 ... -m hccl_like.doctor",
     )
     parser.add_argument("--device", help="the device to look at (default: the accelerator of this process, else cpu)")
     _imports.add_option(parser)
@@ -26,11 +28,17 @@ def main(argv: list[str] | None) -> int:
     _imports.apply(options)
     _imports.after_torch()
     findings = Findings()
-    examine(findings, options.device, self_test=not options.no_self_test)
+    job = _job.launched()
+    examine(findings, options.device, self_test=not options.no_self_test, job=job)
+    if job and os.environ["RANK"] != "0":
+        return 1 if findings.problems else 0
+    if job:  # first who is the odd one
+        for problem in findings.problems:
+            print(f"problem: {problem}")
     findings.show()
     for hint in findings.hints:
         print(f"hint: {hint}")
-    for problem in findings.problems:
+    for problem in [] if job else findings.problems:
         print(f"problem: {problem}", file=sys.stderr)
     if not findings.problems:
         print("everything is in order")
@@ -39,13 +47,15 @@ def main(argv: list[str] | None) -> int:
     return 1 if findings.problems else 0
 
 
-def examine(findings: Findings, device: str | None, self_test: bool) -> None:
+def examine(findings: Findings, device: str | None, self_test: bool, job: bool = False) -> None:
     if not _parts.examine(findings):
         return
     from hccl_like import _registration
 
     _host.examine(findings)
     name = (device or _registration.accelerator_name() or "cpu").partition(":")[0]
+    if job:
+        return _job.examine(name, findings)
     works = name == "cpu" or _device.examine(name, findings)
     if self_test:
         _self_test.examine(name if works else "cpu", findings)
