@@ -74,7 +74,10 @@ def expected():
     return of
 
 
-@pytest.mark.parametrize("name", ALIKE)
+QUICK = ["default", "messages, direct", "tcp, small slices", "mapped device", "staged device", "streams", "in turns"]
+
+
+@pytest.mark.parametrize("name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in ALIKE])
 def test_three_ranks_sum_in_their_order_on(name, expected, sim, make_hosts):
     found, wanted = hashes(name, 3, make_hosts), expected(3)
     assert {call: found[call] for call in wanted} == wanted

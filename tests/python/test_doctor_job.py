@@ -64,14 +64,14 @@ def examined(rank, size, listener, port, ill):
     address = listener.getsockname()[0]
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(size), MASTER_ADDR=address, MASTER_PORT=str(port))
     listener.close()
-    _job._LATE = 4.0
+    _job._LATE = 3.0
     if rank == 1 and ill == "files":
         resource.setrlimit(resource.RLIMIT_NOFILE, (777, 777))
     if rank == 1 and ill == "clock":
         real = time.time
         _job.time.time = lambda: real() + 100
     if rank == 1 and ill == "absent":
-        time.sleep(6)
+        time.sleep(4.5)
         return None
     findings = Findings()
     _job.examine("cpu", findings)
@@ -112,7 +112,7 @@ def test_a_rank_with_another_clock_is_named():
 def test_a_rank_that_does_not_come_is_named():
     every = examine("absent")
     assert every[1] is None
-    assert every[0][0] == ["rank 1 never came to the store within 4 s; 2 of 3 ranks did"] == every[2][0]
+    assert every[0][0] == ["rank 1 never came to the store within 3 s; 2 of 3 ranks did"] == every[2][0]
 
 
 def test_a_port_that_a_firewall_closes_is_named(make_hosts):

@@ -15,6 +15,7 @@ import torch.distributed as dist
 
 import hccl_like
 import values
+from conftest import slow_after_first
 from ranks import make_store, run_ranks
 
 
@@ -69,7 +70,7 @@ def grows(rank, size, listener, device, founders):
     return number
 
 
-@pytest.mark.parametrize(("founders", "size"), [(1, 2), (2, 5)])
+@pytest.mark.parametrize(("founders", "size"), [pytest.param(1, 2, marks=pytest.mark.slow), (2, 5)])
 def test_a_job_takes_new_processes_in(founders, size, device):
     numbers = run_ranks(grows, size, device, founders, group=False)
     assert sorted(numbers) == list(range(size)) and numbers[:founders] == list(range(founders))
@@ -182,7 +183,7 @@ def replaced(rank, size, listener, device, how):
     leave(store, rank, (0, 2, 3))
 
 
-@pytest.mark.parametrize("how", ["by number", "by error", "unknown"])
+@pytest.mark.parametrize("how", slow_after_first(["by error", "by number", "unknown"]))
 def test_a_new_process_takes_the_place_of_a_lost_one(how, device):
     assert run_ranks(replaced, 4, device, how, group=False) == [None, -signal.SIGKILL, None, None]
 

@@ -1,29 +1,37 @@
 """hccl-like fwports: rules that let a job through a firewall that lets nothing else in."""
 
 import json
-import os
 import shlex
 import shutil
-import subprocess
-import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
 import torch.distributed as dist
 
+from hccl_like import fwports
 from ranks import RankFailed, run_ranks
 
 RANGE = {"HCCL_LIKE_PORT_RANGE": "40000-40003"}
 
 
-def command(*arguments, **variables):
-    environment = {name: value for name, value in os.environ.items() if name != "MASTER_PORT"} | variables
-    return subprocess.run(
-        [sys.executable, "-m", "hccl_like", "fwports", *arguments], capture_output=True, text=True, env=environment, timeout=60
-    )
+@pytest.fixture
+def command(capsys, monkeypatch):
+    def run(*arguments, **variables):
+        monkeypatch.delenv("MASTER_PORT", raising=False)
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        try:
+            code = fwports.main(list(arguments))
+        except SystemExit as end:
+            code = end.code
+        out, err = capsys.readouterr()
+        return SimpleNamespace(returncode=code, stdout=out, stderr=err)
+
+    return run
 
 
-def test_the_rules_name_the_store_and_a_port_for_each_rank():
+def test_the_rules_name_the_store_and_a_port_for_each_rank(command):
     told = command("--ranks", "4", "--store", "29400", "--from", "10.0.0.0/24", "--from", "10.1.0.7", **RANGE)
     assert (told.returncode, told.stderr) == (0, "")
     assert told.stdout.splitlines() == [
@@ -34,7 +42,7 @@ def test_the_rules_name_the_store_and_a_port_for_each_rank():
     ]
 
 
-def test_without_a_range_the_ports_are_the_systems():
+def test_without_a_range_the_ports_are_the_systems(command):
     told = command("--json", MASTER_PORT="1234")
     with open("/proc/sys/net/ipv4/ip_local_port_range") as ports:
         ephemeral = [int(port) for port in ports.read().split()]
@@ -44,7 +52,7 @@ def test_without_a_range_the_ports_are_the_systems():
     assert [rule.split()[0] for rule in report["rules"]] == ["nft", "iptables", "ip6tables"]
 
 
-def test_other_transports_have_ports_of_their_own():
+def test_other_transports_have_ports_of_their_own(command):
     told = command(HCCL_LIKE_TRANSPORTS="shm,fabric,tcp", **RANGE)
     assert told.stdout.splitlines()[0] == "# The ports of fabric are not among these: its library or module chooses them."
 
@@ -59,7 +67,7 @@ def test_other_transports_have_ports_of_their_own():
     ],
     ids=["few ports", "no rank", "no port", "no network"],
 )
-def test_what_cannot_be_is_refused(arguments, says):
+def test_what_cannot_be_is_refused(arguments, says, command):
     told = command(*arguments, **RANGE)
     assert told.returncode == 2 and says in told.stderr and "Traceback" not in told.stderr
 
@@ -84,7 +92,7 @@ def close(host):
 
 @pytest.mark.skipif(not shutil.which("nft"), reason="a firewall takes nft (nftables)")
 @pytest.mark.parametrize("ports", ["of the ranks", "of others"])
-def test_a_job_gets_through_a_firewall_with_these_rules_and_no_other(ports, make_hosts, monkeypatch):
+def test_a_job_gets_through_a_firewall_with_these_rules_and_no_other(ports, make_hosts, monkeypatch, command):
     hosts = make_hosts(2)
     listen = hosts[0].listen
     monkeypatch.setattr(hosts[0], "listen", lambda: listen(STORE))
