@@ -3,9 +3,8 @@
 
     python examples/elastic/train.py
 
-Every step uses one batch, of which each rank takes its part: how many ranks there are changes nothing but rounding. New ranks get the
-weights, the optimizer's state and the number of the step from rank 0. When a rank is killed, the others go on from the last step that all of
-them have made.
+Each rank takes its part of the step's batch, so the number of ranks changes nothing but rounding. After every change all ranks take the
+weights, the optimizer's state and the losses of a rank that has made most steps.
 """
 
 import argparse

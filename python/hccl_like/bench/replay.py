@@ -49,7 +49,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="hccl-like bench --replay",
         description="Makes the calls of a job again, from the dumps of its flight recorder, one for each rank (docs/diagnosis.md), and holds their "
-        "times against those that were recorded. Starts the ranks itself, or is started on all ranks of the same number.",
+        "times against the recorded ones. Starts the ranks itself, unless a launcher has started as many.",
         epilog="example: TORCH_FR_DUMP_TEMP_FILE=/tmp/job_ torchrun ... train.py; hccl-like bench --replay /tmp/job_0 /tmp/job_1 --backend gloo")
     parser.add_argument("--replay", nargs="+", required=True, metavar="DUMP", help="the dumps, or a folder of them")
     parser.add_argument("-n", "--iters", type=int, default=3, help="times that all calls are made; medians count (3)")
@@ -63,8 +63,10 @@ def parse(argv: list[str]) -> argparse.Namespace:
 
 
 def plan(dumps: Sequence[_dumps.Dump]) -> list[list[_dumps.Record]]:
-    """By rank, the calls to make: those that all ranks of their group have in their dumps, with equal parts, and messages if no dump has lost
-    calls."""
+    """By rank, the calls to make.
+
+    Collectives need equal parts, and a record in the dump of every rank of their group. Messages need dumps that have lost no call.
+    """
     if [dump.rank for dump in dumps] != list(range(len(dumps))):
         raise _dumps.Unreadable(f"there are dumps of ranks {', '.join(str(dump.rank) for dump in dumps)}: a replay takes those of all ranks from 0 on")
     groups = {group.key: group for dump in dumps for group in dump.groups.values()}

@@ -60,16 +60,17 @@ def _limits(findings: Findings):
 
 
 def _tcp():
-    control = _read("/proc/sys/net/ipv4/tcp_congestion_control")
+    control = read("/proc/sys/net/ipv4/tcp_congestion_control")
     if control:
-        known = _read("/proc/sys/net/ipv4/tcp_available_congestion_control")
+        known = read("/proc/sys/net/ipv4/tcp_available_congestion_control")
         yield "TCP congestion control", f"{control}; the kernel knows {known.replace(' ', ', ')}" if known else control
-    most = _read("/proc/sys/net/ipv4/tcp_rmem").split()
+    most = read("/proc/sys/net/ipv4/tcp_rmem").split()
     if most:
         yield "TCP receive buffer", f"at most {_readable(int(most[-1]))}"
 
 
-def _read(path: str) -> str:
+def read(path: str) -> str:
+    """The text of a file of the kernel, or "" where there is none."""
     try:
         with open(path) as file:
             return file.read().strip()

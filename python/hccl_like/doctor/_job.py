@@ -13,6 +13,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from hccl_like.doctor._findings import Findings
+from hccl_like.doctor._host import read
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -91,37 +92,28 @@ def facts() -> dict[str, Any]:
         "Python": (_SHOULD, platform.python_version()),
         "device plugins": (_SHOULD, ", ".join(sorted(_plugins.describe())) or "none"),
         "Linux": (_SHOULD, platform.release()),
-        "processor": (_SHOULD, f"{platform.machine()}, {extension.reduction_target()}" if hasattr(extension, "reduction_target")
-                      else platform.machine()),
+        "processor": (_SHOULD, f"{platform.machine()}, {extension.reduction_target()}"),
         "cores": (_SHOULD, f"{cores():g}"),
         "open files": (_SHOULD, str(resource.getrlimit(resource.RLIMIT_NOFILE)[0])),
         "locked memory": (_SHOULD, str(resource.getrlimit(resource.RLIMIT_MEMLOCK)[0])),
-        "memory limit": (_SHOULD, _first_line("/sys/fs/cgroup/memory.max") or "none"),
+        "memory limit": (_SHOULD, read("/sys/fs/cgroup/memory.max") or "none"),
         "largest packet (MTU)": (_SHOULD, ", ".join(sorted({_mtu(nic["name"]) for nic in machine["nics"]})) or "none"),
     }
-    return {"host": socket.gethostname(), "pid": os.getpid(), "boot": _first_line("/proc/sys/kernel/random/boot_id"),
+    return {"host": socket.gethostname(), "pid": os.getpid(), "boot": read("/proc/sys/kernel/random/boot_id"),
             "net": os.readlink("/proc/self/ns/net"), "cores": cores(), "compared": compared}
 
 
 def cores() -> float:
     """Processors that this process may use, by its affinity and its control group."""
     allowed = float(len(os.sched_getaffinity(0)))
-    quota = _first_line("/sys/fs/cgroup/cpu.max").split()
+    quota = read("/sys/fs/cgroup/cpu.max").split()
     if len(quota) == 2 and quota[0] != "max":
         allowed = min(allowed, int(quota[0]) / int(quota[1]))
     return allowed
 
 
 def _mtu(interface: str) -> str:
-    return _first_line(f"/sys/class/net/{interface}/mtu") or "unknown"
-
-
-def _first_line(path: str) -> str:
-    try:
-        with open(path) as file:
-            return file.readline().strip()
-    except OSError:
-        return ""
+    return read(f"/sys/class/net/{interface}/mtu") or "unknown"
 
 
 def _try_group(store: dist.Store, rank: int, ranks: int, device: str) -> str:
