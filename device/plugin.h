@@ -62,7 +62,11 @@ enum {
   /* a mapping made by `map` may stay while the device works on the same memory */
   HCD_CAP_COHERENT_MAP = 1u << 2,
   /* usable in a child after fork() */
-  HCD_CAP_FORK_SAFE = 1u << 3
+  HCD_CAP_FORK_SAFE = 1u << 3,
+  /* Some calls of the device's runtime, such as an allocation of pinned memory, wait until all
+   * streams are idle, and calls of other threads wait for them. Then no stream may wait for work
+   * that a host thread has yet to queue, so large calls wait on the host: work.wait() blocks. */
+  HCD_CAP_CALLS_AWAIT_IDLE = 1u << 4
 };
 
 /* A location in device memory. For a copy in stream order, torch may already have freed the
@@ -200,7 +204,8 @@ typedef struct hcd_api {
   int (*stream_sync)(int device, hcd_stream stream);
 
   /* Mandatory. Copies `bytes` in stream order. With HCD_CAP_ASYNC_COPY the call may return
-   * early; the host memory then stays borrowed until the stream has passed this point. */
+   * early; the host memory then stays borrowed until the stream has passed this point. A copy
+   * from memory of neither host_alloc nor host_register may wait for the stream's earlier work. */
   int (*copy_d2h)(int device, void* host, hcd_ref from, size_t bytes, hcd_stream stream);
   int (*copy_h2d)(int device, hcd_ref to, const void* host, size_t bytes, hcd_stream stream);
 

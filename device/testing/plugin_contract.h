@@ -95,20 +95,38 @@ TEST_P(PluginContract, RunsHostFunctionsInStreamOrder) {
   if (!device_.can_queue_functions()) GTEST_SKIP() << "no host_func";
   for (const hcd_stream stream : streams_) {
     if (stream == 0) continue;
+    HostData data(device_, pattern(kBytes, 1));
     struct Shared {
       std::atomic<bool> may_run{false};
-      std::vector<unsigned char> data;
-    } shared{.data = pattern(kBytes, 1)};
+      unsigned char* data;
+    } shared{.data = data.begin()};
     const auto change = [](void* arg) {
       auto& s = *static_cast<Shared*>(arg);
       while (!s.may_run.load()) std::this_thread::yield();
-      for (unsigned char& byte : s.data) byte = static_cast<unsigned char>(byte + 1);
+      for (size_t i = 0; i < kBytes; ++i) s.data[i] = static_cast<unsigned char>(s.data[i] + 1);
     };
-    auto expected = shared.data;
+    auto expected = pattern(kBytes, 1);
     for (unsigned char& byte : expected) byte = static_cast<unsigned char>(byte + 1);
     throw_if(device_.host_function(kIndex, stream, change, &shared));
-    throw_if(device_.copy_from_host(kIndex, at(0), shared.data.data(), kBytes, stream));
+    throw_if(device_.copy_from_host(kIndex, at(0), shared.data, kBytes, stream));
     shared.may_run = true;
+    throw_if(device_.synchronize(kIndex, stream));
+    EXPECT_EQ(read(0, kBytes, stream), expected);
+  }
+}
+
+TEST_P(PluginContract, CopiesOrdinaryHostMemoryBehindEarlierWork) {
+  if (!device_.can_queue_functions()) GTEST_SKIP() << "no host_func";
+  for (const hcd_stream stream : streams_) {
+    if (stream == 0) continue;
+    auto data = pattern(kBytes, 1), expected = pattern(kBytes, 2);
+    const auto change = [](void* arg) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      const auto next = pattern(kBytes, 2);
+      std::memcpy(arg, next.data(), kBytes);
+    };
+    throw_if(device_.host_function(kIndex, stream, change, data.data()));
+    throw_if(device_.copy_from_host(kIndex, at(0), data.data(), kBytes, stream));
     throw_if(device_.synchronize(kIndex, stream));
     EXPECT_EQ(read(0, kBytes, stream), expected);
   }

@@ -64,6 +64,23 @@ class PluginContract : public ::testing::TestWithParam<PluginUnderTest> {
     return data;
   }
 
+  // Host memory that the device copies in stream order: its own if it has such.
+  class HostData {
+   public:
+    HostData(const Device& device, std::vector<unsigned char> data) : data_(std::move(data)) {
+      if (!device.can_allocate_host()) return;
+      own_ = device.allocate_host(kIndex, data_.size()).value();
+      std::memcpy(own_.data(), data_.data(), data_.size());
+    }
+    unsigned char* begin() {
+      return own_.data() != nullptr ? reinterpret_cast<unsigned char*>(own_.data()) : data_.data();
+    }
+
+   private:
+    std::vector<unsigned char> data_;
+    MappedRange own_;
+  };
+
   // Blocks a stream until opened. The destructor waits until the stream has passed.
   class Gate {
    public:

@@ -53,8 +53,9 @@ TEST_P(PluginContract, AnEventIsOnePointOfItsStream) {
     if (stream == 0) continue;
     const auto data = pattern(kBytes, 15);
     const DeviceEvent before = device_.record(kIndex, stream).value();
+    HostData host(device_, data);
     Gate gate(device_, stream);
-    throw_if(device_.copy_from_host(kIndex, at(0), data.data(), data.size(), stream));
+    throw_if(device_.copy_from_host(kIndex, at(0), host.begin(), data.size(), stream));
     const DeviceEvent after = device_.record(kIndex, stream).value();
     throw_if(device_.synchronize(kIndex, before));  // not held up by what came later
     EXPECT_TRUE(device_.passed(kIndex, before).value());
@@ -75,8 +76,9 @@ TEST_P(PluginContract, AStreamWaitsForAnEventOfAnother) {
   const auto data = pattern(kBytes, 16);
   std::vector<unsigned char> seen(kBytes);
   write(0, pattern(kBytes, 17), writer.get());
+  HostData host(device_, data);
   Gate gate(device_, writer.get());
-  throw_if(device_.copy_from_host(kIndex, at(0), data.data(), kBytes, writer.get()));
+  throw_if(device_.copy_from_host(kIndex, at(0), host.begin(), kBytes, writer.get()));
   {
     const DeviceEvent written = device_.record(kIndex, writer.get()).value();
     throw_if(device_.wait_for_event(kIndex, reader.get(), written));

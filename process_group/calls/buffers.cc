@@ -194,7 +194,7 @@ Region Buffers::reach(const at::Tensor& tensor, bool written) {
   if (written) {
     copies_back_.emplace_back(tensor, temporary);
   } else {
-    copy_all({{temporary, tensor}}, access_.stream_ordered());
+    copy_all({{temporary, tensor}}, in_stream_);
     temporaries_.push_back(temporary);
   }
   const Region region = map(temporary);
@@ -205,7 +205,7 @@ Region Buffers::reach(const at::Tensor& tensor, bool written) {
 Region Buffers::private_copy(const at::Tensor& tensor) {
   if (tensor.numel() == 0) return {};
   const at::Tensor temporary = access_.temporary(tensor);
-  copy_all({{temporary, tensor}}, access_.stream_ordered());
+  copy_all({{temporary, tensor}}, in_stream_);
   temporaries_.push_back(temporary);
   return map(temporary);
 }

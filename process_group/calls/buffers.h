@@ -27,9 +27,11 @@ struct Written {
 // outlive this object.
 class Buffers {
  public:
-  // `access` and `communicator` must outlive this object.
-  Buffers(const DeviceAccess& access, const Communicator& communicator)
+  // `access` and `communicator` must outlive this object. `in_stream`: the call begins in stream
+  // order, so copies into temporaries need not be over before.
+  Buffers(const DeviceAccess& access, const Communicator& communicator, bool in_stream)
       : access_(access),
+        in_stream_(in_stream),
         communicator_(communicator),
         rank_(communicator.rank()),
         ranks_(communicator.size()) {}
@@ -61,6 +63,7 @@ class Buffers {
   const at::Tensor* memory_of(const at::Tensor& tensor) const;
 
   const DeviceAccess& access_;
+  const bool in_stream_;
   const Communicator& communicator_;
   int rank_;
   int ranks_;

@@ -40,6 +40,7 @@ DeviceAccess::DeviceAccess(c10::Device device, const Device* plugin)
     works([&] { known = plugin_->info(device.index()).value(); });
     addresses_ = known.has(HCD_CAP_HOST_DEREF);
     direct_ = addresses_ || (plugin_->can_map() && known.has(HCD_CAP_COHERENT_MAP));
+    calls_await_idle_ = known.has(HCD_CAP_CALLS_AWAIT_IDLE);
     const auto guard = guard_of(device);
     native_handles_ = works([&] { guard.getStreamNativeHandle(guard.getStream(device)); });
     stream_ordered_ =
@@ -70,7 +71,9 @@ std::string DeviceAccess::describe() const {
   if (is_host()) return "host memory";
   return std::string(direct_ ? "memory mapped by its plugin"
                              : "memory copied to and from the host") +
-         (stream_ordered_ ? ", calls in stream order" : ", calls wait on the host");
+         (!stream_ordered_         ? ", calls wait on the host"
+          : large_stream_ordered() ? ", calls in stream order"
+                                   : ", small calls in stream order, large calls wait on the host");
 }
 
 Alias DeviceAccess::alias(const at::Tensor& tensor) const {

@@ -43,6 +43,9 @@ class DeviceAccess {
   bool is_host() const { return device_.is_cpu(); }
   bool direct() const { return direct_; }
   bool stream_ordered() const { return stream_ordered_; }
+  // Whether large calls keep stream order too. Not if calls of the device's runtime wait until
+  // streams are idle (HCD_CAP_CALLS_AWAIT_IDLE): host threads have a part in large calls.
+  bool large_stream_ordered() const { return stream_ordered_ && !calls_await_idle_; }
   // Requires stream_ordered() and not direct(). The plugin copies on its own streams while the
   // caller's stream waits, so large calls can run in slices.
   bool copies_beside_streams() const { return copies_beside_streams_; }
@@ -92,6 +95,7 @@ class DeviceAccess {
   bool addresses_ = false;  // host code can dereference torch's device pointers
   bool has_events_ = false;
   bool stream_ordered_ = false;
+  bool calls_await_idle_ = false;
   bool copies_beside_streams_ = false;
   bool native_handles_ = false;
   bool pins_memory_ = false;

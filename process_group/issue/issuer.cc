@@ -173,7 +173,7 @@ c10::intrusive_ptr<Work> Issuer::start_unnoted(Issue& issue, const Group& group,
     return work;
   }
   const bool estimates = diagnosis_.estimate().active();
-  if (!estimates && !access.stream_ordered()) {
+  if (!estimates && !goes_in_stream(issue, group, access)) {
     or_all_fail(*group.communicators, diagnosis_,
                 [&] { work = on_host(issue, group, access, std::move(work)); });
     return work;
@@ -238,7 +238,7 @@ void Issuer::in_stream(Issue& issue, const Group& group, const DeviceAccess& acc
     // On the caller's own stream, stream order protects the tensors.
     const bool hold = route.end != current;
     if (cuts.empty()) {
-      Buffers buffers(access, *group.communicator_of(issue));
+      Buffers buffers(access, *group.communicator_of(issue), /*in_stream=*/true);
       prepare(issue, group, buffers, *pending, hold);
     } else {
       staged = prepare_staged(issue, group, access, cuts, staging(group, access), hold, pending);

@@ -113,6 +113,7 @@ class Issuer {
   // The slices of each request; empty if no request is cut.
   using Cuts = c10::SmallVector<std::optional<Slices>, 1>;
   static Cuts cuts_of(const Issue& issue, const Group& group, const DeviceAccess& access);
+  static bool goes_in_stream(const Issue& issue, const Group& group, const DeviceAccess& access);
   std::shared_ptr<Pending> launch_staged(const Issue& issue, const Group& group,
                                          const DeviceAccess& access, const Cuts& cuts, Work* work);
   using StagedCalls = c10::SmallVector<std::pair<Staging*, std::shared_ptr<Staging::Call>>, 1>;

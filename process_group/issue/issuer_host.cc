@@ -89,7 +89,7 @@ std::shared_ptr<Pending> Issuer::launch_on_host(const Issue& issue, const Group&
   const auto& communicator = group.communicator_of(issue);
   auto pending = std::make_shared<Pending>(Pending::Kind::kHost, group.session, communicator);
   if (plain == nullptr) {
-    Buffers buffers(access, *communicator);
+    Buffers buffers(access, *communicator, /*in_stream=*/false);
     prepare(issue, group, buffers, *pending, /*hold=*/true);
   } else {
     pending->add(begun ? std::move(begun) : communicator->prepare(std::move(*plain)));

@@ -42,6 +42,11 @@ Issuer::Cuts Issuer::cuts_of(const Issue& issue, const Group& group, const Devic
   return cuts;
 }
 
+bool Issuer::goes_in_stream(const Issue& issue, const Group& group, const DeviceAccess& access) {
+  return access.large_stream_ordered() ||
+         (access.stream_ordered() && cuts_of(issue, group, access).empty());
+}
+
 // With mutex_ held.
 Stagings& Issuer::staging(const Group& group, const DeviceAccess& access) {
   auto& staging = stagings_[access.device().index()];
@@ -58,8 +63,8 @@ Issuer::StagedCalls Issuer::prepare_staged(const Issue& issue, const Group& grou
                                            Stagings& stagings, bool hold,
                                            const std::shared_ptr<Pending>& pending) {
   StagedCalls calls;
-  Buffers buffers(access, *group.communicator_of(issue));
-  bool waited = access.stream_ordered();
+  bool waited = access.large_stream_ordered();
+  Buffers buffers(access, *group.communicator_of(issue), /*in_stream=*/waited);
   size_t ends = 0;
   for (size_t i = 0; i < issue.requests.size(); ++i) {
     const Request& request = issue.requests[i];

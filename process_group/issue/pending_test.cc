@@ -13,7 +13,7 @@ using Kind = Pending::Kind;
 std::shared_ptr<Pending> prepared(Member& me, Kind kind, const at::Tensor& tensor) {
   auto pending = std::make_shared<Pending>(kind, me.session, me.communicator);
   const Issue issue = all_reduce({tensor}, {});
-  Buffers buffers(me.devices.access(c10::kCPU), *me.communicator);
+  Buffers buffers(me.devices.access(c10::kCPU), *me.communicator, /*in_stream=*/false);
   const std::vector<at::Tensor> tensors{tensor};
   Request request = issue.requests.front();
   request.input.tensors = request.output.tensors = tensors;

@@ -26,7 +26,7 @@ Staging::Staging(Devices& devices, const DeviceAccess& access, size_t most)
       host_(devices.access(c10::kCPU)),
       streams_(access.device(), access.plugin()),
       direct_(devices, access),
-      in_stream_(access.stream_ordered()),
+      in_stream_(access.large_stream_ordered()),
       most_(most) {
   try {
     for (const Stage stage : {kCopyIn, kNetwork, kCopyOut})

@@ -55,7 +55,7 @@ class Staging::Call : public CallSides {
   Staging* next_staging = nullptr;
 
   size_t bytes() const { return std::max(input.bytes(kAll), output.bytes(kAll)); }
-  bool in_stream() const { return access.stream_ordered(); }
+  bool in_stream() const { return access.large_stream_ordered(); }
   const at::Tensor& staged_input(const Slice& slice) const {
     return whole ? whole->input.tensor : slice.slot->input.tensor;
   }

@@ -18,7 +18,7 @@ constexpr std::array<const char*, kFlaws> kNames = {
     "hasty-events", "reused-events",   "hasty-reads",       "forgetful-streams",
     "no-offsets",   "hanging-fork",    "crashing-threads",  "block-copies",
     "no-hooks",     "no-operators",    "no-generators",     "no-indices",
-    "slow-queries"};
+    "slow-queries", "idle-calls"};
 
 size_t place_of(const std::string& name) {
   for (size_t i = 0; i < kFlaws; ++i)

@@ -30,6 +30,8 @@ enum class Flaw {
   kNoIndices,     // a tensor that is made without an index of the device has none
   kSlowQueries,   // to ask an event takes 20 ms; the process ends if the event is destroyed
                   // meanwhile
+  kIdleCalls,     // to allocate pinned memory waits until all streams are idle, and other calls of
+                  // the plugin wait meanwhile
   kCount,
 };
 

@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "runtime/error.h"
+#include "runtime/idle_calls.h"
 #include "runtime/stream.h"
 
 namespace torch_sim {
@@ -16,8 +17,13 @@ constexpr size_t kSmallest = 4096;  // also the alignment
 
 void* PinnedMemory::allocate(size_t requested) {
   const size_t bytes = std::bit_ceil(std::max(requested, kSmallest));
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   reap();
+  if (free_[bytes].empty()) {
+    lock.unlock();
+    idle_call();
+    lock.lock();
+  }
   auto& cached = free_[bytes];
   void* at = nullptr;
   if (!cached.empty()) {

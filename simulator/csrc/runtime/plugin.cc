@@ -13,6 +13,7 @@
 
 #include "runtime/block_copies.h"
 #include "runtime/error.h"
+#include "runtime/flaws.h"
 #include "runtime/handle.h"
 #include "runtime/ipc.h"
 #include "runtime/plugin_entry.h"
@@ -65,7 +66,8 @@ int device_info(int device, hcd_device_info* out) {
     Runtime::get().device(device);
     hcd_device_info info{};
     info.size = out->size;
-    info.caps = HCD_CAP_ASYNC_COPY | (discrete() ? 0 : HCD_CAP_COHERENT_MAP);
+    info.caps = HCD_CAP_ASYNC_COPY | (discrete() ? 0 : HCD_CAP_COHERENT_MAP) |
+                (has(Flaw::kIdleCalls) ? HCD_CAP_CALLS_AWAIT_IDLE : 0);
     info.numa_node = -1;
     ("sim" + std::to_string(device) + "-" + host_id()).copy(info.uuid, sizeof info.uuid - 1);
     std::memcpy(out, &info, std::min(out->size, sizeof info));

@@ -8,6 +8,7 @@
 
 #include "device/plugin.h"
 #include "runtime/arena.h"
+#include "runtime/idle_calls.h"
 #include "runtime/stream.h"
 
 namespace torch_sim {
@@ -21,6 +22,7 @@ const char* plugin_last_error();
 template <typename Body>
 int guarded(Body body) {
   try {
+    await_idle_calls();
     return body();
   } catch (...) {
     return plugin_failure();
