@@ -40,6 +40,9 @@ inline void finish(hcd_stream stream) {
 // Calls fn(arg) in stream order; later work waits for its return. The stream must not be 0.
 void queue_host_function(int device, CUstream stream, void (*fn)(void*), void* arg);
 
+// In the device's context. The driver waits until the device is idle, so not between other work.
+void load_kernels(int device);
+
 // Each fills its part of the table.
 void add_streams(hcd_api& api);
 void add_memory(hcd_api& api);

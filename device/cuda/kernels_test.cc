@@ -119,9 +119,9 @@ void expect_packs_where_all_arrays_allow_them() {
     }
   }
 }
-TEST(CudaKernels, TakePacksWhereAllArraysAllowThem) {
+TEST(CudaKernels, TakePacksWhereAllArraysAllowThem){
 #define EXPECT_PACKS(name, T, W) expect_packs_where_all_arrays_allow_them<T>();
-  HCCL_LIKE_CUDA_KERNELS(EXPECT_PACKS)
+    HCCL_LIKE_CUDA_KERNELS(EXPECT_PACKS)
 #undef EXPECT_PACKS
 }
 

@@ -16,9 +16,18 @@ int copy_d2h(int device, void* host, hcd_ref from, size_t bytes, hcd_stream stre
   });
 }
 
+// The driver reads other host memory at the call, before earlier work of the stream is done.
+bool is_pinned(const void* host) {
+  unsigned type = 0;
+  return driver().cuPointerGetAttribute_(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                         reinterpret_cast<CUdeviceptr>(host)) == CUDA_SUCCESS &&
+         type == CU_MEMORYTYPE_HOST;
+}
+
 int copy_h2d(int device, hcd_ref to, const void* host, size_t bytes, hcd_stream stream) {
   return run(device, [&] {
     if (bytes == 0) return;
+    if (!is_pinned(host)) HCCL_LIKE_CUDA(cuStreamSynchronize, stream_of(stream));
     HCCL_LIKE_CUDA(cuMemcpyHtoDAsync, address_of(to), host, bytes, stream_of(stream));
     finish(stream);
   });
@@ -47,15 +56,19 @@ bool is_defined(hcd_type type, hcd_op op) {
   return op == HCD_SUM || op == HCD_PRODUCT || is_integer;
 }
 
-// The kernel in the current context. Each device loads the module once and keeps it.
-CUfunction kernel(int device, hcd_type type) {
+// Of the current context. Each device loads the module once and keeps it.
+CUmodule module_of(int device) {
   static std::mutex mutex;
   static auto& modules = *new std::map<int, CUmodule>();
   const std::lock_guard lock(mutex);
   CUmodule& module = modules[device];
   if (module == nullptr) HCCL_LIKE_CUDA(cuModuleLoadData, &module, kKernels);
+  return module;
+}
+
+CUfunction kernel(int device, hcd_type type) {
   CUfunction function = nullptr;
-  HCCL_LIKE_CUDA(cuModuleGetFunction, &function, module, kNames[type]);
+  HCCL_LIKE_CUDA(cuModuleGetFunction, &function, module_of(device), kNames[type]);
   return function;
 }
 
@@ -122,6 +135,8 @@ int host_unregister(int device, void* host) {
 }
 
 }  // namespace
+
+void load_kernels(int device) { module_of(device); }
 
 void add_memory(hcd_api& api) {
   api.copy_d2h = copy_d2h;

@@ -1,5 +1,6 @@
 // The CUDA plugin: the table and the device information.
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 
@@ -12,6 +13,9 @@ thread_local std::string last_failure;
 
 int init() {
   try {
+    // Streams share hardware queues. With all queues waiting (8 by default, 32 at most), every
+    // other stream is held up.
+    ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
     HCCL_LIKE_CUDA(cuInit, 0);
     int count = 0;
     HCCL_LIKE_CUDA(cuDeviceGetCount, &count);
@@ -45,7 +49,7 @@ int device_info(int device, hcd_device_info* out) {
   return run(device, [&] {
     hcd_device_info info{};
     info.size = out->size;
-    info.caps = HCD_CAP_ASYNC_COPY;
+    info.caps = HCD_CAP_ASYNC_COPY | HCD_CAP_CALLS_AWAIT_IDLE;
     info.numa_node = -1;
     CUdevice handle = 0;
     HCCL_LIKE_CUDA(cuDeviceGet, &handle, device);
@@ -54,6 +58,7 @@ int device_info(int device, hcd_device_info* out) {
     text_of(uuid).copy(info.uuid, sizeof info.uuid - 1);
     HCCL_LIKE_CUDA(cuDeviceGetPCIBusId, info.pci, sizeof info.pci, handle);
     info.numa_node = numa_node_of(info.pci);
+    load_kernels(device);
     std::memcpy(out, &info, std::min(out->size, sizeof info));
   });
 }

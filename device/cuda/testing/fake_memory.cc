@@ -5,7 +5,9 @@
 
 #include <cstring>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <vector>
 
 #include "device/cuda/testing/fake_driver.h"
 
@@ -76,7 +78,16 @@ CUresult cuMemFree(CUdeviceptr at) {
 CUresult cuMemcpyDtoHAsync(void* to, CUdeviceptr from, size_t bytes, CUstream stream) {
   return copy(to, reinterpret_cast<void*>(from), bytes, stream, from);
 }
+// As the real driver, reads memory that is not pinned at the call.
 CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) {
+  CUdeviceptr seen = 0;
+  if (cuMemHostGetDevicePointer(&seen, const_cast<void*>(from), 0) != CUDA_SUCCESS) {
+    const auto* const begin = static_cast<const unsigned char*>(from);
+    const auto kept = std::make_shared<std::vector<unsigned char>>(begin, begin + bytes);
+    worker_of(stream).enqueue(
+        [=] { std::memcpy(reinterpret_cast<void*>(to), kept->data(), bytes); });
+    return CUDA_SUCCESS;
+  }
   return copy(reinterpret_cast<void*>(to), from, bytes, stream, to);
 }
 CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
@@ -124,6 +135,13 @@ CUresult cuMemGetAddressRange(CUdeviceptr* base, size_t* bytes, CUdeviceptr at) 
 }
 CUresult cuPointerGetAttribute(void* value, CUpointer_attribute attribute, CUdeviceptr at) {
   const std::lock_guard lock(mutex);
+  if (attribute == CU_POINTER_ATTRIBUTE_MEMORY_TYPE) {
+    const auto host =
+        find_in(pinned, static_cast<uintptr_t>(at), [](size_t bytes) { return bytes; });
+    if (host == pinned.end()) return CUDA_ERROR_INVALID_VALUE;
+    *static_cast<unsigned*>(value) = CU_MEMORYTYPE_HOST;
+    return CUDA_SUCCESS;
+  }
   const auto found = find(at);
   if (found == allocations.end() || attribute != CU_POINTER_ATTRIBUTE_BUFFER_ID)
     return CUDA_ERROR_INVALID_VALUE;
