@@ -29,16 +29,21 @@ contract() { "$PYTHON" -m hccl_like contract "$DEVICE" | tee -a /dev/stderr | gr
 
 doctor() { "$PYTHON" -m hccl_like doctor --device "$DEVICE"; }
 
-# ranks, files...: tests of collectives, each of which starts that many ranks.
-tests() {
-  RANKS_DEVICES=$DEVICE "$PYTHON" -m pytest -q -p no:cacheprovider -m "slow or not slow" \
-    -k "$DEVICE-$1- or $DEVICE-shm-$1-" "${@:2}"
+# Several at a time where pytest-xdist is installed.
+pytest() {
+  local several=()
+  ! "$PYTHON" -c "import xdist" 2>/dev/null || several=(-n "$((($(nproc) + 1) / 2))")
+  RANKS_DEVICES=$DEVICE "$PYTHON" -m pytest -q -p no:cacheprovider ${several[@]+"${several[@]}"} "$@"
 }
+# ranks, files...: tests of collectives, each of which starts that many ranks.
+tests() { pytest -m "slow or not slow" -k "$DEVICE-$1- or $DEVICE-shm-$1-" "${@:2}"; }
 collectives_of_2() { tests 2 tests/python/test_collectives.py tests/python/test_collectives_types.py; }
 collectives_of_4() { tests 4 tests/python/test_collectives.py; }
 # Calls that are large enough for streams.
 large_of_2() { RANKS_COUNTS=70001,524287 tests 2 tests/python/test_collectives.py; }
 large_of_4() { RANKS_COUNTS=524287 tests 4 tests/python/test_collectives.py; }
+
+frameworks() { pytest -m "not slow" -k "$DEVICE" tests/python/test_frameworks_{ddp,fsdp}.py; }
 
 # Fails if a call goes another way.
 streams() {
@@ -65,7 +70,7 @@ figures() {
     HCCL_LIKE_DIRECT=0 perf all_reduce -b "$largest" -e "$largest"
 }
 
-ALL=(build contract doctor collectives_of_2 collectives_of_4 large_of_2 large_of_4 types streams figures)
+ALL=(build contract doctor collectives_of_2 collectives_of_4 large_of_2 large_of_4 types streams frameworks figures)
 CHOSEN=("$@")
 [ $# -gt 0 ] || CHOSEN=("${ALL[@]}")
 for name in "${CHOSEN[@]}"; do
@@ -104,7 +109,7 @@ fi
 
 mkdir -p "$LOGS"
 export LOGS
-export -f perf tests "${CHOSEN[@]}"
+export -f perf pytest tests "${CHOSEN[@]}"
 summary=()
 failed=0
 for name in "${CHOSEN[@]}"; do
