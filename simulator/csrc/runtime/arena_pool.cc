@@ -9,7 +9,10 @@
 namespace torch_sim {
 namespace {
 
-constexpr size_t kSmallestArena = size_t{64} << 20;
+// All pages of an arena are reserved and mapped when it is made, which takes a millisecond for each
+// MiB: the first is small.
+constexpr size_t kFirstArena = size_t{8} << 20;
+constexpr size_t kSmallestStep = size_t{64} << 20;
 constexpr size_t kLargestStep = size_t{512} << 20;
 
 size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
@@ -89,8 +92,9 @@ const Arena* ArenaPool::find(const void* at, size_t bytes) const {
   return begin + bytes <= arena->end() ? arena : nullptr;
 }
 
-// Grows by a quarter of what the device holds, so that the number of arenas (a file descriptor
-// each) stays small, but by no more than is asked for when that would not fit.
+// Doubles up to 128 MiB, then grows by a quarter of what the device holds, so that the number of
+// arenas (a file descriptor each) stays small, but by no more than is asked for when that would not
+// fit.
 ArenaPool::Entry& ArenaPool::grow(size_t bytes) {
   const size_t left = limit_ - reserved_;
   if (bytes > left)
@@ -98,7 +102,8 @@ ArenaPool::Entry& ArenaPool::grow(size_t bytes) {
                       std::to_string(left >> 20) + " of " + std::to_string(limit_ >> 20) +
                       " MiB left, " + std::to_string(bytes >> 20) +
                       " MiB are asked for (TORCH_SIM_MEMORY sets the size of a device)");
-  const size_t step = std::clamp(round_up(reserved_ / 4, kSegment), kSmallestArena, kLargestStep);
+  const size_t smallest = std::clamp(reserved_, kFirstArena, kSmallestStep);
+  const size_t step = std::clamp(round_up(reserved_ / 4, kSegment), smallest, kLargestStep);
   const auto make = [&](size_t size) -> Entry& {
     std::byte* at = place(size);
     Entry& entry =
