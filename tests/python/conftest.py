@@ -1,4 +1,5 @@
 import contextlib
+import gc
 import os
 from pathlib import Path
 
@@ -10,6 +11,12 @@ from plugins import build
 
 # torch's TCPStore asks the name server who its peer is, and would wait five seconds for an answer that got lost.
 os.environ.setdefault("RES_OPTIONS", "timeout:1 attempts:1")
+
+
+def pytest_collection_finish():
+    """Ranks are forked from this process: a garbage collection in one of them would read, and so copy, all that was imported here."""
+    gc.collect()
+    gc.freeze()
 
 
 def has_simulator():

@@ -1,5 +1,5 @@
 """A program for test_few_threads.py, with few_threads.c preloaded: two ranks of which rank 1 can start only so many threads more.
-Prints what each rank of each case said, as JSON."""
+Prints what each rank of each case said, as JSON. Without arguments it reads the names of cases, one a line, and answers each with a line."""
 
 import ctypes
 import json
@@ -131,4 +131,5 @@ CASES = {
 }
 
 if __name__ == "__main__":
-    print(json.dumps({name: CASES[name]() for name in sys.argv[1:] or CASES}))
+    for name in sys.argv[1:] or iter(sys.stdin.readline, ""):
+        print(json.dumps(CASES[name.rstrip()]()), flush=True)

@@ -20,24 +20,35 @@ def library(tmp_path_factory):
     return library
 
 
+@pytest.fixture(scope="module")
+def program(library, tmp_path_factory):
+    """few_threads.py, which forks the ranks of each case that it is asked for, and its log."""
+    preload = f"{os.environ.get('LD_PRELOAD', '')} {library}".lstrip()  # a sanitizer's runtime comes first
+    # In strict mode the threads of the simulator's own streams come and go, and would be refused before ours.
+    environment = {**os.environ, "LD_PRELOAD": preload, "OMP_NUM_THREADS": "1", "TORCH_SIM_STRICT": "0"}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with open(tmp_path_factory.mktemp("few") / "log", "a+") as log:
+        with subprocess.Popen([sys.executable, HERE / "few_threads.py"], env=environment, stderr=log, **pipes) as running:
+            yield running, log
+            running.stdin.close()
+
+
 @pytest.fixture
-def said(library):
-    """What both ranks of a case of few_threads.py said, and the log."""
+def said(program):
+    """What both ranks of a case of few_threads.py said, and the log of the case."""
+    running, log = program
 
     def run(case):
-        preload = f"{os.environ.get('LD_PRELOAD', '')} {library}".lstrip()  # a sanitizer's runtime comes first
-        done = subprocess.run(
-            [sys.executable, HERE / "few_threads.py", case],
-            # In strict mode the threads of the simulator's own streams come and go, and would be refused before ours.
-            env={**os.environ, "LD_PRELOAD": preload, "OMP_NUM_THREADS": "1", "TORCH_SIM_STRICT": "0"},
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
-        assert done.returncode == 0, done.stderr
-        outcome = json.loads(done.stdout)[case]
+        begin = os.fstat(log.fileno()).st_size
+        running.stdin.write(f"{case}\n")
+        running.stdin.flush()
+        answer = running.stdout.readline()
+        log.seek(begin)
+        text = log.read()
+        assert answer, text
+        outcome = json.loads(answer)
         assert isinstance(outcome, list), outcome
-        return *outcome, done.stderr
+        return *outcome, text
 
     return run
 
@@ -67,7 +78,6 @@ def test_calls_that_nobody_waits_for_yet_go_on_with_the_wait(said):
     assert refused(log, "goes on with calls that nobody waits for", "waits for one:")
 
 
-@pytest.mark.slow
 def test_a_future_is_refused_again_and_again_and_the_call_is_well(said):
     other, own, _ = said("future")
     assert [what for what, _ in other] == [[2, 2, 2], [2, 2, 2], "0", [2, 2, 2]]
@@ -87,7 +97,6 @@ def test_a_hook_is_refused_and_the_group_is_well(said):
     assert own[1][0] == "right"
 
 
-@pytest.mark.slow
 def test_a_profiler_goes_without_the_end_of_a_call(said):
     (other, _), (own, _), log = said("profiled")
     assert [other, own] == ["right", "right"]
