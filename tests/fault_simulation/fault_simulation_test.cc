@@ -13,7 +13,7 @@ namespace {
 #if defined(__SANITIZE_ADDRESS__)
 constexpr uint64_t kSeeds = 10'000;
 #else
-constexpr uint64_t kSeeds = 200'000;
+constexpr uint64_t kSeeds = 80'000;
 #endif
 // Tests of their own, so that they run beside each other.
 constexpr uint64_t kSlices = 8;

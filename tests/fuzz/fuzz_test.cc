@@ -26,7 +26,7 @@ namespace {
 #if defined(__SANITIZE_ADDRESS__)
 constexpr uint64_t kInputs = 12'000;
 #else
-constexpr uint64_t kInputs = 100'000;
+constexpr uint64_t kInputs = 40'000;
 #endif
 
 // For whoever finds that the program has ended.

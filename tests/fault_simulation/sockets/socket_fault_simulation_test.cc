@@ -12,7 +12,7 @@
 namespace hccl_like::fault_simulation::sockets {
 namespace {
 
-constexpr uint64_t kSeeds = 20'000;
+constexpr uint64_t kSeeds = 8'000;
 // Tests of their own, so that they run beside each other.
 constexpr uint64_t kSlices = 4;
 
