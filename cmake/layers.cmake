@@ -246,12 +246,18 @@ function(hccl_like_layer_tests layer)
 endfunction()
 
 # hccl_like_shards(target seconds label): many tests of a program in one process. With a sanitizer or an emulator a process takes a
-# fifth of a second to start, which is longer than most tests. HCCL_LIKE_TESTS_LEFT_OUT has patterns of GoogleTest, separated by colons.
+# fifth of a second to start, which is longer than most tests. HCCL_LIKE_TESTS_LEFT_OUT has patterns of GoogleTest, separated by colons;
+# HCCL_LIKE_TESTS_OF_THE_NIGHT those of tests that run with HCCL_LIKE_NIGHTLY only: more ranks, or another mix of who maps whose memory,
+# through the code that other tests run.
 set(HCCL_LIKE_SHARDS 16)
 function(hccl_like_shards target limit_s label)
   math(EXPR last "${HCCL_LIKE_SHARDS} - 1")
+  set(left_out ${HCCL_LIKE_TESTS_LEFT_OUT})
+  if(NOT HCCL_LIKE_NIGHTLY AND HCCL_LIKE_TESTS_OF_THE_NIGHT)
+    string(APPEND left_out ":${HCCL_LIKE_TESTS_OF_THE_NIGHT}")
+  endif()
   foreach(shard RANGE ${last})
-    add_test(NAME ${label}.${shard} COMMAND ${target} --gtest_filter=-${HCCL_LIKE_TESTS_LEFT_OUT})
+    add_test(NAME ${label}.${shard} COMMAND ${target} --gtest_filter=-${left_out})
     set_tests_properties(${label}.${shard} PROPERTIES TIMEOUT ${limit_s} LABELS ${label}
                          ENVIRONMENT "GTEST_TOTAL_SHARDS=${HCCL_LIKE_SHARDS};GTEST_SHARD_INDEX=${shard}")
   endforeach()
