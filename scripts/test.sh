@@ -29,6 +29,8 @@ case "${1:-all}" in
     # Whole jobs with faults, inputs for each parser, every call of the system that is made to fail, and bytes through a modelled ring.
     export HCCL_LIKE_FAULT_SEEDS=2000000 HCCL_LIKE_SOCKET_FAULT_SEEDS=300000 HCCL_LIKE_FUZZ_INPUTS=10000000 HCCL_LIKE_CALLS_EVERY=1
     export HCCL_LIKE_MODEL_BYTES=7
+    # An interpreter of its own for each program of a test.
+    export FRESH_INTERPRETERS=1
     ;;
   *) sed -n '2,12s/^# \{0,1\}//p' "$0"; exit 2 ;;
 esac

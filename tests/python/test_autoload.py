@@ -6,7 +6,6 @@ import json
 import os
 import pickle
 import statistics
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
+import fresh
 import hccl_like
 from conftest import slow_after_first
 from ranks import run_ranks
@@ -43,16 +43,14 @@ print(sorted(set(Backend.default_device_backend_map.items()) & {("cpu", "gloo"),
 """
 
 
-def python(code, *, path=None, **environment):
-    """The output of a program run by a fresh interpreter, which finds what lies in `path` before anything else."""
+def python(code, *, path=None, own=False, **environment):
+    """The output of a program run by a fresh interpreter, or its `own`, which finds what lies in `path` before anything else."""
     search = [str(path)] if path else []
     search += filter(None, [os.environ.get("PYTHONPATH")])
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
+    done = fresh.run(
+        ["-c", textwrap.dedent(code)],
         env={**os.environ, "TORCH_SIM": "0", **environment, "PYTHONPATH": os.pathsep.join(search)},
-        capture_output=True,
-        text=True,
-        timeout=120,
+        own=own,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -106,7 +104,7 @@ def test_torch_alone_is_imported_and_the_backend_works():
         torch.distributed.all_reduce(tensor)
         print(tensor.tolist(), torch.distributed.get_backend())
         torch.distributed.destroy_process_group()
-    """)
+    """, own=True)
     assert out == "[1.5, -2.0] hccl-like\n"
 
 
@@ -121,7 +119,7 @@ def test_an_error_inside_does_not_break_import_torch_and_is_told_when_a_group_is
             torch.distributed.init_process_group("hccl-like", store=torch.distributed.HashStore(), rank=0, world_size=1)
         except RuntimeError as error:
             print(error)
-    """)
+    """, own=True)
     works, kept, told = out.splitlines()
     assert works == "2.0"
     assert kept == "ModuleNotFoundError False"
@@ -191,7 +189,7 @@ def run_with_vendor(folder, order):
     """torch calls entry points in the order in which sys.path has their packages."""
     if order == "before":
         return python("import torch\n" + DEFAULTS, path=folder).splitlines()
-    return python(f"import sys\nsys.path.append({str(folder)!r})\nimport torch\n" + DEFAULTS).splitlines()
+    return python(f"import sys\nsys.path.append({str(folder)!r})\nimport torch\n" + DEFAULTS, own=True).splitlines()
 
 
 # What follows makes groups of one rank, each in a process of its own: this one must stay as `import torch` left it.

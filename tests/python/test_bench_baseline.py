@@ -3,11 +3,10 @@
 import itertools
 import json
 import random
-import subprocess
-import sys
 
 import pytest
 
+import fresh
 from hccl_like.bench import baseline
 
 CONFIG = {"collective": "all_reduce", "ranks": 2, "device": "cpu", "backend": "gloo", "compare": None, "op": "sum", "sync": False,
@@ -109,8 +108,8 @@ def test_passes_are_merged_to_medians_and_wrong_elements_add_up():
 
 
 def bench(*arguments):
-    command = [sys.executable, "-m", "hccl_like", "bench", "all_reduce", "--backend", "gloo", "-b", "64", "-e", "64", "-n", "3", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+    command = ["-m", "hccl_like", "bench", "all_reduce", "--backend", "gloo", "-b", "64", "-e", "64", "-n", "3", *map(str, arguments)]
+    return fresh.run(command)
 
 
 @pytest.mark.slow

@@ -2,13 +2,12 @@
 
 import json
 import os
-import subprocess
-import sys
 
 import pytest
 import torch
 import torch.distributed as dist
 
+import fresh
 from hccl_like import _dumps
 from hccl_like.bench import replay
 from ranks import run_ranks
@@ -44,7 +43,7 @@ def dumps(tmp_path_factory):
 
 
 def command(*arguments):
-    return subprocess.run([sys.executable, "-m", "hccl_like", "bench", "--replay", *arguments], capture_output=True, text=True, timeout=120)
+    return fresh.run(["-m", "hccl_like", "bench", "--replay", *arguments])
 
 
 def test_all_calls_of_equal_parts_are_planned(dumps):

@@ -3,12 +3,11 @@
 import argparse
 import csv
 import json
-import subprocess
-import sys
 
 import pytest
 import torch
 
+import fresh
 from hccl_like.bench import floor, machine, options, output, plot
 from hccl_like.bench.collectives import COLLECTIVES, Case
 from hccl_like.bench.types import type_named
@@ -157,8 +156,8 @@ def test_a_plot_shows_both_backends(tmp_path):
 
 
 def perf(*arguments):
-    command = [sys.executable, "-m", "hccl_like", "bench", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+    command = ["-m", "hccl_like", "bench", *map(str, arguments)]
+    return fresh.run(command)
 
 
 def test_a_run_over_gloo_checks_its_results_and_writes_its_files(tmp_path):

@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
+import fresh
 import hccl_like
 from hccl_like import _adapters, _extension, _tables, cli
 from ranks import run_ranks
@@ -16,13 +17,7 @@ from ranks import run_ranks
 
 def command(*arguments, **environment):
     """Runs it as `python -m hccl_like`."""
-    return subprocess.run(
-        [sys.executable, "-m", "hccl_like", *arguments],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    return fresh.run(["-m", "hccl_like", *arguments], env={**os.environ, **environment})
 
 
 def test_without_a_command_it_lists_them(capsys):

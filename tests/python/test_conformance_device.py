@@ -2,11 +2,11 @@
 
 import json
 import os
-import subprocess
 import sys
 
 import pytest
 
+import fresh
 from conftest import slow_after_first
 
 REFUSED = "is refused: "
@@ -16,11 +16,9 @@ def report(folder, *arguments, device="sim", **environment):
     """(rows by id, what works, completed process) of one run."""
     path = folder / "report.json"
     environment = {"TORCH_SIM_STRICT_REPORT": ""} | environment  # it tries to follow an address
-    process = subprocess.run(
-        [sys.executable, "-m", "hccl_like.conformance", "--what", "device", "--device", device, "--json", str(path), *arguments],
+    process = fresh.run(
+        ["-m", "hccl_like.conformance", "--what", "device", "--device", device, "--json", str(path), *arguments],
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *filter(None, sys.path)]), **environment},
-        capture_output=True,
-        text=True,
         timeout=170,
     )
     document = json.loads(path.read_text()) if path.exists() else {"rows": [], "works": {}}
@@ -231,8 +229,6 @@ def test_a_flaw_that_is_not_known_is_refused_with_the_list(sim, tmp_path):
 
 
 def test_the_checks_can_be_listed():
-    process = subprocess.run(
-        [sys.executable, "-m", "hccl_like.conformance", "--what", "device", "--list"], capture_output=True, text=True
-    )
+    process = fresh.run(["-m", "hccl_like.conformance", "--what", "device", "--list"])
     assert process.returncode == 0 and len(process.stdout.splitlines()) == 50
     assert "events.again: recording an event again leaves earlier waits alone" in process.stdout

@@ -3,12 +3,12 @@
 import json
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import fresh
 from conftest import slow_after_first
 from hccl_like import _plugins
 from hccl_like.doctor import _command, _device, _host, _self_test
@@ -21,10 +21,7 @@ DEAR_PARTS = "a part of a block"
 
 
 def run(*arguments, **environment):
-    return subprocess.run(
-        [sys.executable, "-m", "hccl_like", "doctor", *arguments],
-        env={**os.environ, **environment}, capture_output=True, text=True, timeout=170,
-    )  # fmt: skip
+    return fresh.run(["-m", "hccl_like", "doctor", *arguments], env={**os.environ, **environment}, timeout=170)
 
 
 def table(document, title):

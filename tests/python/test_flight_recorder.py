@@ -4,14 +4,13 @@ import json
 import os
 import pickle
 import stat
-import subprocess
-import sys
 import time
 
 import pytest
 import torch
 import torch.distributed as dist
 
+import fresh
 import hccl_like
 from ranks import run_ranks
 
@@ -26,8 +25,8 @@ def names(some):
 
 def analyse(folder, *arguments):
     """What torch's analyser says about the dumps in a folder."""
-    command = [sys.executable, "-m", "torch.distributed.flight_recorder.fr_trace", str(folder), *arguments]
-    answer = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    command = ["-m", "torch.distributed.flight_recorder.fr_trace", str(folder), *arguments]
+    answer = fresh.run(command)
     assert answer.returncode == 0, answer.stdout + answer.stderr
     return answer.stdout + answer.stderr
 

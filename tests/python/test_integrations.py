@@ -4,13 +4,13 @@ stand-ins for the frameworks.
 
 import os
 import re
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
 
 import pytest
 
+import fresh
 from hccl_like import integrations
 from hccl_like.integrations import _guard
 
@@ -43,11 +43,8 @@ def run(sim, tmp_path):
         (tmp_path / "accelerate" / "__init__.py").write_text("")
         (tmp_path / "accelerate" / "state.py").write_text(stand_in)
         path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
-        done = subprocess.run(
-            [sys.executable, "-c", "import torch\n" + textwrap.dedent(body)],
-            capture_output=True,
-            text=True,
-            timeout=100,
+        done = fresh.run(
+            ["-c", "import torch\n" + textwrap.dedent(body)],
             env={**os.environ, "PYTHONPATH": path, "LOCAL_RANK": "0", **environment},
         )
         return done.stdout, done.stderr

@@ -4,8 +4,6 @@ import os
 import re
 import socket
 import stat
-import subprocess
-import sys
 import threading
 import time
 from datetime import timedelta
@@ -14,6 +12,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
+import fresh
 from ranks import make_store, run_ranks
 
 SECRET = "0123456789abcdef" * 4
@@ -203,8 +202,6 @@ def test_encryption_is_the_same_on_all_ranks_and_needs_a_secret(secret_file):
 
 def test_the_secret_is_shown_by_no_command(secret_file):
     environment = {**os.environ, "HCCL_LIKE_SECRET": SECRET, "HCCL_LIKE_DEBUG": "TRACE"}
-    shown = subprocess.run(
-        [sys.executable, "-m", "hccl_like", "settings"], env=environment, capture_output=True, text=True, timeout=60
-    )
+    shown = fresh.run(["-m", "hccl_like", "settings"], env=environment)
     assert SECRET not in shown.stdout + shown.stderr
     assert "HCCL_LIKE_SECRET" in shown.stdout and "(set)" in shown.stdout
