@@ -167,7 +167,7 @@ def test_what_is_short_enough_for_one_slice_is_not_staged_either(over, stripped)
     run(in_one_slice, 2, stripped, "map", environment=over)
 
 
-@pytest.mark.parametrize("without", ["map, host functions", "map"])
+@pytest.mark.parametrize("without", slow_after_first(["map, host functions", "map"]))
 def test_three_ranks_move_whatever_way_stream_order_is_kept(without, over, stripped):
     run(moves, 3, stripped, without, environment=over, timeout=120)
 
@@ -258,7 +258,7 @@ REFUSALS = {
 }
 
 
-@pytest.mark.parametrize("refusal", REFUSALS)
+@pytest.mark.parametrize("refusal", slow_after_first(REFUSALS))
 def test_what_cannot_go_directly_is_staged_and_told_once(refusal, over, stripped, tmp_path):
     without, how, why = REFUSALS[refusal]
     log = {"HCCL_LIKE_DEBUG": "WARN", "HCCL_LIKE_DEBUG_FILE": f"{tmp_path}/log-%p"}
@@ -268,7 +268,7 @@ def test_what_cannot_go_directly_is_staged_and_told_once(refusal, over, stripped
         assert told and all(why in line for line in told)
 
 
-@pytest.mark.parametrize("how", ["no extension", "the setting"])
+@pytest.mark.parametrize("how", slow_after_first(["no extension", "the setting"]))
 def test_without_it_nothing_is_given_to_the_card_nor_told(how, over, stripped, tmp_path):
     without = "map, files" if how == "no extension" else "map"
     off = {} if how == "no extension" else {"HCCL_LIKE_FABRIC_DEVICE_MEMORY": "0"}

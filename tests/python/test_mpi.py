@@ -8,7 +8,7 @@ import mpis
 from conftest import slow_after_first
 
 
-@pytest.fixture(params=mpis.ALL, ids=lambda mpi: mpi.name)
+@pytest.fixture(params=[mpis.MPICH, pytest.param(mpis.OPEN_MPI, marks=pytest.mark.slow), mpis.SYSTEM_OPEN_MPI], ids=lambda mpi: mpi.name)
 def mpi(request):
     return request.param
 
