@@ -38,7 +38,13 @@ struct Token {
   uint64_t bytes;
   uint64_t process;
   uint64_t allocation;
+  CUdeviceptr base;  // in the exporting process
 };
+Token token_of(const hcd_ipc_handle* handle) {
+  Token token;
+  std::memcpy(&token, handle->bytes, sizeof token);
+  return token;
+}
 static_assert(sizeof(Token) <= sizeof(hcd_ipc_handle));
 
 int ipc_export(int device, hcd_ref ref, size_t bytes, hcd_ipc_handle* handle, uint64_t* offset) {
@@ -49,6 +55,7 @@ int ipc_export(int device, hcd_ref ref, size_t bytes, hcd_ipc_handle* handle, ui
     token.bytes = range.bytes;
     token.process = static_cast<uint64_t>(::getpid());
     token.allocation = allocation_number(range);
+    token.base = range.base;
     *handle = {};
     std::memcpy(handle->bytes, &token, sizeof token);
     *offset = address_of(ref) - range.base;
@@ -63,10 +70,17 @@ int ipc_close(int, void*) {
   return remember({HCD_INVALID, "the host maps no memory of a CUDA device"});
 }
 
+int ipc_lives(int device, const hcd_ipc_handle* handle) {
+  return run(device, [&] {
+    const Token token = token_of(handle);
+    if (allocation_number({token.base, token.bytes}) != token.allocation)
+      throw Failure{HCD_INVALID, "the allocation was freed"};
+  });
+}
+
 int peer_open(int device, const hcd_ipc_handle* handle, void** base, size_t* bytes) {
   return run(device, [&] {
-    Token token;
-    std::memcpy(&token, handle->bytes, sizeof token);
+    const Token token = token_of(handle);
     if (token.process == static_cast<uint64_t>(::getpid()))
       throw Failure{HCD_UNSUPPORTED, "a process cannot open what it exported itself"};
     CUdeviceptr opened = 0;
@@ -131,6 +145,7 @@ void add_peers(hcd_api& api) {
   api.ipc_export = ipc_export;
   api.ipc_open = ipc_open;
   api.ipc_close = ipc_close;
+  api.ipc_lives = ipc_lives;
   api.peer_open = peer_open;
   api.peer_close = peer_close;
   api.extensions = &kDmabuf.head;
