@@ -80,8 +80,9 @@ Error FailureReport::after(Error error) {
     if (view_) global_rank = static_cast<int>(view_->global_rank());
   }
   if (store_ && cause(error) == ErrorCode::kTimeout) {
-    within(limit_ + kGrace + kGrace,
-           [text = to_string(error)](FailureReport& self) { self.meet(text); });
+    error.message +=
+        answered_within(limit_ + kGrace + kGrace,
+                        [text = to_string(error)](FailureReport& self) { return self.meet(text); });
   }
   dump_after(error, recorder_, global_rank);
   if (std::getenv("TORCHELASTIC_ERROR_FILE") != nullptr)
@@ -92,16 +93,25 @@ Error FailureReport::after(Error error) {
 
 Error FailureReport::named(Error error) {
   if (!sites_) return error;
+  std::string text = answered_within(kWaitForNames, [message = error.message](FailureReport& self) {
+    return self.sites_->named(message);
+  });
+  if (!text.empty()) error.message = std::move(text);
+  return error;
+}
+
+// Empty if the work takes longer.
+std::string FailureReport::answered_within(milliseconds limit,
+                                           std::function<std::string(FailureReport&)> work) {
   const auto text = std::make_shared<std::string>();
   const auto mutex = std::make_shared<std::mutex>();
-  within(kWaitForNames, [text, mutex, message = error.message](FailureReport& self) {
-    std::string named = self.sites_->named(message);
+  within(limit, [text, mutex, work = std::move(work)](FailureReport& self) {
+    std::string answer = work(self);
     std::lock_guard lock(*mutex);
-    *text = std::move(named);
+    *text = std::move(answer);
   });
   std::lock_guard lock(*mutex);
-  if (!text->empty()) error.message = *text;
-  return error;
+  return *text;
 }
 
 // An unresponsive store must not delay the error.
@@ -161,19 +171,22 @@ void FailureReport::ask() {
   store_->set(kAsked + ("/" + std::to_string(number)), std::to_string(group_.id));
 }
 
-// The first rank collects the reports.
-void FailureReport::meet(const std::string& error) {
+// The first rank collects the reports. Returns the verdict.
+std::string FailureReport::meet(const std::string& error) {
   const auto until = steady_clock::now() + limit_;
   const bool first = store_->add(key("collector"), 1) == 1;
   if (first) ask();
   const RankReport own = own_report(error);
   put(own);
   if (first) return collect(own, until);
-  while (!store_->check({key("table")}) && steady_clock::now() < until + kGrace)
+  while (!store_->check({key("table")})) {
+    if (steady_clock::now() >= until + kGrace) return {};
     std::this_thread::sleep_for(kLook);
+  }
+  return store_->get_to_str(key("table"));
 }
 
-void FailureReport::collect(const RankReport& own, steady_clock::time_point until) {
+std::string FailureReport::collect(const RankReport& own, steady_clock::time_point until) {
   std::vector<std::optional<RankReport>> reports(static_cast<size_t>(group_.size));
   reports[static_cast<size_t>(group_.rank)] = own;
   const auto missing = [](const auto& report) { return !report; };
@@ -193,7 +206,9 @@ void FailureReport::collect(const RankReport& own, steady_clock::time_point unti
   }
   log_warn("a call of group '" + name + "' ran into its time-out; where its " +
            std::to_string(group_.size) + " ranks are:" + table_of(reports, own));
-  store_->set(key("table"), "1");
+  std::string verdict = verdict_of(reports, own);
+  store_->set(key("table"), verdict);
+  return verdict;
 }
 
 c10::intrusive_ptr<c10d::Store> FailureReport::asked_through() const {

@@ -42,7 +42,8 @@ class FailureReport : public std::enable_shared_from_this<FailureReport> {
 
   // Adds details to the error. Once per group, except after a local abort(), writes the flight
   // recorder and torchrun's error file. After a timeout ranks exchange their state and one rank
-  // logs the table, which blocks for up to HCCL_LIKE_REPORT_MS plus 300 ms.
+  // logs the table, and every rank's error names those that are missing, which blocks for up to
+  // HCCL_LIKE_REPORT_MS plus 300 ms.
   Error after(Error error);
   // Adds program lines to the error (HCCL_LIKE_CALL_SITES), read from the store for up to 500 ms.
   Error named(Error error);
@@ -66,8 +67,10 @@ class FailureReport : public std::enable_shared_from_this<FailureReport> {
   std::optional<RankReport> get(int rank);
   RankReport own_report(const std::string& error);
   void ask();
-  void meet(const std::string& error);
-  void collect(const RankReport& own, std::chrono::steady_clock::time_point until);
+  std::string meet(const std::string& error);
+  std::string collect(const RankReport& own, std::chrono::steady_clock::time_point until);
+  std::string answered_within(std::chrono::milliseconds limit,
+                              std::function<std::string(FailureReport&)> work);
   void within(std::chrono::milliseconds limit, std::function<void(FailureReport&)> work);
 
   FlightRecorder& recorder_;

@@ -107,9 +107,11 @@ std::string awaited(const std::string& error) {
 
 constexpr size_t kColumns = 6;
 
+constexpr int kInCall = 2;
+
 struct Row {
   int rank = 0;
-  int order = 0;  // suspicious ranks first
+  int order = 0;  // suspicious ranks first; kInCall: not suspicious
   std::array<std::string, kColumns> cells;
 };
 
@@ -128,7 +130,7 @@ Row row_of(int rank, const std::optional<RankReport>& report, const Line* asked)
     return asked != nullptr && !asked->is_message && !one.is_message && one.number == asked->number;
   });
   if (same != report->calls.end()) {
-    row.order = 2;
+    row.order = kInCall;
     row.cells[2] = same->over() ? "over" : same->state == "queued" ? "queued" : "in it";
     if (same->name != asked->name) row.cells[2] += ", as " + same->name;
     since = in_seconds(same->since);
@@ -143,12 +145,20 @@ Row row_of(int rank, const std::optional<RankReport>& report, const Line* asked)
       since = in_seconds(last->since);
     }
   } else {
-    row.order = own != nullptr ? 2 : 1;
+    row.order = own != nullptr ? kInCall : 1;
     row.cells[2] = own != nullptr ? "in " + title(*own) : "in no call of this group";
     if (own != nullptr) since = in_seconds(own->since);
   }
   if (!report->elsewhere.empty()) row.cells[2] += "; elsewhere in " + title(report->elsewhere[0]);
   return row;
+}
+
+std::vector<Row> rows_of(std::span<const std::optional<RankReport>> reports, const Line* asked) {
+  std::vector<Row> rows;
+  for (size_t rank = 0; rank < reports.size(); ++rank)
+    rows.push_back(row_of(static_cast<int>(rank), reports[rank], asked));
+  std::ranges::stable_sort(rows, {}, &Row::order);
+  return rows;
 }
 
 std::string last_calls(const RankReport& report) {
@@ -213,10 +223,7 @@ std::optional<RankReport> decode(const std::string& text) {
 
 std::string table_of(std::span<const std::optional<RankReport>> reports, const RankReport& mine) {
   const Line* const asked = unfinished(mine.calls);
-  std::vector<Row> rows;
-  for (size_t rank = 0; rank < reports.size(); ++rank)
-    rows.push_back(row_of(static_cast<int>(rank), reports[rank], asked));
-  std::ranges::stable_sort(rows, {}, &Row::order);
+  std::vector<Row> rows = rows_of(reports, asked);
   const size_t left_out = rows.size() > kRows ? rows.size() - kRows : 0;
   rows.resize(rows.size() - left_out);
 
@@ -244,6 +251,24 @@ std::string table_of(std::span<const std::optional<RankReport>> reports, const R
   for (const Row& row : rows)
     if (const auto& report = reports[static_cast<size_t>(row.rank)])
       text += "\n  rank " + std::to_string(row.rank) + ": " + last_calls(*report);
+  return text;
+}
+
+std::string verdict_of(std::span<const std::optional<RankReport>> reports, const RankReport& mine) {
+  constexpr int kMost = 3;
+  std::string text;
+  int said = 0;
+  for (const Row& row : rows_of(reports, unfinished(mine.calls))) {
+    if (row.order == kInCall || ++said > kMost) break;
+    const auto& [rank, process, state, since, awaited, line] = row.cells;
+    text += " Rank " + rank;
+    if (process == "-") {
+      text += " does not answer: it is stopped, dead or cut off.";
+      continue;
+    }
+    text += " (" + process + ") " + (state.starts_with("never") ? state : "is " + state);
+    text += (line == "-" ? "" : "; it is at " + line) + ".";
+  }
   return text;
 }
 

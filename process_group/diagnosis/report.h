@@ -42,4 +42,8 @@ std::optional<RankReport> decode(const std::string& text);
 // reference.
 std::string table_of(std::span<const std::optional<RankReport>> reports, const RankReport& mine);
 
+// For the error: a sentence about each rank that did not answer or is not in that call, up to
+// three; empty if there is none.
+std::string verdict_of(std::span<const std::optional<RankReport>> reports, const RankReport& mine);
+
 }  // namespace hccl_like

@@ -50,6 +50,9 @@ def one_rank_loads_data(rank, size, folder):
             text = str(error)
         assert "[HCCL-LIKE-201]" in text or "[HCCL-LIKE-202]" in text, text
         assert "rank 2" in text or "ranks 2" in text, text
+        if "HCCL_LIKE_REPORT_MS" in os.environ and os.environ["HCCL_LIKE_REPORT_MS"] != "0":  # with time enough
+            where = rf"Rank 2 \(\S+:\d+\) never made it; its last is broadcast #2; it is at \S*({lines_of(wait_for)})\."
+            assert re.search(where, text), text
         assert time.monotonic() - start < 15
         open(f"{folder}/done{rank}", "w").close()
         if rank == 0:
