@@ -13,6 +13,7 @@ struct CallPathOptions {
   bool forced = false;       // the user names the collective's algorithm
   bool direct = true;        // Config::direct
   bool deterministic = false;
+  bool own = false;  // the named algorithm is the user's, so streams take its schedule
 };
 
 CallPath call_path(const Call& call, int ranks, Chunks chunks, const CallPathOptions& options);

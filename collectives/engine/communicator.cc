@@ -89,8 +89,7 @@ void Communicator::force(ForcedAlgorithms algorithms) {
   std::lock_guard lock(mutex_);
   forced_ = std::move(algorithms);
   choices_.clear();
-  for (size_t i = 0; i < named_.size(); ++i)
-    named_[i] = !forced_.find(hccl_like::name(static_cast<Collective>(i))).empty();
+  find_named();
 }
 
 // `detail`: further values that must be equal on all ranks.
@@ -118,7 +117,8 @@ CallPathOptions Communicator::path_options(Collective collective) const {
           .maps_memory = maps_memory_,
           .forced = named_[static_cast<size_t>(collective)],
           .direct = engine_.config().direct,
-          .deterministic = deterministic_};
+          .deterministic = deterministic_,
+          .own = own(collective) != nullptr};
 }
 
 CallPath Communicator::path(const Call& call, Chunks chunks) const {
@@ -157,8 +157,7 @@ std::shared_ptr<Operation> Communicator::prepare(Call call, std::optional<uint32
   plan.chunks = chunks_of(call, size());
   const Choice& choice = choose_messages(call, plan);
   set_reduction(plan, call);
-  const auto algorithm =
-      static_cast<uint64_t>(choice.algorithm - algorithms(call.collective).data());
+  const uint64_t algorithm = key_of(*choice.algorithm);
   plan.path = path(call, plan.chunks);
   if (call.precedes) {
     const Call& next = *call.precedes;
@@ -348,6 +347,7 @@ const Choice& Communicator::choice(Collective collective, size_t bytes, size_t e
   const bool several_hosts = topology_.hosts.count() > 1;
   ChooseOptions options{
       .forced = forced_.find(hccl_like::name(collective)),
+      .own = own(collective),
       .slice_bytes = several_hosts ? config.remote_slice_bytes : config.slice_bytes,
       .slice_window = topology_.slices_at_once(config.slice_window),
       .uneven = uneven,
@@ -383,7 +383,7 @@ const Program& Communicator::program(const Algorithm& algorithm, int root) {
   auto& slot =
       programs_[mix(reinterpret_cast<uintptr_t>(&algorithm), static_cast<uint64_t>(root + 1))];
   if (slot) return *slot;
-  Schedule schedule = algorithm.make(rank(), topology_.hosts, root);
+  Schedule schedule = schedule_of(algorithm, rank(), topology_.hosts, root);
   // Two ranks add on arrival, where the sum cannot be scaled before it is rounded.
   const bool one_order = deterministic_ && reduces(algorithm.collective);
   if (one_order && size() == 2) schedule = sums_at_once(schedule, rank());

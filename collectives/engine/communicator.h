@@ -74,6 +74,13 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
 
   // Overrides the configured algorithms for later prepare() calls. Must be equal on all ranks.
   void force(ForcedAlgorithms algorithms);
+  // Adds a user's algorithm, which is used where it is forced. Before any call of its collective,
+  // the same on all ranks. `algorithm` holds what it refers to.
+  void add_own(std::shared_ptr<const Algorithm> algorithm);
+  // The choices but those of users' algorithms.
+  static ForcedAlgorithms without_own(ForcedAlgorithms forced);
+  // The user's algorithm that is forced for the collective; null if there is none.
+  const Algorithm* own(Collective collective) const;
 
   // Checks, numbers and plans a call. Accesses no buffer and no link, so it may run long before
   // launch() (in stream order, for example). Throws on misuse and if the communicator has failed.
@@ -194,6 +201,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::shared_ptr<Operation> rest_of(CallerMessage& message);
   Tried try_large(const Call& call, BoardCall& on_board, const Plan& plan, bool may_wait);
   // With mutex_ held.
+  void find_named();
   const Choice& choose_messages(const Call& call, Plan& plan);
   const Choice& choice(Collective collective, size_t bytes, size_t element_bytes, bool uneven);
   std::string_view decision(Collective collective, uint64_t bytes, size_t element_bytes,
@@ -206,6 +214,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Identity identity_;
   Topology topology_;
   std::array<std::atomic<bool>, kCollectives> named_{};  // collectives in forced_
+  // Users' algorithms; those that are forced.
+  std::array<std::atomic<const Algorithm*>, kCollectives> own_{};
   std::atomic<std::chrono::milliseconds> timeout_;
   std::atomic<bool> failed_{false};
   std::atomic<bool> deterministic_;
@@ -219,6 +229,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::weak_ptr<Communicator> tied_, whole_;
   std::vector<std::weak_ptr<Communicator>> parts_;
   ForcedAlgorithms forced_;
+  std::vector<std::shared_ptr<const Algorithm>> all_own_;
   uint32_t splits_ = 0;
   // Mix of the roots of all calls by messages. Two ranks that both act as root exchange no message,
   // so only the next call's fingerprint reveals the mismatch.

@@ -32,6 +32,7 @@ std::shared_ptr<Communicator> Communicator::part(std::span<const int> ranks) {
   for (const int rank : ranks) child.numbers.push_back(number_of(rank));
   auto part = split(ranks, std::move(child));
   if (!part) return nullptr;
+  part->force(without_own(engine_.config().algo));
   {
     std::lock_guard lock(part->mutex_);
     part->whole_ = weak_from_this();

@@ -1,4 +1,7 @@
-// Messages between two ranks: plans, numbers, and the fast path of short messages.
+// Messages between two ranks: plans, numbers, and the fast path of short messages. Algorithms of
+// users, whose calls go by messages.
+#include <algorithm>
+
 #include "collectives/call/fingerprint.h"
 #include "collectives/engine/communicator.h"
 
@@ -143,6 +146,39 @@ void Communicator::run(std::span<const Call> calls) {
   engine_.wait(rest, Deadline::never());
   for (const auto& operation : rest)
     if (const Error* error = operation->error()) throw Exception(*error);
+}
+
+void Communicator::add_own(std::shared_ptr<const Algorithm> algorithm) {
+  std::lock_guard lock(mutex_);
+  all_own_.push_back(std::move(algorithm));
+  choices_.clear();
+  find_named();
+}
+
+const Algorithm* Communicator::own(Collective collective) const {
+  return own_[static_cast<size_t>(collective)].load(std::memory_order_acquire);
+}
+
+// A user's algorithm serves the group that it was made for, not the group's parts.
+ForcedAlgorithms Communicator::without_own(ForcedAlgorithms forced) {
+  std::erase_if(forced.choices, [](const ForcedAlgorithms::Choice& choice) {
+    const auto collective = collective_named(choice.collective);
+    return collective && find_algorithm(*collective, choice.algorithm) == nullptr;
+  });
+  return forced;
+}
+
+// With mutex_ held.
+void Communicator::find_named() {
+  for (size_t i = 0; i < named_.size(); ++i) {
+    const auto collective = static_cast<Collective>(i);
+    const std::string_view wanted = forced_.find(hccl_like::name(collective));
+    const auto found = std::ranges::find_if(all_own_, [&](const auto& algorithm) {
+      return algorithm->collective == collective && algorithm->name == wanted;
+    });
+    named_[i] = !wanted.empty();
+    own_[i] = found == all_own_.end() ? nullptr : found->get();
+  }
 }
 
 }  // namespace hccl_like

@@ -110,7 +110,31 @@ constexpr Algorithm kAlgorithms[] = {
 
 }  // namespace
 
+Schedule schedule_of(const Algorithm& algorithm, int rank, const Hosts& hosts, int root) {
+  if (algorithm.own == nullptr) return algorithm.make(rank, hosts, root);
+  const auto& by_root = algorithm.own->by_root;
+  return by_root[by_root.size() > 1 ? static_cast<size_t>(root) : 0][static_cast<size_t>(rank)];
+}
+
+uint64_t key_of(const Algorithm& algorithm) {
+  if (algorithm.own != nullptr) return algorithm.own->digest;
+  return static_cast<uint64_t>(&algorithm - algorithms(algorithm.collective).data());
+}
+
+bool fits(const Algorithm& algorithm, const Hosts& hosts) {
+  return algorithm.own == nullptr ? algorithm.fits(hosts) : algorithm.own->hosts == hosts;
+}
+
 Cost cost_of(const Algorithm& algorithm, const Crossings& crossings, uint64_t bytes) {
+  if (crossings.ranks > 1 && algorithm.own != nullptr) {
+    Cost cost = algorithm.own->chunk_cost;
+    const uint64_t chunks = algorithm.own->by_root[0][0].chunks();
+    const uint64_t chunk = (bytes + chunks - 1) / chunks;
+    for (Load* load :
+         {&cost.path, &cost.wire, &cost.busiest, &cost.far_busiest, &cost.wire_busiest})
+      load->bytes *= chunk, load->reduced *= chunk;
+    return cost;
+  }
   if (crossings.ranks > 1) return algorithm.cost(crossings, bytes);
   const Load copied{.reduced = bytes};
   return {.path = copied, .busiest = copied};

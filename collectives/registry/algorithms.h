@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "collectives/registry/cost.h"
 #include "collectives/schedule/collective.h"
@@ -29,21 +30,35 @@
 
 namespace hccl_like {
 
+// A user's schedules for one layout of ranks, which take the place of an algorithm's functions.
+struct OwnSchedules {
+  Hosts hosts = 1;
+  std::vector<std::vector<Schedule>> by_root;  // by rank; one entry if there is no root
+  Cost chunk_cost;                             // of one slice, in which `bytes` counts chunks
+  uint64_t digest = 0;                         // equal on all ranks that made the same
+};
+
 struct Algorithm {
   Collective collective;
   std::string_view name;
   // Pure. `root`: ignored by collectives without a root; the peer for send and recv.
-  Schedule (*make)(int rank, const Hosts& hosts, int root);
+  Schedule (*make)(int rank, const Hosts& hosts, int root) = nullptr;
   // True if the algorithm supports this layout of ranks.
-  bool (*fits)(const Hosts& hosts);
+  bool (*fits)(const Hosts& hosts) = nullptr;
   // The cost of one slice with `bytes` in all chunks together, on at least two ranks (cost.h).
-  Cost (*cost)(const Crossings& crossings, uint64_t bytes);
+  Cost (*cost)(const Crossings& crossings, uint64_t bytes) = nullptr;
   // All chunks must have the same size, on all ranks.
   bool equal_chunks = false;
   // With more than two ranks every sum is one kReduce step over all ranks' inputs.
   bool sums_at_once = false;
+  const OwnSchedules* own = nullptr;  // then the functions are null
 };
 
+// The same for algorithms of any origin.
+Schedule schedule_of(const Algorithm& algorithm, int rank, const Hosts& hosts, int root);
+bool fits(const Algorithm& algorithm, const Hosts& hosts);
+// Equal on all ranks that use the same one, and different for others of the same collective.
+uint64_t key_of(const Algorithm& algorithm);
 // The cost of one slice. A single rank copies its input.
 Cost cost_of(const Algorithm& algorithm, const Crossings& crossings, uint64_t bytes);
 

@@ -25,7 +25,7 @@ bool has_one_order(const Algorithm& algorithm, const ChooseOptions& options) {
 }
 
 bool fits(const Algorithm& algorithm, const Hosts& hosts, const ChooseOptions& options) {
-  return algorithm.fits(hosts) && !(algorithm.equal_chunks && options.uneven) &&
+  return fits(algorithm, hosts) && !(algorithm.equal_chunks && options.uneven) &&
          has_one_order(algorithm, options);
 }
 
@@ -95,7 +95,8 @@ void put_on_the_clock(std::vector<Choice>& choices, const Topology& topology, si
                       uint32_t window) {
   const uint64_t best = std::ranges::min(choices, {}, &Choice::estimate_ps).estimate_ps;
   for (Choice& choice : choices) {
-    if (choice.estimate_ps > best * 5 / 2) continue;
+    const bool own = choice.algorithm->own != nullptr;  // of which the closed form knows less
+    if (choice.estimate_ps > best * 5 / 2 && !own) continue;
     if (const auto time = slowest_root_ps(choice, topology, element_bytes, window))
       choice.estimate_ps = *time;
   }
@@ -112,13 +113,15 @@ std::string names(Collective collective, const Hosts& hosts, const ChooseOptions
 }
 
 const Algorithm& forced(Collective collective, const Hosts& hosts, const ChooseOptions& options) {
-  const Algorithm* algorithm = find_algorithm(collective, options.forced);
+  const Algorithm* algorithm = options.own != nullptr && options.own->name == options.forced
+                                   ? options.own
+                                   : find_algorithm(collective, options.forced);
   if (algorithm != nullptr && fits(*algorithm, hosts, options)) return *algorithm;
   const std::string wanted =
       std::string(name(collective)) + " algorithm \"" + std::string(options.forced) + '"';
   const std::string use = "; use one of: " + names(collective, hosts, options);
   if (algorithm == nullptr) throw_misuse("there is no " + wanted + use);
-  if (!algorithm->fits(hosts))
+  if (!fits(*algorithm, hosts))
     throw_misuse("the " + wanted + " does not work for " + std::to_string(hosts.size()) +
                  " ranks on " + (hosts.count() == 1 ? "one host" : hosts.to_string()) + use);
   if (!has_one_order(*algorithm, options))
@@ -139,6 +142,8 @@ std::vector<Choice> candidates(Collective collective, uint64_t bytes, size_t ele
     if (!fits(algorithm, shared.hosts, options)) continue;
     result.push_back(plan(algorithm, bytes, element_bytes, shared, options));
   }
+  if (options.own != nullptr && fits(*options.own, shared.hosts, options))
+    result.push_back(plan(*options.own, bytes, element_bytes, shared, options));
   if (options.simulate && topology.hosts.count() > 1)
     put_on_the_clock(result, topology, element_bytes, options.slice_window);
   // Differences below 3 % are noise: the order of the list decides.

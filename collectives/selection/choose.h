@@ -13,6 +13,7 @@ namespace hccl_like {
 
 struct ChooseOptions {
   std::string_view forced;         // name of an algorithm; empty: the cost model decides
+  const Algorithm* own = nullptr;  // a user's, which is a candidate and may be forced, too
   uint64_t slice_bytes = 1 << 20;  // larger payloads run in several slices
   uint32_t slice_window = 4;       // slices in flight at once
   // Chunk sizes differ and only the two ranks of a pair know theirs: the choice ignores `bytes`.

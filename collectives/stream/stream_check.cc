@@ -11,10 +11,11 @@ namespace hccl_like {
 
 namespace {
 
-using Clock = std::vector<uint64_t>;  // of each rank: how many of its steps are known to be over
+using VectorClock =
+    std::vector<uint64_t>;  // of each rank: how many of its steps are known to be over
 constexpr uint64_t kReleased = std::numeric_limits<uint64_t>::max();
 
-void merge(Clock& clock, const Clock& other) {
+void merge(VectorClock& clock, const VectorClock& other) {
   for (size_t i = 0; i < clock.size(); ++i) clock[i] = std::max(clock[i], other[i]);
 }
 
@@ -93,7 +94,7 @@ class OrderCheck {
       : programs_(programs),
         cells_(job, memory),
         turns_(programs),
-        clocks_(programs.size(), Clock(programs.size(), 0)),
+        clocks_(programs.size(), VectorClock(programs.size(), 0)),
         signals_(programs.size()) {
     for (size_t rank = 0; rank < programs.size(); ++rank) clocks_[rank][rank] = kStart;
   }
@@ -134,7 +135,7 @@ class OrderCheck {
 
   struct Signal {
     uint64_t value = 0;
-    Clock clock;
+    VectorClock clock;
     bool awaited = false;
   };
   struct History {
@@ -170,7 +171,7 @@ class OrderCheck {
 
   std::string take(size_t rank) {
     const StreamStep& step = turns_.step(rank);
-    Clock& clock = clocks_[rank];
+    VectorClock& clock = clocks_[rank];
     clock[rank] = kStart + 1 + turns_.next(rank);
     switch (step.kind) {
       case StreamStep::Kind::kReset:  // replayable programs are run, not checked
@@ -232,7 +233,7 @@ class OrderCheck {
   const std::vector<StreamProgram>& programs_;
   const Cells cells_;
   Turns turns_;
-  std::vector<Clock> clocks_;
+  std::vector<VectorClock> clocks_;
   std::vector<std::vector<Signal>> signals_;
   std::map<Cell, History> histories_;
 };

@@ -49,10 +49,12 @@ bool StreamExecutor::may_serve(const Device& device) {
 bool StreamExecutor::may_serve(const Device& device, const Hosts& hosts,
                                const CallPathOptions& options, Collective collective) {
   return may_serve(device) && hosts.count() == 1 && hosts.size() > 1 &&
-         hosts.size() <= kMostRanks && options.maps_memory && options.direct && !options.forced &&
-         algorithm(collective, hosts) != nullptr &&
+         hosts.size() <= kMostRanks && options.maps_memory && options.direct &&
+         (!options.forced || options.own) && algorithm(collective, hosts) != nullptr &&
          // reduce() rounds after each source.
-         !(options.deterministic && hccl_like::reduces(collective) && !device.can_reduce_many());
+         // Nor does a schedule that a user wrote promise an order of sums.
+         !(options.deterministic && hccl_like::reduces(collective) &&
+           (options.own || !device.can_reduce_many()));
 }
 
 StreamExecutor::StreamExecutor(std::shared_ptr<Communicator> communicator, const Device& device,
@@ -98,7 +100,8 @@ const StreamExecutor::Compiled& StreamExecutor::program(Collective collective, i
   const auto [found, added] = programs_.try_emplace({collective, root, in_place});
   if (!added) return found->second;
   const Hosts& hosts = communicator_->topology().hosts;
-  const Job job = make_job(*algorithm(collective, hosts), hosts, root);
+  const Algorithm* const own = communicator_->own(collective);
+  const Job job = make_job(own != nullptr ? *own : *algorithm(collective, hosts), hosts, root);
   auto programs = compile_streams(job, in_place);
   Compiled& made = found->second;
   for (const StreamProgram& program : programs) made.scratch.push_back(program.scratch_like);

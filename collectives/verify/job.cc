@@ -10,7 +10,7 @@ Job make_job(const Algorithm& algorithm, const Hosts& hosts, int root) {
   Job job{.collective = algorithm.collective, .root = root, .equal_chunks = algorithm.equal_chunks};
   job.ranks.reserve(static_cast<size_t>(hosts.size()));
   for (int rank = 0; rank < hosts.size(); ++rank)
-    job.ranks.push_back(algorithm.make(rank, hosts, root));
+    job.ranks.push_back(schedule_of(algorithm, rank, hosts, root));
   return job;
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
+#include <tuple>
 
 namespace hccl_like {
 
@@ -182,6 +184,75 @@ std::vector<std::vector<Value>> outputs_of(const Job& job, Memory memory, const 
   return outputs;
 }
 
+// What was added up: how often each rank's cell counts.
+struct Terms {
+  using Cell = std::tuple<size_t, Buffer, uint32_t>;
+  std::map<Cell, int> times;
+
+  static Terms of(size_t rank, Slot slot) { return {{{{rank, slot.buffer, slot.index}, 1}}}; }
+  Terms& operator+=(const Terms& other) {
+    for (const auto& [cell, count] : other.times) times[cell] += count;
+    return *this;
+  }
+  friend Terms operator+(Terms a, const Terms& b) { return a += b; }
+};
+
+bool writes(const Step& step, Slot slot) {
+  return step.kind != Step::Kind::kSend && step.dst.buffer == slot.buffer &&
+         slot.index >= step.dst.index && slot.index - step.dst.index < step.count;
+}
+
+// "; round 4 wrote it last: recv out[2]<-0"
+std::string last_write(const Schedule& schedule, Slot slot) {
+  for (size_t round = schedule.rounds(); round-- > 0;)
+    for (const Step& step : schedule.steps(round))
+      if (writes(step, slot))
+        return "; round " + std::to_string(round) + " wrote it last: " + schedule.to_string(step);
+  return "; no round writes it";
+}
+
+// Of a wrong output: ": in[2] of rank 3 is missing, in[2] of rank 0 counts 2 times; round 4 ...".
+std::string contents(const Job& job, Memory memory, size_t rank, uint32_t chunk) {
+  constexpr size_t kMostCells = 100'000;  // of all ranks, for which the time is bearable
+  if (job.ranks.size() * job.ranks[0].chunks() > kMostCells) return "";
+  ProofMachine<Terms> machine(job, memory);
+  for (size_t r = 0; r < job.ranks.size(); ++r) {
+    const uint32_t chunks = job.ranks[r].chunks();
+    for (uint32_t i = 0; i < job.ranks[r].scratch_like().size(); ++i)
+      machine.at(r, scratch(i)) = Terms::of(r, scratch(i));
+    for (uint32_t c = 0; c < chunks; ++c) {
+      const bool reads = may_read_input(job, static_cast<int>(r), c);
+      machine.at(r, out(c)) = Terms::of(r, out(c));
+      if (reads || memory == Memory::kSeparate) machine.at(r, in(c)) = Terms::of(r, in(c));
+    }
+  }
+  machine.run();
+  Terms found = machine.at(rank, out(chunk)), wanted;
+  const auto to = static_cast<int>(rank);
+  for (int from = 0; from < job.size(); ++from)
+    if (gives(job.collective, job.root, from, to) &&
+        (reduces(job.collective) || semantics(job.collective).output != Chunking::kPerRank ||
+         static_cast<uint32_t>(from) == chunk))
+      wanted += Terms::of(static_cast<size_t>(from),
+                          in(semantics(job.collective).input == Chunking::kPerRank ? rank : chunk));
+  std::string text;
+  const auto say = [&](const Terms::Cell& cell, const std::string& what) {
+    const auto [owner, buffer, index] = cell;
+    text += (text.empty() ? ": " : ", ") + to_string(Slot{buffer, index}) + " of rank " +
+            std::to_string(owner) + what;
+  };
+  for (const auto& [cell, count] : wanted.times)
+    if (!found.times.contains(cell)) say(cell, " is missing");
+  for (const auto& [cell, count] : found.times) {
+    if (!wanted.times.contains(cell))
+      say(cell, std::get<Buffer>(cell) == Buffer::kInput ? " does not belong there"
+                                                         : " was read before it was written");
+    else if (count > 1)
+      say(cell, " counts " + std::to_string(count) + " times");
+  }
+  return text + last_write(job.ranks[rank], out(chunk));
+}
+
 }  // namespace
 
 std::string prove(const Job& job, Memory memory) {
@@ -219,8 +290,9 @@ std::string prove(const Job& job, Memory memory) {
       if (machine.at(rank, out(c)) == want) continue;
       return "rank " + std::to_string(rank) + " of " + std::to_string(job.size()) + ": out[" +
              std::to_string(c) +
-             (writes ? "] does not hold what it should"
-                     : "] was written and is not this rank's to write");
+             (writes ? "] does not hold what it should" + contents(job, memory, rank, c)
+                     : "] was written and is not this rank's to write" +
+                           last_write(job.ranks[rank], out(c)));
     }
   }
   return "";

@@ -245,7 +245,9 @@ TEST(Prove, FindsAContributionThatIsCountedTwice) {
     s.add_reduce(out(0), std::vector{in(0), got, got});
   }
   EXPECT_EQ(check(job), "");
-  EXPECT_EQ(prove(job, Memory::kSeparate), "rank 0 of 2: out[0] does not hold what it should");
+  EXPECT_EQ(prove(job, Memory::kSeparate),
+            "rank 0 of 2: out[0] does not hold what it should: in[0] of rank 1 counts 2 times; "
+            "round 1 wrote it last: reduce in[0]+scratch[0]+scratch[0] to out[0]");
 }
 
 TEST(Prove, FindsMemoryThatNobodyWrote) {
@@ -253,7 +255,10 @@ TEST(Prove, FindsMemoryThatNobodyWrote) {
   const Slot nothing = job.ranks[0].add_scratch(in(0));
   job.ranks[0].round(copy(nothing, out(0)));
   EXPECT_EQ(check(job), "");
-  EXPECT_EQ(prove(job, Memory::kSeparate), "rank 0 of 1: out[0] does not hold what it should");
+  EXPECT_EQ(prove(job, Memory::kSeparate),
+            "rank 0 of 1: out[0] does not hold what it should: in[0] of rank 0 is missing, "
+            "scratch[0] of rank 0 was read before it was written; round 0 wrote it last: copy "
+            "scratch[0] to out[0]");
 }
 
 TEST(Prove, FindsABarrierThatLetsSomebodyThrough) {

@@ -5,6 +5,7 @@
 #include "collectives/engine/runtime.h"
 #include "core/base/log.h"
 #include "process_group/backend/monitored_barrier.h"
+#include "process_group/backend/own_algorithms.h"
 #include "process_group/backend/sparse.h"
 #include "process_group/device/host_tensors.h"
 #include "process_group/diagnosis/error_file.h"
@@ -46,6 +47,7 @@ c10::intrusive_ptr<Backend> Backend::create(const std::shared_ptr<Session>& sess
     }
     auto backend = c10::make_intrusive<Backend>(session, std::move(communicator), store, options);
     backend->tell_through("create");
+    backend->add_own_algorithms();
     return backend;
   } catch (const Exception& exception) {
     throw_torch_setup_error(exception.error(), "hccl-like could not make process group '" + name +
@@ -75,6 +77,15 @@ Backend::Backend(const std::shared_ptr<Session>& session,
   session->watchdog().add(diagnosis_.failure_report());
   withdraw_error_file();
   session->add(*this, *communicator);
+}
+
+void Backend::add_own_algorithms() {
+  const auto session = issuer_.session();
+  const auto communicators = issuer_.communicators();
+  if (!session || !communicators) return;
+  hccl_like::add_own_algorithms(
+      *communicators, options_->algorithms.empty() ? session->runtime().config().algo
+                                                   : ForcedAlgorithms::parse(options_->algorithms));
 }
 
 Membership Backend::membership(const std::string& group,

@@ -134,6 +134,8 @@ class Backend final : public c10d::Backend {
   }
 
  private:
+  // After the construction, on all ranks: the algorithms that users wrote.
+  void add_own_algorithms();
   // This rank is through with a `use` that all ranks make of the store, of the same name on all.
   void tell_through(const std::string& use);
   // Rank 0, with whose process the store may end, waits for the others to be through with the last.

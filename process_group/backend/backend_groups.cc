@@ -45,7 +45,9 @@ c10::intrusive_ptr<Backend> Backend::part(const std::vector<int>& ranks,
   if (!child) return nullptr;
   child->set_timeout(options->timeout);
   // Uses this group's store, because torch's store may have different prefixes on different ranks.
-  return c10::make_intrusive<Backend>(session, child, store_, options);
+  auto backend = c10::make_intrusive<Backend>(session, child, store_, options);
+  backend->add_own_algorithms();
+  return backend;
 }
 
 // Does not rely on the same store or name on all ranks.

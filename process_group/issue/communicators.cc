@@ -41,6 +41,11 @@ void Communicators::force(const ForcedAlgorithms& algorithms) const {
   device_->force(algorithms);
 }
 
+void Communicators::add_own(const std::shared_ptr<const Algorithm>& algorithm) const {
+  host_->add_own(algorithm);
+  device_->add_own(algorithm);
+}
+
 std::optional<Error> Communicators::failure() const {
   if (auto error = host_->failure()) return error;
   return device_->failure();

@@ -25,6 +25,7 @@ class Communicators {
   void set_timeout(std::chrono::milliseconds timeout) const;
   void set_deterministic() const;
   void force(const ForcedAlgorithms& algorithms) const;
+  void add_own(const std::shared_ptr<const Algorithm>& algorithm) const;
   std::optional<Error> failure() const;
   uint64_t sequence() const;
 

@@ -32,6 +32,7 @@ uint64_t estimate(const Request& request, const Communicator& communicator) {
   const Config& config = communicator.engine().config();
   const ChooseOptions options{
       .forced = config.algo.find(name(request.collective)),
+      .own = communicator.own(request.collective),
       .slice_bytes = config.slice_bytes,
       .slice_window = communicator.topology().slices_at_once(config.slice_window),
       .deterministic = config.deterministic};

@@ -8,6 +8,8 @@ void bind_options(pybind11::module_& module);
 void bind_backend(pybind11::module_& module);    // after bind_options
 void bind_diagnosis(pybind11::module_& module);  // after bind_backend
 void bind_settings(pybind11::module_& module);
+// Algorithms of users.
+void bind_schedules(pybind11::module_& module);
 void bind_devices(pybind11::module_& module);
 void bind_machine(pybind11::module_& module);
 void bind_memory(pybind11::module_& module);

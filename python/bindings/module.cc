@@ -12,6 +12,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   hccl_like::bind_backend(module);
   hccl_like::bind_diagnosis(module);
   hccl_like::bind_settings(module);
+  hccl_like::bind_schedules(module);
   hccl_like::bind_devices(module);
   hccl_like::bind_machine(module);
   hccl_like::bind_memory(module);

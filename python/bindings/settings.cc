@@ -10,6 +10,7 @@
 
 #include "collectives/engine/call_path.h"
 #include "collectives/engine/runtime.h"
+#include "collectives/own/own_algorithm.h"
 #include "collectives/selection/choose.h"
 #include "collectives/selection/profile.h"
 #include "core/settings/config.h"
@@ -95,7 +96,8 @@ std::string way(const std::string& collective, uint64_t bytes, const std::vector
 
 // (algorithm, slices, microseconds), preferred one first. `layout`: the host of each rank, any
 // numbers.
-py::list ways(const std::string& collective, uint64_t bytes, const std::vector<int>& layout) {
+py::list ways(const std::string& collective, uint64_t bytes, const std::vector<int>& layout,
+              const std::string& own_json) {
   if (layout.empty()) throw py::value_error("a group has at least one rank");
   const Config config = Config::from_environment();
   const Collective wanted = known_collective(collective);
@@ -103,7 +105,9 @@ py::list ways(const std::string& collective, uint64_t bytes, const std::vector<i
   if (topology.hosts.count() == 1)
     topology.cores_per_host = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
   if (!shares_memory(config)) topology.local = kTcpLoopback;
+  const auto own = own_json.empty() ? nullptr : OwnAlgorithm::parse(own_json);
   const ChooseOptions options{.forced = config.algo.find(name(wanted)),
+                              .own = own ? &own->algorithm : nullptr,
                               .slice_bytes = config.slice_bytes,
                               .slice_window = config.slice_window,
                               .deterministic = config.deterministic,
@@ -126,10 +130,12 @@ void bind_settings(py::module_& module) {
   module.def("settings", &settings, "Every setting: (name, value in force, default, help).");
   module.def(
       "explain", &ways, py::arg("collective"), py::arg("bytes"), py::arg("layout"),
+      py::arg("own") = "",
       "What could carry out a call of `bytes` of float32 in all chunks together, on ranks of "
       "which `layout` gives the hosts: (algorithm, slices, microseconds as the cost model sees "
       "it), "
-      "first the one that the settings and the model pick; for calls that go by messages (way()).");
+      "first the one that the settings and the model pick; for calls that go by messages (way()). "
+      "`own`: one more candidate, in the JSON form of hccl_like.schedule.");
   module.def(
       "way", &way, py::arg("collective"), py::arg("bytes"), py::arg("layout"),
       py::arg("device") = py::none(),

@@ -216,8 +216,10 @@ def explain(argv: list[str]) -> int:
     parser.add_argument("ranks", type=int, help="ranks in the group")
     parser.add_argument("--hosts", type=int, default=1, help="hosts that the ranks fill in order (1: all are on this one)")
     parser.add_argument("--device", help="of the tensors, if not the host's: sim, or sim:1")
+    parser.add_argument("--own", metavar="WHAT", help="an algorithm of your own, proved and priced beside the others, and its rounds: the name "
+                        "that a package publishes, FILE.py:NAME, or a file in JSON or of MSCCL (docs/own-algorithms.md)")  # fmt: skip
     asked = parser.parse_args(argv)
-    from hccl_like import _extension, _plugins
+    from hccl_like import _extension, _plugins, schedule
 
     each = -(-asked.ranks // max(1, asked.hosts))
     call = (asked.collective, asked.bytes, [rank // each for rank in range(asked.ranks)])
@@ -225,7 +227,10 @@ def explain(argv: list[str]) -> int:
         if asked.device:
             _plugins.register(_extension.load())
         way = _extension.load().way(*call, device=_with_index(asked.device))
-        rows = _extension.load().explain(*call)
+        own = schedule.named(asked.own, asked.collective) if asked.own else None
+        if own:
+            own.prove(call[2])
+        rows = _extension.load().explain(*call, own=own.to_json(call[2]) if own else "")
     except (ImportError, RuntimeError, ValueError) as error:
         print(error, file=sys.stderr)
         return 1
@@ -235,6 +240,8 @@ def explain(argv: list[str]) -> int:
         title = f"by messages, if HCCL_LIKE_ALGO={asked.collective}:NAME asked for one of these"
     _tables.show(title, ("algorithm", "slices", "estimate us"),
                  [(name, str(slices), f"{microseconds:.2f}") for name, slices, microseconds in rows])
+    if own:
+        print(f"\n{own.collective}:{own.name} is proved for {asked.ranks} ranks. Its rounds:\n{own.text(call[2])}")
     return 0
 
 
