@@ -84,8 +84,8 @@ std::string title(const Line& call) {
 }
 
 // "12.3 s"
-std::string in_seconds(int64_t milliseconds) {
-  const int64_t tenths = (milliseconds + 50) / 100;
+std::string in_seconds(int64_t ms) {
+  const int64_t tenths = (ms + 50) / 100;
   return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " s";
 }
 
@@ -97,11 +97,11 @@ const Line* unfinished(const std::vector<Line>& calls) {
 
 // Ranks in the last "waiting for ranks 2, 3" of this rank's own error: "2, 3".
 std::string awaited(const std::string& error) {
-  constexpr std::string_view kMark = "waiting for ";
+  constexpr std::string_view kWaitingFor = "waiting for ";
   const size_t own = error.rfind(" (told to rank ");
-  const size_t at = error.rfind(kMark);
+  const size_t at = error.rfind(kWaitingFor);
   if (at == std::string::npos || (own != std::string::npos && at < own)) return "-";
-  const size_t begin = at + kMark.size();
+  const size_t begin = at + kWaitingFor.size();
   return error.substr(begin, std::min(error.find_first_of(".;:()", begin), error.size()) - begin);
 }
 

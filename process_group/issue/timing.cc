@@ -30,9 +30,10 @@ uint64_t estimate(const Request& request, const Communicator& communicator) {
   const int size = communicator.size();
   if (size < 2) return 0;
   const Config& config = communicator.engine().config();
+  const Algorithm* const own = communicator.own(request.collective);
   const ChooseOptions options{
-      .forced = config.algo.find(name(request.collective)),
-      .own = communicator.own(request.collective),
+      .forced = own != nullptr ? own->name : config.algo.find(name(request.collective)),
+      .own = own,
       .slice_bytes = config.slice_bytes,
       .slice_window = communicator.topology().slices_at_once(config.slice_window),
       .deterministic = config.deterministic};

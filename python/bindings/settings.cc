@@ -71,11 +71,14 @@ std::string way(const std::string& collective, uint64_t bytes, const std::vector
   const auto ranks = static_cast<int>(layout.size());
   const Hosts hosts = Hosts::of(layout);
   const bool shares = config.board && shares_memory(config);
-  const CallPathOptions options{.board = shares && ranks > 1 && hosts.count() == 1,
-                                .maps_memory = shares,
-                                .forced = !config.algo.find(name(wanted)).empty(),
-                                .direct = config.direct,
-                                .deterministic = config.deterministic};
+  const std::string_view forced = config.algo.find(name(wanted));
+  const CallPathOptions options{
+      .board = shares && ranks > 1 && hosts.count() == 1,
+      .maps_memory = shares,
+      .forced = !forced.empty(),
+      .direct = config.direct,
+      .deterministic = config.deterministic,
+      .own = !forced.empty() && find_algorithm(wanted, forced) == nullptr};
   const Semantics meaning = semantics(wanted);
   const bool chunks = meaning.input != Chunking::kWhole || meaning.output != Chunking::kWhole;
   if (device && bytes / (chunks ? layout.size() : 1) >= StreamExecutor::kLeastChunk &&
