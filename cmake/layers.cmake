@@ -247,8 +247,8 @@ endfunction()
 
 # hccl_like_shards(target seconds label): many tests of a program in one process. With a sanitizer or an emulator a process takes a
 # fifth of a second to start, which is longer than most tests. HCCL_LIKE_TESTS_LEFT_OUT has patterns of GoogleTest, separated by colons;
-# HCCL_LIKE_TESTS_OF_THE_NIGHT those of tests that run with HCCL_LIKE_NIGHTLY only: more ranks, or another mix of who maps whose memory,
-# through the code that other tests run.
+# HCCL_LIKE_TESTS_OF_THE_NIGHT those of tests that run with HCCL_LIKE_NIGHTLY only: more ranks, another wire, or another mix of who
+# maps whose memory, through the code that other tests run.
 set(HCCL_LIKE_SHARDS 16)
 function(hccl_like_shards target limit_s label)
   math(EXPR last "${HCCL_LIKE_SHARDS} - 1")
