@@ -122,7 +122,8 @@ Schedule schedule_from(const Json& rank, const std::string& who) {
   if (chunks == 0 || chunks > UINT16_MAX) refuse(who + " has no number of chunks from 1 to 65535");
   Schedule schedule(static_cast<uint32_t>(chunks));
   for (const Json& like : rank.value("scratch", Json::array())) {
-    StepReader reader(like.is_string() ? like.get_ref<const std::string&>() : "");
+    const std::string text = like.is_string() ? like.get<std::string>() : "";
+    StepReader reader(text);
     const auto slot = reader.slots();
     if (!slot || slot->count != 1 || !reader.over())
       refuse(who + ": a scratch slot is " + like.dump() + ", and not like a chunk, \"in[0]\"");
