@@ -51,4 +51,4 @@ TEST_P(FaultSimulation, EveryRankEndsRightOrWithAnErrorThatNamesTheCause) {
 INSTANTIATE_TEST_SUITE_P(Slice, FaultSimulation, ::testing::Range(uint64_t{0}, kSlices));
 
 }  // namespace
-}  // namespace hccl_like::faultsimulation
+}  // namespace hccl_like::fault_simulation
