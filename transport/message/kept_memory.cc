@@ -22,7 +22,7 @@ void KeptMemory::sweep() {
   std::vector<Kept> free;  // freed after the lock is released
   const std::lock_guard lock(mutex_);
   const auto first_free =
-      std::ranges::partition(kept_, [](const Kept& kept) { return kept.writes(); }).begin();
+      std::partition(kept_.begin(), kept_.end(), [](const Kept& kept) { return kept.writes(); });
   std::move(first_free, kept_.end(), std::back_inserter(free));
   kept_.erase(first_free, kept_.end());
   size_.store(kept_.size(), std::memory_order_relaxed);
