@@ -82,7 +82,9 @@ class Engine {
     // Adds a Send or a Recv to fill in; then post() posts it and makes its first step.
     template <class OneEnd>
     CallerMessage& next(const Call& call, Link* link) {
-      CallerMessage& message = engine_.caller_messages_.emplace_back(&call, link);
+      CallerMessage& message = engine_.caller_messages_.emplace_back();
+      message.call = &call;
+      message.link = link;
       message.message.emplace<OneEnd>();
       return message;
     }

@@ -55,7 +55,7 @@ std::optional<Error> queue_reduction(const Device& device, int index, hcd_stream
     return device.reduce_many(index, dst, all, elements, call.type, call.op, call.scaling, stream);
   // One source after the other, beginning with that which is there already.
   const auto at_dst = std::ranges::find_if(
-      all, [&](hcd_ref one) { return one.base == dst.base && one.offset == dst.offset; });
+      all, [&to = dst](hcd_ref one) { return one.base == to.base && one.offset == to.offset; });
   if (at_dst != all.end())
     std::swap(*at_dst, all.front());
   else if (auto error = device.copy_within(index, dst, all.front(), bytes, stream))
