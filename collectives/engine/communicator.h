@@ -214,7 +214,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Identity identity_;
   Topology topology_;
   std::array<std::atomic<bool>, kCollectives> named_{};  // collectives in forced_
-  // Users' algorithms; those that are forced.
+  // By collective: the user's algorithm that is forced, or null.
   std::array<std::atomic<const Algorithm*>, kCollectives> own_{};
   std::atomic<std::chrono::milliseconds> timeout_;
   std::atomic<bool> failed_{false};

@@ -135,8 +135,8 @@ bool StreamExecution::agree() {
   compare_with_earlier_calls();
   if (hccl_like::reduces(call_.collective))
     mine_.able = mine_.able && executor_.reduces(call_.type, call_.op, scaling_);
-  // A user's schedule may add in several steps, of which none may scale, and its scratch memory has
-  // the sizes that all ranks know.
+  // Streams scale only a sum of one step, and a user's schedule may add in several. Ranks of an
+  // uneven call do not know the sizes of each other's scratch memory.
   if (communicator_->own(call_.collective) != nullptr)
     mine_.able = mine_.able && !scaling_.any() && !call_.uneven;
   mine_.words.handle = shared_words().shown().handle;

@@ -184,7 +184,7 @@ std::vector<std::vector<Value>> outputs_of(const Job& job, Memory memory, const 
   return outputs;
 }
 
-// What was added up: how often each rank's cell counts.
+// The terms of a sum, and how often each occurs.
 struct Terms {
   using Cell = std::tuple<size_t, Buffer, uint32_t>;
   std::map<Cell, int> times;

@@ -41,9 +41,9 @@ class FailureReport : public std::enable_shared_from_this<FailureReport> {
   void set_timeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
 
   // Adds details to the error. Once per group, except after a local abort(), writes the flight
-  // recorder and torchrun's error file. After a timeout ranks exchange their state and one rank
-  // logs the table, and every rank's error names those that are missing, which blocks for up to
-  // HCCL_LIKE_REPORT_MS plus 300 ms.
+  // recorder and torchrun's error file. After a timeout ranks exchange their state, which
+  // blocks for up to HCCL_LIKE_REPORT_MS plus 300 ms. One rank logs the table. The error of every
+  // rank names the missing ranks.
   Error after(Error error);
   // Adds program lines to the error (HCCL_LIKE_CALL_SITES), read from the store for up to 500 ms.
   Error named(Error error);

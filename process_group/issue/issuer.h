@@ -27,6 +27,8 @@ namespace hccl_like {
 //                      waits for its peer delays no other message.
 //   a stream that captures a graph   the call becomes part of the graph (captured_calls.h).
 // On other devices the caller's thread waits for its current stream and makes the call.
+// Where calls of the device's runtime await idle streams, large calls take this way, too, but wait
+// for no stream when they are issued (goes_in_stream()).
 // Large calls on memory that host code cannot address go slice by slice (stagings.h). Such
 // collectives run one after the other, whatever their streams.
 class Issuer {

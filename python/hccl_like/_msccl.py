@@ -50,7 +50,7 @@ def from_xml(text: str) -> Algorithm:
                 source, target = (plan.cells(rank, _text(step, f"{side}buf"), _number(step, f"{side}off"), count) for side in ("src", "dst"))
                 events = []
                 if kind in ("r", "rrc", "rcs", "rrs", "rrcs"):
-                    # What arrives is added to what is at "src"; rrs keeps the sum only until it is sent.
+                    # The step adds the incoming chunk to the one at "src". An rrs keeps the sum only until it is sent.
                     into = plan.temporary(target) if kind == "rrs" else target
                     events.append(_Event([[], source] if kind.startswith("rr") else [[]], into))
                     ends[_number(block, "recv"), rank, channel, "recv"].append(events[0])
@@ -255,9 +255,9 @@ class _Plan:
 
 
 class _Placing:
-    """Finds where a buffer's chunk lies here, round by round. There the input is written, too; here it is not.
+    """Finds where a buffer's chunk lies here, round by round. MSCCL writes to the input, too; a schedule here never does.
 
-    What is written to a chunk goes to the output where the collective has it there, or else to scratch memory, and is read there from then on.
+    A written chunk lies in the output if the collective has that chunk in its output, else in scratch memory. Later steps read it there.
     """
 
     def __init__(self, collective: str, size: int, chunks: int) -> None:

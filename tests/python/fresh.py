@@ -1,7 +1,7 @@
 """Programs as a fresh interpreter would run them, forked from one that has imported torch already: that takes two seconds.
 
-What torch runs at the end of its import, entry points of vendors and of hccl-like, comes in the fork, with the program's own environment
-and sys.path. With FRESH_INTERPRETERS=1, as at night, each program has an interpreter of its own.
+The fork runs the end of torch's import, which loads the entry points of vendors and of hccl-like, with the program's own environment and
+sys.path. With FRESH_INTERPRETERS=1, as at night, each program has an interpreter of its own.
 """
 
 import atexit
