@@ -91,7 +91,7 @@ std::shared_ptr<Communicator> Runtime::create(Store& store, int rank, int size, 
       identity.links = config_.connect == Connecting::kLazy
                            ? mesh.introduce(roster.members, rank, reach, idle)
                            : mesh.connect(roster.members, rank, reach, idle);
-      if (mesh.has_absent()) start_accept_thread = true;
+      if (mesh.may_accept()) start_accept_thread = true;
     });
   } catch (const Exception& exception) {
     // Connected ranks would wait for this rank, or see it leave without a reason.

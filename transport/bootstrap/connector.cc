@@ -145,6 +145,22 @@ bool Connector::nobody_listens() const {
   });
 }
 
+bool Connector::is_refused_by(std::string_view address) const {
+  const std::string refused = errno_text(ECONNREFUSED);
+  return std::ranges::any_of(attempts_, [&](const auto& attempt) {
+    const std::string_view label = attempt->way.label;
+    return attempt->last_cause == refused && label.substr(0, label.rfind(':')) == address;
+  });
+}
+
+bool Connector::is_answered() const {
+  return std::ranges::any_of(attempts_, [](const auto& attempt) {
+    return attempt->greeting &&
+           attempt->greeting->state() != OutgoingGreeting::State::kConnecting &&
+           attempt->greeting->state() != OutgoingGreeting::State::kFailed;
+  });
+}
+
 std::string Connector::report() const {
   std::string text;
   for (const auto& attempt : attempts_) {

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "transport/bootstrap/greeting.h"
@@ -43,6 +44,10 @@ class Connector {
   bool hopeless() const;
   // True if every address answered with "connection refused".
   bool nobody_listens() const;
+  // Whether this address refuses connections: "10.0.0.5", "[fd00::5]".
+  bool is_refused_by(std::string_view address) const;
+  // Whether a connection to any address exists, greeted or not: its host and listener are there.
+  bool is_answered() const;
   // "10.0.0.5:4000: Connection refused (errno 111); [fd00::5]:4000: no answer".
   std::string report() const;
   // The next time at which step() must run without an event.

@@ -30,12 +30,21 @@ Identity LocalEnd::identity_of(const ProcessRecord& peer) const {
 std::unique_ptr<Wire> LocalEnd::tcp_wire(Fd socket, Poller& poller, const std::string& peer,
                                          const Key& session, WireSide side,
                                          RailedWire** railed) const {
-  *railed = nullptr;
   auto first = std::make_unique<TcpWire>(std::move(socket), poller, tcp, peer);
-  if (tcp_rails.rails == 1) return sealed_wire(std::move(first), session, side, peer);
   auto wire = std::make_unique<RailedWire>(std::move(first), tcp_rails);
   *railed = wire.get();
   return sealed_wire(std::move(wire), session, side, peer);
+}
+
+std::vector<Way> LocalEnd::tcp_ways(const ProcessRecord& self, const ProcessRecord& peer,
+                                    uint16_t port, size_t rail) const {
+  std::vector<Way> ways;
+  const auto ordered = order_for_connecting(peer.addresses, addresses, self.host == peer.host);
+  for (const Address& address : order_for_rail(ordered, addresses, rail)) {
+    ways.push_back(way_to(address, port));
+    ways.back().prepare = [this](int socket) { tcp.congestion.prepare(socket); };
+  }
+  return ways;
 }
 
 std::unique_ptr<Wire> LocalEnd::sealed_wire(std::unique_ptr<Wire> wire, const Key& session,
@@ -116,18 +125,8 @@ void Dialer::begin_stage() {
     return;
   }
   std::vector<Way> ways = stages_[stage_] == "shm" ? std::vector<Way>{way_to_unix(peer_.unix_name)}
-                                                   : tcp_ways(peer_.port, 0);
+                                                   : local_.tcp_ways(self_, peer_, peer_.port, 0);
   connector_ = std::make_unique<Connector>(local_.identity, target_, std::move(ways), poller_);
-}
-
-std::vector<Way> Dialer::tcp_ways(uint16_t port, size_t rail) const {
-  std::vector<Way> ways;
-  const auto ordered = order_for_connecting(peer_.addresses, local_.addresses, same_host_);
-  for (const Address& address : order_for_rail(ordered, local_.addresses, rail)) {
-    ways.push_back(way_to(address, port));
-    ways.back().prepare = [&local = local_](int socket) { local.tcp.congestion.prepare(socket); };
-  }
-  return ways;
 }
 
 bool Dialer::step() {
@@ -151,21 +150,13 @@ bool Dialer::on_connected() {
                                           local_.shm_ring_bytes, poller_, local_.commons.get());
     return step_shm();
   }
-  const std::string via = leaves_via(socket.get(), local_.addresses);
-  dialed_.route = local_.tcp_name() + " " + taken + (via.empty() ? "" : " " + via);
+  dialed_.address = taken;
+  dialed_.via = leaves_via(socket.get(), local_.addresses);
+  dialed_.route = local_.tcp_name() + " " + taken + (dialed_.via.empty() ? "" : " " + dialed_.via);
   dialed_.reason = reason();
   dialed_.wire = local_.tcp_wire(std::move(socket), poller_, taken, session, WireSide::kConnector,
                                  &dialed_.railed);
-  if (dialed_.railed != nullptr) dialed_.rails = rails_of(*dialed_.railed);
   return true;
-}
-
-std::unique_ptr<RailDialer> Dialer::rails_of(RailedWire& wire) const {
-  std::vector<std::vector<Way>> ways;
-  for (size_t rail = 0; rail < local_.tcp_rails.rails; ++rail)
-    ways.push_back(tcp_ways(peer_.port, rail));
-  return std::make_unique<RailDialer>(wire, local_.identity, target_, std::move(ways), local_.tcp,
-                                      poller_);
 }
 
 bool Dialer::step_shm() {
@@ -197,8 +188,8 @@ bool Dialer::step_other() {
   dialed_.wire = local_.other_wire(other_->take(), poller_, session, WireSide::kConnector, self_,
                                    peer_, &dialed_.watched);
   if (dialed_.watched != nullptr)
-    dialed_.lifeline = std::make_unique<LifelineDialer>(local_.identity, target_,
-                                                        tcp_ways(lifeline_port(peer_), 0), poller_);
+    dialed_.lifeline = std::make_unique<LifelineDialer>(
+        local_.identity, target_, local_.tcp_ways(self_, peer_, lifeline_port(peer_), 0), poller_);
   return true;
 }
 

@@ -39,9 +39,12 @@ struct LocalEnd {
   std::string tcp_name() const { return sealed ? "encrypted tcp" : "tcp"; }
   // The identity that `peer` must prove.
   Identity identity_of(const ProcessRecord& peer) const;
-  // Sets `*railed` to the part of the wire that gets further rails, or to null.
+  // Sets `*railed` to the part of the wire that has the connections.
   std::unique_ptr<Wire> tcp_wire(Fd socket, Poller& poller, const std::string& peer,
                                  const Key& session, WireSide side, RailedWire** railed) const;
+  // The peer's addresses in the order in which one rail tries them.
+  std::vector<Way> tcp_ways(const ProcessRecord& self, const ProcessRecord& peer, uint16_t port,
+                            size_t rail) const;
   // `wire`, encrypted if `sealed`.
   std::unique_ptr<Wire> sealed_wire(std::unique_ptr<Wire> wire, const Key& session, WireSide side,
                                     const std::string& peer) const;
@@ -55,9 +58,10 @@ struct Dialed {
   std::unique_ptr<Wire> wire;
   std::string route;   // "shm", "tcp 10.0.0.5:41234 via eth0"
   std::string reason;  // "same host", "other host", "shm failed: ..."
-  // Part of `wire`; null if the wire gets no further rails.
+  // Part of `wire`; null unless it is tcp. Its address, and its interface: "via eth0".
   RailedWire* railed = nullptr;
-  std::unique_ptr<RailDialer> rails{};  // null at the end that accepts them
+  std::string address{}, via{};
+  WireSide side = WireSide::kConnector;
   // Part of `wire`; null if the wire gets no lifeline.
   WatchedWire* watched = nullptr;
   std::unique_ptr<LifelineDialer> lifeline{};  // null at the end that accepts it
@@ -95,8 +99,6 @@ class Dialer {
   bool step_shm();
   bool step_other();
   bool on_connected();
-  std::vector<Way> tcp_ways(uint16_t port, size_t rail) const;
-  std::unique_ptr<RailDialer> rails_of(RailedWire& wire) const;
   std::string reason() const;
   std::string setbacks() const;
 

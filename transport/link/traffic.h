@@ -38,6 +38,10 @@ class Traffic {
     if (Peer* const peer = counted_in()) add(peer->received, peer->received_bytes, bytes);
   }
 
+  void reconnected(uint64_t times) noexcept {
+    if (Peer* const peer = counted_in()) peer->reconnected.fetch_add(times);
+  }
+
  private:
   // One thread at a time writes them.
   static void add(counter_layout::Counter& messages, counter_layout::Counter& sum,

@@ -184,6 +184,7 @@ std::vector<Link*> Mesh::connect(const std::vector<ProcessRecord>& members, int 
       found->second.link->want_wire();
     } else {
       check_common_transport(static_cast<int>(peer), record, state.self, state.local);
+      state.meet(record, static_cast<int>(peer), rank);
     }
     missing.push_back({static_cast<int>(peer), &record, connects_to(state.self, record)});
   }
@@ -212,6 +213,7 @@ std::vector<Link*> Mesh::introduce(const std::vector<ProcessRecord>& members, in
       const bool shows = state.bell && record.commons && state.self.host == record.host;
       State::Missing now{static_cast<int>(peer), &record, connects_to(state.self, record)};
       if (!state.connects_when_needed(record)) {
+        state.meet(record, static_cast<int>(peer), rank);
         missing.push_back(std::move(now));
         continue;
       }

@@ -23,7 +23,8 @@ constexpr milliseconds kHeldAtMost{1000};
 // the peer may have abandoned a connection that this end considered established.
 bool Mesh::State::wanted(const std::string& id, size_t rail) {
   if (rail == kLifelineRail) return awaits_lifeline(id) != nullptr;
-  if (rail > 0) return awaits_rail(id, rail) != nullptr;
+  if (rail > 0) return expects_rail(id, rail);
+  abandon_broken(id);
   if (has_connected(id) || is_upgrading(id)) return false;
   return find(id) != nullptr || early.admit();
 }
@@ -35,6 +36,10 @@ bool Mesh::State::held(const std::string& id, size_t rail) {
   if (found == absent.end() || !found->second.dialer || self.id < id) return false;
   const bool late = Deadline::Clock::now() - found->second.since > kHeldAtMost;
   return !late || found->second.dialer->is_committed();
+}
+
+const Mesh::State::Member& Mesh::State::meet(const ProcessRecord& record, int rank, int own_rank) {
+  return met.insert_or_assign(record.id, Member{record, rank, own_rank}).first->second;
 }
 
 void Mesh::State::set_known(const std::string& id, Known one) {
@@ -50,18 +55,18 @@ void Mesh::State::add(const std::string& id, Dialed dialed) {
   if (dialed.watched != nullptr)
     lifelines.push_back(
         {id, link, dialed.watched, std::move(dialed.lifeline), Deadline::after(connect_timeout)});
-  if (dialed.railed != nullptr)
-    railings.push_back({id, link, dialed.railed, std::move(dialed.rails)});
+  if (dialed.railed != nullptr) add_rails(id, link, dialed);
   if (found == absent.end()) {
     set_known(id, {link, std::move(dialed.route), std::move(dialed.reason)});
     return;
   }
   Absent& peer = found->second;
   if (dialed.reason.empty())
-    dialed.reason = self.host == peer.record.host ? "same host" : "other host";
+    dialed.reason = self.host == peer.member->record.host ? "same host" : "other host";
   set_known(id, {link, std::move(dialed.route), std::move(dialed.reason)});
   link->attach(std::move(dialed.wire), its);
-  log_info([&] { return person(peer.rank, peer.record) + ": " + describe(*peer.link); });
+  log_info(
+      [&] { return person(peer.member->rank, peer.member->record) + ": " + describe(*peer.link); });
   dialing.remove(&peer);
   absent.erase(found);
 }
@@ -78,11 +83,14 @@ void Mesh::State::take_in(Accepted accepted) {
     upgrading.emplace_back(std::move(accepted.peer_id), std::move(accepted.socket), local, poller);
     return;
   }
-  const std::string via = leaves_via(accepted.socket.get(), local.addresses);
   Dialed dialed;
+  dialed.side = WireSide::kAcceptor;
+  dialed.address = "from " + accepted.from;
+  dialed.via = leaves_via(accepted.socket.get(), local.addresses);
   dialed.wire = local.tcp_wire(std::move(accepted.socket), poller, accepted.from, accepted.session,
                                WireSide::kAcceptor, &dialed.railed);
-  dialed.route = local.tcp_name() + " from " + accepted.from + (via.empty() ? "" : " " + via);
+  dialed.route =
+      local.tcp_name() + " " + dialed.address + (dialed.via.empty() ? "" : " " + dialed.via);
   add(accepted.peer_id, std::move(dialed));
 }
 
@@ -127,8 +135,7 @@ void Mesh::State::introduce(const ProcessRecord& record, int rank, int own_rank,
       std::make_unique<Link>(transport, options_of(transport), std::move(local_peer), &any_wanted));
   Link* const link = links.back().get();
   set_known(record.id, {link, transport, "when it is needed"});
-  absent.insert_or_assign(
-      record.id, Absent{.record = record, .rank = rank, .own_rank = own_rank, .link = link});
+  absent.insert_or_assign(record.id, Absent{.member = &meet(record, rank, own_rank), .link = link});
 }
 
 void Mesh::State::dial_wanted() {
@@ -139,7 +146,7 @@ void Mesh::State::dial_wanted() {
       any_wanted = true;
       return;
     }
-    peer.dialer = std::make_unique<Dialer>(local, self, peer.record, poller);
+    peer.dialer = std::make_unique<Dialer>(local, self, peer.member->record, poller);
     peer.since = Deadline::Clock::now();
     dialing.push_back(&peer);
   }
@@ -153,15 +160,16 @@ void Mesh::State::step_dialing() {
       give_up(peer, peer.link->failure()->message);
     } else if (peer.dialer->step()) {
       Dialed dialed = peer.dialer->take();
-      const std::string id = peer.record.id;
+      const std::string id = peer.member->record.id;
       add(id, std::move(dialed));
     } else if (!peer.awaited && now - peer.since > connect_timeout) {
-      give_up(peer, person(peer.own_rank, self) + " timed out connecting to " +
-                        person(peer.rank, peer.record) + ": " + peer.dialer->report() + advice);
+      give_up(peer, person(peer.member->own_rank, self) + " timed out connecting to " +
+                        person(peer.member->rank, peer.member->record) + ": " +
+                        peer.dialer->report() + advice);
     } else if (!peer.awaited && now - peer.since > kTimeoutWithRefusal &&
                peer.dialer->is_refused()) {
-      give_up(peer, person(peer.own_rank, self) + " cannot connect to " +
-                        person(peer.rank, peer.record) +
+      give_up(peer, person(peer.member->own_rank, self) + " cannot connect to " +
+                        person(peer.member->rank, peer.member->record) +
                         ", which has ended: " + peer.dialer->report());
     }
   }
@@ -169,10 +177,11 @@ void Mesh::State::step_dialing() {
 
 void Mesh::State::give_up(Absent& peer, const std::string& why) {
   const bool late = Deadline::Clock::now() - peer.since > connect_timeout;
-  set_known(peer.record.id, {peer.link, std::string(peer.link->transport()), "not reached"});
-  peer.link->fail({late ? ErrorCode::kTimeout : ErrorCode::kPeerLost, why, peer.rank});
+  set_known(peer.member->record.id,
+            {peer.link, std::string(peer.link->transport()), "not reached"});
+  peer.link->fail({late ? ErrorCode::kTimeout : ErrorCode::kPeerLost, why, peer.member->rank});
   dialing.remove(&peer);
-  absent.erase(peer.record.id);
+  absent.erase(peer.member->record.id);
 }
 
 }  // namespace hccl_like

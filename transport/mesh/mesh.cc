@@ -73,6 +73,7 @@ LocalEnd local_end(const Config& config, Poller& poller, const ModulePaths& modu
   }
   local.tcp.socket_buffer_bytes = config.tcp_buffer_bytes;
   local.tcp.congestion = Congestion(config.tcp_congestion);
+  local.tcp.broke = std::make_shared<bool>(false);
   local.tcp_rails.rails = config.tcp_rails.count;
   local.shm_ring_bytes = config.shm_ring_bytes;
   if (has(local.transports, "shm") && config.board) local.commons = make_commons(local.identity.id);
@@ -223,15 +224,17 @@ std::string Mesh::describe(const Link& link) const { return state_->describe(lin
 bool Mesh::is_restless() const {
   return state_->any_wanted || !state_->dialing.empty() || !state_->upgrading.empty() ||
          state_->acceptor.guests() > 0 || state_->makes_lifelines() ||
-         std::ranges::any_of(state_->railings, [](const State::Railing& one) {
-           return one.dialer && one.dialer->is_restless();
-         });
+         (state_->rails_busy() &&
+          std::ranges::any_of(state_->railings,
+                              [](const State::Railing& one) { return one.rails.is_restless(); }));
 }
 
 bool Mesh::hand_on() const { return hccl_like::hand_on(state_->links); }
 bool Mesh::owes() const { return owe(state_->links); }
 
 bool Mesh::has_absent() const { return !state_->absent.empty(); }
+
+bool Mesh::may_accept() const { return has_absent() || !state_->railings.empty(); }
 
 int Mesh::listener_fd() const { return state_->acceptor.listeners().fd(); }
 
@@ -240,8 +243,9 @@ Deadline Mesh::next_timer() const {
   for (const State::Absent* one : state_->dialing)
     next = earliest(next, earliest(one->dialer->next_timer(),
                                    Deadline::at(one->since + state_->connect_timeout)));
-  for (const State::Railing& one : state_->railings)
-    if (one.dialer) next = earliest(next, one.dialer->next_timer());
+  if (state_->rails_busy())
+    for (const State::Railing& one : state_->railings)
+      next = earliest(next, one.rails.next_timer());
   for (const State::Lifeline& one : state_->lifelines)
     if (one.dialer) next = earliest(next, earliest(one.dialer->next_timer(), one.deadline));
   return next;

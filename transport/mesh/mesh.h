@@ -76,6 +76,8 @@ class Mesh {
   Deadline next_timer() const;
   // Whether any introduced peer is not connected.
   bool has_absent() const;
+  // Whether peers may connect later: absent ones, and those whose connection breaks.
+  bool may_accept() const;
   // Readable while a peer connects, for the accept thread. Constant. Any thread.
   int listener_fd() const;
   // Tells local peers that the driver is about to sleep, or has woken.

@@ -35,22 +35,26 @@ struct Mesh::State {
     std::string peer_id;
     ShmHandshake handshake;
   };
+  // A peer of some group, and the ranks there for messages: its own and this process's.
+  struct Member {
+    ProcessRecord record;
+    int rank, own_rank;
+  };
   // An introduced peer, connected on demand. Either end may start.
   struct Absent {
-    ProcessRecord record;
-    int rank, own_rank;  // in the introducing group, for messages
+    const Member* member;
     Link* link;
     bool awaited = false;  // the waiting caller has its own deadline
     std::unique_ptr<Dialer> dialer{};
     Deadline::Clock::time_point since{};
   };
-  // A tcp wire with missing rails. It and its link live as long as the State.
+  // The connections of a tcp wire. The wire and its link live as long as the State.
   struct Railing {
     std::string id;  // the peer
     Link* link;
-    RailedWire* wire;
-    std::unique_ptr<RailDialer> dialer;  // null: the peer makes them
-    std::vector<std::string> routes{};
+    Rails rails;
+    std::string route{};    // as Known has it
+    uint64_t replaced = 0;  // as the link has counted
   };
   // A wire with a missing lifeline. It and its link live as long as the State.
   struct Lifeline {
@@ -98,7 +102,7 @@ struct Mesh::State {
     accept();
     if (any_wanted) dial_wanted();
     if (!dialing.empty()) step_dialing();
-    if (!railings.empty()) step_rails();
+    if (rails_busy()) step_rails();
     if (!lifelines.empty()) step_lifelines();
   }
   const LinkOptions& options_of(std::string_view transport) const {
@@ -106,9 +110,13 @@ struct Mesh::State {
   }
 
   // rails.cc
-  Railing* awaits_rail(const std::string& id, size_t rail);
+  void add_rails(const std::string& id, Link* link, const Dialed& dialed);
+  Railing* rails_of(const std::string& id);
+  bool expects_rail(const std::string& id, size_t index);
+  void abandon_broken(const std::string& id);
   void take_in_rail(Accepted accepted);
   void step_rails();
+  bool rails_busy() const { return rails_pending || *local.tcp.broke; }
 
   // lifelines.cc
   Lifeline* awaits_lifeline(const std::string& id);
@@ -129,6 +137,7 @@ struct Mesh::State {
   std::vector<Link*> links_of(const std::vector<ProcessRecord>& members);
   std::string describe(const Link& link) const;
   void set_known(const std::string& id, Known known);
+  const Member& meet(const ProcessRecord& record, int rank, int own_rank);
 
   Poller& poller;
   const LinkOptions options, local_options;
@@ -148,7 +157,9 @@ struct Mesh::State {
   size_t eager_dialing = 0;
   size_t guards = 0;
   std::vector<std::unique_ptr<Link>> links;
+  std::map<std::string, Member> met;  // by process id
   std::list<Railing> railings;
+  bool rails_pending = false;  // some have something to do
   std::list<Lifeline> lifelines;
 };
 

@@ -63,6 +63,8 @@ constexpr std::array kPeerMetrics{
                &Peer::received},
     PeerMetric{"hccl_like_received_bytes_total", "Bytes of the messages from a peer.",
                &Peer::received_bytes},
+    PeerMetric{"hccl_like_reconnections_total",
+               "Connections to a peer that took the place of broken ones.", &Peer::reconnected},
 };
 
 struct GroupMetric {

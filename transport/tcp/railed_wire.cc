@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 namespace hccl_like {
@@ -10,6 +12,11 @@ namespace {
 
 constexpr size_t kLongestPeek = 4096;
 constexpr size_t kRailPiecesPerCall = 16;
+
+// One rail of several that is silent while others are not is replaced early. A mistake costs a new
+// connection.
+constexpr std::chrono::milliseconds kSilenceOfOne{500};
+constexpr unsigned kAttemptsOfOne = 2;
 
 // Traffic that justifies the other rails, early enough that they are ready at their turn.
 constexpr uint64_t worth_rails(const RailOptions& options) { return options.first_bytes / 4; }
@@ -24,7 +31,12 @@ RailedWire::RailedWire(std::unique_ptr<TcpWire> first, const RailOptions& option
       seam_(kLongestPeek) {
   if (options.rails == 0 || options.stripe_bytes < kLongestPeek)
     throw_misuse("a wire has at least one rail, and stripes of at least 4096 bytes");
-  rails_[0] = std::move(first);
+  attach_rail(0, std::move(first));
+}
+
+void RailedWire::attach_rail(size_t index, std::unique_ptr<TcpWire> rail) {
+  rails_[index] = std::move(rail);
+  if (rails_.size() > 1) rails_[index]->limit_silence(kSilenceOfOne, kAttemptsOfOne);
 }
 
 bool RailedWire::wants_rails() const {
@@ -34,15 +46,19 @@ bool RailedWire::wants_rails() const {
 bool RailedWire::misses(size_t index) const { return index < rails_.size() && !rails_[index]; }
 
 void RailedWire::attach(size_t index, std::unique_ptr<TcpWire> rail) {
-  rails_[index] = std::move(rail);
+  attach_rail(index, std::move(rail));
   --missing_;
 }
 
 void RailedWire::give_up(Error error) {
-  if (!ended_) ended_ = std::move(error);
+  if (ended_) return;
+  for (const auto& rail : rails_)
+    if (rail) rail->give_up(error);
+  ended_ = std::move(error);
 }
 
 RailedWire::Place RailedWire::place(uint64_t position) const {
+  if (rails_.size() == 1) return {rails_[0].get(), std::numeric_limits<size_t>::max()};
   if (position < options_.first_bytes)
     return {rails_[0].get(), static_cast<size_t>(options_.first_bytes - position)};
   const uint64_t beyond = position - options_.first_bytes;
@@ -152,6 +168,29 @@ void RailedWire::look_for_the_end(size_t want) {
   }
 }
 
+// The peer writes stripes in order, so bytes of later ones show that the kernel of its host has had
+// those of `reading` for as long.
+void RailedWire::look_for_the_overdue(TcpWire& reading) {
+  const bool others = std::ranges::any_of(rails_, [&](const auto& rail) {
+    return rail && rail.get() != &reading && !rail->peek().empty();
+  });
+  if (!others || overdue_at_ != read_) {
+    overdue_ = Deadline::never();
+    overdue_at_ = read_;
+  }
+  if (!others) return;
+  if (overdue_.expired()) {
+    reading.stop("it has delivered nothing for " + std::to_string(kSilenceOfOne.count()) +
+                 " ms, while others have");
+    overdue_ = Deadline::never();
+  }
+  overdue_ = earliest(overdue_, Deadline::after(kSilenceOfOne));
+}
+
+bool RailedWire::owes() {
+  return std::ranges::any_of(rails_, [](const auto& rail) { return rail && rail->owes(); });
+}
+
 bool RailedWire::flush() {
   bool all = true;
   for (const auto& rail : rails_) all = (!rail || rail->flush()) && all;
@@ -162,7 +201,7 @@ bool RailedWire::flush() {
 bool RailedWire::prepare_sleep(WakeFor wake) {
   if (ended_) return true;
   if (wake.bytes && peek(want_).size() >= want_) return false;
-  const TcpWire* const reading = place(read_).rail;
+  TcpWire* const reading = place(read_).rail;
   const TcpWire* const writing = wake.space ? place(written_).rail : nullptr;
   const auto bytes = [&](TcpWire& rail) {
     if (!wake.bytes) return TcpWire::Bytes::kUnread;
@@ -173,6 +212,8 @@ bool RailedWire::prepare_sleep(WakeFor wake) {
   bool asleep = true;
   for (const auto& rail : rails_)
     if (rail) asleep = rail->prepare_sleep(bytes(*rail), rail.get() == writing) && asleep;
+  if (asleep && wake.bytes && rails_.size() > 1 && reading != nullptr && reading->replaceable())
+    look_for_the_overdue(*reading);
   if (asleep && wake.bytes) look_for_the_end(want_);
   return asleep && !ended_;
 }

@@ -29,7 +29,8 @@ struct RailOptions {
 // time. The slowest rail determines the bandwidth.
 //
 // The wire starts with its first rail; the others attach later in any order. Data for a missing
-// rail waits for it. The failure of one rail ends the wire.
+// rail waits for it, and so do data for a rail whose connection is being replaced (TcpWire). The
+// failure of one rail ends the wire.
 class RailedWire final : public Wire {
  public:
   RailedWire(std::unique_ptr<TcpWire> first, const RailOptions& options);
@@ -44,6 +45,9 @@ class RailedWire final : public Wire {
   void attach(size_t index, std::unique_ptr<TcpWire> rail);
   // Ends the wire because a rail cannot be made; no effect if the wire has ended.
   void give_up(Error error);
+  size_t rails() const { return rails_.size(); }
+  // Null: missing.
+  TcpWire* rail(size_t index) const { return rails_[index].get(); }
 
   size_t write(std::span<const ConstRegion> pieces) override;
   std::span<const std::byte> peek(size_t want = 1) override;
@@ -51,6 +55,7 @@ class RailedWire final : public Wire {
   size_t read(std::span<std::byte> into) override;
   const Error* failure() const override { return ended_ ? &*ended_ : nullptr; }
   bool flush() override;
+  bool owes() override;
   bool prepare_sleep(WakeFor wake) override;
   void end_sleep() override;
 
@@ -61,7 +66,9 @@ class RailedWire final : public Wire {
     size_t run;
   };
   Place place(uint64_t position) const;
+  void attach_rail(size_t index, std::unique_ptr<TcpWire> rail);
   void look_for_the_end(size_t want);
+  void look_for_the_overdue(TcpWire& reading);
 
   const RailOptions options_;
   std::vector<std::unique_ptr<TcpWire>> rails_;
@@ -71,6 +78,9 @@ class RailedWire final : public Wire {
   size_t want_ = 1;              // of the last peek
   std::vector<std::byte> seam_;  // a peek that spans two rails
   std::optional<Error> ended_;
+  // Since when the rail of byte read_ has delivered nothing although others have.
+  Deadline overdue_ = Deadline::never();
+  uint64_t overdue_at_ = 0;
 };
 
 }  // namespace hccl_like

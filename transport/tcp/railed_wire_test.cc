@@ -13,7 +13,7 @@
 namespace hccl_like {
 namespace {
 
-constexpr TcpOptions kTight{.socket_buffer_bytes = 1, .receive_buffer_bytes = 8192};
+const TcpOptions kTight{.socket_buffer_bytes = 1, .receive_buffer_bytes = 8192};
 
 std::unique_ptr<TcpWire> rail(Fd socket, Poller& poller, const TcpOptions& tcp, size_t index) {
   return std::make_unique<TcpWire>(std::move(socket), poller, tcp, "rail " + std::to_string(index));

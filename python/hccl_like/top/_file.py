@@ -16,12 +16,12 @@ from pathlib import Path
 
 _NAME = "/memfd:hccl-like-counters"
 _MAGIC = b"HCCLcnt\0"
-_VERSION = 1
+_VERSION = 2
 _MOST_BYTES = 1 << 20
 _HEADER = struct.Struct("=8s IIIIII I ii II 4x Q Q Q")
 _GROUP = struct.Struct("=Q Q iii 4x 64s Q Q q QQ Q Q")
 _CALLS = struct.Struct("=4Q")
-_PEER = struct.Struct("=Q 8s 4Q")
+_PEER = struct.Struct("=Q 8s 5Q")
 _KIND_NAME = 24
 
 
@@ -67,6 +67,7 @@ class Peer:
     sent_bytes: int
     received: int
     received_bytes: int
+    reconnected: int  # connections that took the place of broken ones
 
 
 @dataclass(frozen=True)

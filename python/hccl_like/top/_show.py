@@ -10,7 +10,7 @@ from hccl_like import _tables
 from hccl_like.top._view import Link, Row, View
 
 _COLUMNS = ("rank", "pid", "group", "calls/s", "bytes/s", "in calls", "waited", "in flight", "waits for", "errors")
-_LINKS = ("rank", "peer", "transport", "messages/s", "bytes/s sent", "bytes/s received")
+_LINKS = ("rank", "peer", "transport", "messages/s", "bytes/s sent", "bytes/s received", "reconnected")
 _MOST_LAGGING = 4
 _MOST_LINKS = 8
 
@@ -57,7 +57,7 @@ def links_title(view: View) -> str:
 
 def link_cells(link: Link) -> tuple[str, ...]:
     return (str(link.rank), str(link.peer), link.transport, f"{link.messages_per_s:,.0f}", amount(link.sent_bytes_per_s),
-            amount(link.received_bytes_per_s))  # fmt: skip
+            amount(link.received_bytes_per_s), str(link.reconnected))  # fmt: skip
 
 
 def footer(view: View) -> list[str]:

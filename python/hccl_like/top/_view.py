@@ -49,6 +49,7 @@ class Link:
     messages_per_s: float  # both ways
     sent_bytes_per_s: float
     received_bytes_per_s: float
+    reconnected: int  # since the start
 
 
 @dataclass(frozen=True)
@@ -111,11 +112,12 @@ class _Looker:
     def _link(self, one: Process, peer: Peer) -> Link:
         process = self.processes.get(one.pid)
         old = next((other for other in process.peers if other.rank == peer.rank), None) if process else None
-        was = old or Peer(peer.rank, "", 0, 0, 0, 0)
+        was = old or Peer(peer.rank, "", 0, 0, 0, 0, 0)
         elapsed = max(1e-9, (one.read_ns - process.read_ns) / 1e9) if process else self.seconds
         return Link(
             one.rank, peer.rank, peer.transport, (peer.sent - was.sent + peer.received - was.received) / elapsed,
-            (peer.sent_bytes - was.sent_bytes) / elapsed, (peer.received_bytes - was.received_bytes) / elapsed)  # fmt: skip
+            (peer.sent_bytes - was.sent_bytes) / elapsed, (peer.received_bytes - was.received_bytes) / elapsed,
+            peer.reconnected)  # fmt: skip
 
     def _old(self, one: Process, group: Group) -> tuple[Group | None, float]:
         """The group as it was, and the seconds since."""

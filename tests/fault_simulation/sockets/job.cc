@@ -85,6 +85,8 @@ void Job::draw_mishaps() {
                 : random_.chance(60) ? random_.between(2 * kSecond, 30 * kSecond)
                                      : kForEver;
     if (one.fault == Fault::kLateStore) one.lasts = random_.between(0, 3 * kSecond);
+    if (one.fault == Fault::kNetwork)
+      network_.second_network = network_.second_network_works = true;
     if (one.fault == Fault::kForgery && config_.secret.empty()) one.fault = Fault::kCut;
     // Ranks read the store while they meet, and are together in calls for a small part of their
     // steps.
@@ -138,6 +140,7 @@ void Job::happen(Mishap& mishap) {
   mishap.happened = now;
   mishap.while_meeting = std::ranges::any_of(
       reports_, [](const Report& one) { return one.phase == Phase::kHandshake; });
+  mishap.while_greeting = network_.greets();
   ++tally.faults[static_cast<size_t>(mishap.fault)];
   const int a = host_[static_cast<size_t>(mishap.a)], b = host_[static_cast<size_t>(mishap.b)];
   switch (mishap.fault) {
@@ -165,7 +168,7 @@ void Job::happen(Mishap& mishap) {
       if (mishap.both) network_.silence(b, a, now + mishap.lasts);
       return;
     case Fault::kCut:
-      network_.cut(a, b, &mishap.matters);
+      network_.cut(a, b, replaces(), &mishap.matters);
       return;
     case Fault::kCorrupt:
       return network_.corrupt(a, b, config_.encrypt);
@@ -178,6 +181,11 @@ void Job::happen(Mishap& mishap) {
     case Fault::kForgery:
       mishap.matters = true;
       return forge();
+    case Fault::kNetwork:
+      // A connection that is not agreed on yet is not replaced, and nor is one by a rank that
+      // leaves.
+      mishap.matters = !replaces() || !lingers_ || mishap.while_greeting;
+      return network_.lose_network(mishap.both ? 1 : 0, now + mishap.lasts);
   }
 }
 

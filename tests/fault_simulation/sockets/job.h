@@ -28,8 +28,9 @@ enum class Fault {
   kRestart,   // of the job: all ranks are killed, and come again with the store as it is
   kLateStore,
   kForgery,  // of entries in the store, by somebody without the job's secret
+  kNetwork,  // one of two networks carries nothing any more
 };
-inline constexpr int kFaults = 10;
+inline constexpr int kFaults = 11;
 
 struct Mishap {
   Fault fault{};
@@ -40,7 +41,7 @@ struct Mishap {
   Time lasts = 0;
   Time happened = -1;
   bool matters = false;  // not everything that happens does harm
-  bool while_meeting = false;
+  bool while_meeting = false, while_greeting = false;
 };
 
 enum class Phase { kHandshake, kCalling, kLeaving, kOver };
@@ -105,6 +106,8 @@ class Job {
   bool excused() const;
   void blame(int rank, const std::string& what);
   std::vector<int> culprits(const Mishap& mishap) const;
+  // Whether all ranks of several hosts are connected by tcp alone, which replaces what breaks.
+  bool replaces() const { return config_.transports == std::vector<std::string>{"tcp"}; }
 
   const uint64_t seed_;
   Random random_;

@@ -35,11 +35,23 @@ Time Network::delay(int from, int to) {
 }
 
 // When what should arrive `at` does, given the silence; kForEver: never.
-Time Network::arrival(int from, int to, Time sent, Time at) const {
-  const Time until = silent_until(from, to);
+Time Network::arrival(const Socket& connection, int from, int to, Time sent, Time at) const {
+  const Time until = silent_until(connection, from, to);
   if (at >= until) return at;
   if (until >= kForEver) return kForEver;
   return attempt_after(sent, kFirstAttempt, until) + (at - sent) % (50 * kMicrosecond);
+}
+
+Time Network::silent_until(const Socket& connection, int from, int to) const {
+  const Time pair = silent_until(from, to);
+  const bool second = std::max(connection.local.ip, connection.remote.ip) >= kNetwork[1];
+  if (from == to || lost_ != (second ? 1 : 0)) return pair;
+  return std::max(pair, lost_network_.until);
+}
+
+Time Network::silent_since(const Socket& connection, int from, int to) const {
+  const Silence& pair = silence_[index(from * hosts_ + to)];
+  return pair.until > now || !silent(connection, from, to) ? pair.since : lost_network_.since;
 }
 
 uint32_t Network::address(int host, int which) const {
@@ -123,7 +135,8 @@ void Network::knock(const std::shared_ptr<Socket>& from, int to, Time since) {
   const Time there = delay(from->host, to), back = delay(to, from->host);
   at(now + there, [=, this] {
     if (from->closed) return;
-    const Time until = std::max(silent_until(from->host, to), silent_until(to, from->host));
+    const Time until =
+        std::max(silent_until(*from, from->host, to), silent_until(*from, to, from->host));
     if (until > now) {
       if (until < kForEver)
         at(attempt_after(since, kFirstSyn, until), [=, this] { knock(from, to, since); });
@@ -178,14 +191,15 @@ void Network::send(const std::shared_ptr<Socket>& socket, std::string bytes) {
 // Sees to the first segment under way.
 void Network::pump(const std::shared_ptr<Socket>& from) {
   const Socket::Segment& first = from->flight.front();
-  const Time when = arrival(from->host, from->other->host, first.sent, std::max(now, first.at));
+  const Time when =
+      arrival(*from, from->host, from->other->host, first.sent, std::max(now, first.at));
   if (when < kForEver) at(when, [=, this] { arrive(from); });
 }
 
 void Network::arrive(const std::shared_ptr<Socket>& from) {
   const auto to = from->other;
   if (from->flight.empty() || !to) return;
-  if (silent(from->host, to->host)) return pump(from);
+  if (silent(*from, from->host, to->host)) return pump(from);
   Socket::Segment segment = std::move(from->flight.front());
   from->flight.pop_front();
   from->under_way -= segment.bytes.size();
@@ -222,10 +236,10 @@ void Network::damage(const Socket& from, const Socket& to, std::string& bytes) {
 
 void Network::acknowledge(const std::shared_ptr<Socket>& sender, size_t bytes, Time sent) {
   const int here = sender->host, there = sender->other->host;
-  const Time when = arrival(there, here, sent, now + delay(there, here));
+  const Time when = arrival(*sender, there, here, sent, now + delay(there, here));
   if (when >= kForEver) return;
   at(when, [=, this] {
-    if (silent(there, here)) return acknowledge(sender, bytes, sent);
+    if (silent(*sender, there, here)) return acknowledge(sender, bytes, sent);
     sender->heard = now;
     size_t left = bytes;
     while (left > 0 && !sender->unacked.empty()) {
@@ -267,7 +281,7 @@ void Network::close(const std::shared_ptr<Socket>& socket) {
 void Network::send_reset(int from_host, const std::shared_ptr<Socket>& to) {
   if (!to) return;
   at(now + delay(from_host, to->host), [=, this] {
-    if (!silent(from_host, to->host)) reset(to, ECONNRESET);
+    if (!silent(*to, from_host, to->host)) reset(to, ECONNRESET);
   });
 }
 
@@ -280,4 +294,4 @@ void Network::reset(const std::shared_ptr<Socket>& socket, int error) {
   changed(*socket);
 }
 
-}  // namespace hccl_like::faultsimulation
+}  // namespace hccl_like::fault_simulation

@@ -178,14 +178,18 @@ class Network {
   // ---- what goes wrong
   // Nothing gets from host `a` to `b` until then.
   void silence(int a, int b, Time until);
+  // The second network carries nothing, or from now on the first one, until then.
+  void lose_network(int which, Time until);
   Time silent_until(int a, int b) const { return silence_[index(a * hosts_ + b)].until; }
-  bool silent(int a, int b) const { return silent_until(a, b) > now; }
   // One of the connections between the hosts, if there is any, is reset at both ends. `committed`:
-  // whether it was more than an attempt.
-  bool cut(int a, int b, bool* committed);
+  // whether it was more than an attempt and, if processes replace connections that break, less than
+  // one that both ends have.
+  bool cut(int a, int b, bool replaceable, bool* committed);
   // A byte of the next greeting, or of the next encrypted message, between the two changes on its
   // way.
   void corrupt(int a, int b, bool sealed);
+  // Whether a connection is being greeted.
+  bool greets() const;
   bool corrupted = false, corrupted_a_wire = false;
 
   // First hellos of connectors and their listeners, as they arrive. The original of a lost or
@@ -221,7 +225,13 @@ class Network {
   void resume(int process);
   void wake_at(int process, Time when);
   Time delay(int from, int to);
-  Time arrival(int from, int to, Time sent, Time at) const;
+  // Until when what `from` sends does not get to `to`, two hosts of the connection.
+  Time silent_until(const Socket& connection, int from, int to) const;
+  bool silent(const Socket& connection, int from, int to) const {
+    return silent_until(connection, from, to) > now;
+  }
+  Time silent_since(const Socket& connection, int from, int to) const;
+  Time arrival(const Socket& connection, int from, int to, Time sent, Time at) const;
   int route(int host, uint32_t ip) const;
   std::shared_ptr<Socket> listener(int host, Endpoint at) const;
   void knock(const std::shared_ptr<Socket>& from, int to, Time since);
@@ -232,6 +242,7 @@ class Network {
   void close(const std::shared_ptr<Socket>& socket);
   void reset(const std::shared_ptr<Socket>& socket, int error);
   void send_reset(int from_host, const std::shared_ptr<Socket>& to);
+  void keep_all_alive(const std::function<bool(const Socket&)>& concerned);
   void probe(const std::shared_ptr<Socket>& socket);
 
   struct Silence {
@@ -245,6 +256,8 @@ class Network {
   Time slowest_;
   size_t capacity_;
   std::vector<Silence> silence_;
+  Silence lost_network_;
+  int lost_ = -1;  // which
   Damage damage_;
   std::vector<std::unique_ptr<Process>> processes_;
   std::vector<std::shared_ptr<File>> files_;
@@ -258,4 +271,4 @@ class Network {
 // The one that system calls go to; null: the system's.
 inline Network* the_network = nullptr;
 
-}  // namespace hccl_like::faultsimulation
+}  // namespace hccl_like::fault_simulation

@@ -12,18 +12,28 @@ void Network::silence(int a, int b, Time until) {
   Silence& one = silence_[index(a * hosts_ + b)];
   if (one.until <= now) one.since = now;
   one.until = std::max(one.until, until);
-  for (const auto& weak : std::vector<std::weak_ptr<Socket>>(sockets_)) {
-    const auto socket = weak.lock();
-    if (!socket || !socket->other) continue;
-    const int here = socket->host, there = socket->other->host;
-    if ((here == a && there == b) || (here == b && there == a)) keep_alive(socket);
-  }
+  keep_all_alive([&](const Socket& socket) {
+    const int here = socket.host, there = socket.other->host;
+    return (here == a && there == b) || (here == b && there == a);
+  });
+}
+
+void Network::lose_network(int which, Time until) {
+  lost_ = which;
+  lost_network_ = {until, now};
+  keep_all_alive([](const Socket&) { return true; });
+}
+
+void Network::keep_all_alive(const std::function<bool(const Socket&)>& concerned) {
+  for (const auto& weak : std::vector<std::weak_ptr<Socket>>(sockets_))
+    if (const auto socket = weak.lock(); socket && socket->other && concerned(*socket))
+      keep_alive(socket);
 }
 
 void Network::keep_alive(const std::shared_ptr<Socket>& socket) {
   if (!socket->keepalive || !socket->other) return;
   const int here = socket->host, there = socket->other->host;
-  if (silent(here, there) || silent(there, here)) probe(socket);
+  if (silent(*socket, here, there) || silent(*socket, there, here)) probe(socket);
 }
 
 // The questions of a kernel on a connection where nothing is under way, while there is no way to
@@ -31,11 +41,12 @@ void Network::keep_alive(const std::shared_ptr<Socket>& socket) {
 void Network::probe(const std::shared_ptr<Socket>& socket) {
   if (socket->closed || socket->state != Socket::State::kUp || !socket->keepalive) return;
   const int here = socket->host, there = socket->other->host;
-  if (!silent(here, there) && !silent(there, here)) return;
-  const Silence &out = silence_[index(here * hosts_ + there)],
-                &back = silence_[index(there * hosts_ + here)];
-  Time since = out.until > now ? out.since : back.since;
-  if (out.until > now && back.until > now) since = std::min(out.since, back.since);
+  const bool out = silent(*socket, here, there), back = silent(*socket, there, here);
+  if (!out && !back) return;
+  const Time out_since = silent_since(*socket, here, there),
+             back_since = silent_since(*socket, there, here);
+  Time since = out ? out_since : back_since;
+  if (out && back) since = std::min(out_since, back_since);
   const Time answered = std::max(socket->heard, since);
   const Time ends = answered + socket->idle + socket->probes * socket->interval;
   if (socket->unacked_bytes == 0 && now >= ends) {
@@ -47,7 +58,7 @@ void Network::probe(const std::shared_ptr<Socket>& socket) {
   if (next < kForEver) at(next, [=, this] { probe(socket); });
 }
 
-bool Network::cut(int a, int b, bool* committed) {
+bool Network::cut(int a, int b, bool replaceable, bool* committed) {
   std::vector<std::shared_ptr<Socket>> found;
   for (const auto& weak : sockets_) {
     const auto socket = weak.lock();
@@ -58,13 +69,22 @@ bool Network::cut(int a, int b, bool* committed) {
   }
   if (found.empty()) return false;
   const auto socket = found[random.below(found.size())];
-  *committed = socket->sent > greeting::kHelloBytes;
+  const size_t greeted = greeting::kAnswerBytes + greeting::kWelcomeBytes;
+  *committed = socket->sent > greeting::kHelloBytes && (!replaceable || socket->taken < greeted);
   const auto other = socket->other;
   reset(socket, ECONNRESET);
   reset(other, ECONNRESET);
   return true;
 }
 
+bool Network::greets() const {
+  return std::ranges::any_of(sockets_, [](const auto& weak) {
+    const auto socket = weak.lock();
+    return socket && socket->connector && !socket->closed &&
+           socket->taken < greeting::kAnswerBytes + greeting::kWelcomeBytes;
+  });
+}
+
 void Network::corrupt(int a, int b, bool sealed) { damage_ = {a, b, sealed}; }
 
-}  // namespace hccl_like::faultsimulation
+}  // namespace hccl_like::fault_simulation

@@ -304,8 +304,8 @@ int ioctl(int fd, unsigned long request, ...) noexcept {
   if (!inside()) return static_cast<int>(::syscall(SYS_ioctl, fd, request, value));
   const auto socket = the_network->find<Socket>(fd);
   if (!socket || request != SIOCOUTQ) return failed(EINVAL);
-  const int left =
-      socket->state == Socket::State::kUp ? static_cast<int>(socket->unacked_bytes) : 0;
+  // A connection that is over keeps the count, as Linux's does.
+  const int left = static_cast<int>(socket->unacked_bytes);
   std::memcpy(value, &left, sizeof left);
   return 0;
 }

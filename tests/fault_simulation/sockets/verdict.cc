@@ -14,6 +14,8 @@ constexpr Time kLate = 300 * kMillisecond;
 constexpr Time kGrace = 2'100 * kMillisecond;
 // Stops and silences no longer than this, together, break nothing.
 constexpr Time kShortStop = 2'500 * kMillisecond, kShortSilence = 2 * kSecond;
+// Another connection comes about after a longer silence.
+constexpr Time kShortSilenceOfTcp = 4 * kSecond;
 // The same where ranks leave without waiting for others: so long, and no longer, they see to it
 // that what they said is taken.
 constexpr Time kMerelySlow = 900 * kMillisecond;
@@ -107,20 +109,21 @@ std::vector<int> Job::culprits(const Mishap& mishap) const {
 // Whether anything has gone wrong that may break a group.
 bool Job::excused() const {
   Time stops = 0, silences = 0;
-  bool hard = false;
+  bool hard = false, connected = config_.connect == Connecting::kEager && replaces();
   for (const Mishap& one : mishaps_) {
     if (one.happened < 0 || !one.matters) continue;
     if (one.fault == Fault::kStop)
       stops += one.lasts;
     else if (one.fault == Fault::kSilence)
-      silences += one.lasts;
+      silences += one.lasts, connected &= !one.while_meeting && !one.while_greeting;
     else
       hard = true;
   }
   if (network_.corrupted_a_wire) hard = true;
   const Time overtaken = config_.transports.front() == "blind" ? kLastWords : kMerelySlow;
+  const Time shortest = connected ? kShortSilenceOfTcp : kShortSilence;
   return hard || stops > (lingers_ ? kShortStop : kMerelySlow) ||
-         silences > (lingers_ ? kShortSilence : overtaken);
+         silences > (lingers_ ? shortest : overtaken);
 }
 
 void Job::judge(int rank) {
@@ -139,7 +142,7 @@ void Job::judge(int rank) {
       if (cause != nullptr) return;  // two at a time: any of them
       cause = &one;
     }
-  if (cause->fault == Fault::kForgery) return;
+  if (cause->fault == Fault::kForgery || cause->fault == Fault::kNetwork) return;
   const auto guilty = culprits(*cause);
   const bool own = std::ranges::count(guilty, rank) > 0;
   // A rank that receives from any source waits for no particular peer. A rank that waits for a
@@ -178,8 +181,9 @@ void Job::blame(int rank, const std::string& what) {
 }
 
 std::string Job::describe() const {
-  static constexpr const char* kNames[] = {"kill", "host loss", "absent",  "stop",       "silence",
-                                           "cut",  "corrupt",   "restart", "late store", "forgery"};
+  static constexpr const char* kNames[] = {"kill",       "host loss", "absent",  "stop",
+                                           "silence",    "cut",       "corrupt", "restart",
+                                           "late store", "forgery",   "network"};
   std::string text = "seed " + std::to_string(seed_) + ": hosts";
   for (const int host : host_) text += " " + std::to_string(host);
   text += config_.connect == Connecting::kLazy ? "; lazy" : "; eager";
