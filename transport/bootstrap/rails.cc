@@ -170,7 +170,7 @@ void Rails::finish(size_t rail) {
   const auto time = Deadline::Clock::now();
   const auto took = std::chrono::duration_cast<milliseconds>(time - now.since).count();
   log_warn(title(rail, now.from) + " was replaced after " + std::to_string(took) + " ms by " +
-           routes_[rail] + ": " + now.cause);
+           (makes() ? "" : "one ") + routes_[rail] + ": " + now.cause);
   now.begun = false;
   now.connector.reset();
   now.done = time;
