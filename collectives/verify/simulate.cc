@@ -160,6 +160,11 @@ class Simulator {
     }
   }
 
+  void record(uint32_t rank, bool out, uint32_t step, uint32_t slice, uint64_t start,
+              uint64_t duration) {
+    if (options_.record) result_.uses.push_back({rank, out, step, slice, start, start + duration});
+  }
+
   uint64_t port_time(const LinkCost& link, uint64_t bytes) const {
     return link.gap_ps + byte_time_ps(bytes, link.ps_per_kib);
   }
@@ -174,6 +179,7 @@ class Simulator {
     Resource& port = ranks_[rank].out;
     const uint64_t start =
         occupy(now_ps_, duration, port, leaves ? hosts_out_[static_cast<size_t>(host)] : port);
+    record(rank, true, number, slice, start, duration);
     ++result_.messages;
     result_.bytes += bytes;
     push(start + duration, Event::Kind::kDone, rank, slice, number);
@@ -198,6 +204,7 @@ class Simulator {
     Resource& port = ranks_[event.rank].in;
     const uint64_t start =
         occupy(now_ps_, duration, port, enters ? hosts_in_[static_cast<size_t>(host)] : port);
+    record(event.rank, false, event.step, event.slice, start, duration);
     push(start + duration, Event::Kind::kLands, event.rank, event.slice, event.step);
   }
 
@@ -220,6 +227,7 @@ class Simulator {
   void compute(uint32_t rank, uint32_t slice, uint32_t number, uint64_t bytes) {
     const uint64_t duration = byte_time_ps(bytes, topology_.reduce_ps_per_kib);
     const uint64_t start = occupy(now_ps_, duration, ranks_[rank].in, ranks_[rank].in);
+    record(rank, false, number, slice, start, duration);
     push(start + duration, Event::Kind::kDone, rank, slice, number);
   }
 

@@ -18,6 +18,16 @@ struct SimulateOptions {
   uint64_t element_bytes = 4;  // granularity of chunks and slices
   uint32_t slices = 1;
   uint32_t window = 4;  // slices that a rank runs at once
+  bool record = false;  // fills Simulation::uses
+};
+
+// What occupied a port of a rank, from begin to end.
+struct PortUse {
+  uint32_t rank = 0;
+  bool out = false;   // the port out; else the port in, which sums and copies occupy, too
+  uint32_t step = 0;  // of the rank's schedule
+  uint32_t slice = 0;
+  uint64_t begin_ps = 0, end_ps = 0;
 };
 
 struct Simulation {
@@ -25,6 +35,7 @@ struct Simulation {
   std::vector<uint64_t> finished_ps;  // by rank
   uint64_t messages = 0;
   uint64_t bytes = 0;  // sent by all ranks
+  std::vector<PortUse> uses;
 };
 
 // The job must have passed check(). Deterministic. Takes about 1 us of real time for each message.

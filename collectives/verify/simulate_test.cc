@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 #include "collectives/selection/choose.h"
 
 namespace hccl_like {
@@ -29,6 +31,18 @@ TEST(Simulate, AMessageTakesLatencyGapAndBytes) {
   EXPECT_EQ(result.finished_ps, (std::vector<uint64_t>{104'000, 0, 1'104'000}));
   EXPECT_EQ(result.messages, 1u);
   EXPECT_EQ(result.bytes, 4000u);
+}
+
+TEST(Simulate, RecordsWhatOccupiedEachPort) {
+  const Job job = make_message(3, 0, 2);
+  const Simulation result = simulate(job, simple(3), {.bytes = 4000, .record = true});
+  ASSERT_EQ(result.uses.size(), 2u);
+  const auto& [sent, received] = std::tie(result.uses[0], result.uses[1]);
+  EXPECT_EQ(std::tuple(sent.rank, sent.out, sent.begin_ps, sent.end_ps),
+            std::tuple(0u, true, uint64_t{0}, uint64_t{104'000}));
+  EXPECT_EQ(std::tuple(received.rank, received.out, received.begin_ps, received.end_ps),
+            std::tuple(2u, false, uint64_t{1'000'000}, uint64_t{1'104'000}));
+  EXPECT_TRUE(simulate(job, simple(3), {.bytes = 4000}).uses.empty());
 }
 
 TEST(Simulate, RoundsFollowEachOther) {
