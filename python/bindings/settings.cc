@@ -13,6 +13,8 @@
 #include "collectives/own/own_algorithm.h"
 #include "collectives/selection/choose.h"
 #include "collectives/selection/profile.h"
+#include "collectives/verify/job.h"
+#include "collectives/verify/simulate.h"
 #include "core/settings/config.h"
 #include "device/reduce/reduce.h"
 #include "process_group/issue/host_phases.h"
@@ -97,24 +99,36 @@ std::string way(const std::string& collective, uint64_t bytes, const std::vector
   }
 }
 
-// (algorithm, slices, microseconds), preferred one first. `layout`: the host of each rank, any
-// numbers.
-py::list ways(const std::string& collective, uint64_t bytes, const std::vector<int>& layout,
-              const std::string& own_json) {
+// `layout`: the host of each rank, any numbers.
+Topology topology_of(const std::vector<int>& layout, const Config& config) {
   if (layout.empty()) throw py::value_error("a group has at least one rank");
-  const Config config = Config::from_environment();
-  const Collective wanted = known_collective(collective);
   Topology topology{.hosts = Hosts::of(layout)};
   if (topology.hosts.count() == 1)
     topology.cores_per_host = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
   if (!shares_memory(config)) topology.local = kTcpLoopback;
+  return topology;
+}
+
+// As a communicator chooses.
+ChooseOptions options_of(std::string_view forced, const OwnAlgorithm* own, const Hosts& hosts,
+                         const Config& config) {
+  return {.forced = forced,
+          .own = own != nullptr ? &own->algorithm : nullptr,
+          .slice_bytes = hosts.count() > 1 ? config.remote_slice_bytes : config.slice_bytes,
+          .slice_window = config.slice_window,
+          .deterministic = config.deterministic,
+          .simulate = true};
+}
+
+// (algorithm, slices, microseconds), preferred one first.
+py::list ways(const std::string& collective, uint64_t bytes, const std::vector<int>& layout,
+              const std::string& own_json) {
+  const Config config = Config::from_environment();
+  const Collective wanted = known_collective(collective);
+  const Topology topology = topology_of(layout, config);
   const auto own = own_json.empty() ? nullptr : OwnAlgorithm::parse(own_json);
-  const ChooseOptions options{.forced = config.algo.find(name(wanted)),
-                              .own = own ? &own->algorithm : nullptr,
-                              .slice_bytes = config.slice_bytes,
-                              .slice_window = config.slice_window,
-                              .deterministic = config.deterministic,
-                              .simulate = true};
+  const ChooseOptions options =
+      options_of(config.algo.find(name(wanted)), own.get(), topology.hosts, config);
   const Choice used = choose(wanted, bytes, sizeof(float), topology, options);
   std::vector<Choice> choices = candidates(wanted, bytes, sizeof(float), topology, options);
   std::stable_partition(choices.begin(), choices.end(),
@@ -125,6 +139,47 @@ py::list ways(const std::string& collective, uint64_t bytes, const std::vector<i
                                static_cast<double>(choice.estimate_ps) * 1e-6));
   }
   return rows;
+}
+
+// (rank, the port out, peer, slice, round, begin, end) of everything that occupies a port, by rank.
+py::list port_uses(const Job& job, const Simulation& simulation) {
+  py::list rows;
+  for (const PortUse& use : simulation.uses) {
+    const Schedule& schedule = job.ranks[use.rank];
+    size_t round = 0;
+    for (size_t before = schedule.steps(0).size(); before <= use.step;)
+      before += schedule.steps(++round).size();
+    rows.append(py::make_tuple(use.rank, use.out, schedule.steps()[use.step].peer, use.slice, round,
+                               static_cast<double>(use.begin_ps) * 1e-6,
+                               static_cast<double>(use.end_ps) * 1e-6));
+  }
+  return rows;
+}
+
+// The algorithm `name`, or the preferred one, as it would run: its name, its slices, the schedule
+// of each rank as text, and what occupies the ports of the ranks on the virtual clock.
+py::tuple plan(const std::string& collective, uint64_t bytes, const std::vector<int>& layout,
+               const std::string& algorithm, const std::string& own_json) {
+  const Config config = Config::from_environment();
+  const Collective wanted = known_collective(collective);
+  if (wanted == Collective::kSend || wanted == Collective::kRecv)
+    throw py::value_error("one rank sends and one receives: there is no schedule of all ranks");
+  const Topology topology = topology_of(layout, config);
+  const auto own = own_json.empty() ? nullptr : OwnAlgorithm::parse(own_json);
+  const std::string_view forced = algorithm.empty() ? config.algo.find(name(wanted)) : algorithm;
+  const Choice choice = choose(wanted, bytes, sizeof(float), topology,
+                               options_of(forced, own.get(), topology.hosts, config));
+  const Job job = make_job(*choice.algorithm, topology.hosts);
+  const Simulation simulation = simulate(job, topology,
+                                         {.bytes = bytes,
+                                          .element_bytes = sizeof(float),
+                                          .slices = choice.slices,
+                                          .window = config.slice_window,
+                                          .record = true});
+  std::vector<std::string> texts;
+  for (const Schedule& schedule : job.ranks) texts.push_back(schedule.to_string());
+  return py::make_tuple(std::string(choice.algorithm->name), choice.slices, texts,
+                        port_uses(job, simulation));
 }
 
 }  // namespace
@@ -139,6 +194,12 @@ void bind_settings(py::module_& module) {
       "it), "
       "first the one that the settings and the model pick; for calls that go by messages (way()). "
       "`own`: one more candidate, in the JSON form of hccl_like.schedule.");
+  module.def("plan", &plan, py::arg("collective"), py::arg("bytes"), py::arg("layout"),
+             py::arg("algorithm") = "", py::arg("own") = "",
+             "How one candidate of explain() runs, the preferred one if none is named: its name, "
+             "its slices, each rank's schedule as text, and of everything that occupies a port of "
+             "a rank on the virtual clock (rank, whether the port out, peer or -1, slice, round, "
+             "begin and end in microseconds).");
   module.def(
       "way", &way, py::arg("collective"), py::arg("bytes"), py::arg("layout"),
       py::arg("device") = py::none(),

@@ -10,12 +10,8 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from hccl_like import _local_ranks, _tables
-
-if TYPE_CHECKING:
-    import torch
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -190,76 +186,11 @@ def verify(argv: list[str]) -> int:
     return verify.main(argv)
 
 
-# By what _C.way() says.
-_WAYS = {
-    "board": "over the host's board in shared memory, without messages and without an algorithm",
-    "direct": "directly between the ranks' memory, without messages and without an algorithm: memory that ranks can map is read and "
-    "written in place, all other passes through shared memory",
-    "streams": "by streams of the devices, which read each other's memory, without the host (docs/devices.md)",
-    "phases": "in phases: within each host by streams of the devices, and between hosts through the host, of n ranks of a host with 1/n of "
-    "the bytes each (docs/devices.md)",
-    "messages": "by messages; the first algorithm is used",
-}
-
-
 def explain(argv: list[str]) -> int:
     """how a collective would go: by which algorithm, or without one"""
-    parser = argparse.ArgumentParser(
-        prog="hccl-like explain",
-        description="How a collective of float32 would go: over the board of one host, directly between the ranks' memory, or by "
-        "messages, and which algorithms there are for messages, fastest first as the cost model sees it. The settings in force "
-        "count.",
-        epilog="example: hccl-like explain all_reduce 16M 16 --hosts 2",
-    )
-    parser.add_argument("collective", help="as PyTorch calls it: all_reduce, all_gather, reduce_scatter, broadcast, all_to_all, ...")
-    parser.add_argument("bytes", type=_bytes, help="all chunks together, the larger of input and output (4096, 64K, 16M)")
-    parser.add_argument("ranks", type=int, help="ranks in the group")
-    parser.add_argument("--hosts", type=int, default=1, help="hosts that the ranks fill in order (1: all are on this one)")
-    parser.add_argument("--device", help="of the tensors, if not the host's: sim, or sim:1")
-    parser.add_argument("--own", metavar="WHAT", help="an algorithm of your own, proved and priced beside the others, and its rounds: the name "
-                        "that a package publishes, FILE.py:NAME, or a file in JSON or of MSCCL (docs/own-algorithms.md)")  # fmt: skip
-    asked = parser.parse_args(argv)
-    from hccl_like import _extension, _plugins, schedule
+    from hccl_like import explain
 
-    each = -(-asked.ranks // max(1, asked.hosts))
-    call = (asked.collective, asked.bytes, [rank // each for rank in range(asked.ranks)])
-    try:
-        if asked.device:
-            _plugins.register(_extension.load())
-        way = _extension.load().way(*call, device=_with_index(asked.device))
-        own = schedule.named(asked.own, asked.collective) if asked.own else None
-        if own:
-            own.prove(call[2])
-        rows = _extension.load().explain(*call, own=own.to_json(call[2]) if own else "")
-    except (ImportError, RuntimeError, ValueError) as error:
-        print(error, file=sys.stderr)
-        return 1
-    title = f"{asked.collective} of {asked.bytes} bytes on {asked.ranks} ranks goes {_WAYS[way]}"
-    if way != "messages":
-        print(f"{title}\n")
-        title = f"by messages, if HCCL_LIKE_ALGO={asked.collective}:NAME asked for one of these"
-    _tables.show(title, ("algorithm", "slices", "estimate us"),
-                 [(name, str(slices), f"{microseconds:.2f}") for name, slices, microseconds in rows])
-    if own:
-        print(f"\n{own.collective}:{own.name} is proved for {asked.ranks} ranks. Its rounds:\n{own.text(call[2])}")
-    return 0
-
-
-def _with_index(device: str | None) -> torch.device | None:
-    import torch
-
-    if device is None or device == "cpu":
-        return None
-    wanted = torch.device(device)
-    return torch.device(wanted.type, wanted.index or 0)
-
-
-def _bytes(text: str) -> int:
-    """4096, 64K, 1M or 2G, as in settings."""
-    number, unit = (text[:-1], text[-1].upper()) if text[-1:].upper() in ("K", "M", "G") else (text, "")
-    if not number.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r} is no size; write 4096, 64K, 1M or 2G")
-    return int(number) << {"": 0, "K": 10, "M": 20, "G": 30}[unit]
+    return explain.main(argv)
 
 
 def _parse(name: str, command: Callable, argv: list[str]) -> None:

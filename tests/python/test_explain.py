@@ -1,0 +1,103 @@
+"""hccl-like explain: the rounds of an algorithm as text and as a picture, and its slices on the cost model's clock."""
+
+import re
+import xml.etree.ElementTree as xml
+
+import pytest
+
+from hccl_like import _extension, _pictures, cli
+
+RING = """The rounds of all_reduce:ring, 2 ranks:
+rank 0
+0: send in[0]->1  recv_reduce in[1]+<-1 to out[1]
+1: send out[1]->1  recv out[0]<-1
+rank 1
+0: send in[1]->0  recv_reduce in[0]+<-0 to out[0]
+1: send out[0]->0  recv out[1]<-0
+"""
+
+
+def labels(path):
+    """The texts of a picture, which must be well-formed."""
+    return [element.text for element in xml.parse(path).getroot().iter("{http://www.w3.org/2000/svg}text")]
+
+
+def test_the_rounds_of_an_algorithm_are_printed(capsys):
+    assert cli.main(["explain", "all_reduce", "1M", "2", "--hosts", "2", "--algorithm", "ring", "--rounds"]) == 0
+    assert capsys.readouterr().out.endswith(RING)
+
+
+def test_the_first_algorithm_is_shown_if_none_is_named(capsys):
+    assert cli.main(["explain", "broadcast", "8", "4", "--hosts", "4", "--rounds"]) == 0
+    told = capsys.readouterr().out
+    first = re.search(r"\n  algorithm .*\n  (\w+) ", told)[1]
+    assert f"The rounds of broadcast:{first}, 4 ranks:\nrank 0\n0: send in[0]->" in told
+
+
+def test_the_picture_of_rounds_has_a_box_for_each_step(tmp_path, capsys):
+    picture = tmp_path / "ring.svg"
+    assert cli.main(["explain", "all_reduce", "1M", "2", "--hosts", "2", "--algorithm", "ring", "--svg", str(picture)]) == 0
+    assert capsys.readouterr().out.endswith(f"written: {picture}\n")
+    assert labels(picture) == [
+        "all_reduce:ring, 2 ranks", "rank 0", "rank 1",
+        "round 0", "send in[0] to 1", "send in[1] to 0", "out[1] = in[1] + received from 1", "out[0] = in[0] + received from 0",
+        "round 1", "send out[1] to 1", "send out[0] to 0", "out[0] = received from 1", "out[1] = received from 0"]  # fmt: skip
+
+
+def test_the_timeline_has_every_slice_and_round(tmp_path, capsys):
+    picture = tmp_path / "slices.svg"
+    assert cli.main(["explain", "all_reduce", "16M", "2", "--hosts", "2", "--algorithm", "ring", "--timeline", str(picture)]) == 0
+    name, slices, texts, uses = _extension.load().plan("all_reduce", 16 << 20, [0, 1], algorithm="ring")
+    assert (name, slices, len(texts)) == ("ring", 4, 2)
+    # Each rank sends and receives once in each of two rounds of each slice.
+    assert sorted(use[:5] for use in uses) == sorted((rank, out, 1 - rank, slice_, round_) for rank in (0, 1) for out in (False, True)
+                                                     for slice_ in range(4) for round_ in (0, 1))
+    assert all(0 <= begin < end for *_, begin, end in uses)
+    shown = labels(picture)
+    assert shown[:5] == ["all_reduce:ring, 2 ranks on 2 hosts: 16777216 bytes in 4 slices; the numbers are rounds",
+                         "slice 0", "slice 1", "slice 2", "slice 3"]
+    assert shown.count("0") == shown.count("1") == 16 and shown[-1].endswith(" us")
+
+
+def test_messages_of_a_port_follow_each_other():
+    uses = _extension.load().plan("all_reduce", 8 << 20, [0, 1, 2, 3], algorithm="direct")[3]
+    for rank in range(4):
+        for out in (False, True):
+            times = sorted(use[5:] for use in uses if use[:2] == (rank, out))
+            assert all(end <= begin + 1e-6 for (_, end), (begin, _) in zip(times, times[1:]))
+
+
+@pytest.mark.parametrize("collective", ["all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather", "scatter", "all_to_all", "barrier"])
+def test_every_algorithm_has_a_picture(collective, tmp_path):
+    """Every arrow has both ends, or the picture raises."""
+    extension = _extension.load()
+    for layout in ([0, 0, 0], [0, 1, 2, 3], [0, 0, 1, 1]):
+        for name, _, _ in extension.explain(collective, 4096, layout):
+            texts = extension.plan(collective, 4096, layout, algorithm=name)[2]
+            picture = _pictures.schedule_svg(name, texts)
+            sends = sum(text.count("send ") for text in texts)
+            assert picture.count("marker-end") == sends and xml.fromstring(picture) is not None
+
+
+def test_slices_between_hosts_are_counted_as_calls_do(monkeypatch):
+    monkeypatch.setenv("HCCL_LIKE_REMOTE_SLICE_BYTES", "2M")
+    monkeypatch.setenv("HCCL_LIKE_SLICE_BYTES", "8M")
+    slices = {hosts: _extension.load().plan("all_reduce", 16 << 20, [rank * hosts // 2 for rank in range(2)], algorithm="ring")[1] for hosts in (1, 2)}
+    assert slices == {1: 2, 2: 8}
+
+
+@pytest.mark.parametrize("arguments, told", [
+    (["send", "8", "2", "--rounds"], "one rank sends and one receives: there is no schedule of all ranks"),
+    (["all_reduce", "8", "2", "--algorithm", "rings", "--rounds"], 'there is no all_reduce algorithm "rings"; use one of: '),
+    (["all_reduce", "8", "64", "--hosts", "64", "--svg", "x.svg"], "a picture shows up to 32 ranks; --rounds prints more"),
+    (["all_reduce", "2G", "8", "--hosts", "8", "--algorithm", "ring", "--timeline", "x.svg"], "more than a picture shows; ask for fewer bytes or ranks"),
+    (["all_reduce", "8", "2", "--hosts", "2", "--svg", "/no/such/folder/x.svg"], "No such file or directory")])  # fmt: skip
+def test_what_cannot_be_shown_says_why(arguments, told, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["explain", *arguments]) == 1
+    assert told in capsys.readouterr().err and list(tmp_path.iterdir()) == []
+
+
+def test_a_text_that_is_no_schedule_is_refused():
+    with pytest.raises(ValueError, match="this is no step of a schedule: jump in.0."):
+        _pictures.rounds_of("0: jump in[0]")
