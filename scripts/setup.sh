@@ -119,7 +119,7 @@ pip_install() { try_again "$VENV/bin/python" -m pip install --quiet --timeout 60
 
 python_packages() {
   local files=(requirements/run.txt requirements/examples.txt)
-  [ $TESTS = no ] || files+=(requirements/test.txt)
+  [ $TESTS = no ] || files+=(requirements/test.txt requirements/docs.txt)
   [ $TESTS != nightly ] || files+=(requirements/nightly.txt)
   # Each set of packages includes those before it, so the stamp of a later one will do for an earlier one.
   local all=(requirements/*.txt) marks=(packages-nightly packages-tests packages) mark
