@@ -89,11 +89,12 @@ def replace(lost: Iterable[int] | BaseException | None = None, *, timeout: float
 
     lost: the ranks, alike on all; or the error of the call that failed, which may name one; None: nothing is known. Ranks compare what they
     know: those that all others have named or waited for in vain, `grace` seconds, are lost.
-    Ends the group's running calls and waits at most `timeout` seconds for new processes; if none come, the group is smaller.
+    Ends the running calls of all groups and waits at most `timeout` seconds for new processes; if none come, the group is smaller.
     If fewer come than were lost, the ranks behind the empty places move up. Ranks that are lost meanwhile are replaced, too. Other groups are
     destroyed.
     """
     cause = lost if isinstance(lost, BaseException) else None
+    _abort_groups_but(c10d._get_default_group())
     if lost is None or isinstance(lost, BaseException):
         lost = _who_is_lost(c10d._get_default_group(), cause, grace)
     lost = list(lost)
@@ -158,13 +159,32 @@ def _membership(plan: dict, rank: int) -> Membership:
     return Membership(rank, len(plan["members"]), joined)
 
 
+def _abort_groups_but(kept: dist.ProcessGroup) -> None:
+    """Ranks that wait for this one in calls of other groups, which may have no lost rank, would wait until their time is up."""
+    for group in c10d._world.pg_names:
+        for backend in _backends(group) if group is not kept else []:
+            if hasattr(backend, "abort"):
+                backend.abort()
+
+
+def _dead_by(error: BaseException | None) -> int | None:
+    """The rank of the default group that `error`, of any group, says to be dead."""
+    failure = _failures.failure(error) if error is not None else None
+    if failure is None or failure.kind != "peer lost" or failure.culprit is None:
+        return None
+    for group, name in c10d._world.pg_names.items():
+        if f" of group {name} lost rank " in failure.message:
+            return next((rank for rank, number in c10d._world.pg_group_ranks[group].items() if number == failure.culprit), None)
+    return None
+
+
 def _who_is_lost(group: dist.ProcessGroup, error: BaseException | None, grace: float) -> list[int]:
     """The ranks that did not come here, once every rank has come or is known to be dead to one that came. The first that sees this decides."""
     store = dist.PrefixStore(f"hccl-like/lost/{c10d._world.pg_names[group]}/{group.size()}", c10d._get_default_store())
     store.set(f"alive/{group.rank()}", "")
-    known = _failures.failure(error) if error is not None else None
-    if known is not None and known.kind == "peer lost" and known.culprit is not None:
-        store.set(f"dead/{known.culprit}", "")
+    dead = _dead_by(error)
+    if dead is not None:
+        store.set(f"dead/{dead}", "")
     deadline = time.monotonic() + grace
     missing = set(range(group.size()))
     while True:

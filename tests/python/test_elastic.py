@@ -188,6 +188,27 @@ def test_a_new_process_takes_the_place_of_a_lost_one(how, device):
     assert run_ranks(replaced, 4, device, how, group=False) == [None, -signal.SIGKILL, None, None]
 
 
+def lost_from_a_part(rank, size):
+    """Rank 2 dies in a call with rank 1, for which rank 0 waits in another group."""
+    parts = [dist.new_group([0, 1]), dist.new_group([1, 2])]
+    mine = parts[0] if rank == 0 else parts[1]
+    dist.all_reduce(torch.ones(1))
+    if rank == 2:
+        os._exit(7)
+    with pytest.raises(dist.DistBackendError) as caught:
+        while True:
+            dist.all_reduce(torch.ones(1000), group=mine)
+    begin = time.monotonic()
+    replaced = hccl_like.replace(caught.value, timeout=0, grace=25)
+    assert replaced == hccl_like.elastic.Membership(rank=rank, size=2, joined=(), lost=(2,))
+    assert time.monotonic() - begin < 10
+    add_up()
+
+
+def test_ranks_that_wait_in_groups_without_the_lost_one_hear_of_it():
+    assert run_ranks(lost_from_a_part, 3) == [None, None, 7]
+
+
 def left_alone(rank, size):
     if rank == 1:
         os._exit(7)
