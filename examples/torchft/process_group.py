@@ -7,6 +7,7 @@
         ...)
 """
 
+import contextlib
 from datetime import timedelta
 
 import torch
@@ -69,9 +70,15 @@ class ProcessGroupHcclLike(ProcessGroupWrapper):
             backend.shutdown()
 
     def errored(self) -> Exception | None:
-        """What happened to the present group, if anything did."""
+        """What happened to the present group, if anything did. Waits for what is queued on the accelerator.
+
+        torchft asks before it commits a step, after a synchronize() of its own that knows CUDA and XPU only.
+        """
         if self._backend is None:
             return None
+        if torch.accelerator.is_available():
+            with contextlib.suppress(dist.DistBackendError):  # get_error() tells it, too
+                torch.accelerator.synchronize()
         state = self._backend.get_error()
         if state == ErrorType.SUCCESS:
             return None

@@ -1,7 +1,9 @@
 """examples/torchft: torchft's process-group wrapper around this backend, configured anew after a death."""
 
+import contextlib
 import os
 import signal
+import subprocess
 import sys
 import time
 from datetime import timedelta
@@ -13,6 +15,8 @@ import torch.distributed as dist
 
 from ranks import make_store, run_ranks
 
+TRAIN = Path(__file__).resolve().parents[2] / "examples" / "torchft" / "train.py"
+
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("torchft")]
 
 
@@ -20,7 +24,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("torchft")]
 def torchft(monkeypatch):
     """Not for the whole module: in a run without slow tests nothing here is skipped for want of torchft."""
     pytest.importorskip("torchft.manager", reason="torchft is not installed: pip install torchft")
-    monkeypatch.syspath_prepend(Path(__file__).resolve().parents[2] / "examples" / "torchft")
+    monkeypatch.syspath_prepend(TRAIN.parent)
 
 
 def summed(group, value, device):
@@ -61,6 +65,29 @@ def a_replica_dies(rank, size, listener, device):
 
 def test_a_wrapper_is_configured_anew_without_the_dead(device):
     run_ranks(a_replica_dies, 3, device, group=False)
+
+
+def a_call_fails_unseen(rank, size, listener, device):
+    """On a device that keeps the order of streams the call fails after its wait."""
+    from process_group import ProcessGroupHcclLike
+
+    port = listener.getsockname()[1]
+    store = make_store(rank, listener)
+    group = ProcessGroupHcclLike(timeout=timedelta(seconds=20))
+    group.configure(f"127.0.0.1:{port}/first", f"replica{rank}", rank, size, quorum_id=1)
+    assert summed(group, 1, device) == [2]
+    store.set(f"made{rank}", "1")
+    store.wait(["made0", "made1"])
+    if rank == 1:
+        time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGKILL)
+    with contextlib.suppress(RuntimeError):
+        group.allreduce([torch.ones(1001, device=device)], dist.AllreduceOptions()).wait()
+    assert group.errored() is not None
+
+
+def test_a_step_is_not_committed_before_its_calls_are_done(device):
+    assert run_ranks(a_call_fails_unseen, 2, device, group=False) == [None, -signal.SIGKILL]
 
 
 def aborts(rank, size, listener):
@@ -133,3 +160,15 @@ def a_replica_heals(rank, size, listener, device):
 def test_a_replica_takes_the_state_of_another_on_the_device(device):
     first, second = run_ranks(a_replica_heals, 2, device, group=False, timeout=150)
     assert all(torch.equal(one, other) for one, other in zip(first, second))
+
+
+@pytest.mark.parametrize(
+    ("replicas", "device"), [pytest.param(2, "cpu", marks=pytest.mark.quick), (3, "cpu"), (2, "sim"), (3, "sim")], indirect=["device"]
+)
+def test_a_replica_that_is_killed_comes_back(replicas, device):
+    """The example ends with an error unless weights are equal on all replicas and the losses those of one process."""
+    arguments = ["--replicas", str(replicas), "--steps", "30", "--pause", "0", "--device", device]
+    run = subprocess.run([sys.executable, str(TRAIN), *arguments], capture_output=True, text=True, timeout=240)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert f"{replicas} from step 20; exit codes {[0, -9, *[0] * (replicas - 1)]}" in run.stdout
+    assert "weights are equal on all replicas" in run.stdout
