@@ -143,9 +143,13 @@ def main():
         replica.start()
         return replica
 
+    def look():
+        if any(replica.exitcode not in (None, 0, -signal.SIGKILL) for replica in replicas):
+            raise SystemExit("a replica has failed")
+
     def until(step):
-        board.wait(["at/0"], PATIENCE)
-        while int(board.get("at/0")) < step and replicas[0].is_alive():
+        while not board.check(["at/0"]) or int(board.get("at/0")) < step:
+            look()
             time.sleep(0.005)
 
     try:
@@ -163,8 +167,7 @@ def main():
                 number, losses, sizes, weights = results.get(timeout=1)
                 told[number] = (losses, sizes, weights)
             except queue.Empty:
-                if any(replica.exitcode not in (None, 0, -signal.SIGKILL) for replica in replicas):
-                    raise SystemExit("a replica has failed") from None
+                look()
         for replica in replicas:
             replica.join(PATIENCE.total_seconds())
         codes = [replica.exitcode for replica in replicas]
