@@ -225,7 +225,7 @@ def main():
     options.kill = options.kill or [3]
     # Ranks are forked from a server that has imported everything and has no threads.
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["torch.distributed.fsdp", "hccl_like"])
+    context.set_forkserver_preload(["torch.distributed.fsdp", "torch._dynamo", "hccl_like"])  # DTensor imports torch._dynamo in its first call
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     results = context.Queue()
     ranks = []
