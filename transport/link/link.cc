@@ -138,6 +138,8 @@ void Link::State::look_for_failure() {
     failure = *lost;
     if (ends->inbox.peer_said_goodbye()) failure->message = kLeft;
   }
+  // The memory of messages that never complete belongs to their owners again.
+  if (failure) ends->wire->let_go();
 }
 
 // An orderly exit is a failure, too: it concerns only ranks that wait for the peer.

@@ -8,6 +8,8 @@ namespace hccl_like {
 namespace {
 
 constexpr size_t kEagerRun = 16;
+// The memory of a message of this size or more stays until the message is sent (ConstRegion).
+constexpr size_t kStays = 32 << 10;
 
 FrameHeader header_of(FrameKind kind, const Send& send) {
   return {.kind = kind, .tag = send.tag, .fingerprint = send.fingerprint, .bytes = send.bytes};
@@ -23,7 +25,9 @@ bool waits_to_be_asked(const Rendezvous& rendezvous, const Send& send) {
 class Gather {
  public:
   bool full() const { return size_ == regions_.size(); }
-  void add(const std::byte* data, size_t bytes) { regions_[size_++] = {data, bytes}; }
+  void add(const std::byte* data, size_t bytes, bool stays = false) {
+    regions_[size_++] = {data, bytes, stays};
+  }
   std::span<const ConstRegion> regions() const { return {regions_.data(), size_}; }
 
  private:
@@ -163,6 +167,7 @@ void Outbox::report_mismatch(const Send& send, uint64_t fingerprint, uint64_t by
 }
 
 void Outbox::cancel(uint64_t communicator) {
+  wire_.let_go();
   const auto of_it = [&](const Send* send) { return send->tag.communicator == communicator; };
   control_.erase_if([&](const Control& control) {
     // Keep announcements with a slot: the peer must see them before the slot is free.
@@ -194,6 +199,7 @@ bool Outbox::withdraw(Send& send) {
 
 // Finishes the current frame from a copy, without its message.
 void Outbox::finish_from_copy() {
+  wire_.let_go();
   bytes_.resize(payload_left_);
   for (size_t done = 0; done < payload_left_;) {
     const Piece piece = send_->at.here(send_->from);
@@ -271,7 +277,7 @@ size_t Outbox::write_some() {
     for (size_t left = payload_left_; left > 0 && !gather.full();) {
       const Piece piece = at.here(send_->from);
       const size_t part = std::min(piece.bytes, left);
-      gather.add(piece.data, part);
+      gather.add(piece.data, part, send_->bytes >= kStays);
       at.advance(send_->from, part);
       left -= part;
     }
@@ -301,6 +307,7 @@ void Outbox::end_frame() {
 }
 
 void Outbox::done(Send& send) {
+  if (send.bytes >= kStays) wire_.let_go();
   traffic_.sent(send.bytes);
   send.done = true;
   --*send.pending;

@@ -77,9 +77,10 @@ class LoadedWire final : public Wire {
   ~LoadedWire() override { api_.close_wire(wire_); }
 
   size_t write(std::span<const ConstRegion> pieces) override {
-    static_assert(sizeof(ConstRegion) == sizeof(hct_region) &&
-                  offsetof(ConstRegion, bytes) == offsetof(hct_region, bytes));
-    return api_.write(wire_, reinterpret_cast<const hct_region*>(pieces.data()), pieces.size());
+    std::array<hct_region, 16> regions;
+    const size_t count = std::min(pieces.size(), regions.size());
+    for (size_t i = 0; i < count; ++i) regions[i] = {pieces[i].data, pieces[i].bytes};
+    return api_.write(wire_, regions.data(), count);
   }
   std::span<const std::byte> peek(size_t want) override {
     const hct_region view = api_.peek(wire_, want);

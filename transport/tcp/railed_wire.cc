@@ -80,7 +80,7 @@ size_t RailedWire::write(std::span<const ConstRegion> pieces) {
          skip = 0) {
       const ConstRegion& piece = pieces[count];
       const size_t bytes = std::min(piece.bytes - skip, at.run - asked);
-      part[count++] = {piece.data + skip, bytes};
+      part[count++] = {piece.data + skip, bytes, piece.stays};
       asked += bytes;
     }
     const size_t taken = at.rail->write({part.data(), count});
@@ -189,6 +189,11 @@ void RailedWire::look_for_the_overdue(TcpWire& reading) {
 
 bool RailedWire::owes() {
   return std::ranges::any_of(rails_, [](const auto& rail) { return rail && rail->owes(); });
+}
+
+void RailedWire::let_go() {
+  for (const auto& rail : rails_)
+    if (rail) rail->let_go();
 }
 
 bool RailedWire::flush() {

@@ -56,6 +56,7 @@ class RailedWire final : public Wire {
   const Error* failure() const override { return ended_ ? &*ended_ : nullptr; }
   bool flush() override;
   bool owes() override;
+  void let_go() override;
   bool prepare_sleep(WakeFor wake) override;
   void end_sleep() override;
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
 #include <functional>
 #include <random>
 #include <string>
@@ -19,21 +20,22 @@ namespace {
 
 std::string text_of(const Unconfirmed& kept, uint64_t position) {
   std::string text;
-  for (const iovec& part : kept.from(position))
-    text.append(static_cast<const char*>(part.iov_base), part.iov_len);
+  while (position < kept.end()) {
+    const ConstRegion part = kept.from(position);
+    text.append(reinterpret_cast<const char*>(part.data), part.bytes);
+    position += part.bytes;
+  }
   return text;
 }
 
-void keep(Unconfirmed& kept, std::string text, size_t bytes) {
-  const std::array pieces{iovec{text.data(), text.size() / 2},
-                          iovec{text.data() + text.size() / 2, text.size() - text.size() / 2}};
-  kept.keep(pieces, bytes);
+ConstRegion region(const std::string& text, bool stays) {
+  return {reinterpret_cast<const std::byte*>(text.data()), text.size(), stays};
 }
 
 TEST(Unconfirmed, KeepsWhatWasSentUntilItIsConfirmed) {
   Unconfirmed kept;
   EXPECT_EQ(kept.room(), 0u);
-  keep(kept, "abcdefgh", 6);
+  kept.keep(region("abcdef", false));
   EXPECT_EQ(text_of(kept, 0), "abcdef");
   EXPECT_EQ(text_of(kept, 4), "ef");
   kept.confirm(3);
@@ -43,16 +45,44 @@ TEST(Unconfirmed, KeepsWhatWasSentUntilItIsConfirmed) {
   EXPECT_EQ(text_of(kept, 6), "");
 }
 
+TEST(Unconfirmed, CopiesWhatStayedOnlyWhenItIsLetGo) {
+  Unconfirmed kept;
+  std::string memory = "stays here";
+  kept.keep(region("before ", false));
+  kept.keep(region(memory, true));
+  kept.keep(region(" after", false));
+  EXPECT_EQ(text_of(kept, 0), "before stays here after");
+  EXPECT_TRUE(kept.holds());
+  memory[0] = 'S';
+  EXPECT_EQ(text_of(kept, 5), "e Stays here after") << "nothing was copied";
+  kept.confirm(13);
+  kept.let_go();
+  EXPECT_FALSE(kept.holds());
+  memory.assign(memory.size(), '-');
+  EXPECT_EQ(text_of(kept, 13), "here after");
+}
+
 TEST(Unconfirmed, GrowsWithoutLosingTheOrderOfWhatWrapsAround) {
   Unconfirmed kept;
   std::string all;
+  std::deque<std::string> staying;
   std::mt19937 random(1);
-  for (int i = 0; i < 300; ++i) {
+  for (int i = 0; i < 400; ++i) {
     std::string more(1 + random() % 5'000, 0);
     for (char& one : more) one = static_cast<char>(random());
-    keep(kept, more, more.size());
     all += more;
+    if (random() % 2 == 0) {
+      kept.keep(region(more, false));
+    } else {
+      staying.push_back(std::move(more));
+      kept.keep(region(staying.back(), true));
+    }
     if (i % 3 == 0) kept.confirm(kept.begin() + random() % (kept.end() - kept.begin()));
+    if (i % 7 == 0) {
+      kept.let_go();
+      for (std::string& one : staying) one.assign(one.size(), '-');
+      staying.clear();
+    }
     ASSERT_EQ(text_of(kept, kept.begin()), all.substr(kept.begin())) << i;
   }
   EXPECT_EQ(kept.end(), all.size());
@@ -75,11 +105,16 @@ struct Resumable {
     if (connector_hears) ends[0]->resume(std::move(sockets[0]), WireSide::kConnector, "a test:2");
   }
   size_t write(size_t end, size_t bytes) {
-    const auto stream = stream_bytes(written[end], bytes);
-    const ConstRegion region{stream.data(), stream.size()};
+    std::vector<std::byte> stream = stream_bytes(written[end], bytes);
+    const ConstRegion region{stream.data(), stream.size(), bytes % 2 == 0};
     const size_t now = ends[end]->write({&region, 1});
     written[end] += now;
+    if (region.stays) staying[end].push_back(std::move(stream));
     return now;
+  }
+  void let_go(size_t end) {
+    ends[end]->let_go();
+    staying[end].clear();
   }
   // What the other end has written; false if a byte is wrong.
   bool read(size_t end, size_t bytes) {
@@ -111,6 +146,7 @@ struct Resumable {
                                              std::make_shared<bool>(false)};
   std::array<std::unique_ptr<TcpWire>, 2> ends;
   std::array<uint64_t, 2> written{}, taken{};
+  std::array<std::vector<std::vector<std::byte>>, 2> staying;  // until let_go()
 };
 
 TEST(Resume, GoesOnWithUnreadBytesOfBothConnections) {
@@ -180,6 +216,7 @@ TEST(Resume, LosesAndRepeatsNothingWhereverItBreaks) {
           break;
         case 6:
           job.poll();
+          if (random() % 2 == 0) job.let_go(end);
           break;
         default:
           if (random() % 4 == 0) {

@@ -64,6 +64,7 @@ size_t TcpWire::write(std::span<const ConstRegion> pieces) {
       vectors[i] = {const_cast<std::byte*>(pieces[i].data), pieces[i].bytes};
       asked += pieces[i].bytes;
     }
+    const auto part = pieces.first(count);
     pieces = pieces.subspan(count);
     if (asked == 0) continue;
 
@@ -75,18 +76,29 @@ size_t TcpWire::write(std::span<const ConstRegion> pieces) {
       readable_ = true;
       break;
     }
-    keep({vectors.data(), count}, static_cast<size_t>(sent));
+    keep(part, static_cast<size_t>(sent));
     written += static_cast<size_t>(sent);
     if (static_cast<size_t>(sent) < asked) break;
   }
   return written;
 }
 
-void TcpWire::keep(std::span<const iovec> pieces, size_t bytes) {
+void TcpWire::keep(std::span<const ConstRegion> pieces, size_t bytes) {
   if (!replaceable()) return;
   if (bytes > sent_.room()) confirm();
-  sent_.keep(pieces, bytes);
+  for (ConstRegion piece : pieces) {
+    piece.bytes = std::min(piece.bytes, bytes);
+    sent_.keep(piece);
+    bytes -= piece.bytes;
+  }
   resent_ = sent_.end();
+}
+
+// Most of the bytes are confirmed by now, so few are copied.
+void TcpWire::let_go() {
+  if (!sent_.holds()) return;
+  if (state_ == State::kOpen) confirm();
+  sent_.let_go();
 }
 
 // The sent bytes that the peer's kernel has not confirmed. Forgets the others. The kernel has taken
@@ -100,9 +112,10 @@ size_t TcpWire::confirm() {
 // True once the kernel has all bytes of before the connection broke.
 bool TcpWire::send_again() {
   while (state_ == State::kOpen && write_cause_.empty() && owes()) {
-    auto parts = sent_.from(resent_);
-    const size_t asked = parts[0].iov_len + parts[1].iov_len;
-    const ssize_t sent = socket_->send(parts, asked);
+    const ConstRegion part = sent_.from(resent_);
+    std::array<iovec, 1> vectors{{{const_cast<std::byte*>(part.data), part.bytes}}};
+    const size_t asked = part.bytes;
+    const ssize_t sent = socket_->send(vectors, asked);
     if (sent < 0 && !would_block(errno)) {
       write_cause_ = errno_text(errno);
       readable_ = true;

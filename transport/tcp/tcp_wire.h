@@ -47,6 +47,7 @@ class TcpWire final : public Wire, private Pollable {
   const Error* failure() const override;
   bool flush() override;
   bool owes() override { return resent_ < sent_.end(); }
+  void let_go() override;
   bool prepare_sleep(WakeFor wake) override {
     return prepare_sleep(wake.bytes ? Bytes::kWanted : Bytes::kUnread, wake.space);
   }
@@ -90,7 +91,7 @@ class TcpWire final : public Wire, private Pollable {
     return readable_ || (poller_.few_sockets() && !std::exchange(just_dry_, false));
   }
   size_t buffered() const { return tail_ - head_; }
-  void keep(std::span<const iovec> pieces, size_t bytes);
+  void keep(std::span<const ConstRegion> pieces, size_t bytes);
   size_t confirm();
   bool send_again();
   size_t receive(std::span<std::byte> into);

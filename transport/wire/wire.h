@@ -15,6 +15,7 @@ class SameHostPeer;
 struct ConstRegion {
   const std::byte* data = nullptr;
   size_t bytes = 0;
+  bool stays = false;  // the bytes do not change before Wire::let_go()
 };
 
 // Events that end a sleep. The loss of the peer always ends it.
@@ -40,7 +41,8 @@ class Wire {
   Wire& operator=(const Wire&) = delete;
 
   // Takes as many bytes of the pieces as fit, in order, and returns their number; 0 means "try
-  // again later". The caller may reuse the memory after return. Accepted bytes reach the peer
+  // again later". The caller may reuse the memory after return, unless it `stays`. Accepted bytes
+  // reach the peer
   // without a further call, unless owes(). The next call must begin with the bytes that were not
   // accepted: the wire may have begun to send them.
   virtual size_t write(std::span<const ConstRegion> pieces) = 0;
@@ -63,6 +65,8 @@ class Wire {
   // Whether accepted bytes leave this process only when a method is called again (no progress
   // thread, or an own buffer). The driver must then keep calling, even with no message in flight.
   virtual bool owes() { return false; }
+  // The memory of all regions that stayed may be reused after return.
+  virtual void let_go() {}
 
   // Arms the wire so that the process's Poller wakes for `wake` or for the loss of the peer.
   // Returns false, and the caller must not sleep, if that has already occurred. Call end_sleep() in

@@ -19,6 +19,7 @@ class WireWrapper : public Wire {
   const Error* failure() const override { return wire_->failure(); }
   bool flush() override { return wire_->flush(); }
   bool owes() override { return wire_->owes(); }
+  void let_go() override { wire_->let_go(); }
   bool prepare_sleep(WakeFor wake) override { return wire_->prepare_sleep(wake); }
   void end_sleep() override { wire_->end_sleep(); }
   WireExtensions extensions() override { return wire_->extensions(); }
