@@ -94,6 +94,20 @@ RailCount RailCount::parse(std::string_view text) {
   return {count};
 }
 
+namespace {
+constexpr std::string_view kCompressions[] = {"none", "bf16", "mx8", "mx4"};  // by Compression
+}
+
+std::string_view name(Compression compression) noexcept {
+  return kCompressions[static_cast<size_t>(compression)];
+}
+
+Compression parse_compression(std::string_view text) {
+  const auto found = std::ranges::find(kCompressions, text);
+  if (found == std::end(kCompressions)) reject(text, "a compression; write none, bf16, mx8 or mx4");
+  return static_cast<Compression>(found - std::begin(kCompressions));
+}
+
 MetricsTarget MetricsTarget::parse(std::string_view text) {
   constexpr std::string_view kWanted =
       "a place for metrics; write a port (9400), an address and a port (10.0.0.5:9400, "

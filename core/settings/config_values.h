@@ -24,6 +24,12 @@ struct InterfaceFilter {
 // Connect each pair at its first call, or all pairs at group creation.
 enum class Connecting { kLazy, kEager };
 
+// Form of floats in messages between hosts (docs/compression.md).
+enum class Compression : uint8_t { kNone, kBf16, kMx8, kMx4 };
+std::string_view name(Compression compression) noexcept;
+// "none", "bf16", "mx8" or "mx4".
+Compression parse_compression(std::string_view text);
+
 // TCP ports low..high, inclusive. 0-0: any port.
 struct PortRange {
   uint16_t low = 0;

@@ -153,5 +153,15 @@ TEST(MetricsTarget, RefusesWhatIsNeither) {
   }
 }
 
+TEST(Compression, HasNames) {
+  for (const std::string_view one : {"none", "bf16", "mx8", "mx4"})
+    EXPECT_EQ(name(parse_compression(one)), one);
+  EXPECT_EQ(parse_compression("mx8"), Compression::kMx8);
+  EXPECT_NE(complaint([] {
+              parse_compression("mx6");
+            }).find("'mx6' is not a compression; write none, bf16, mx8 or mx4"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace hccl_like
