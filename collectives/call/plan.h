@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "collectives/schedule/schedule.h"
+#include "device/compress/compress.h"
 #include "device/reduce/reduce.h"
 
 namespace hccl_like {
@@ -55,6 +56,7 @@ struct Plan {
   uint32_t window = 1;    // slices in flight at once
   Reduction reduction{};  // null members if the call reduces nothing
   Scaling scaling;
+  const Codec* codec = nullptr;  // of messages between hosts; null: they are sent as they are
   uint64_t fingerprint = 0;
   uint32_t channel = 0;      // see Tag
   uint32_t first_slice = 0;  // number of the first slice, if the plan continues another call

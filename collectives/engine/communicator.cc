@@ -1,9 +1,9 @@
 #include "collectives/engine/communicator.h"
 
 #include <algorithm>
-#include <bit>
 
 #include "collectives/call/fingerprint.h"
+#include "collectives/compression/compressed_calls.h"
 #include "collectives/topology/group_topology.h"
 #include "core/machine/backoff.h"
 #include "transport/link/traffic.h"
@@ -53,6 +53,7 @@ Communicator::Communicator(Engine& engine, Identity identity)
                 .known_memory = &known_memory_,
                 .thread_pool = &engine_.thread_pool()};
   force(engine_.config().algo);
+  set_compression(engine_.config().compression);
 }
 
 Communicator::~Communicator() { engine_.remove(*this); }
@@ -164,7 +165,8 @@ std::shared_ptr<Operation> Communicator::prepare(Call call, std::optional<uint32
     const Chunks chunks = chunks_of(next, size());
     plan.fingerprint = fingerprint(next, ~sizes_and_path(next, chunks, plan.path, size()));
   } else if (plan.path == CallPath::kMessages) {
-    const uint64_t how = mix(mix(common_bytes(call, size()), plan.slices), algorithm);
+    uint64_t how = mix(mix(common_bytes(call, size()), plan.slices), algorithm);
+    if (plan.codec != nullptr) how = mix(how, plan.codec->block_bytes);
     // Reserved numbers are not prepared in order, and come after a call in which all ranks met.
     plan.fingerprint = fingerprint(call, mix(how, reserved ? 0 : roots_));
     // The whole fingerprint: a gather and a scatter with one root may exchange no message either.
@@ -202,8 +204,11 @@ void Communicator::skip(uint32_t first, uint32_t count) {
 
 // Adds the messages that make a call to its plan.
 const Choice& Communicator::choose_messages(const Call& call, Plan& plan) {
-  const Choice& choice = this->choice(call.collective, common_bytes(call, size()),
-                                      size_of(call.type), plan.chunks != Chunks::kEqual);
+  const size_t bytes = common_bytes(call, size());
+  const Codec* const codec = codec_.load(std::memory_order_relaxed);
+  if (codec != nullptr && is_compressed(call, bytes, topology_.hosts)) plan.codec = codec;
+  const Choice& choice =
+      this->choice(call, bytes, plan.chunks != Chunks::kEqual, plan.codec != nullptr);
   plan.program = &program(*choice.algorithm, call.root);
   plan.slices = choice.slices;
   plan.window = std::min(plan.slices, topology_.slices_at_once(engine_.config().slice_window));
@@ -336,60 +341,6 @@ int Communicator::answered(const SelfMessages& self, uint32_t channel, uint32_t*
     return peer;
   }
   return -1;
-}
-
-const Choice& Communicator::choice(Collective collective, size_t bytes, size_t element,
-                                   bool uneven) {
-  const uint64_t index = mix(mix(bytes, element), static_cast<uint64_t>(collective) * 2 + uneven);
-  const auto found = choices_.find(index);
-  if (found != choices_.end()) return found->second;
-  const Config& config = engine_.config();
-  const bool several_hosts = topology_.hosts.count() > 1;
-  ChooseOptions options{
-      .forced = forced_.find(hccl_like::name(collective)),
-      .own = own(collective),
-      .slice_bytes = several_hosts ? config.remote_slice_bytes : config.slice_bytes,
-      .slice_window = topology_.slices_at_once(config.slice_window),
-      .uneven = uneven,
-      .deterministic = deterministic_,
-      .simulate = true};
-  const bool one_order = options.deterministic && reduces(collective);
-  if (options.forced.empty() && identity_.profile && !one_order) {
-    const Algorithm* best =
-        identity_.profile->find(collective, topology_.hosts, uneven ? 0 : bytes);
-    if (best != nullptr && !(best->equal_chunks && uneven)) options.forced = best->name;
-  }
-  if (options.forced.empty() && several_hosts)
-    options.forced = decision(collective, uneven ? 0 : bytes, element, options);
-  const Choice made = choose(collective, bytes, element, topology_, options);
-  log_trace([&] { return "group " + identity_.name + ": " + explain(made); });
-  return choices_.emplace(index, made).first->second;
-}
-
-// Simulating schedules takes milliseconds, so one result covers an eighth of an octave of sizes.
-std::string_view Communicator::decision(Collective collective, uint64_t bytes, size_t element,
-                                        const ChooseOptions& options) {
-  const int dropped = std::max(0, static_cast<int>(std::bit_width(bytes)) - 4);
-  const uint64_t about = ((bytes >> dropped) + (dropped > 0)) << dropped;
-  const uint64_t index =
-      mix(mix(about, element), static_cast<uint64_t>(collective) * 2 + options.uneven);
-  const auto found = decisions_.find(index);
-  if (found != decisions_.end()) return found->second->name;
-  const Choice made = choose(collective, about, element, topology_, options);
-  return decisions_.emplace(index, made.algorithm).first->second->name;
-}
-
-const Program& Communicator::program(const Algorithm& algorithm, int root) {
-  auto& slot =
-      programs_[mix(reinterpret_cast<uintptr_t>(&algorithm), static_cast<uint64_t>(root + 1))];
-  if (slot) return *slot;
-  Schedule schedule = schedule_of(algorithm, rank(), topology_.hosts, root);
-  // Two ranks add on arrival, where the sum cannot be scaled before it is rounded.
-  const bool one_order = deterministic_ && reduces(algorithm.collective);
-  if (one_order && size() == 2) schedule = sums_at_once(schedule, rank());
-  slot = std::make_unique<Program>(std::move(schedule),
-                                   algorithm.sums_at_once && (size() > 2 || one_order));
-  return *slot;
 }
 
 }  // namespace hccl_like

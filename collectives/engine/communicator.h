@@ -72,6 +72,11 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // any call, on all ranks. Config::deterministic does the same.
   void set_deterministic() { deterministic_ = true; }
 
+  // Messages between hosts carry floats in fewer bytes (docs/compression.md). Before any call, on
+  // all ranks. Throws kMisuse if the results shall be deterministic. Config::compression does the
+  // same.
+  void set_compression(Compression compression);
+
   // Overrides the configured algorithms for later prepare() calls. Must be equal on all ranks.
   void force(ForcedAlgorithms algorithms);
   // Adds a user's algorithm, which is used where it is forced. Before any call of its collective,
@@ -203,7 +208,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // With mutex_ held.
   void find_named();
   const Choice& choose_messages(const Call& call, Plan& plan);
-  const Choice& choice(Collective collective, size_t bytes, size_t element_bytes, bool uneven);
+  const Choice& choice(const Call& call, size_t bytes, bool uneven, bool compressed);
   std::string_view decision(Collective collective, uint64_t bytes, size_t element_bytes,
                             const ChooseOptions& options);
   const Program& program(const Algorithm& algorithm, int root);
@@ -219,7 +224,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::atomic<std::chrono::milliseconds> timeout_;
   std::atomic<bool> failed_{false};
   std::atomic<bool> deterministic_;
-  std::atomic<uint32_t> sequence_{0};  // of the next call
+  std::atomic<const Codec*> codec_{nullptr};  // null: nothing is compressed
+  std::atomic<uint32_t> sequence_{0};         // of the next call
   KnownMemory known_memory_;
   SameHostResources same_host_;
   bool maps_memory_ = false;

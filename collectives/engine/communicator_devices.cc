@@ -57,7 +57,8 @@ std::optional<std::vector<uint32_t>> Communicator::may_use_device_memory(
     const Operation& operation, const Layout& input, const Layout& output) const {
   const Call& call = operation.call_;
   const Plan& plan = operation.plan_;
-  if (plan.path != CallPath::kMessages || reduces(call.collective) || call.root == kAnySource)
+  if (plan.path != CallPath::kMessages || plan.codec != nullptr || reduces(call.collective) ||
+      call.root == kAnySource)
     return std::nullopt;
   const Schedule& schedule = plan.program->schedule;
   const bool cuts = cuts_payload(call.collective);

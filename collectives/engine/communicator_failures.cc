@@ -33,6 +33,7 @@ std::shared_ptr<Communicator> Communicator::part(std::span<const int> ranks) {
   auto part = split(ranks, std::move(child));
   if (!part) return nullptr;
   part->force(without_own(engine_.config().algo));
+  part->codec_ = codec_.load();
   {
     std::lock_guard lock(part->mutex_);
     part->whole_ = weak_from_this();

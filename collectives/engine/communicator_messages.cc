@@ -1,8 +1,10 @@
-// Messages between two ranks: plans, numbers, and the fast path of short messages. Algorithms of
-// users, whose calls go by messages.
+// Calls by messages: the choice of an algorithm and its program; algorithms of users. Messages
+// between two ranks: plans, numbers, and the fast path of short ones.
 #include <algorithm>
+#include <bit>
 
 #include "collectives/call/fingerprint.h"
+#include "collectives/compression/compressed_calls.h"
 #include "collectives/engine/communicator.h"
 
 namespace hccl_like {
@@ -179,6 +181,78 @@ void Communicator::find_named() {
     named_[i] = !wanted.empty();
     own_[i] = found == all_own_.end() ? nullptr : found->get();
   }
+}
+
+void Communicator::set_compression(Compression compression) {
+  if (compression != Compression::kNone && deterministic_)
+    throw_misuse("results cannot be both deterministic and compressed with " +
+                 std::string(hccl_like::name(compression)) +
+                 ", whose rounding depends on the hosts of the ranks; leave out one of the two");
+  codec_ = codec(compression);
+}
+
+const Choice& Communicator::choice(const Call& call, size_t bytes, bool uneven, bool compressed) {
+  const Collective collective = call.collective;
+  const size_t element = size_of(call.type);
+  const uint64_t index = mix(mix(bytes, element), (static_cast<uint64_t>(collective) * 2 + uneven) |
+                                                      uint64_t{compressed} << 32);
+  const auto found = choices_.find(index);
+  if (found != choices_.end()) return found->second;
+  const Config& config = engine_.config();
+  const bool several_hosts = topology_.hosts.count() > 1;
+  ChooseOptions options{
+      .forced = forced_.find(hccl_like::name(collective)),
+      .own = own(collective),
+      .slice_bytes = several_hosts ? config.remote_slice_bytes : config.slice_bytes,
+      .slice_window = topology_.slices_at_once(config.slice_window),
+      .uneven = uneven,
+      .deterministic = deterministic_,
+      .simulate = true};
+  if (const auto only = compressed_algorithm(collective, topology_.hosts);
+      compressed && !only.empty()) {
+    if (!options.forced.empty() && options.forced != only)
+      throw_misuse("a compressed " + std::string(hccl_like::name(collective)) + " is made by " +
+                   std::string(only) + ", not by " + std::string(options.forced) +
+                   "; leave out the algorithm, or the compression");
+    options.forced = only;
+  }
+  const bool one_order = options.deterministic && reduces(collective);
+  if (options.forced.empty() && identity_.profile && !one_order) {
+    const Algorithm* best =
+        identity_.profile->find(collective, topology_.hosts, uneven ? 0 : bytes);
+    if (best != nullptr && !(best->equal_chunks && uneven)) options.forced = best->name;
+  }
+  if (options.forced.empty() && several_hosts)
+    options.forced = decision(collective, uneven ? 0 : bytes, element, options);
+  const Choice made = choose(collective, bytes, element, topology_, options);
+  log_trace([&] { return "group " + identity_.name + ": " + explain(made); });
+  return choices_.emplace(index, made).first->second;
+}
+
+// Simulating schedules takes milliseconds, so one result covers an eighth of an octave of sizes.
+std::string_view Communicator::decision(Collective collective, uint64_t bytes, size_t element,
+                                        const ChooseOptions& options) {
+  const int dropped = std::max(0, static_cast<int>(std::bit_width(bytes)) - 4);
+  const uint64_t about = ((bytes >> dropped) + (dropped > 0)) << dropped;
+  const uint64_t index =
+      mix(mix(about, element), static_cast<uint64_t>(collective) * 2 + options.uneven);
+  const auto found = decisions_.find(index);
+  if (found != decisions_.end()) return found->second->name;
+  const Choice made = choose(collective, about, element, topology_, options);
+  return decisions_.emplace(index, made.algorithm).first->second->name;
+}
+
+const Program& Communicator::program(const Algorithm& algorithm, int root) {
+  auto& slot =
+      programs_[mix(reinterpret_cast<uintptr_t>(&algorithm), static_cast<uint64_t>(root + 1))];
+  if (slot) return *slot;
+  Schedule schedule = schedule_of(algorithm, rank(), topology_.hosts, root);
+  // Two ranks add on arrival, where the sum cannot be scaled before it is rounded.
+  const bool one_order = deterministic_ && reduces(algorithm.collective);
+  if (one_order && size() == 2) schedule = sums_at_once(schedule, rank());
+  slot = std::make_unique<Program>(std::move(schedule),
+                                   algorithm.sums_at_once && (size() > 2 || one_order));
+  return *slot;
 }
 
 }  // namespace hccl_like

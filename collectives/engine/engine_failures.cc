@@ -242,4 +242,60 @@ void Engine::add(const std::shared_ptr<Communicator>& communicator) {
 
 void Engine::remove(const Communicator& communicator) { groups_.remove(communicator.id()); }
 
+bool Execution::waits_for(int peer) const {
+  const auto peers = waiting_for();
+  return std::find(peers.begin(), peers.end(), peer) != peers.end();
+}
+
+std::vector<int> Execution::waiting_for() const {
+  std::vector<int> peers;
+  if (unbound_) return peers;
+  if (stage_.holds()) return stage_.waiting_for();
+  for (uint32_t i = 0; i < plan_->window && i < slices_.size(); ++i) {
+    const Slice& slice = slices_[i];
+    if (!slice.active || slice.pending == 0) continue;
+    size_t sends = 0, recvs = 0;
+    for (const Step& step : plan_->program->schedule.steps(slice.round)) {
+      const bool is_send = step.kind == Step::Kind::kSend;
+      if (!is_send && step.kind != Step::Kind::kRecv && step.kind != Step::Kind::kRecvReduce)
+        continue;
+      const Message& message = is_send ? static_cast<const Message&>(slice.sends[sends++])
+                                       : static_cast<const Message&>(slice.recvs[recvs++]);
+      if (!message.done) peers.push_back(unbound_source(step.peer));
+    }
+  }
+  std::sort(peers.begin(), peers.end());
+  peers.erase(std::unique(peers.begin(), peers.end()), peers.end());
+  return peers;
+}
+
+CallNotice Execution::notice() const {
+  return {
+      .tag = {.communicator = operation_->communicator().id(), .sequence = operation_->sequence()},
+      .fingerprint = plan_->fingerprint,
+      .bytes = operation_->bytes_};
+}
+
+std::string Execution::whereabouts() const {
+  if (unbound_) return "waiting for a message from any rank";
+  std::string text;
+  for (uint32_t i = 0; i < plan_->window && text.empty() && !stage_.holds(); ++i) {
+    const Slice& slice = slices_[i];
+    if (!slice.active) continue;
+    text = "in round " + std::to_string(slice.round + 1) + " of " +
+           std::to_string(plan_->program->schedule.rounds());
+    if (plan_->slices > 1)
+      text +=
+          " of slice " + std::to_string(slice.number + 1) + " of " + std::to_string(plan_->slices);
+  }
+  const auto peers = waiting_for();
+  if (peers.empty()) return text.empty() ? "before its first round" : text;
+  if (text.empty() && !stage_.holds()) text = "before its first round";
+  if (!text.empty()) text += ", ";
+  text += peers.size() == 1 ? "waiting for rank " : "waiting for ranks ";
+  for (size_t i = 0; i < peers.size(); ++i)
+    text += (i ? ", " : "") + std::to_string(operation_->communicator().number_of(peers[i]));
+  return text;
+}
+
 }  // namespace hccl_like

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <utility>
 
 #include "collectives/engine/communicator.h"
 
@@ -56,9 +57,11 @@ void Execution::begin_schedule() {
   const Program& program = *plan_->program;
   const Schedule& schedule = program.schedule;
   const Call& call = operation_->call_;
+  grain_ = plan_->codec == nullptr ? element_bytes_ : Codec::kBlock * element_bytes_;
+  rounds_input_ = plan_->codec != nullptr && !reduces(call.collective);
   if (cuts_payload(call.collective)) {
-    input_ = std::move(input_).recut(schedule.chunks());
-    output_ = std::move(output_).recut(schedule.chunks());
+    input_ = std::move(input_).recut(schedule.chunks(), grain_);
+    output_ = std::move(output_).recut(schedule.chunks(), grain_);
   }
   // A step that has all inputs of a rank scales. Else each rank scales its input and its result.
   at_once_ = on_the_way_ = {};
@@ -70,10 +73,11 @@ void Execution::begin_schedule() {
     const Layout& layout = slot.buffer == Buffer::kInput ? input_ : output_;
     const size_t bytes = layout.bytes(slot.index);
     scratch_offsets_.push_back(scratch_stride_);
-    scratch_stride_ += round_up(bytes / plan_->slices + element_bytes_);
+    scratch_stride_ += round_up(bytes / plan_->slices + 2 * grain_);
   };
   for (Slot slot : schedule.scratch_like()) reserve(slot);
-  for (uint32_t chunk = 0; scales_input() && chunk < schedule.chunks(); ++chunk) reserve(in(chunk));
+  for (uint32_t chunk = 0; prepares_input() && chunk < schedule.chunks(); ++chunk)
+    reserve(in(chunk));
   if (scratch_stride_ > 0) scratch_ = pool_->take(scratch_stride_ * plan_->window);
 
   if (slices_.size() < plan_->window) slices_.resize(plan_->window);
@@ -100,6 +104,7 @@ bool Execution::advance() {
       moved = true;
     }
     while (slice.active && slice.pending == 0) {
+      if (plan_->codec != nullptr) slice.compressed.finish();
       ++slice.round;
       moved = true;
       if (slice.round == plan_->program->schedule.rounds())
@@ -116,7 +121,7 @@ void Execution::start_slice(Slice& slice) {
   slice.round = 0;
   slice.pending = 0;
   slice.active = true;
-  if (scales_input()) scale_input(slice);
+  if (prepares_input()) prepare_input(slice);
   if (plan_->program->schedule.rounds() == 0)
     finish_slice(slice);
   else
@@ -126,6 +131,7 @@ void Execution::start_slice(Slice& slice) {
 void Execution::start_round(Slice& slice) {
   slice.sends_used = slice.recvs_used = 0;
   const auto steps = plan_->program->schedule.steps(slice.round);
+  if (plan_->codec != nullptr) begin_compressed(slice);
   // Receives first: the sooner a peer knows that this rank is ready, the sooner it sends.
   for (const Step& step : steps)
     if (step.kind == Step::Kind::kRecv || step.kind == Step::Kind::kRecvReduce) post(slice, step);
@@ -148,11 +154,18 @@ void Execution::finish_slice(Slice& slice) {
   }
 }
 
-// The input is read-only: all steps of the slice read the scaled copy in scratch memory.
-void Execution::scale_input(const Slice& slice) {
+// The input is read-only: all steps of the slice read the copy in scratch memory.
+void Execution::prepare_input(const Slice& slice) {
   for (size_t chunk = 0; chunk < plan_->program->schedule.chunks(); ++chunk) {
     const Part range = part(in(chunk), slice.number);
     std::byte* to = scratch_place(in(chunk), slice);
+    if (rounds_input_) {
+      Pieces from;
+      input_.visit(chunk, range.begin, range.end,
+                   [&](Region region) { from.add(region.data, region.bytes); });
+      round_to_codec(*plan_->codec, from, {to, from.bytes()});
+      continue;
+    }
     input_.visit(chunk, range.begin, range.end, [&](Region from) {
       plan_->reduction.scale(to, from.data, from.bytes / element_bytes_,
                              {.input = on_the_way_.input});
@@ -161,7 +174,27 @@ void Execution::scale_input(const Slice& slice) {
   }
 }
 
-// Address of a scratch slot, or of a scaled input chunk; the latter follow the former.
+bool Execution::is_compressed(const Step& step) const {
+  if (plan_->codec == nullptr || step.peer < 0) return false;
+  const Communicator& communicator = operation_->communicator();
+  const Hosts& hosts = communicator.topology().hosts;
+  return hosts.host(step.peer) != hosts.host(communicator.rank());
+}
+
+void Execution::begin_compressed(Slice& slice) {
+  size_t bytes = 0;
+  for (const Step& step : plan_->program->schedule.steps(slice.round)) {
+    if (!is_compressed(step)) continue;
+    const Slot slot = step.kind == Step::Kind::kSend ? step.a : step.dst;
+    for (uint32_t i = 0; i < step.count; ++i) {
+      const Part range = part({slot.buffer, slot.index + i}, slice.number);
+      bytes += plan_->codec->bytes((range.end - range.begin) / element_bytes_);
+    }
+  }
+  slice.compressed.begin(*plan_->codec, bytes);
+}
+
+// Address of a scratch slot, or of a prepared input chunk; the latter follow the former.
 std::byte* Execution::scratch_place(Slot slot, const Slice& slice) const {
   const size_t first =
       slot.buffer == Buffer::kInput ? plan_->program->schedule.scratch_like().size() : 0;
@@ -190,7 +223,17 @@ void Execution::post(Slice& slice, const Step& step) {
   if (step.kind == Step::Kind::kSend) {
     Send& send = slice.sends[slice.sends_used++];
     send.from.clear();
-    add_pieces(send.from, step.a, step.count, slice);
+    if (is_compressed(step)) {
+      // The ranks that add up keep the sums that the others get.
+      const bool keeps = step.a.buffer == Buffer::kOutput && plan_->reduction.valid();
+      for (uint32_t i = 0; i < step.count; ++i) {
+        Pieces from;
+        add_pieces(from, {step.a.buffer, step.a.index + i}, 1, slice);
+        slice.compressed.send(from, keeps, send.from);
+      }
+    } else {
+      add_pieces(send.from, step.a, step.count, slice);
+    }
     prepare(send, send.from.bytes());
     send.place = place(operation_->call_.shared_input);
     hand_over(peer, send);
@@ -201,11 +244,22 @@ void Execution::post(Slice& slice, const Step& step) {
   recv.operand.clear();
   recv.combine = nullptr;
   recv.element_bytes = 1;
-  add_pieces(recv.into, step.dst, step.count, slice);
-  if (step.kind == Step::Kind::kRecvReduce) {
-    add_pieces(recv.operand, step.a, step.count, slice);
-    recv.combine = plan_->reduction.combine;
-    recv.element_bytes = element_bytes_;
+  const bool adds = step.kind == Step::Kind::kRecvReduce;
+  if (is_compressed(step)) {
+    for (uint32_t i = 0; i < step.count; ++i) {
+      Pieces into, operand;
+      add_pieces(into, {step.dst.buffer, step.dst.index + i}, 1, slice);
+      if (adds) add_pieces(operand, {step.a.buffer, step.a.index + i}, 1, slice);
+      slice.compressed.receive(std::move(into), std::move(operand),
+                               adds ? plan_->reduction.combine : nullptr, recv.into);
+    }
+  } else {
+    add_pieces(recv.into, step.dst, step.count, slice);
+    if (adds) {
+      add_pieces(recv.operand, step.a, step.count, slice);
+      recv.combine = plan_->reduction.combine;
+      recv.element_bytes = element_bytes_;
+    }
   }
   prepare(recv, recv.into.bytes());
   recv.place = place(operation_->call_.shared_output);
@@ -252,14 +306,14 @@ void Execution::compute(const Slice& slice, const Step& step) {
 Part Execution::part(Slot slot, uint32_t slice) const {
   const Slot chunk = like(plan_->program->schedule, slot);
   const Layout& layout = chunk.buffer == Buffer::kInput ? input_ : output_;
-  return slice_part(layout.bytes(chunk.index), element_bytes_, slice, plan_->slices);
+  return slice_part(layout.bytes(chunk.index), grain_, slice, plan_->slices);
 }
 
 void Execution::add_pieces(Pieces& pieces, Slot slot, uint32_t count, const Slice& slice) const {
   for (uint32_t i = 0; i < count; ++i) {
     const Slot one{slot.buffer, slot.index + i};
     const Part range = part(one, slice.number);
-    if (slot.buffer == Buffer::kScratch || (slot.buffer == Buffer::kInput && scales_input())) {
+    if (slot.buffer == Buffer::kScratch || (slot.buffer == Buffer::kInput && prepares_input())) {
       pieces.add(scratch_place(one, slice), range.end - range.begin);
       continue;
     }
@@ -312,62 +366,6 @@ std::shared_ptr<Operation> Execution::end() {
   input_ = output_ = Layout();
   plan_ = nullptr;
   return std::move(operation_);
-}
-
-bool Execution::waits_for(int peer) const {
-  const auto peers = waiting_for();
-  return std::find(peers.begin(), peers.end(), peer) != peers.end();
-}
-
-std::vector<int> Execution::waiting_for() const {
-  std::vector<int> peers;
-  if (unbound_) return peers;
-  if (stage_.holds()) return stage_.waiting_for();
-  for (uint32_t i = 0; i < plan_->window && i < slices_.size(); ++i) {
-    const Slice& slice = slices_[i];
-    if (!slice.active || slice.pending == 0) continue;
-    size_t sends = 0, recvs = 0;
-    for (const Step& step : plan_->program->schedule.steps(slice.round)) {
-      const bool is_send = step.kind == Step::Kind::kSend;
-      if (!is_send && step.kind != Step::Kind::kRecv && step.kind != Step::Kind::kRecvReduce)
-        continue;
-      const Message& message = is_send ? static_cast<const Message&>(slice.sends[sends++])
-                                       : static_cast<const Message&>(slice.recvs[recvs++]);
-      if (!message.done) peers.push_back(unbound_source(step.peer));
-    }
-  }
-  std::sort(peers.begin(), peers.end());
-  peers.erase(std::unique(peers.begin(), peers.end()), peers.end());
-  return peers;
-}
-
-CallNotice Execution::notice() const {
-  return {
-      .tag = {.communicator = operation_->communicator().id(), .sequence = operation_->sequence()},
-      .fingerprint = plan_->fingerprint,
-      .bytes = operation_->bytes_};
-}
-
-std::string Execution::whereabouts() const {
-  if (unbound_) return "waiting for a message from any rank";
-  std::string text;
-  for (uint32_t i = 0; i < plan_->window && text.empty() && !stage_.holds(); ++i) {
-    const Slice& slice = slices_[i];
-    if (!slice.active) continue;
-    text = "in round " + std::to_string(slice.round + 1) + " of " +
-           std::to_string(plan_->program->schedule.rounds());
-    if (plan_->slices > 1)
-      text +=
-          " of slice " + std::to_string(slice.number + 1) + " of " + std::to_string(plan_->slices);
-  }
-  const auto peers = waiting_for();
-  if (peers.empty()) return text.empty() ? "before its first round" : text;
-  if (text.empty() && !stage_.holds()) text = "before its first round";
-  if (!text.empty()) text += ", ";
-  text += peers.size() == 1 ? "waiting for rank " : "waiting for ranks ";
-  for (size_t i = 0; i < peers.size(); ++i)
-    text += (i ? ", " : "") + std::to_string(operation_->communicator().number_of(peers[i]));
-  return text;
 }
 
 }  // namespace hccl_like

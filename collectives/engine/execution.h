@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "collectives/call/plan.h"
+#include "collectives/compression/compressed_messages.h"
 #include "collectives/engine/operation.h"
 #include "collectives/engine/scratch_pool.h"
 #include "collectives/same_host/same_host_stage.h"
@@ -62,11 +63,15 @@ class Execution {
     std::vector<Recv> recvs;
     size_t sends_used = 0;
     size_t recvs_used = 0;
+    CompressedMessages compressed;  // of the round
   };
 
   void begin_schedule();
-  bool scales_input() const { return on_the_way_.input != 1; }
-  void scale_input(const Slice& slice);
+  // Whether the steps read a copy of the input, scaled or rounded.
+  bool prepares_input() const { return on_the_way_.input != 1 || rounds_input_; }
+  void prepare_input(const Slice& slice);
+  bool is_compressed(const Step& step) const;
+  void begin_compressed(Slice& slice);
   std::byte* scratch_place(Slot slot, const Slice& slice) const;
   bool bind_any_source();
   void start_slice(Slice& slice);
@@ -90,6 +95,8 @@ class Execution {
   BoardCall board_call_;
   SameHostStage stage_;
   size_t element_bytes_ = 1;
+  size_t grain_ = 1;           // bytes at whose multiples the payload is cut
+  bool rounds_input_ = false;  // to numbers that are encoded without loss
   std::vector<Slice> slices_;  // the first `window` are used
   std::vector<int> told_;
   uint32_t slices_started_ = 0;

@@ -3,7 +3,7 @@
 namespace hccl_like {
 
 Layout::Layout(Kind kind, std::span<const Region> regions, size_t chunks, size_t element_bytes)
-    : kind_(kind), element_bytes_(element_bytes), chunks_(chunks) {
+    : kind_(kind), element_bytes_(element_bytes), grain_(element_bytes), chunks_(chunks) {
   if (regions.size() == 1) {
     one_ = regions[0];
     total_ = one_.bytes;
@@ -72,13 +72,6 @@ Region Layout::contiguous(size_t chunk, size_t begin, size_t end) const {
     ++pieces;
   });
   return pieces == 1 ? whole : Region{};
-}
-
-Part slice_part(size_t bytes, size_t element_bytes, size_t slice, size_t slices) {
-  if (slices == 1) return {0, bytes};
-  const size_t elements = bytes / element_bytes;
-  return {even_begin(elements, slice, slices) * element_bytes,
-          even_begin(elements, slice + 1, slices) * element_bytes};
 }
 
 }  // namespace hccl_like

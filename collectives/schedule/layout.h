@@ -20,6 +20,18 @@ constexpr size_t even_begin(size_t n, size_t i, size_t parts) {
   return n / parts * i + n % parts * i / parts;
 }
 
+// The bytes [begin, end) of part `part` of `parts` equal parts, cut at multiples of `grain`.
+struct Part {
+  size_t begin = 0;
+  size_t end = 0;
+};
+constexpr Part slice_part(size_t bytes, size_t grain, size_t part, size_t parts) {
+  if (parts == 1) return {0, bytes};
+  const size_t grains = bytes / grain + (bytes % grain != 0);
+  return {std::min(bytes, even_begin(grains, part, parts) * grain),
+          std::min(bytes, even_begin(grains, part + 1, parts) * grain)};
+}
+
 // Does not own the memory; the caller keeps the regions alive while the layout is used. A layout of
 // one region allocates nothing.
 class Layout {
@@ -37,9 +49,11 @@ class Layout {
   // Only `chunk` exists: the concatenation of `regions` (the input of an all-gather).
   static Layout single(std::span<const Region> regions, size_t chunk, size_t element_bytes);
 
-  // The same memory in another number of chunks. Only for even() and layouts of no memory.
-  Layout recut(size_t chunks) && {
+  // The same memory in another number of chunks, which begin at multiples of `grain` bytes, or of
+  // elements. Only for even() and layouts of no memory.
+  Layout recut(size_t chunks, size_t grain = 0) && {
     chunks_ = chunks;
+    grain_ = grain == 0 ? element_bytes_ : grain;
     return std::move(*this);
   }
 
@@ -74,6 +88,7 @@ class Layout {
 
   Kind kind_ = Kind::kNone;
   size_t element_bytes_ = 1;
+  size_t grain_ = 1;  // kEven
   size_t chunks_ = 0;
   size_t only_chunk_ = 0;  // kSingle
   size_t total_ = 0;
@@ -88,11 +103,8 @@ inline Layout::Extent Layout::extent(size_t chunk) const {
     case Kind::kNone:
       return {};
     case Kind::kEven: {
-      if (chunks_ == 1) return {0, total_};
-      const size_t elements = total_ / element_bytes_;
-      const size_t begin = even_begin(elements, chunk, chunks_);
-      const size_t end = even_begin(elements, chunk + 1, chunks_);
-      return {begin * element_bytes_, (end - begin) * element_bytes_};
+      const Part part = slice_part(total_, grain_, chunk, chunks_);
+      return {part.begin, part.end - part.begin};
     }
     case Kind::kList:
       return {0, regions()[chunk].bytes};
@@ -130,12 +142,5 @@ void Layout::visit(size_t chunk, size_t begin, size_t end, Visitor&& visit) cons
     begin = stop;
   }
 }
-
-// The bytes [begin, end) that slice `slice` of `slices` carries, cut at element boundaries.
-struct Part {
-  size_t begin = 0;
-  size_t end = 0;
-};
-Part slice_part(size_t bytes, size_t element_bytes, size_t slice, size_t slices);
 
 }  // namespace hccl_like

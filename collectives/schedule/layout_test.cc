@@ -188,5 +188,16 @@ TEST(SlicePart, CutsAtElements) {
   EXPECT_EQ(slice_part(0, 8, 1, 3).begin, slice_part(0, 8, 1, 3).end);
 }
 
+TEST(SlicePart, CutsAtGrains) {
+  EXPECT_EQ(slice_part(300, 128, 0, 2).end, 128u);
+  EXPECT_EQ(slice_part(300, 128, 1, 2).begin, 128u);
+  EXPECT_EQ(slice_part(300, 128, 1, 2).end, 300u);
+  EXPECT_EQ(slice_part(100, 128, 0, 2).end, 0u);
+  EXPECT_EQ(slice_part(100, 128, 1, 2).end, 100u);
+  const Layout layout = Layout::even(Region{fake(0), 300}, 1, 4).recut(2, 128);
+  EXPECT_EQ(layout.bytes(0), 128u);
+  EXPECT_EQ(layout.bytes(1), 172u);
+}
+
 }  // namespace
 }  // namespace hccl_like

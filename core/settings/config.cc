@@ -31,6 +31,7 @@ void read(Connecting& member, std::string_view text) {
     throw_misuse("'" + std::string(text) + "' is not a way to connect; write lazy or eager");
   member = text == "lazy" ? Connecting::kLazy : Connecting::kEager;
 }
+void read(Compression& member, std::string_view text) { member = parse_compression(text); }
 void read(std::string& member, std::string_view text) { member = text; }
 void read(std::vector<std::string>& member, std::string_view text) {
   member = parse_list(text);
@@ -52,6 +53,7 @@ void read(Value& member, std::string_view text) {
 
 std::string print(LogLevel member) { return std::string(name(member)); }
 std::string print(Connecting member) { return member == Connecting::kLazy ? "lazy" : "eager"; }
+std::string print(Compression member) { return std::string(name(member)); }
 std::string print(const std::string& member) { return member; }
 std::string print(const std::vector<std::string>& member) { return join(member); }
 std::string print(uint64_t member) { return std::to_string(member); }
@@ -162,6 +164,12 @@ constexpr std::array kRows{
          "of the ranks: sums are in the order of the ranks, rounded once. Slower between hosts. On "
          "all ranks."},
         access<&Config::deterministic>()},
+    Row{{"HCCL_LIKE_COMPRESSION", "none",
+         "Format of float32 in messages of all_reduce, reduce_scatter and all_gather between "
+         "hosts: "
+         "mx8 (a quarter of the bytes), mx4 (an eighth), bf16 (half), or none: every bit arrives. "
+         "On all ranks."},
+        access<&Config::compression>()},
     Row{{"HCCL_LIKE_PROFILE", "",
          "A file that hccl-like tune wrote: the algorithms that were measured to be the fastest on "
          "this cluster. Empty: the cost model decides."},
@@ -329,7 +337,8 @@ std::map<std::string, std::string> Config::common() const {
       "HCCL_LIKE_ALGO",         "HCCL_LIKE_SLICE_BYTES",  "HCCL_LIKE_REMOTE_SLICE_BYTES",
       "HCCL_LIKE_SLICE_WINDOW", "HCCL_LIKE_BOARD",        "HCCL_LIKE_DIRECT",
       "HCCL_LIKE_CONNECT",      "HCCL_LIKE_REQUIRE_AUTH", "HCCL_LIKE_ENCRYPT",
-      "HCCL_LIKE_TCP_RAILS",    "HCCL_LIKE_CALL_SITES",   "HCCL_LIKE_DETERMINISTIC"};
+      "HCCL_LIKE_TCP_RAILS",    "HCCL_LIKE_CALL_SITES",   "HCCL_LIKE_DETERMINISTIC",
+      "HCCL_LIKE_COMPRESSION"};
   const Config defaults;
   std::map<std::string, std::string> values;
   for (const Row& row : kRows) {

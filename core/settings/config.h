@@ -46,8 +46,9 @@ struct Config {
   bool encrypt = false;       // encrypt network traffic
 
   bool deterministic = false;
-  ForcedAlgorithms algo;                  // override the cost model
-  std::string profile;                    // file of measured choices; empty: none
+  Compression compression = Compression::kNone;  // of messages between hosts
+  ForcedAlgorithms algo;                         // override the cost model
+  std::string profile;                           // file of measured choices; empty: none
   uint64_t slice_bytes = 1 << 20;         // a payload larger than this runs in several slices
   uint32_t slice_window = 4;              // slices in flight at once
   uint64_t remote_slice_bytes = 4 << 20;  // the same between hosts

@@ -1,0 +1,24 @@
+#pragma once
+// Which calls are compressed, and by which algorithms.
+#include <cstddef>
+#include <string_view>
+
+#include "collectives/call/call.h"
+#include "collectives/topology/hosts.h"
+#include "core/settings/config_values.h"
+
+namespace hccl_like {
+
+// Below, messages take their latency, whatever their bytes.
+inline constexpr size_t kLeastCompressed = 64 << 10;
+
+// Whether messages of the call between hosts are compressed in a group that asks for it.
+// `bytes`: the payload as far as all ranks know it. The same on all ranks.
+bool is_compressed(const Call& call, size_t bytes, const Hosts& hosts);
+
+// The algorithm of such calls. A sum is encoded once on its way to the rank that adds, and the
+// result once on its way back: the error does not grow with the number of hosts. Empty: any
+// algorithm, because it only passes on what was encoded once.
+std::string_view compressed_algorithm(Collective collective, const Hosts& hosts);
+
+}  // namespace hccl_like
