@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "collectives/compression/compressed_calls.h"
 #include "collectives/engine/runtime.h"
 #include "core/base/log.h"
 #include "process_group/backend/monitored_barrier.h"
@@ -20,6 +21,30 @@ constexpr std::chrono::milliseconds kCloseTimeout{1000};
 constexpr std::chrono::milliseconds kUntilAllAreThrough{5000};
 constexpr const char *kThrough = "/through", *kAllAreThrough = "/all through";
 
+// Throws kMisuse if the group cannot have the compression that it asks for.
+Compression compression_of(const Options& options, const Config& config) {
+  const Compression compression =
+      options.compression.empty() ? config.compression : parse_compression(options.compression);
+  if (compression != Compression::kNone && (options.deterministic || config.deterministic))
+    throw_misuse("results cannot be both deterministic and compressed, because the rounding of " +
+                 std::string(name(compression)) +
+                 " depends on the hosts of the ranks; leave out one of the two");
+  return compression;
+}
+
+void log_compression(const Communicator& communicator, Compression compression) {
+  const int hosts = communicator.topology().hosts.count();
+  if (compression == Compression::kNone || communicator.size() == 1) return;
+  log_info([&] {
+    const std::string group = "group " + communicator.name() + ": ";
+    const std::string format(name(compression));
+    if (hosts == 1) return group + "compression with " + format + " is ignored on one host";
+    return group + "all_reduce, reduce_scatter and all_gather of at least " +
+           std::to_string(kLeastCompressed) + " bytes of float32 go between its " +
+           std::to_string(hosts) + " hosts as " + format + "; other calls are not compressed";
+  });
+}
+
 }  // namespace
 
 c10::intrusive_ptr<Backend> Backend::create(const std::shared_ptr<Session>& session,
@@ -29,7 +54,9 @@ c10::intrusive_ptr<Backend> Backend::create(const std::shared_ptr<Session>& sess
                                             Backend* parent) {
   const std::string& name = options->group_name;
   try {
-    ForcedAlgorithms::parse(options->algorithms);  // reports errors before other ranks wait
+    // Report errors before other ranks wait.
+    ForcedAlgorithms::parse(options->algorithms);
+    compression_of(*options, session->runtime().config());
     C10dStore bootstrap(store, size, {});
     // All members use the same group name, because torch puts it into the key prefix.
     const auto make = [&](hccl_like::Store& through, const std::string& scope) {
@@ -74,6 +101,9 @@ Backend::Backend(const std::shared_ptr<Session>& session,
   if (!options_->algorithms.empty())
     issuer_.communicators()->force(ForcedAlgorithms::parse(options_->algorithms));
   if (options_->deterministic) issuer_.communicators()->set_deterministic();
+  const Compression compression = compression_of(*options_, session->runtime().config());
+  issuer_.communicators()->set_compression(compression);
+  log_compression(*communicator, compression);
   session->watchdog().add(diagnosis_.failure_report());
   withdraw_error_file();
   session->add(*this, *communicator);

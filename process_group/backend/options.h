@@ -32,6 +32,8 @@ struct Options final : c10d::Backend::Options {
   std::string algorithms;
   // As HCCL_LIKE_DETERMINISTIC=1, for this group; same on all ranks.
   bool deterministic = false;
+  // Overrides HCCL_LIKE_COMPRESSION unless empty: "none", "bf16", "mx8", "mx4"; same on all ranks.
+  std::string compression;
 };
 
 }  // namespace hccl_like

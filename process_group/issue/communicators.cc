@@ -36,6 +36,11 @@ void Communicators::set_deterministic() const {
   device_->set_deterministic();
 }
 
+void Communicators::set_compression(Compression compression) const {
+  host_->set_compression(compression);
+  device_->set_compression(compression);
+}
+
 void Communicators::force(const ForcedAlgorithms& algorithms) const {
   host_->force(algorithms);
   device_->force(algorithms);

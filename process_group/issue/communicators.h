@@ -24,6 +24,7 @@ class Communicators {
   void abort(const std::string& reason) const;
   void set_timeout(std::chrono::milliseconds timeout) const;
   void set_deterministic() const;
+  void set_compression(Compression compression) const;
   void force(const ForcedAlgorithms& algorithms) const;
   void add_own(const std::shared_ptr<const Algorithm>& algorithm) const;
   std::optional<Error> failure() const;

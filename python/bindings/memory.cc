@@ -1,6 +1,8 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include "collectives/compression/compressed_messages.h"
+#include "core/base/error.h"
 #include "device/host/shared_pool.h"
 #include "process_group/device/host_tensors.h"
 #include "python/bindings/bindings.h"
@@ -24,6 +26,17 @@ py::object shared_range(const at::Tensor& tensor) {
                         range->offset);
 }
 
+// What messages between hosts carry of the floats, as docs/compression.md says.
+void round_to_compression(const at::Tensor& tensor, const std::string& compression) {
+  if (!tensor.is_cpu() || tensor.scalar_type() != at::kFloat || !tensor.is_contiguous())
+    throw_misuse("only contiguous host tensors of float32 can be rounded");
+  const Codec* const codec = hccl_like::codec(parse_compression(compression));
+  if (codec == nullptr) return;
+  const Pieces floats(static_cast<std::byte*>(tensor.mutable_data_ptr()), tensor.nbytes());
+  const py::gil_scoped_release released;
+  round_to_codec(*codec, floats, floats);
+}
+
 py::dict pool() {
   const auto stats = SharedPool::of_process().stats();
   return py::dict(py::arg("used") = stats.used, py::arg("reserved") = stats.reserved);
@@ -36,6 +49,9 @@ void bind_memory(py::module_& module) {
              "An uninitialised host tensor that peers can map.");
   module.def("_shared_range", &shared_range, py::arg("tensor"),
              "Where peers find the tensor's memory, (handle, offset); None if they cannot.");
+  module.def("_round_to_compression", &round_to_compression, py::arg("tensor"),
+             py::arg("compression"),
+             "Replaces float32 numbers on the host by those that other hosts would get.");
   module.def("_shared_pool", &pool, "Bytes of mappable host memory in use and in all.");
 }
 
