@@ -48,6 +48,7 @@ def parse(argv):
     add("--epochs", type=int, default=30)
     add("--batch", type=int, default=96, help="images in a step over all ranks together (default: 96)")
     add("--seed", type=int, default=0)
+    add("--compression", metavar="FORMAT", help="send gradients between hosts as mx8, mx4 or bf16 (ddp with hccl-like)")
     add("--amp", action=argparse.BooleanOptionalAction, default=True, help="bf16 autocast (default: on)")
     add("--checkpoint", metavar="DIR", help="save there with torch.distributed.checkpoint")
     add("--save-every", type=int, default=140, metavar="STEPS", help="steps between checkpoints (default: 140)")
@@ -60,6 +61,8 @@ def parse(argv):
     add("--verify-single", action="store_true", help="train once more in one process and compare the losses")
     add("--min-accuracy", type=float, default=0.97, help="fail below this held-out accuracy (default: 0.97)")
     args = parser.parse_args(argv)
+    if args.compression and args.parallel != "ddp":
+        parser.error("--compression needs --parallel ddp")
     if args.resume and not args.checkpoint:
         parser.error("--resume needs --checkpoint DIR")
     return args
@@ -90,7 +93,7 @@ def train(args, how, ranks, report, checkpoints=None):
     last = min(steps, args.stop_after or steps)
 
     torch.manual_seed(args.seed)  # every rank builds the same model, on the host, so the device does not matter
-    model = parallel.wrap(VisionTransformer().to(ranks.device), how, ranks)
+    model = parallel.wrap(VisionTransformer().to(ranks.device), how, ranks, args.compression)
     optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, weight_decay=0.05)
     progress = Progress(rng=torch.Generator().manual_seed(args.seed))
     if checkpoints and args.resume:

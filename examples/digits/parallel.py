@@ -66,10 +66,15 @@ def finish(wrong: list[str]) -> int:
     return 1 if wrong else 0
 
 
-def wrap(model: nn.Module, parallel: str, ranks: Ranks) -> nn.Module:
+def wrap(model: nn.Module, parallel: str, ranks: Ranks, compression: str | None = None) -> nn.Module:
     """The model as the ranks train it; its parameters already lie on the device and are equal everywhere."""
     if parallel == "ddp":
-        return nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
+        model = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
+        if compression:
+            from hccl_like import hooks
+
+            model.register_comm_hook(hooks.CompressionState(compression), hooks.compression_hook)
+        return model
     if parallel == "fsdp2":
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import fully_shard
