@@ -76,6 +76,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // all ranks. Throws kMisuse if the results shall be deterministic. Config::compression does the
   // same.
   void set_compression(Compression compression);
+  bool compresses() const { return codec_.load(std::memory_order_relaxed) != nullptr; }
 
   // Overrides the configured algorithms for later prepare() calls. Must be equal on all ranks.
   void force(ForcedAlgorithms algorithms);

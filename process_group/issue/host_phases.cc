@@ -69,6 +69,8 @@ bool HostPhases::may_serve(const DeviceAccess& access, const Communicator& commu
       request.collective != Collective::kBroadcast && request.collective != Collective::kAllGather;
   const Side& all = gives_all ? request.input : request.output;
   if (!hosts.nested() || request.uneven || all.tensors.empty()) return false;
+  // Messages of the middle phase would be compressed by the rules of a smaller call.
+  if (communicator.compresses() && request.collective != Collective::kBroadcast) return false;
   return may_serve(access, hosts, communicator.path_options(request.collective), request.collective,
                    bytes_of(all.tensors), most) &&
          of_one_type(request) &&
