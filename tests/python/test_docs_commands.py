@@ -55,7 +55,7 @@ NOT_RUN = {
     r"^(accelerate|deepspeed|srun|mpirun) |accelerate\.commands": "a launcher of others; test_integration_*.py and test_launch.py start it",
     r"^torchrun .*(train|fit)\.py|^torchrun( --[\w-]+=\w+)*$": "the reader's program",
     r"train_digits\.py|train_llm\.py": "test_train_digits.py and test_train_llm.py",
-    r"examples/(recovery|elastic)/": "test_recovery.py and test_elastic.py",
+    r"examples/(recovery|elastic|torchft)/": "test_recovery.py, test_elastic*.py and test_torchft.py",
     r"^(chrt|python bench/|hccl-like bench .*(--pin|--device cuda))": "a benchmark of minutes; the tests of bench/ make it short",
     r"hccl_like\.bench all_reduce$|--replay": "needs several hosts, or a job's dumps; test_bench_replay.py",
     r"^(hccl-like (hang|top|ps|trace)\b|python -m torch.distributed.flight_recorder)": "needs a job; test_hang.py, test_top.py and test_trace.py have one",
@@ -212,7 +212,7 @@ def test_settings_that_pages_name_exist():
     assert unknown == set()
 
 
-# Snippets that are no whole program text, and why.
+# Pages with snippets that are no whole program text, and why.
 NO_PYTHON = {"docs/elastic.md": "two programs side by side"}
 
 
@@ -245,16 +245,17 @@ def attribute_faults(tree, aliases):
 
 
 def test_snippets_are_python_and_their_names_exist():
-    faults = []
+    faults, no_python = [], set()
     for page, line, text in docs_commands.snippets():
-        if page in NO_PYTHON:
-            with pytest.raises(SyntaxError):
-                compile(text, page, "exec")
+        try:
+            tree = ast.parse(text, f"{page}:{line}")
+        except SyntaxError:
+            no_python.add(page)
             continue
-        tree = ast.parse(text, f"{page}:{line}")
         faults += [f"{page}:{line}: {module} has no {name}" for module, name in imported(tree) if not has(module, name)]
         faults += [f"{page}:{line}: there is no {name}" for name in attribute_faults(tree, {"dist": dist, "hccl_like": hccl_like})]
     assert faults == []
+    assert no_python == set(NO_PYTHON)
 
 
 def test_functions_that_sentences_name_exist():
