@@ -27,10 +27,16 @@ Identity LocalEnd::identity_of(const ProcessRecord& peer) const {
   return make_identity(job, peer.id, peer.nonce, sealed);
 }
 
-std::unique_ptr<Wire> LocalEnd::tcp_wire(Fd socket, Poller& poller, const std::string& peer,
-                                         const Key& session, WireSide side,
+TcpOptions LocalEnd::tcp_to(const ProcessRecord& self, const ProcessRecord& peer) const {
+  TcpOptions options = tcp;
+  if (self.host == peer.host) options.broke.reset();
+  return options;
+}
+
+std::unique_ptr<Wire> LocalEnd::tcp_wire(Fd socket, Poller& poller, const TcpOptions& options,
+                                         const std::string& peer, const Key& session, WireSide side,
                                          RailedWire** railed) const {
-  auto first = std::make_unique<TcpWire>(std::move(socket), poller, tcp, peer);
+  auto first = std::make_unique<TcpWire>(std::move(socket), poller, options, peer);
   auto wire = std::make_unique<RailedWire>(std::move(first), tcp_rails);
   *railed = wire.get();
   return sealed_wire(std::move(wire), session, side, peer);
@@ -154,8 +160,8 @@ bool Dialer::on_connected() {
   dialed_.via = leaves_via(socket.get(), local_.addresses);
   dialed_.route = local_.tcp_name() + " " + taken + (dialed_.via.empty() ? "" : " " + dialed_.via);
   dialed_.reason = reason();
-  dialed_.wire = local_.tcp_wire(std::move(socket), poller_, taken, session, WireSide::kConnector,
-                                 &dialed_.railed);
+  dialed_.wire = local_.tcp_wire(std::move(socket), poller_, local_.tcp_to(self_, peer_), taken,
+                                 session, WireSide::kConnector, &dialed_.railed);
   return true;
 }
 

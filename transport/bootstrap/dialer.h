@@ -39,9 +39,12 @@ struct LocalEnd {
   std::string tcp_name() const { return sealed ? "encrypted tcp" : "tcp"; }
   // The identity that `peer` must prove.
   Identity identity_of(const ProcessRecord& peer) const;
+  // Connections within a host are not replaced: only their processes end them.
+  TcpOptions tcp_to(const ProcessRecord& self, const ProcessRecord& peer) const;
   // Sets `*railed` to the part of the wire that has the connections.
-  std::unique_ptr<Wire> tcp_wire(Fd socket, Poller& poller, const std::string& peer,
-                                 const Key& session, WireSide side, RailedWire** railed) const;
+  std::unique_ptr<Wire> tcp_wire(Fd socket, Poller& poller, const TcpOptions& options,
+                                 const std::string& peer, const Key& session, WireSide side,
+                                 RailedWire** railed) const;
   // The peer's addresses in the order in which one rail tries them.
   std::vector<Way> tcp_ways(const ProcessRecord& self, const ProcessRecord& peer, uint16_t port,
                             size_t rail) const;

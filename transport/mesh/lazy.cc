@@ -87,8 +87,9 @@ void Mesh::State::take_in(Accepted accepted) {
   dialed.side = WireSide::kAcceptor;
   dialed.address = "from " + accepted.from;
   dialed.via = leaves_via(accepted.socket.get(), local.addresses);
-  dialed.wire = local.tcp_wire(std::move(accepted.socket), poller, accepted.from, accepted.session,
-                               WireSide::kAcceptor, &dialed.railed);
+  dialed.wire = local.tcp_wire(std::move(accepted.socket), poller,
+                               local.tcp_to(self, met.at(accepted.peer_id).record), accepted.from,
+                               accepted.session, WireSide::kAcceptor, &dialed.railed);
   dialed.route =
       local.tcp_name() + " " + dialed.address + (dialed.via.empty() ? "" : " " + dialed.via);
   add(accepted.peer_id, std::move(dialed));

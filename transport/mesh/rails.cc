@@ -17,8 +17,8 @@ void Mesh::State::add_rails(const std::string& id, Link* link, const Dialed& dia
   for (size_t rail = 0; rail < dialed.railed->rails(); ++rail)
     peer.ways.push_back(local.tcp_ways(self, record, record.port, rail));
   railings.push_back({id, link,
-                      Rails(*dialed.railed, dialed.side, local.identity, std::move(peer), local.tcp,
-                            poller, dialed.address, dialed.via)});
+                      Rails(*dialed.railed, dialed.side, local.identity, std::move(peer),
+                            local.tcp_to(self, record), poller, dialed.address, dialed.via)});
   railings.back().route = railings.back().rails.route();
   rails_pending = true;
 }

@@ -17,7 +17,10 @@ class Unconfirmed {
   uint64_t begin() const { return begin_; }
   uint64_t end() const { return end_; }
   // Bytes that keep() and let_go() take without more memory.
-  size_t room() const { return capacity_ - static_cast<size_t>(end_ - begin_); }
+  size_t room() const {
+    const auto kept = static_cast<size_t>(end_ - begin_);
+    return kept < capacity_ ? capacity_ - kept : 0;
+  }
 
   // Appends a copy of the bytes or, if they stay, their address.
   void keep(const ConstRegion& bytes);

@@ -168,7 +168,7 @@ void Job::happen(Mishap& mishap) {
       if (mishap.both) network_.silence(b, a, now + mishap.lasts);
       return;
     case Fault::kCut:
-      network_.cut(a, b, replaces(), &mishap.matters);
+      network_.cut(a, b, replaces() && a != b, &mishap.matters);
       return;
     case Fault::kCorrupt:
       return network_.corrupt(a, b, config_.encrypt);
