@@ -243,7 +243,8 @@ Deadline Mesh::next_timer() const {
   for (const State::Absent* one : state_->dialing)
     next = earliest(next, earliest(one->dialer->next_timer(),
                                    Deadline::at(one->since + state_->connect_timeout)));
-  if (state_->rails_busy())
+  if (*state_->local.tcp.broke) return Deadline::after(milliseconds(0));
+  if (state_->rails_pending)
     for (const State::Railing& one : state_->railings)
       next = earliest(next, one.rails.next_timer());
   for (const State::Lifeline& one : state_->lifelines)

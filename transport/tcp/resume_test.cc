@@ -238,6 +238,19 @@ TEST(Resume, LosesAndRepeatsNothingWhereverItBreaks) {
   }
 }
 
+TEST(Resume, ReadsTheOldConnectionToItsEndBeforeTheNewOne) {
+  Resumable job;
+  EXPECT_EQ(job.write(0, 100), 100u);
+  auto sockets = connected_sockets(AF_INET);
+  job.ends[1]->resume(std::move(sockets[1]), WireSide::kAcceptor, "a test:2");
+  std::vector<std::byte> sent(sizeof(uint64_t));  // the position: nothing has been received
+  const auto more = stream_bytes(100, 50);
+  sent.insert(sent.end(), more.begin(), more.end());
+  ASSERT_EQ(::send(sockets[0].get(), sent.data(), sent.size(), 0), ssize_t{58});
+  while (job.taken[1] < 150) ASSERT_TRUE(job.read(1, 150));
+  EXPECT_EQ(job.ends[1]->resumed(), 1u);
+}
+
 TEST(Resume, EndsWhereAProxyHasLostWhatItConfirmed) {
   Resumable job;
   EXPECT_EQ(job.write(0, 1'000), 1'000u);

@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <climits>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 namespace hccl_like {
@@ -97,7 +98,8 @@ ssize_t TcpSocket::receive(std::span<iovec> pieces) {
 
 size_t TcpSocket::unconfirmed() const {
   int bytes = 0;
-  return ::ioctl(fd(), SIOCOUTQ, &bytes) == 0 ? static_cast<size_t>(bytes) : 0;
+  return ::ioctl(fd(), SIOCOUTQ, &bytes) == 0 ? static_cast<size_t>(bytes)
+                                              : std::numeric_limits<size_t>::max();
 }
 
 void TcpSocket::set_interest(unsigned events) {

@@ -41,7 +41,7 @@ class TcpSocket {
   ssize_t send(std::span<iovec> pieces, size_t bytes);
   // As recvmsg().
   ssize_t receive(std::span<iovec> pieces);
-  // Sent bytes that the peer's kernel has not confirmed; 0 if unknown.
+  // Sent bytes that the peer's kernel has not confirmed; the largest number if unknown.
   size_t unconfirmed() const;
 
   void set_interest(unsigned events);

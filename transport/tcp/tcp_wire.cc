@@ -157,7 +157,11 @@ size_t TcpWire::read(std::span<std::byte> into) {
 
 // Fills `into`, then the free end of the buffer, in one system call. Returns the bytes in `into`.
 size_t TcpWire::receive(std::span<std::byte> into) {
-  if (state_ == State::kResuming) take_position();
+  if (state_ == State::kResuming) {
+    take_position();
+    // Bytes of the old connection come first.
+    if (buffered() > 0 && !into.empty()) return 0;
+  }
   if (state_ != State::kOpen) {
     readable_ = false;
     return 0;
