@@ -28,11 +28,34 @@ def on_host(state):
     return pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.detach().cpu(), state)
 
 
+class _AllReduce(dist._Work):
+    """A failure makes wait() return False: torchft's hook for DDP takes no exception there. The future and errored() tell it."""
+
+    def __init__(self, work):
+        super().__init__()
+        self._work = work
+
+    def wait(self, *timeout):
+        try:
+            return self._work.wait(*timeout)
+        except dist.DistBackendError:
+            return False
+
+    def synchronize(self):
+        self._work.synchronize()
+
+    def block_current_stream(self):
+        self._work.block_current_stream()
+
+    def get_future(self):
+        return self._work.get_future()
+
+
 class ProcessGroupHcclLike(ProcessGroupWrapper):
     """torchft's wrapper around a process group of hccl-like, for CPU tensors and for those of the accelerator.
 
-    `timeout` is that of a call. A call that fails raises in wait(), or, on a device that keeps the order of streams, in the next
-    call; errored() tells the first failure of the group there is.
+    `timeout` is that of a call. A call that fails raises in wait(), but for allreduce(), or, on a device that keeps the order of
+    streams, in the next call; errored() tells the first failure of the group there is.
     """
 
     def __init__(self, timeout: timedelta = timedelta(seconds=60)) -> None:
@@ -54,6 +77,9 @@ class ProcessGroupHcclLike(ProcessGroupWrapper):
             group._register_backend(torch.device(device), dist.ProcessGroup.BackendType.CUSTOM, backend)
         self._backend = backend
         return group
+
+    def allreduce(self, tensors, opts):
+        return _AllReduce(super().allreduce(tensors, opts))
 
     def abort(self, errored: bool = True) -> None:
         """Every call that runs, here and on the other replicas, raises within a moment."""

@@ -44,12 +44,15 @@ def a_replica_dies(rank, size, listener, device):
     assert group.getBackendName() == "torchft-hccl-like"
     assert summed(group, 2**rank, device) == [2**size - 1]
     if rank == 1:
+        time.sleep(0.3)  # the others are in the call
         os.kill(os.getpid(), signal.SIGKILL)
     start = time.monotonic()
+    work = group.allreduce([torch.ones(1001, device=device)], dist.AllreduceOptions())
+    assert work.wait() is (device != "cpu")  # in the order of a stream the next call tells
+    assert group.errored() is not None
     with pytest.raises(RuntimeError):
-        for _ in range(3):  # in the order of a stream the next call tells
-            summed(group, 1, device)
-    assert time.monotonic() - start < 1
+        summed(group, 1, device)
+    assert time.monotonic() - start < 2
     assert "rank 1" in str(group.errored()) or device != "cpu" and group.errored() is not None
     # What the Manager does with the next quorum.
     group.configure(f"{where}/second", f"replica{rank}", [0, None, 1][rank], size - 1, quorum_id=2)
