@@ -7,13 +7,12 @@
 
 import argparse
 import os
-import statistics
 import sys
-import time
 
 import torch
 import torch.distributed as dist
 
+from deterministic import medians_in_turns
 from staged_perf import size_of
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "python"))
@@ -40,15 +39,7 @@ def rank_of_bench(rank, size, sizes, turns):
             "all_gather": lambda group: dist.all_gather_into_tensor(whole, part, group=group),
         }
         for name, call in calls.items():
-            taken = [[] for _ in COMPRESSIONS]
-            for turn in range(turns + 1):
-                for number, group in enumerate(groups):
-                    dist.barrier()
-                    begin = time.perf_counter()
-                    call(group)
-                    if turn >= 1:
-                        taken[number].append(time.perf_counter() - begin)
-            times[name, bytes_] = [1e3 * statistics.median(one) for one in taken]
+            times[name, bytes_] = [1e3 * one for one in medians_in_turns(call, groups, turns, warm_up=1)]
     return times
 
 

@@ -25,6 +25,19 @@ import hccl_like  # noqa: E402
 LAYOUTS = {"2 ranks": [0, 0], "4 ranks": [0] * 4, "2 hosts of 2": [0, 0, 1, 1], "4 hosts of 1": [0, 1, 2, 3]}
 
 
+def medians_in_turns(call, groups, turns, warm_up):
+    """Of `call(group)`, in seconds, for each group: the groups take turns, and the first `warm_up` turns do not count."""
+    taken = [[] for _ in groups]
+    for turn in range(warm_up + turns):
+        for number, group in enumerate(groups):
+            dist.barrier()
+            begin = time.perf_counter()
+            call(group)
+            if turn >= warm_up:
+                taken[number].append(time.perf_counter() - begin)
+    return [statistics.median(one) for one in taken]
+
+
 def rank_of_bench(rank, size, sizes, turns):
     """By (collective, bytes): medians of the usual group and of a deterministic one, in microseconds."""
     torch.set_num_threads(1)
@@ -38,15 +51,7 @@ def rank_of_bench(rank, size, sizes, turns):
             "reduce_scatter": lambda group: dist.reduce_scatter_tensor(part, whole, dist.ReduceOp.MAX, group=group),
         }
         for name, call in calls.items():
-            taken = [[], []]
-            for turn in range(turns + 2):
-                for number, group in enumerate(groups):
-                    dist.barrier()
-                    begin = time.perf_counter()
-                    call(group)
-                    if turn >= 2:
-                        taken[number].append(time.perf_counter() - begin)
-            times[name, bytes_] = [1e6 * statistics.median(one) for one in taken]
+            times[name, bytes_] = [1e6 * one for one in medians_in_turns(call, groups, turns, warm_up=2)]
     return times
 
 
