@@ -18,7 +18,7 @@ class CompressedMessages {
   // Appends `chunk`, encoded, to the memory of a message to send. `keeps`: the chunk's memory
   // becomes what its receivers decode.
   void send(const Pieces& chunk, bool keeps, Pieces& message);
-  // Appends memory for an encoded chunk to a message to receive, of which finish() makes
+  // Appends memory for an encoded chunk to a message to receive. From that, finish() makes
   // into = decoded, or, with `combine`, into = operand op decoded.
   void receive(Pieces into, Pieces operand, Combine combine, Pieces& message);
   // All messages have arrived.

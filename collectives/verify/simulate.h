@@ -21,7 +21,7 @@ struct SimulateOptions {
   bool record = false;  // fills Simulation::uses
 };
 
-// What occupied a port of a rank, from begin to end.
+// A transfer or an addition that occupied a port of a rank, from begin to end.
 struct PortUse {
   uint32_t rank = 0;
   bool out = false;   // the port out; else the port in, which sums and copies occupy, too
