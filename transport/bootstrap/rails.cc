@@ -53,6 +53,7 @@ std::vector<Address> order_for_rail(const std::vector<Address>& ordered,
 Rails::Rails(RailedWire& wire, WireSide side, const Identity& self, Peer peer,
              const TcpOptions& tcp, Poller& poller, std::string first, std::string via)
     : wire_(wire),
+      life_(wire.life()),
       side_(side),
       self_(self),
       peer_(std::move(peer)),
@@ -66,8 +67,8 @@ Rails::Rails(RailedWire& wire, WireSide side, const Identity& self, Peer peer,
 }
 
 void Rails::step(std::chrono::milliseconds timeout, const std::string& advice) {
-  if (makes() && wire_.failure() == nullptr) make_missing(timeout, advice);
-  for (size_t rail = 0; rail < wire_.rails() && wire_.failure() == nullptr; ++rail) {
+  if (makes() && !wire_.over()) make_missing(timeout, advice);
+  for (size_t rail = 0; rail < wire_.rails() && !wire_.over(); ++rail) {
     const TcpWire* const one = wire_.rail(rail);
     if (one == nullptr || !one->replaceable()) continue;
     if (one->broken())
@@ -79,7 +80,7 @@ void Rails::step(std::chrono::milliseconds timeout, const std::string& advice) {
     else if (is_away(rail))
       go_home(rail);
   }
-  if (wire_.failure() == nullptr) return;
+  if (!wire_.over()) return;
   connectors_.clear();
   for (Replacement& one : replacements_) one.connector.reset();
 }
@@ -205,7 +206,7 @@ void Rails::go_home(size_t rail) {
 }
 
 bool Rails::settled() const {
-  if (wire_.failure() != nullptr) return true;
+  if (wire_.over()) return true;
   if (wire_.misses_any()) return false;
   for (size_t rail = 0; rail < wire_.rails(); ++rail) {
     const TcpWire& one = *wire_.rail(rail);
@@ -215,7 +216,7 @@ bool Rails::settled() const {
 }
 
 bool Rails::is_restless() const {
-  if (wire_.failure() != nullptr) return false;
+  if (gone() || wire_.over()) return false;
   if (makes() && (!connectors_.empty() || wire_.wants_rails())) return true;
   for (size_t rail = 0; rail < wire_.rails(); ++rail)
     if (const TcpWire* one = wire_.rail(rail); one != nullptr && (one->broken() || one->resuming()))
@@ -237,7 +238,7 @@ Deadline Rails::next_timer() const {
 }
 
 bool Rails::expects(size_t index) const {
-  if (makes() || wire_.failure() != nullptr) return false;
+  if (makes() || wire_.over()) return false;
   if (index < kReplacesRail) return wire_.misses(index);
   const size_t rail = index - kReplacesRail;
   return rail < wire_.rails() && wire_.rail(rail) != nullptr && wire_.rail(rail)->replaceable();

@@ -39,10 +39,13 @@ class Rails {
     std::vector<std::vector<Way>> ways;  // by rail
   };
   // `first`: the address of the first connection, at the acceptor's end "from 10.0.0.5:51234".
-  // `via`: its interface, "via eth0", or empty. Identity, poller and wire must outlive this object.
+  // `via`: its interface, "via eth0", or empty. Identity and poller must outlive this object. Of
+  // what follows, only gone() and is_restless() may be called once the wire is gone.
   Rails(RailedWire& wire, WireSide side, const Identity& self, Peer peer, const TcpOptions& tcp,
         Poller& poller, std::string first, std::string via);
 
+  // Whether the wire has been destroyed: its owner does so at an error of its own.
+  bool gone() const { return life_.expired(); }
   // Makes progress. Rails still missing `timeout` after they were wanted end the wire with an error
   // that ends with `advice`. So does a broken connection without a new one.
   void step(std::chrono::milliseconds timeout, const std::string& advice);
@@ -86,6 +89,7 @@ class Rails {
   std::string title(size_t rail, const std::string& route) const;
 
   RailedWire& wire_;
+  const std::weak_ptr<const void> life_;  // of wire_
   const WireSide side_;
   const Identity& self_;
   const Peer peer_;

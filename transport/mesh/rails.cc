@@ -25,7 +25,7 @@ void Mesh::State::add_rails(const std::string& id, Link* link, const Dialed& dia
 
 Mesh::State::Railing* Mesh::State::rails_of(const std::string& id) {
   const auto found = std::ranges::find_if(
-      railings, [&](const Railing& one) { return one.id == id && one.link->failure() == nullptr; });
+      railings, [&](const Railing& one) { return one.id == id && !one.is_over(); });
   return found == railings.end() ? nullptr : &*found;
 }
 
@@ -50,7 +50,7 @@ void Mesh::State::take_in_rail(Accepted accepted) {
 
 void Mesh::State::step_rails() {
   *local.tcp.broke = rails_pending = false;
-  std::erase_if(railings, [](const Railing& one) { return one.link->failure() != nullptr; });
+  std::erase_if(railings, [](const Railing& one) { return one.is_over(); });
   for (Railing& one : railings) {
     one.rails.step(connect_timeout, advice);
     rails_pending |= !one.rails.settled();

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "transport/bootstrap/rails.h"
+#include "transport/testing/connected_sockets.h"
 #include "transport/testing/mesh_rank.h"
 #include "transport/testing/run_ranks.h"
 #include "transport/testing/wire_contract.h"
@@ -36,6 +37,22 @@ TEST(Rails, TakeTurnsWithTheNetworks) {
       << "behind a router every address may be a network of its own";
   EXPECT_EQ(ordered_for(3, peers), unchanged);
   EXPECT_EQ(ordered_for(5, {}), Texts{});
+}
+
+TEST(Rails, KnowThatTheirWireIsGone) {
+  Poller poller;
+  auto sockets = connected_sockets(AF_INET);
+  const TcpOptions tcp{.broke = std::make_shared<bool>(false)};
+  auto wire = std::make_unique<RailedWire>(
+      std::make_unique<TcpWire>(std::move(sockets[0]), poller, tcp, "a test:1"), RailOptions{});
+  const Identity self = new_identity(JobKey());
+  const Rails rails(*wire, WireSide::kConnector, self, {"rank 1", self, {{}}}, tcp, poller,
+                    "a test:1", "");
+  wire->rail(0)->stop("a test");
+  EXPECT_TRUE(rails.is_restless());
+  wire.reset();
+  EXPECT_TRUE(rails.gone());
+  EXPECT_FALSE(rails.is_restless());
 }
 
 // A rank, and what it exchanges with the only other one. The mesh goes first: what is on its way

@@ -50,11 +50,14 @@ void RailedWire::attach(size_t index, std::unique_ptr<TcpWire> rail) {
   --missing_;
 }
 
-void RailedWire::give_up(Error error) {
-  if (ended_) return;
+void RailedWire::give_up(const Error& error) {
   for (const auto& rail : rails_)
     if (rail) rail->give_up(error);
-  ended_ = std::move(error);
+  peek(want_);
+}
+
+bool RailedWire::over() const {
+  return std::ranges::any_of(rails_, [](const auto& rail) { return rail && rail->ended(); });
 }
 
 RailedWire::Place RailedWire::place(uint64_t position) const {
@@ -147,25 +150,29 @@ size_t RailedWire::read(std::span<std::byte> into) {
 // ended. It also ends if another rail has ended and no more bytes of this rail are on their way: a
 // peer that closes in order delivers everything first.
 void RailedWire::look_for_the_end(size_t want) {
-  if (ended_) return;
-  const Place at = place(read_);
+  if (ended_ || !over()) return;
+  Place at = place(read_);
+  if (want > at.run && at.rail != nullptr && at.rail->peek(at.run).size() >= at.run) {
+    want -= at.run;  // the next rail lacks bytes
+    at = place(read_ + at.run);
+  }
+  want = std::min(want, at.run);
   if (at.rail == nullptr) {
     for (const auto& rail : rails_)
-      if (rail && rail->failure() != nullptr) ended_ = *rail->failure();
+      if (rail && rail->ended() != nullptr) ended_ = *rail->ended();
     return;
   }
-  if (const Error* error = at.rail->failure()) {
-    ended_ = *error;
-    return;
-  }
-  for (const auto& rail : rails_) {
-    if (!rail || rail.get() == at.rail || rail->failure() == nullptr) continue;
-    const bool dry = at.rail->peek(std::min(want, at.run)).size() < std::min(want, at.run);
-    const bool quiet = !dry || at.rail->prepare_sleep({});
+  const auto other = std::ranges::find_if(rails_, [&](const auto& rail) {
+    return rail && rail.get() != at.rail && rail->ended() != nullptr;
+  });
+  const bool alone = other == rails_.end();
+  if (!alone && (at.rail->broken() || at.rail->resuming())) at.rail->give_up(*(*other)->ended());
+  if (!alone && at.rail->failure() == nullptr) {
+    const bool quiet = at.rail->peek(want).size() < want && at.rail->prepare_sleep({});
     at.rail->end_sleep();
-    if (quiet && at.rail->failure() == nullptr) ended_ = *rail->failure();
-    return;
+    if (quiet) ended_ = *(*other)->ended();
   }
+  if (const Error* error = at.rail->failure()) ended_ = *error;
 }
 
 // The peer writes stripes in order, so bytes of later ones show that the kernel of its host has had
@@ -219,7 +226,8 @@ bool RailedWire::prepare_sleep(WakeFor wake) {
     if (rail) asleep = rail->prepare_sleep(bytes(*rail), rail.get() == writing) && asleep;
   if (asleep && wake.bytes && rails_.size() > 1 && reading != nullptr && reading->replaceable())
     look_for_the_overdue(*reading);
-  if (asleep && wake.bytes) look_for_the_end(want_);
+  // No rail wakes for what this peek takes in.
+  if (asleep && wake.bytes && over() && peek(want_).size() >= want_) return false;
   return asleep && !ended_;
 }
 

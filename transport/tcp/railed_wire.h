@@ -43,9 +43,13 @@ class RailedWire final : public Wire {
   bool misses(size_t index) const;
   // Precondition: misses(index).
   void attach(size_t index, std::unique_ptr<TcpWire> rail);
-  // Ends the wire because a rail cannot be made; no effect if the wire has ended.
-  void give_up(Error error);
+  // Ends all rails because one cannot be made. failure() follows once their bytes are read.
+  void give_up(const Error& error);
+  // Whether a rail has ended: no connection can be made any more.
+  bool over() const;
   size_t rails() const { return rails_.size(); }
+  // Expires with the wire.
+  std::weak_ptr<const void> life() const { return life_; }
   // Null: missing.
   TcpWire* rail(size_t index) const { return rails_[index].get(); }
 
@@ -79,6 +83,7 @@ class RailedWire final : public Wire {
   size_t want_ = 1;              // of the last peek
   std::vector<std::byte> seam_;  // a peek that spans two rails
   std::optional<Error> ended_;
+  const std::shared_ptr<const void> life_ = std::make_shared<char>();
   // Since when the rail of byte read_ has delivered nothing although others have.
   Deadline overdue_ = Deadline::never();
   uint64_t overdue_at_ = 0;

@@ -205,6 +205,21 @@ TEST(RailedWire, IsGivenUpWithTheReasonOfItsOwner) {
   EXPECT_FALSE(ends.ends[0]->wants_rails());
 }
 
+TEST(RailedWire, ReadsWhatHadArrivedOnEveryRailWhenItWasGivenUp) {
+  auto broke = std::make_shared<bool>(false);
+  Ends ends({.rails = 2, .stripe_bytes = 4096, .first_bytes = 0}, {.broke = broke});
+  ends.attach(1);
+  EXPECT_EQ(write(*ends.ends[0], 0, 20'000), 20'000u);
+  until([&] { return ends.ends[0]->flush(); });
+  ends.ends[1]->rail(0)->stop("a test");
+  ends.ends[1]->give_up({ErrorCode::kPeerLost, "it has left"});
+  EXPECT_TRUE(ends.ends[1]->over());
+  EXPECT_EQ(ends.ends[1]->failure(), nullptr);
+  EXPECT_EQ(read(*ends.ends[1], *ends.pair.pollers[1], 20'000), stream_bytes(0, 20'000));
+  EXPECT_TRUE(read(*ends.ends[1], *ends.pair.pollers[1], 1).empty());
+  EXPECT_EQ(ends.ends[1]->failure()->message, "it has left");
+}
+
 TEST(RailedWire, RefusesStripesThatAPeekDoesNotFitIn) {
   Poller poller;
   const auto with = [&](const RailOptions& options) {

@@ -295,6 +295,10 @@ void TcpWire::stop(std::string cause) {
 
 void TcpWire::give_up(Error error) {
   if (ended_) return;
+  if (replaceable()) {
+    stop("");
+    drain();
+  }
   end("");
   ended_ = std::move(error);
   if (socket_) socket_->break_off();

@@ -67,8 +67,11 @@ class TcpWire final : public Wire, private Pollable {
   // The next connection, after the handshake; `peer` as in the constructor. The acceptor must not
   // use the wire between its welcome and this call.
   void resume(Fd socket, WireSide side, std::string peer);
-  // Ends the wire because no connection can be made; no effect if it has ended.
+  // Ends the wire because no connection can be made; no effect if it has ended. What has arrived of
+  // a replaceable wire's stream can still be read.
   void give_up(Error error);
+  // Set once no byte can arrive any more; failure() waits until those that have arrived are read.
+  const Error* ended() const { return ended_ ? &*ended_ : nullptr; }
   // Connections that took the place of another one, and bytes that were sent again there.
   uint64_t resumed() const { return resumed_; }
   uint64_t resent() const { return resent_bytes_; }
