@@ -26,9 +26,10 @@ case "${1:-all}" in
     SUITES=(--suite all)
     SECOND_TRY=0
     SETUP=--nightly
-    # Whole jobs with faults, inputs for each parser, every call of the system that is made to fail, and bytes through a modelled ring.
+    # Whole jobs with faults, inputs for each parser, every call of the system that is made to fail, bytes through a modelled ring, and
+    # steps round a connection that breaks.
     export HCCL_LIKE_FAULT_SEEDS=2000000 HCCL_LIKE_SOCKET_FAULT_SEEDS=300000 HCCL_LIKE_FUZZ_INPUTS=10000000 HCCL_LIKE_CALLS_EVERY=1
-    export HCCL_LIKE_MODEL_BYTES=7
+    export HCCL_LIKE_MODEL_BYTES=7 HCCL_LIKE_RESUME_STEPS=5
     # An interpreter of its own for each program of a test.
     export FRESH_INTERPRETERS=1
     ;;
