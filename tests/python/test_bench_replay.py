@@ -67,6 +67,7 @@ def test_calls_are_made_again(dumps, tmp_path):
     assert all(row["replayed_us"] > 0 for row in rows.values())
 
 
+@pytest.mark.slow
 def test_another_backend_makes_them_too(dumps):
     told = command(str(dumps), "--backend", "gloo", "-n", "1")
     assert told.returncode == 0 and "backend gloo" in told.stdout, told.stderr

@@ -175,6 +175,7 @@ def test_a_run_over_gloo_checks_its_results_and_writes_its_files(tmp_path):
     assert "| 1000 B | bfloat16 |" in (tmp_path / "r.md").read_text()
 
 
+@pytest.mark.slow
 def test_a_refused_type_is_told_and_fails_the_run():
     done = perf("all_reduce", "--backend", "gloo", "-b", 64, "-e", 64, "-n", 1, "-d", "f8e4m3")
     assert done.returncode == 1

@@ -128,6 +128,7 @@ def test_without_pinned_memory_training_works_and_copies_hold_up_the_program(sim
 
 
 # It has copies and views, so what is asked of it in each check is no more than that.
+@pytest.mark.slow
 def test_a_device_without_operators_is_looked_at_to_the_end(sim, tmp_path):
     rows, works, process = report(tmp_path, TORCH_SIM_FLAWS="no-operators")
     assert process.returncode == 0, process.stdout + process.stderr

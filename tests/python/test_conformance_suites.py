@@ -20,7 +20,7 @@ QUICK = {
     "pipeline": ["SeveralStagesEach.test_interleaved_zero_bubble"],
     "tensor_parallel": ["Layers.test_columns_then_rows"],
 }
-BY_DAY = ["ddp", "dtensor", "tensor_parallel"]  # what the others are made of has tests of its own here, too
+BY_DAY = ["dtensor"]  # what the others are made of has tests of its own here, too
 # At most, by suite and device. One more of fsdp2 asks the backend to allocate tensors, which not every device can.
 SKIPPED = {("checkpoint", "cpu"): 1, ("checkpoint", "sim"): 1, ("ddp", "cpu"): 3, ("dtensor", "cpu"): 2, ("fsdp", "cpu"): 9, ("fsdp2", "cpu"): 2}
 

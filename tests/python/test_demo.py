@@ -74,11 +74,13 @@ def test_the_device_is_found_without_its_name(sim):
     assert "everybody gets [3.0, 3.0, 3.0, 3.0]: right" in done.stdout and ", device sim" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_device_that_torch_does_not_load_by_itself_is_imported(sim):
     done = run_demo("-n", "1", "--import", "bare_sim", TORCH_SIM="0", PYTHONPATH=os.path.dirname(__file__))
     assert done.returncode == 0 and ", device sim" in done.stdout, done.stderr
 
 
+@pytest.mark.slow
 def test_a_device_that_is_not_there_is_told_with_the_one_that_is(sim):
     done = run_demo("--device", "acme")
     assert done.returncode == 1 and "torch knows no device 'acme' here, but 'sim'. Try --device sim." in done.stderr

@@ -57,6 +57,7 @@ def test_a_device_that_is_only_imported_and_tells_torch_nothing_is_in_order(sim,
     assert sorted(table(found, "self test with 2 ranks")) == ["all_reduce on cpu", "all_reduce on sim"]
 
 
+@pytest.mark.slow
 def test_it_is_in_order_where_torch_loads_no_backends_by_itself(sim, tmp_path):
     done = run("--device", "sim", "--import", "bare_sim", "--json", str(tmp_path / "found.json"),
                **IMPORTED, TORCH_DEVICE_BACKEND_AUTOLOAD="0")  # fmt: skip
