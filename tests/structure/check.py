@@ -22,6 +22,8 @@ OTHERS = {"bench": TORCH_FREE, "docs": TORCH_FREE, "tests": TORCH_FREE}
 # Written against these alone, as a vendor would.
 PLUGIN_HEADERS = ["device/plugin.h", "transport/module.h"]
 VENDORS = ["simulator", "examples"]
+# Folders like those of a layer. Its files name each other from here.
+SIMULATOR = Path("simulator/csrc")
 
 # Plugins of ours, each for one kind of device.
 PLUGINS = [("device", "cuda")]
@@ -196,10 +198,10 @@ def lines_fit_a_screen():
 
 
 def folders():
-    """The C++ folders of the layers, with their files."""
+    """The C++ folders of the layers and of the simulator, with their files."""
     found = {}
     for path in tracked(""):
-        if path.parts[0] in LAYERS[:-1]:
+        if path.parts[0] in LAYERS[:-1] or path.is_relative_to(SIMULATOR):
             found.setdefault(path.parent, []).append(path)
     return found
 
@@ -219,13 +221,16 @@ def of_tests(path):
 def folders_include_each_other_one_way():
     """The graph of folders has no circle; tests and what is made for them may look anywhere in their layer."""
     edges = {}
-    for folder, files in folders().items():
+    known = folders()
+    for folder, files in known.items():
         for path in files:
             if path.suffix not in (".h", ".cc") or of_tests(path):
                 continue
             for line, name, quoted in includes(path):
                 other = Path(name).parent
-                if quoted and other != folder and Path(name).parts[0] in LAYERS:
+                if folder.is_relative_to(SIMULATOR) and SIMULATOR / other in known:
+                    other = SIMULATOR / other
+                if quoted and other != folder and other in known:
                     edges.setdefault(folder, {}).setdefault(other, f"{path}:{line}")
     done = set()
 

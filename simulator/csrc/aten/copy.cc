@@ -8,12 +8,12 @@
 
 #include "aten/fallback.h"
 #include "aten/lending.h"
+#include "base/flaws.h"
 #include "glue/convert.h"
 #include "glue/host_allocator.h"
+#include "memory/strict.h"
 #include "runtime/block_copies.h"
 #include "runtime/event.h"
-#include "runtime/flaws.h"
-#include "runtime/strict.h"
 #include "runtime/traffic.h"
 
 namespace torch_sim {

@@ -4,8 +4,8 @@
 
 #include "glue/convert.h"
 #include "glue/device_allocator.h"
-#include "runtime/handle.h"
-#include "runtime/strict.h"
+#include "memory/handle.h"
+#include "memory/strict.h"
 
 namespace torch_sim {
 namespace {

@@ -6,9 +6,9 @@
 #include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
 
+#include "base/flaws.h"
 #include "glue/convert.h"
 #include "glue/device_allocator.h"
-#include "runtime/flaws.h"
 
 namespace torch_sim {
 namespace {

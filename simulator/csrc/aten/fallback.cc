@@ -19,9 +19,9 @@
 #include "aten/cpu_memory.h"
 #include "aten/lending.h"
 #include "aten/random.h"
+#include "base/flaws.h"
 #include "glue/convert.h"
 #include "runtime/capture.h"
-#include "runtime/flaws.h"
 
 namespace torch_sim {
 namespace {

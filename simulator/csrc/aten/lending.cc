@@ -8,7 +8,7 @@
 #include "aten/cpu_memory.h"
 #include "glue/convert.h"
 #include "glue/device_allocator.h"
-#include "runtime/handle.h"
+#include "memory/handle.h"
 
 namespace torch_sim {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "runtime/strict.h"
+#include "memory/strict.h"
 #include "runtime/traffic.h"
 
 namespace torch_sim {

@@ -4,12 +4,12 @@
 #include <cstring>
 #include <thread>
 
+#include "base/error.h"
+#include "base/flaws.h"
 #include "glue/convert.h"
+#include "memory/handle.h"
+#include "memory/strict.h"
 #include "runtime/capture.h"
-#include "runtime/error.h"
-#include "runtime/flaws.h"
-#include "runtime/handle.h"
-#include "runtime/strict.h"
 #include "runtime/traffic.h"
 
 namespace torch_sim {

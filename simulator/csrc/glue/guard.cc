@@ -9,10 +9,10 @@
 #include <list>
 #include <mutex>
 
+#include "base/flaws.h"
 #include "glue/convert.h"
 #include "glue/device_allocator.h"
 #include "runtime/event.h"
-#include "runtime/flaws.h"
 
 namespace torch_sim {
 namespace {

@@ -1,12 +1,12 @@
 // Implements torch's accelerator hooks: everything that torch asks a device besides operators.
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 
-#include "aten/resize.h"
+#include "base/flaws.h"
 #include "glue/convert.h"
 #include "glue/generator.h"
 #include "glue/host_allocator.h"
-#include "runtime/flaws.h"
-#include "runtime/handle.h"
+#include "glue/resize_storage.h"
+#include "memory/handle.h"
 
 namespace torch_sim {
 namespace {

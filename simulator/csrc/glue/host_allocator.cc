@@ -2,8 +2,8 @@
 
 #include <cstring>
 
+#include "base/error.h"
 #include "glue/convert.h"
-#include "runtime/error.h"
 #include "runtime/pinned.h"
 
 namespace torch_sim {

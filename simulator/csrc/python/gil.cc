@@ -5,7 +5,7 @@
 #include <memory>
 #include <thread>
 
-#include "runtime/blocking.h"
+#include "base/blocking.h"
 #include "runtime/runtime.h"
 
 namespace torch_sim {

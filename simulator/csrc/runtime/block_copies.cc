@@ -5,8 +5,8 @@
 #include <cstring>
 #include <vector>
 
-#include "runtime/flaws.h"
-#include "runtime/strict.h"
+#include "base/flaws.h"
+#include "memory/strict.h"
 #include "runtime/traffic.h"
 
 namespace torch_sim {

@@ -4,8 +4,8 @@
 #include <functional>
 #include <tuple>
 
-#include "runtime/error.h"
-#include "runtime/host_memory.h"
+#include "base/error.h"
+#include "memory/host_memory.h"
 #include "runtime/stream.h"
 
 namespace torch_sim {

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/arena_pool.h"
+#include "memory/arena_pool.h"
 #include "runtime/event.h"
 
 namespace torch_sim {

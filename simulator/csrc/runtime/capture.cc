@@ -6,8 +6,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "memory/strict.h"
 #include "runtime/runtime.h"
-#include "runtime/strict.h"
 
 namespace torch_sim {
 namespace {

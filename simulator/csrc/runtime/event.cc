@@ -3,7 +3,7 @@
 #include <chrono>
 #include <stdexcept>
 
-#include "runtime/blocking.h"
+#include "base/blocking.h"
 #include "runtime/capture.h"
 #include "runtime/stream.h"
 

@@ -2,8 +2,8 @@
 
 #include <mutex>
 
-#include "runtime/blocking.h"
-#include "runtime/flaws.h"
+#include "base/blocking.h"
+#include "base/flaws.h"
 #include "runtime/runtime.h"
 
 namespace torch_sim {

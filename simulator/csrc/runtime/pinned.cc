@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstdlib>
 
-#include "runtime/error.h"
+#include "base/error.h"
 #include "runtime/idle_calls.h"
 #include "runtime/stream.h"
 

@@ -8,10 +8,10 @@
 #include <stdexcept>
 #include <string>
 
-#include "runtime/error.h"
-#include "runtime/flaws.h"
-#include "runtime/host_memory.h"
-#include "runtime/strict.h"
+#include "base/error.h"
+#include "base/flaws.h"
+#include "memory/host_memory.h"
+#include "memory/strict.h"
 #include "runtime/traffic.h"
 
 namespace torch_sim {

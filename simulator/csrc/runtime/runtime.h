@@ -3,7 +3,7 @@
 #include <memory>
 #include <vector>
 
-#include "runtime/address_space.h"
+#include "memory/address_space.h"
 #include "runtime/device.h"
 
 namespace torch_sim {

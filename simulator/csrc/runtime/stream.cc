@@ -11,9 +11,9 @@
 #include <system_error>
 #include <utility>
 
-#include "runtime/blocking.h"
+#include "base/blocking.h"
+#include "memory/strict.h"
 #include "runtime/capture.h"
-#include "runtime/strict.h"
 
 namespace torch_sim {
 namespace {

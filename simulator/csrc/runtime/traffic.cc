@@ -8,7 +8,7 @@
 #include <thread>
 #include <utility>
 
-#include "runtime/blocking.h"
+#include "base/blocking.h"
 #include "runtime/runtime.h"
 
 namespace torch_sim {

@@ -1,10 +1,10 @@
-#include "runtime/arena_pool.h"
+#include "memory/arena_pool.h"
 
 #include <algorithm>
 #include <string>
 #include <utility>
 
-#include "runtime/error.h"
+#include "base/error.h"
 
 namespace torch_sim {
 namespace {

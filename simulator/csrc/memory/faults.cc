@@ -1,4 +1,4 @@
-#include "runtime/faults.h"
+#include "memory/faults.h"
 
 #include <execinfo.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-#include "runtime/strict.h"
+#include "memory/strict.h"
 
 #include <sys/mman.h>
 
@@ -12,8 +12,8 @@
 #include <string>
 #include <thread>
 
-#include "runtime/error.h"
-#include "runtime/faults.h"
+#include "base/error.h"
+#include "memory/faults.h"
 
 namespace torch_sim {
 namespace {

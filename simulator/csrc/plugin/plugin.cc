@@ -11,14 +11,14 @@
 #include <string>
 #include <thread>
 
+#include "base/error.h"
+#include "base/flaws.h"
+#include "memory/handle.h"
+#include "memory/strict.h"
+#include "plugin/ipc.h"
+#include "plugin/plugin_entry.h"
 #include "runtime/block_copies.h"
-#include "runtime/error.h"
-#include "runtime/flaws.h"
-#include "runtime/handle.h"
-#include "runtime/ipc.h"
-#include "runtime/plugin_entry.h"
 #include "runtime/runtime.h"
-#include "runtime/strict.h"
 #include "runtime/traffic.h"
 
 namespace torch_sim {

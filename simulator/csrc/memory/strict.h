@@ -14,7 +14,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "runtime/address_space.h"
+#include "memory/address_space.h"
 
 namespace torch_sim {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "device/plugin.h"
-#include "runtime/arena.h"
+#include "memory/arena.h"
 #include "runtime/idle_calls.h"
 #include "runtime/stream.h"
 

@@ -1,4 +1,4 @@
-#include "runtime/arena.h"
+#include "memory/arena.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -9,9 +9,9 @@
 #include <string>
 #include <utility>
 
-#include "runtime/error.h"
-#include "runtime/host_memory.h"
-#include "runtime/strict.h"
+#include "base/error.h"
+#include "memory/host_memory.h"
+#include "memory/strict.h"
 
 namespace torch_sim {
 namespace {

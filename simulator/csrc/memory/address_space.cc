@@ -1,8 +1,8 @@
-#include "runtime/address_space.h"
+#include "memory/address_space.h"
 
 #include <sys/mman.h>
 
-#include "runtime/error.h"
+#include "base/error.h"
 
 namespace torch_sim {
 namespace {

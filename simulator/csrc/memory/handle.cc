@@ -1,4 +1,4 @@
-#include "runtime/handle.h"
+#include "memory/handle.h"
 
 #include <cstdint>
 #include <cstdlib>

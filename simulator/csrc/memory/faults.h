@@ -2,7 +2,7 @@
 // Tells who touches device memory outside of the device's operations, where it is protected.
 #include <cstdint>
 
-#include "runtime/address_space.h"
+#include "memory/address_space.h"
 
 namespace torch_sim {
 

@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "runtime/address_space.h"
-#include "runtime/descriptor.h"
+#include "base/descriptor.h"
+#include "memory/address_space.h"
 
 namespace torch_sim {
 

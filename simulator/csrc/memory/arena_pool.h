@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "runtime/arena.h"
+#include "memory/arena.h"
 
 namespace torch_sim {
 

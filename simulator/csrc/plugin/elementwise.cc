@@ -11,7 +11,7 @@
 #include <complex>
 #include <type_traits>
 
-#include "runtime/plugin_entry.h"
+#include "plugin/plugin_entry.h"
 
 namespace torch_sim {
 namespace {

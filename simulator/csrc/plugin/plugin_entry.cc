@@ -1,8 +1,8 @@
-#include "runtime/plugin_entry.h"
+#include "plugin/plugin_entry.h"
 
-#include "runtime/error.h"
-#include "runtime/handle.h"
-#include "runtime/ipc.h"
+#include "base/error.h"
+#include "memory/handle.h"
+#include "plugin/ipc.h"
 #include "runtime/runtime.h"
 #include "runtime/traffic.h"
 

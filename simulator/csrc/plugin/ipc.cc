@@ -1,4 +1,4 @@
-#include "runtime/ipc.h"
+#include "plugin/ipc.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <string>
 
-#include "runtime/error.h"
+#include "base/error.h"
 
 namespace torch_sim {
 namespace {

@@ -1,4 +1,4 @@
-#include "runtime/flaws.h"
+#include "base/flaws.h"
 
 #include <array>
 #include <bitset>

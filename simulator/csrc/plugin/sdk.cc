@@ -1,9 +1,9 @@
 // The runtime's functions for C, in terms of what the plugin's entries share.
 #include <cstring>
 
-#include "runtime/plugin_entry.h"
+#include "memory/strict.h"
+#include "plugin/plugin_entry.h"
 #include "runtime/runtime.h"
-#include "runtime/strict.h"
 #include "runtime/traffic.h"
 #include "simulator/torch_sim/include/sim_runtime.h"
 

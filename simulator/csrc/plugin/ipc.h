@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <stdexcept>
 
-#include "runtime/arena.h"
+#include "memory/arena.h"
 
 namespace torch_sim {
 

@@ -9,12 +9,12 @@
 #include <mutex>
 #include <vector>
 
-#include "runtime/error.h"
-#include "runtime/handle.h"
+#include "base/error.h"
+#include "memory/handle.h"
+#include "memory/strict.h"
+#include "plugin/plugin_entry.h"
 #include "runtime/pinned.h"
-#include "runtime/plugin_entry.h"
 #include "runtime/runtime.h"
-#include "runtime/strict.h"
 #include "runtime/traffic.h"
 
 namespace torch_sim {

@@ -4,8 +4,8 @@
 #include <set>
 #include <vector>
 
+#include "plugin/plugin_entry.h"
 #include "runtime/event.h"
-#include "runtime/plugin_entry.h"
 #include "runtime/runtime.h"
 
 namespace torch_sim {

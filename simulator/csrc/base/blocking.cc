@@ -1,4 +1,4 @@
-#include "runtime/blocking.h"
+#include "base/blocking.h"
 
 namespace torch_sim {
 namespace {
