@@ -4,7 +4,6 @@
 
 #include "collectives/call/fingerprint.h"
 #include "collectives/compression/compressed_calls.h"
-#include "collectives/topology/group_topology.h"
 #include "core/machine/backoff.h"
 #include "transport/link/traffic.h"
 
@@ -46,6 +45,7 @@ Communicator::Communicator(Engine& engine, Identity identity)
       timeout_(identity_.timeout),
       deterministic_(engine.config().deterministic) {
   topology_ = topology_of(identity_.members);
+  device_mix_ = device_mix_of(identity_.members);
   maps_memory_ = std::ranges::all_of(
       identity_.members, [](const ProcessRecord& member) { return member.commons.has_value(); });
   same_host_ = {.cores = topology_.cores_per_host,

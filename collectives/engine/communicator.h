@@ -22,6 +22,7 @@
 #include "collectives/schedule/schedule.h"
 #include "collectives/selection/choose.h"
 #include "collectives/selection/profile.h"
+#include "collectives/topology/group_topology.h"
 #include "core/counters/counter_file.h"
 #include "transport/mesh/mesh.h"
 
@@ -60,6 +61,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // Has the messages to each peer counted under its rank in this group, the largest so far.
   void count_messages(CounterFile& counters) const;
   const Topology& topology() const { return topology_; }
+  DeviceMix device_mix() const { return device_mix_; }
   Engine& engine() const { return engine_; }
 
   std::chrono::milliseconds timeout() const { return timeout_.load(); }
@@ -219,6 +221,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Engine& engine_;
   Identity identity_;
   Topology topology_;
+  DeviceMix device_mix_ = DeviceMix::kAlike;
   std::array<std::atomic<bool>, kCollectives> named_{};  // collectives in forced_
   // By collective: the user's algorithm that is forced, or null.
   std::array<std::atomic<const Algorithm*>, kCollectives> own_{};

@@ -9,6 +9,7 @@
 
 #include "collectives/engine/communicator.h"
 #include "collectives/engine/engine.h"
+#include "collectives/topology/group_topology.h"
 #include "transport/bootstrap/host.h"
 
 namespace hccl_like {
@@ -197,13 +198,16 @@ void Engine::look_at_deadlines() {
     }
     const auto after =
         std::chrono::duration_cast<std::chrono::milliseconds>(execution.age(now)).count();
-    fail(
-        communicator,
-        Error{ErrorCode::kTimeout, self_in(communicator) + ": " + execution.operation().describe() +
-                                       " reached its timeout after " + std::to_string(after) +
-                                       " ms, " + execution.whereabouts() +
-                                       ". Did every rank make this call, and is every rank alive?"},
-        /*tell_peers=*/true);
+    fail(communicator,
+         Error{ErrorCode::kTimeout,
+               self_in(communicator) + ": " + execution.operation().describe() +
+                   " reached its timeout after " + std::to_string(after) + " ms, " +
+                   execution.whereabouts() + ". Did every rank make this call" +
+                   (may_differ_unseen(communicator.members())
+                        ? " on the same kind of device (else set HCCL_LIKE_MIXED_DEVICES=1)"
+                        : "") +
+                   ", and is every rank alive?"},
+         /*tell_peers=*/true);
     i = static_cast<size_t>(-1);
   }
 }

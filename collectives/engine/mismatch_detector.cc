@@ -7,6 +7,7 @@
 
 #include "collectives/call/fingerprint.h"
 #include "collectives/engine/communicator.h"
+#include "collectives/topology/group_topology.h"
 
 namespace hccl_like {
 namespace {
@@ -22,6 +23,13 @@ Claim claim_of_message(int rank, bool sends, uint64_t fingerprint, size_t bytes)
   if (shows_memory(fingerprint))
     return {rank, sends ? Claim::kSentLarge : Claim::kExpectsLarge, fingerprint, kLeastOfStreams};
   return {rank, sends ? Claim::kSent : Claim::kExpects, fingerprint, bytes};
+}
+
+// Ranks whose devices differ cut a call in different ways.
+constexpr std::string_view kUnlikeDevices =
+    ". If they do, and their devices differ, set HCCL_LIKE_MIXED_DEVICES=1 on one rank";
+bool differ_in_sizes_only(const Claim& mine, const Claim& theirs) {
+  return describe_fingerprint(mine.fingerprint) == describe_fingerprint(theirs.fingerprint);
 }
 
 }  // namespace
@@ -111,6 +119,8 @@ void MismatchDetector::report(Communicator& communicator, const Disagreement& di
   for (Claim* const claim : {&mine, &theirs}) claim->rank = communicator.number_of(claim->rank);
   std::string message = hccl_like::disagreement(communicator.name(), disagreement.number, mine,
                                                 theirs, engine_.call_sites, disagreement.unseen);
+  if (differ_in_sizes_only(mine, theirs) && may_differ_unseen(communicator.members()))
+    message += kUnlikeDevices;
   engine_.fail(communicator, Error{ErrorCode::kMismatch, std::move(message), theirs.rank});
 }
 

@@ -73,11 +73,11 @@ bool on_one_host(const std::vector<ProcessRecord>& members) {
 
 std::shared_ptr<Communicator> Runtime::create(Store& store, int rank, int size, std::string name,
                                               std::chrono::milliseconds timeout, Deadline deadline,
-                                              std::string_view scope) {
+                                              std::string_view scope, const std::string& device) {
   // Sent along with the exchange, before the other ranks are known.
   Lease lease(size > 1 ? mesh_.commons() : nullptr);
   Roster roster =
-      mesh_.exchange(store, rank, size, deadline, lease.area(), common_settings_, scope);
+      mesh_.exchange(store, rank, size, deadline, lease.area(), common_settings_, scope, device);
   Communicator::Identity identity;
   identity.id = roster.communicator;
   identity.rank = rank;

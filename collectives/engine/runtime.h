@@ -23,10 +23,11 @@ class Runtime {
   ~Runtime();
 
   // Any thread; blocks. Meets the other ranks through the store and connects to them. Throws an
-  // Exception that names the ranks missing at the deadline. `scope`: see Mesh::exchange().
+  // Exception that names the ranks missing at the deadline. `scope`, `device`: see
+  // Mesh::exchange().
   std::shared_ptr<Communicator> create(Store& store, int rank, int size, std::string name,
                                        std::chrono::milliseconds timeout, Deadline deadline,
-                                       std::string_view scope = {});
+                                       std::string_view scope = {}, const std::string& device = {});
 
   const Config& config() const { return config_; }
   Engine& engine() { return engine_; }

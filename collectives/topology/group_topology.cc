@@ -31,4 +31,19 @@ Topology topology_of(const std::vector<ProcessRecord>& members) {
   return topology;
 }
 
+DeviceMix device_mix_of(const std::vector<ProcessRecord>& members) {
+  const auto any_has = [&](std::string_view device) {
+    return std::ranges::any_of(members, [&](const auto& one) { return one.device == device; });
+  };
+  if (any_has(kAnyDevice)) return DeviceMix::kHost;
+  const bool alike = std::ranges::all_of(
+      members, [&](const auto& one) { return one.device == members[0].device; });
+  if (alike) return DeviceMix::kAlike;
+  return any_has("") ? DeviceMix::kHost : DeviceMix::kDevices;
+}
+
+bool may_differ_unseen(const std::vector<ProcessRecord>& members) {
+  return device_mix_of(members) == DeviceMix::kAlike && !members[0].device.empty();
+}
+
 }  // namespace hccl_like

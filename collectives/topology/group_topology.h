@@ -1,5 +1,6 @@
 #pragma once
-// Derives a group's Topology from the records of its processes.
+// What a group's ranks conclude alike from the records of its processes.
+#include <cstdint>
 #include <vector>
 
 #include "collectives/topology/topology.h"
@@ -9,5 +10,16 @@ namespace hccl_like {
 
 // Uses only data equal on all ranks: shared hosts, machines, and a single machine's cores.
 Topology topology_of(const std::vector<ProcessRecord>& members);
+
+// How the devices of the ranks differ, as far as they are known when a group is made
+// (ProcessRecord::device).
+enum class DeviceMix : uint8_t {
+  kAlike,
+  kDevices,  // one call may have tensors of several kinds of devices
+  kHost,     // and host tensors on some ranks, device tensors on others
+};
+DeviceMix device_mix_of(const std::vector<ProcessRecord>& members);
+// Whether the ranks' devices may differ although their records do not say so.
+bool may_differ_unseen(const std::vector<ProcessRecord>& members);
 
 }  // namespace hccl_like

@@ -158,6 +158,11 @@ constexpr std::array kRows{
          "Algorithms to use whatever the cost model says, for experiments "
          "(all_reduce:ring;all_gather:bruck)."},
         access<&Config::algo>()},
+    Row{{"HCCL_LIKE_MIXED_DEVICES", "0",
+         "1: this rank passes tensors of another kind of device than other ranks of its groups do, "
+         "or CPU tensors where they pass tensors of an accelerator, and hccl-like cannot see it "
+         "when a group is made. One rank of a group is enough."},
+        access<&Config::mixed_devices>()},
     Row{{"HCCL_LIKE_DETERMINISTIC", "0",
          "1: reductions have the same bits whatever the algorithm, the size, the path and the "
          "hosts "

@@ -45,6 +45,7 @@ struct Config {
   bool require_auth = false;  // fail without a secret if ranks span hosts
   bool encrypt = false;       // encrypt network traffic
 
+  bool mixed_devices = false;  // ranks of a group use tensors of different devices
   bool deterministic = false;
   Compression compression = Compression::kNone;  // of messages between hosts
   ForcedAlgorithms algo;                         // override the cost model

@@ -59,9 +59,13 @@ c10::intrusive_ptr<Backend> Backend::create(const std::shared_ptr<Session>& sess
     compression_of(*options, session->runtime().config());
     C10dStore bootstrap(store, size, {});
     // All members use the same group name, because torch puts it into the key prefix.
+    const std::string device = session->runtime().config().mixed_devices
+                                   ? std::string(kAnyDevice)
+                                   : session->devices().accelerator_kind();
     const auto make = [&](hccl_like::Store& through, const std::string& scope) {
       return session->runtime().create(through, rank, size, name.empty() ? "0" : name,
-                                       options->timeout, Deadline::after(options->timeout), scope);
+                                       options->timeout, Deadline::after(options->timeout), scope,
+                                       device);
     };
     std::shared_ptr<Communicator> communicator;
     if (parent != nullptr && !options->global_ranks_in_group.empty()) {

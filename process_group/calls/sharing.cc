@@ -23,7 +23,9 @@ std::shared_ptr<void> hold_storage(void* storage) {
 }  // namespace
 
 bool worth_sharing(const Communicator& communicator, const DeviceAccess& access, const Call& call) {
-  return access.direct() && communicator.uses_shared_memory(call);
+  // The plugin of one device must not be given a handle of another's.
+  const bool readable = communicator.device_mix() == DeviceMix::kAlike || access.is_host();
+  return access.direct() && readable && communicator.uses_shared_memory(call);
 }
 
 void share(const DeviceAccess& access, const at::Tensor* input, const at::Tensor* output,

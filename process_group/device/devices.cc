@@ -36,6 +36,14 @@ std::map<std::string, std::string> Devices::plugins() const {
   return paths_;
 }
 
+std::string Devices::accelerator_kind() const {
+  const c10::DeviceType type = accelerator_type();
+  if (type == c10::kCPU) return {};
+  const std::string name = c10::DeviceTypeName(type, /*lower_case=*/true);
+  std::lock_guard lock(mutex_);
+  return name + (paths_.contains(name) ? " with a plugin" : "");
+}
+
 const DeviceAccess& Devices::access(c10::Device device) {
   if (device.is_cpu()) return host_;
   std::lock_guard lock(mutex_);

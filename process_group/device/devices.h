@@ -31,6 +31,10 @@ class Devices {
   void register_broken_plugin(std::string name, std::string reason);
   std::map<std::string, std::string> plugins() const;
 
+  // What is known of this process's accelerator without opening it: its name and whether it has a
+  // plugin. Empty without an accelerator.
+  std::string accelerator_kind() const;
+
   // `device` has an index. Throws if its plugin cannot be loaded or serves another type.
   const DeviceAccess& access(c10::Device device);
 

@@ -29,6 +29,8 @@ std::string CapturedCalls::why_not(const Request& request) const {
     return "graphs have collectives that move tensors, no barrier, send or receive";
   if (hosts.size() == 1 && reduces(request.collective) && request.op == ReduceOp::kPreMulSum)
     return "in a group of one rank, no stream multiplies";
+  if (communicator_->device_mix() != DeviceMix::kAlike)
+    return "the ranks of its group have different devices";
   if (device == nullptr) return "the device has no plugin";
   if (!device->can_wait_on_words())
     return "the device's plugin has no stream_wait_value and stream_write_value";

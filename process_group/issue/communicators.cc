@@ -21,7 +21,9 @@ Communicators::Communicators(std::shared_ptr<Communicator> host)
 
 const std::shared_ptr<Communicator>& Communicators::of(c10::Device device,
                                                        Collective collective) const {
-  return device.is_cpu() || collective == Collective::kBarrier ? host_ : device_;
+  const bool apart = !device.is_cpu() && collective != Collective::kBarrier &&
+                     host_->device_mix() != DeviceMix::kHost;
+  return apart ? device_ : host_;
 }
 
 void Communicators::abort(const std::string& reason) const { host_->abort(reason); }

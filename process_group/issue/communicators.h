@@ -11,7 +11,9 @@ namespace hccl_like {
 
 // Host calls and device calls have separate sequence numbers, as in two backends: a checkpoint
 // thread may issue host calls between device calls. Both communicators use the same links at no
-// extra cost in connections or messages. A failure of either fails both. Immutable; any thread.
+// extra cost in connections or messages. A failure of either fails both. Ranks that may pass host
+// tensors where others pass device tensors (DeviceMix::kHost) use the host communicator for all
+// calls. Immutable; any thread.
 class Communicators {
  public:
   // All ranks of `host` construct this at the same point, because it splits `host`.

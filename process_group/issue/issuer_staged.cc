@@ -9,14 +9,15 @@
 
 namespace hccl_like {
 // Depends only on request sizes and settings, which ranks that exchange a chunk share if their
-// devices are alike. A call of one slice also uses a Staging where streams may make it, or where
-// network cards may avoid its copies; of the latter, other ranks do not see the difference.
+// devices are alike; if these differ, no rank cuts a call. A call of one slice also uses a Staging
+// where streams may make it, or where network cards may avoid its copies; of the latter, other
+// ranks do not see the difference.
 Issuer::Cuts Issuer::cuts_of(const Issue& issue, const Group& group, const DeviceAccess& access) {
   Cuts cuts;
   if (access.direct() || issue.requests.empty()) return cuts;
   if (access.stream_ordered() && !access.copies_beside_streams()) return cuts;
   const Communicator& communicator = *group.communicator_of(issue);
-  if (communicator.size() == 1) return cuts;
+  if (communicator.size() == 1 || communicator.device_mix() != DeviceMix::kAlike) return cuts;
   // Plugins copy any part of a storage.
   if (access.plugin() == nullptr && !capabilities_of(access.device()).has(Feature::kOffsetCopies))
     return cuts;

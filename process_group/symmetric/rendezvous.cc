@@ -19,7 +19,7 @@ namespace {
 // A rank's offer. Trivially copyable: ranks share a host, and checks detect another build.
 struct AllocationOffer {
   uint64_t version = 1;
-  int32_t device_type = 0;
+  std::array<char, 36> device{};  // name: PrivateUse1 is another device on another rank
   std::array<char, 180> host{};
   AllocationToken memory;
   SharedMemoryToken signals;        // created by rank 0 for all
@@ -144,8 +144,11 @@ std::vector<AllocationOffer> fitting(const std::vector<std::string>& texts,
                   who +
                       " is on another host, and symmetric memory is mapped: make a group of the "
                       "ranks of one host for it");
-    if (offer.device_type != own.device_type)
-      throw_error(ErrorCode::kMismatch, who + " passed a tensor on another type of device");
+    if (text_of(offer.device) != text_of(own.device))
+      throw_error(ErrorCode::kMismatch, who + " passed a tensor on a device of type '" +
+                                            text_of(offer.device) + "', and this rank one on '" +
+                                            text_of(own.device) +
+                                            "'; make a group of the ranks of one type for it");
     if (offer.memory.buffer_bytes != own.memory.buffer_bytes)
       throw_error(ErrorCode::kMismatch, who + " has " + std::to_string(offer.memory.buffer_bytes) +
                                             " bytes and this rank " +
@@ -198,7 +201,7 @@ Acquaintance rendezvous(Store& store, const Handshake& handshake, const Allocati
   Exchange exchange(store, handshake, deadline);
   SharedMemory signals;
   AllocationOffer own;
-  own.device_type = static_cast<int32_t>(allocation.access().device().type());
+  put_text(own.device, c10::DeviceTypeName(allocation.access().device().type(), true));
   put_text(own.host, host_id());
   try {
     own.memory = allocation.token();

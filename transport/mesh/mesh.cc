@@ -199,11 +199,12 @@ const std::shared_ptr<Commons>& Mesh::commons() const { return state_->local.com
 
 Roster Mesh::exchange(Store& store, int rank, int size, Deadline deadline,
                       std::optional<uint32_t> area,
-                      const std::map<std::string, std::string>& settings,
-                      std::string_view scope) const {
+                      const std::map<std::string, std::string>& settings, std::string_view scope,
+                      const std::string& device) const {
   ProcessRecord self = state_->self;
   self.area = area;
   self.settings = settings;
+  self.device = device;
   Listeners::Rendezvous meeting(state_->acceptor.listeners());
   Roster roster = exchange_records(store, state_->local.job, self, rank, size, deadline, scope);
   if (!all_on_one_host(roster)) meeting.others_come();

@@ -40,12 +40,13 @@ class Mesh {
   // so it may run beside the engine. Ignores stale keys of dead processes, even of half a round
   // (exchange.h). `area`: the part of this process's Commons that belongs to the group, if any.
   // `settings`: must be equal on all ranks; otherwise all ranks throw and name two that differ.
-  // `scope`: identifies the group within the job, equal on all ranks; see exchange_records(). On
-  // timeout throws an Exception that names the missing ranks.
+  // `scope`: identifies the group within the job, equal on all ranks; see exchange_records().
+  // `device`: ProcessRecord::device of this rank. On timeout throws an Exception that names the
+  // missing ranks.
   Roster exchange(Store& store, int rank, int size, Deadline deadline,
                   std::optional<uint32_t> area = std::nullopt,
                   const std::map<std::string, std::string>& settings = {},
-                  std::string_view scope = {}) const;
+                  std::string_view scope = {}, const std::string& device = {}) const;
 
   // Connects to every member without a healthy link. Returns the links by rank, null for this
   // process. Only one thread at a time, in addition to the links' own thread rule. Calls `idle`

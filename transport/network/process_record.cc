@@ -134,6 +134,7 @@ std::string ProcessRecord::serialize() const {
   if (commons) record["commons"] = *commons;
   if (area) record["area"] = *area;
   if (!settings.empty()) record["settings"] = settings;
+  if (!device.empty()) record["device"] = device;
   if (machine) record["machine"] = packed(*machine);
   for (const auto& [name, address] : ends) record["ends"][name] = to_digits(address);
   return record.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
@@ -162,6 +163,7 @@ ProcessRecord ProcessRecord::parse(std::string_view text) {
     record.area = static_cast<uint32_t>(number_at(json, "area", UINT32_MAX));
   record.ends = ends_of(json);
   record.settings = texts_at(json, "settings");
+  if (json.contains("device")) record.device = text_at(json, "device");
   record.machine = machine_of(json);
   const auto addresses = json.find("addresses");
   if (addresses == json.end() || !addresses->is_array() || addresses->size() > kMostAddresses)

@@ -15,6 +15,7 @@ namespace hccl_like {
 inline constexpr size_t kIdDigits = 32;
 inline constexpr size_t kNonceDigits = 64;
 inline constexpr uint32_t kProtocolVersion = 2;
+inline constexpr std::string_view kAnyDevice = "*";
 inline constexpr size_t kLongestRecord = 32 * 1024;
 
 // Published once per group, under the group's prefix in the store.
@@ -32,6 +33,8 @@ struct ProcessRecord {
   std::map<std::string, std::string> ends;  // Transport::address() (bytes) by transport name
   // Non-default settings, by name, that must be equal on all ranks.
   std::map<std::string, std::string> settings;
+  // The accelerator whose tensors it may pass in this group; empty: none; kAnyDevice: not known.
+  std::string device;
   std::optional<Machine> machine;  // of its host, if the process is the first there
   std::string serialize() const;
   static ProcessRecord parse(std::string_view text);  // throws a sentence if malformed

@@ -13,13 +13,15 @@ namespace {
 
 TEST(ProcessRecord, SurvivesTheWayThroughTheStore) {
   MeshRank self(config_with({"shm", "tcp"}));
-  const ProcessRecord& record = self.mesh.self();
+  ProcessRecord record = self.mesh.self();
+  record.device = "sim with a plugin";
   const ProcessRecord copy = ProcessRecord::parse(record.serialize());
   EXPECT_EQ(copy.serialize(), record.serialize());
   EXPECT_EQ(copy.addresses, record.addresses);
   EXPECT_EQ(copy.port, record.port);
   EXPECT_EQ(copy.nonce, record.nonce);
   EXPECT_EQ(copy.pid, ::getpid());
+  EXPECT_EQ(copy.device, record.device);
 }
 
 TEST(ProcessRecord, RefusesWhatIsMalformed) {
