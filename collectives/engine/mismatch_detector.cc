@@ -28,8 +28,12 @@ Claim claim_of_message(int rank, bool sends, uint64_t fingerprint, size_t bytes)
 // Ranks whose devices differ cut a call in different ways.
 constexpr std::string_view kUnlikeDevices =
     ". If they do, and their devices differ, set HCCL_LIKE_MIXED_DEVICES=1 on one rank";
-bool differ_in_sizes_only(const Claim& mine, const Claim& theirs) {
-  return describe_fingerprint(mine.fingerprint) == describe_fingerprint(theirs.fingerprint);
+bool may_be_cut_unlike(const Claim& mine, const Claim& theirs) {
+  const auto collective = static_cast<Collective>(mine.fingerprint & 15);
+  const bool any_size = collective == Collective::kAllToAll || collective == Collective::kGather ||
+                        collective == Collective::kScatter;
+  return describe_fingerprint(mine.fingerprint) == describe_fingerprint(theirs.fingerprint) &&
+         (any_size || std::max(mine.bytes, theirs.bytes) >= kLeastOfStreams);
 }
 
 }  // namespace
@@ -119,7 +123,7 @@ void MismatchDetector::report(Communicator& communicator, const Disagreement& di
   for (Claim* const claim : {&mine, &theirs}) claim->rank = communicator.number_of(claim->rank);
   std::string message = hccl_like::disagreement(communicator.name(), disagreement.number, mine,
                                                 theirs, engine_.call_sites, disagreement.unseen);
-  if (differ_in_sizes_only(mine, theirs) && may_differ_unseen(communicator.members()))
+  if (may_be_cut_unlike(mine, theirs) && may_differ_unseen(communicator.members()))
     message += kUnlikeDevices;
   engine_.fail(communicator, Error{ErrorCode::kMismatch, std::move(message), theirs.rank});
 }
