@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hccl_like import _pictures, _tables
+from hccl_like import _pictures, _tables, tune
 
 if TYPE_CHECKING:
     import torch
+
+    from hccl_like import schedule
+
+_PROFILE = "HCCL_LIKE_PROFILE"
 
 # By what _C.way() says.
 _WAYS = {
@@ -32,7 +38,7 @@ def main(argv: list[str] | None = None) -> int:
         prog="hccl-like explain",
         description="How a collective of float32 would go: over the board of one host, directly between the ranks' memory, or by "
         "messages, and which algorithms there are for messages, fastest first as the cost model sees it. The settings in force "
-        "count.",
+        "count; if HCCL_LIKE_PROFILE names a profile, what hccl-like tune measured is shown, too.",
         epilog="example: hccl-like explain all_reduce 16M 4 --hosts 4 --algorithm ring --rounds --svg ring.svg",
     )
     add = parser.add_argument
@@ -47,6 +53,7 @@ def main(argv: list[str] | None = None) -> int:
     add("--rounds", action="store_true", help="print its rounds, for each rank")
     add("--svg", metavar="FILE", help="draw its rounds")
     add("--timeline", metavar="FILE", help="draw what each rank sends and receives, slice by slice, on the cost model's clock, as SVG")
+    add("--json", action="store_true", help="one JSON object: the way, and the algorithms with their times")
     asked = parser.parse_args(argv)
     if asked.own and asked.algorithm:
         parser.error("--own names the algorithm; leave --algorithm out")
@@ -68,21 +75,46 @@ def _explain(asked: argparse.Namespace) -> None:
     if asked.device:
         _plugins.register(_extension.load())
     way = _extension.load().way(*call, device=_with_index(asked.device))
-    own = schedule.named(asked.own, asked.collective) if asked.own else None
+    own = schedule.named(asked.own, asked.collective) if asked.own else _of_settings(asked.collective)
     if own:
         own.prove(call[2])
     own_json = own.to_json(call[2]) if own else ""
     rows = _extension.load().explain(*call, own=own_json)
     title = f"{asked.collective} of {asked.bytes} bytes on {asked.ranks} ranks goes {_WAYS[way]}"
+    profile = tune.in_profile(os.environ.get(_PROFILE), _extension.load().layout_name(call[2]), asked.collective, asked.bytes)
+    measured_bytes, measured = profile.bytes, profile.seconds
+    if not _forced(asked.collective) and os.environ.get("HCCL_LIKE_DETERMINISTIC", "0") == "0":
+        rows.sort(key=lambda row: row[0] != profile.best)  # as communicator_messages.cc chooses
+    if asked.json:
+        print(json.dumps({"way": way, "algorithms": [
+            {"name": name, "slices": slices, "estimate_us": microseconds, "measured_us": measured[name] * 1e6 if name in measured else None}
+            for name, slices, microseconds in rows], "measured_bytes": measured_bytes}))  # fmt: skip
+        return
     if way != "messages":
         print(f"{title}\n")
         title = f"by messages, if HCCL_LIKE_ALGO={asked.collective}:NAME asked for one of these"
-    _tables.show(title, ("algorithm", "slices", "estimate us"),
-                 [(name, str(slices), f"{microseconds:.2f}") for name, slices, microseconds in rows])
-    if own:
+    columns = ("algorithm", "slices", "estimate us", *([f"measured us, {measured_bytes} bytes"] if measured else []))
+    _tables.show(title, columns, [
+        (name, str(slices), f"{microseconds:.2f}", *([f"{measured[name] * 1e6:.2f}" if name in measured else "-"] if measured else []))
+        for name, slices, microseconds in rows])  # fmt: skip
+    if own and asked.own:
         print(f"\n{own.collective}:{own.name} is proved for {asked.ranks} ranks. Its rounds:\n{own.text(call[2])}")
     if asked.rounds or asked.svg or asked.timeline:
-        _show(asked, _extension.load().plan(*call, algorithm=own.name if own else asked.algorithm or "", own=own_json), bool(own))
+        _show(asked, _extension.load().plan(*call, algorithm=asked.algorithm or (own.name if own else ""), own=own_json), bool(asked.own))
+
+
+def _of_settings(collective: str) -> schedule.Algorithm | None:
+    """The algorithm of the user's own that HCCL_LIKE_ALGO names, which the extension does not know before a group is made."""
+    from hccl_like import schedule
+
+    name = _forced(collective)
+    return schedule.find(collective, name) if name else None
+
+
+def _forced(collective: str) -> str | None:
+    """The algorithm that HCCL_LIKE_ALGO names."""
+    choices = (choice.partition(":") for choice in os.environ.get("HCCL_LIKE_ALGO", "").split(";"))
+    return next((name.strip() for which, _, name in choices if which.strip() == collective), None)
 
 
 def _show(asked: argparse.Namespace, plan: tuple[str, int, list[str], list[_pictures.Use]], printed: bool) -> None:

@@ -11,10 +11,12 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import math
 import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from hccl_like import _tables
 
@@ -104,10 +106,36 @@ def write(path: str, measured: dict) -> None:
     old = profile["layouts"].get(measured["layout"], {})
     kept = {collective: rows for collective, rows in old.items() if collective.replace("_", "") not in same}
     profile["layouts"][measured["layout"]] = {**kept, **new}
+    # For hccl-like explain; jobs read the layouts alone.
+    times = profile.setdefault("measured", {}).setdefault(measured["layout"], {})
+    for collective, rows in measured["collectives"].items():
+        times[collective] = [[row["bytes"], row.get("seconds", {})] for row in rows]
     with open(path + ".part", "w") as file:
         json.dump(profile, file, indent=1)
         file.write("\n")
     os.replace(path + ".part", path)  # a job that starts now reads the old one or the new one
+
+
+class InProfile(NamedTuple):
+    """What a profile says of a call."""
+
+    best: str | None = None  # the algorithm that is used
+    bytes: int | None = None  # the size that was measured next to that of the call
+    seconds: dict[str, float] = {}  # by algorithm, at that size
+
+
+def in_profile(path: str | None, layout: str, collective: str, size: int) -> InProfile:
+    if not path:
+        return InProfile()
+    with open(path) as file:
+        profile = json.load(file)
+
+    def nearest(part: str) -> list:
+        rows = profile.get(part, {}).get(layout, {}).get(collective, [])
+        return min(rows, key=lambda row: abs(math.log(max(1, row[0]) / max(1, size))), default=[None, None])
+
+    measured = nearest("measured")
+    return InProfile(nearest("layouts")[1], measured[0], measured[1] or {})
 
 
 def _layout(group) -> list[int]:

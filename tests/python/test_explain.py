@@ -1,11 +1,12 @@
 """hccl-like explain: the rounds of an algorithm as text and as a picture, and its slices on the cost model's clock."""
 
+import json
 import re
 import xml.etree.ElementTree as xml
 
 import pytest
 
-from hccl_like import _extension, _pictures, cli
+from hccl_like import _extension, _pictures, cli, tune
 
 RING = """The rounds of all_reduce:ring, 2 ranks:
 rank 0
@@ -96,6 +97,40 @@ def test_what_cannot_be_shown_says_why(arguments, told, capsys, tmp_path, monkey
     monkeypatch.chdir(tmp_path)
     assert cli.main(["explain", *arguments]) == 1
     assert told in capsys.readouterr().err and list(tmp_path.iterdir()) == []
+
+
+def test_the_algorithm_of_one_s_own_that_the_settings_name_is_used(monkeypatch, capsys):
+    import own
+
+    monkeypatch.setenv("HCCL_LIKE_ALGO", f"all_reduce:{own.my_ring.name};broadcast:binomial")
+    assert cli.main(["explain", "all_reduce", "64K", "4", "--hosts", "2", "--rounds"]) == 0
+    told = capsys.readouterr().out
+    assert re.search(r"\n  algorithm .*\n  (\w+) ", told)[1] == "my_ring"
+    assert "The rounds of all_reduce:my_ring, 4 ranks:\nrank 0\n0: send in[0]->1" in told
+    monkeypatch.setenv("HCCL_LIKE_ALGO", "all_reduce:nobodys")
+    assert cli.main(["explain", "all_reduce", "64K", "4", "--hosts", "2"]) == 1
+    assert 'there is no all_reduce algorithm "nobodys"' in capsys.readouterr().err
+
+
+def test_what_tune_measured_stands_beside_the_estimate(tmp_path, monkeypatch, capsys):
+    rows = [{"bytes": size, "seconds": {"ring": size * 1e-9, "direct": 2e-3}, "best": "ring"} for size in (4096, 65536)]
+    tune.write(str(tmp_path / "profile.json"), {"layout": "2x2", "collectives": {"all_reduce": rows}})
+    monkeypatch.setenv("HCCL_LIKE_PROFILE", str(tmp_path / "profile.json"))
+    assert cli.main(["explain", "all_reduce", "50K", "4", "--hosts", "2"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].endswith("measured us, 65536 bytes")
+    shown = {line.split()[0]: line.split()[-1] for line in lines[2:] if line.strip()}
+    assert (shown["ring"], shown["direct"], shown["rabenseifner"]) == ("65.54", "2000.00", "-")
+    assert next(iter(shown)) == "ring", "the profile decides"
+    assert cli.main(["explain", "all_reduce", "50K", "8", "--hosts", "2"]) == 0
+    assert "measured us" not in capsys.readouterr().out, "another layout"
+
+
+def test_json_has_the_way_and_the_times(tmp_path, monkeypatch, capsys):
+    assert cli.main(["explain", "all_reduce", "64K", "4", "--hosts", "2", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["way"] == "messages" and told["measured_bytes"] is None
+    assert {"name", "slices", "estimate_us", "measured_us"} == set(told["algorithms"][0])
 
 
 def test_a_text_that_is_no_schedule_is_refused():
