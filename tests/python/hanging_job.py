@@ -20,6 +20,19 @@ def loads_data(folder):
         time.sleep(0.02)
 
 
+class Slow(torch.utils.data.Dataset):
+    """Whose first item takes as long as the test."""
+
+    def __len__(self):
+        return 1
+
+    def __getitem__(self, index):
+        rank = os.getppid()
+        while os.getppid() == rank:
+            time.sleep(0.02)
+        return index
+
+
 def main(folder, illness):
     if path := os.environ.get("TORCH_WORKER_SERVER_SOCKET"):
         server = _WorkerServer(path)  # noqa: F841
@@ -28,9 +41,14 @@ def main(folder, illness):
     dist.all_reduce(torch.ones(3))
     dist.broadcast(torch.ones(5), 0)
     (folder / f"ready{rank}").touch()
-    while illness in ("none", "slow"):
+    while illness in ("none", "slow", "busy"):
         dist.all_reduce(torch.ones(3))
-        time.sleep(0.02 if illness == "slow" and rank == size - 1 else 0.001)
+        if illness == "busy":
+            sum(range(200_000))
+        else:
+            time.sleep(0.02 if illness == "slow" and rank == size - 1 else 0.001)
+    if illness == "loader" and rank == size - 1:
+        next(iter(torch.utils.data.DataLoader(Slow(), num_workers=1)))
     if rank == size - 1:
         loads_data(folder)
     dist.all_reduce(torch.ones(7))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 from pathlib import Path
 
 from hccl_like import _imports
@@ -32,16 +31,15 @@ def main(argv: list[str] | None) -> int:
     examine(findings, options.device, self_test=not options.no_self_test, job=job)
     if job and os.environ["RANK"] != "0":
         return 1 if findings.problems else 0
-    if job:  # first who is the odd one
-        for problem in findings.problems:
-            print(f"problem: {problem}")
-    findings.show()
+    # The first line is the answer.
+    for problem in findings.problems:
+        print(f"problem: {problem}")
     for hint in findings.hints:
         print(f"hint: {hint}")
-    for problem in [] if job else findings.problems:
-        print(f"problem: {problem}", file=sys.stderr)
     if not findings.problems:
         print("everything is in order")
+    print()
+    findings.show()
     if options.json:
         Path(options.json).write_text(json.dumps(findings.to_json(), indent=1) + "\n", encoding="utf-8")
     return 1 if findings.problems else 0

@@ -12,6 +12,7 @@ from collections import Counter
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from hccl_like.doctor import _links, _meeting
 from hccl_like.doctor._findings import Findings
 from hccl_like.doctor._host import read
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 _LATE = 30.0  # seconds that a rank may come later than rank 0
 _SKEW = 0.5  # seconds between two clocks that are worth a word
+_WAITED = "it connects to this rank, and has not come"  # in an error of transport/mesh/connect.cc
 _MUST = "must be alike"
 _SHOULD = "should be alike"
 
@@ -33,7 +35,14 @@ def launched() -> bool:
 
 def examine(device: str, findings: Findings) -> None:
     """Of all ranks. What is found is rank 0's; the other ranks get its problems, so that all exit alike."""
-    store, rank, ranks = _store(), int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    try:
+        store = _meeting.store(_LATE, 4 * _LATE)
+    except _meeting.NoStore as problem:
+        findings.problems.append(f"rank {rank} ({socket.gethostname()}): {problem}")
+        if rank > 0:  # rank 0, which speaks for all, does not hear of it
+            print(f"problem: {findings.problems[-1]}", flush=True)
+        return
     store.set(f"facts/{rank}", json.dumps({**facts(), "problems": findings.problems}))
     if rank > 0:
         _tell_clock(store, rank)
@@ -53,6 +62,8 @@ def examine(device: str, findings: Findings) -> None:
         store.set("go", "yes")
         outcomes = {0: _try_group(store, 0, ranks, device), **_collect(store, "group", range(1, ranks))}
         judge_group(outcomes, told, ranks, findings)
+        judge_links({(one, int(other)): speed for one in outcomes if store.check([f"links/{one}"])
+                     for other, speed in json.loads(store.get(f"links/{one}")).items()}, told, findings)
     findings.problems += [f"{_named([one], told)}: {problem}" for one in sorted(told) if one > 0 for problem in told[one]["problems"]]
     judge_clocks(skews, told, findings)
     findings.add(f"{ranks} ranks", [
@@ -60,16 +71,6 @@ def examine(device: str, findings: Findings) -> None:
     ], ("", "where", "clock"))
     store.set("verdict", json.dumps(findings.problems))
     _collect(store, "through", [one for one in told if one > 0])  # the store may end with this process
-
-
-def _store() -> dist.Store:
-    """The job's. It does not wait for ranks that do not come."""
-    import torch.distributed as dist
-
-    serves = os.environ["RANK"] == "0" and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
-    store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=serves, wait_for_workers=False,
-                          timeout=timedelta(seconds=4 * _LATE))
-    return dist.PrefixStore(f"hccl-like/doctor/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
 
 
 # ------------------------------------------------------------------------------------------------------------ one rank
@@ -141,6 +142,8 @@ def _try_group(store: dist.Store, rank: int, ranks: int, device: str) -> str:
             dist.all_reduce(tensor)
             if not bool(tensor.cpu().eq(ranks * (ranks - 1) / 2).all()):
                 return f"an all_reduce on {place} has a wrong result"
+        layout = dist.group.WORLD._get_backend(torch.device("cpu"))._info()["layout"]
+        store.set(f"links/{rank}", json.dumps(_links.measure(layout)))
         dist.destroy_process_group()
         return ""
     except Exception as error:
@@ -205,8 +208,15 @@ def judge_clocks(skews: dict[int, float], told: dict[int, dict], findings: Findi
     middle = sorted([0.0, *skews.values()])[(len(skews) + 1) // 2]
     for rank, skew in {0: 0.0, **skews}.items():
         if abs(skew - middle) > _SKEW:
-            findings.hints.append(f"the clock of {_named([rank], told)} is {abs(skew - middle):.1f} s {'ahead of' if skew > middle else 'behind'} the others': "
+            findings.hints.insert(0, f"the clock of {_named([rank], told)} is {abs(skew - middle):.1f} s {'ahead of' if skew > middle else 'behind'} the others': "
                                   "times in logs do not fit together (is its time service running?)")
+
+
+def judge_links(speeds: dict[tuple[int, int], float], told: dict[int, dict], findings: Findings) -> None:
+    """By rank that sends and rank that receives, bytes a second."""
+    names = {rank: _named([rank], told) for way in speeds for rank in way}
+    findings.hints[:0] = _links.slow(speeds, names)
+    findings.add("between hosts", _links.rows(speeds, names))
 
 
 def judge_group(outcomes: dict[int, str], told: dict[int, dict], ranks: int, findings: Findings) -> None:
@@ -214,7 +224,8 @@ def judge_group(outcomes: dict[int, str], told: dict[int, dict], ranks: int, fin
     silent = [rank for rank in range(ranks) if rank not in outcomes]
     if silent:
         findings.problems.append(f"{_named(silent, told)} did not come back from a first all_reduce")
-    for text in dict.fromkeys(said for _, said in sorted(outcomes.items()) if said):
+    told_by = dict.fromkeys(said for _, said in sorted(outcomes.items()) if said)
+    for text in sorted(told_by, key=lambda text: _WAITED in text):  # the rank that connects knows more than the one that waits for it
         findings.problems.append(f"{_named([rank for rank, said in sorted(outcomes.items()) if said == text], told)}: {text}")
 
 

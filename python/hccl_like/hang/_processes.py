@@ -8,7 +8,9 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections import defaultdict
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +20,7 @@ _RANK = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 _JOB = ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "PMIX_NAMESPACE", "SLURM_JOB_ID")
 _STATES = {"T": "is stopped by a signal", "t": "is stopped by a debugger", "Z": "has ended", "X": "has ended"}
 _PY_SPY_LIMIT = 20
+_DATA_LOADER = "torch/utils/data/dataloader.py"
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,27 @@ def state(pid: int) -> str:
     return _STATES.get(fields[0], "runs") if fields else "has ended"
 
 
+def delayed_ns(pid: int) -> int:
+    """How long the main thread has waited for a processor since it began; 0 where the kernel does not count that."""
+    fields = _text(f"/proc/{pid}/schedstat").split()
+    return int(fields[1]) if len(fields) == 3 else 0
+
+
+def busiest(seconds: float, apart_from: Collection[int]) -> tuple[int, str, float] | None:
+    """The other process of this host that takes the most processor time for so long: its id, name and processors."""
+    before = _processor_seconds()
+    time.sleep(seconds)
+    took = {pid: now - before.get(pid, now) for pid, now in _processor_seconds().items() if pid not in apart_from}
+    pid = max(took, key=took.__getitem__, default=0)
+    return (pid, _text(f"/proc/{pid}/comm").strip(), took[pid] / seconds) if pid else None
+
+
+def _processor_seconds() -> dict[int, float]:
+    tick = os.sysconf("SC_CLK_TCK")
+    found = {int(entry.name): _stat(int(entry.name)) for entry in Path("/proc").iterdir() if entry.name.isdigit()}
+    return {pid: (int(fields[11]) + int(fields[12])) / tick for pid, fields in found.items() if fields}
+
+
 def catches(pid: int, number: int) -> bool:
     """Whether the process has a handler for the signal, which would end it otherwise."""
     mask = re.search(r"^SigCgt:\s*([0-9a-f]+)", _text(f"/proc/{pid}/status"), re.M)
@@ -108,6 +132,8 @@ def place(frames: list[dict]) -> str:
     first = frames[0]
     program = line_of([(frame["filename"], frame["line"]) for frame in frames])
     inner = f"in {first['name']}, {'/'.join(Path(first['filename']).parts[-2:])}:{first['line']}"
+    if any(frame["filename"].endswith(_DATA_LOADER) for frame in frames):
+        inner = f"in a data loader ({inner.removeprefix('in ')})"
     return inner if not program or inner.endswith(f", {program}") else f"{inner}, called at {program}"
 
 

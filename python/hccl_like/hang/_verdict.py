@@ -109,9 +109,11 @@ class Judge:
             here = sorted(first.silent)
             text = f"{self.who(here)} left no dump since {self.title(call)} was entered by {_ranks(self._inside(call))}: dead, stopped, cut off or busy elsewhere"
             verdict = Verdict(HANG, "no dump", text, here, call)
-        for rank in here:
-            if (process := self.processes.get(rank)) and process.where:
-                verdict.details.append(f"rank {rank} is {process.where}")
+        places = [(rank, process.where) for rank in here if (process := self.processes.get(rank)) and process.where]
+        if len(here) == 1:
+            verdict.text += "".join(f"; it is {where}" for _, where in places)
+        else:
+            verdict.details += [f"rank {rank} is {where}" for rank, where in places]
         if others := [rank for rank in all_guilty if rank not in here]:
             verdict.details.append(f"others wait for {self.who(others)}, too")
         return verdict

@@ -11,8 +11,10 @@ import stat
 import struct
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from hccl_like.hang import _processes
 
 _NAME = "/memfd:hccl-like-counters"
 _MAGIC = b"HCCLcnt\0"
@@ -83,6 +85,7 @@ class Process:
     read_ns: int  # CLOCK_MONOTONIC
     groups: list[Group] = field(default_factory=list)
     peers: list[Peer] = field(default_factory=list)  # those that are connected
+    delayed_ns: int = 0  # that its main thread has waited for a processor
 
 
 def processes() -> tuple[list[Process], list[str]]:
@@ -113,7 +116,7 @@ def of_process(pid: int) -> Process | None:
             raise Refused(f"{place} is refused: others than the owner of the process may write it")
         one = parse(content, place, pid)
         if one is not None:
-            return one
+            return replace(one, delayed_ns=_processes.delayed_ns(pid))
     return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict, dataclass, field
 
 from hccl_like.hang import _processes
@@ -10,6 +11,8 @@ from hccl_like.top._file import Calls, Group, Peer, Process
 _MESSAGES = ("send", "recv")
 # A rank is said to come last when the others waited for it for this part of the time.
 _LAGS = 0.2
+# A rank that could run, and had no processor for this part of the time; and a process that takes so much of one, in a look of so many seconds.
+_DELAYED, _HOGS, _LOOK = 0.2, 0.2, 0.3
 
 
 def job_name(job: int) -> str:
@@ -192,8 +195,20 @@ class _Looker:
                     f"for {row.running_s:.1f} s"), guilty  # fmt: skip
         if lag and lag[0][1] >= _LAGS:
             rank, part = lag[0]
-            return f"rank {rank} comes last: the others wait for it {part:.0%} of the time", [rank]
+            return f"rank {rank} comes last: the others wait for it {part:.0%} of the time{self._who_takes_its_processor(rank)}", [rank]
         return "no rank keeps the others waiting", []
+
+    def _who_takes_its_processor(self, rank: int) -> str:
+        one = next(process for process in self.now if process.rank == rank)
+        old = self.processes.get(one.pid)
+        delayed = (one.delayed_ns - old.delayed_ns) / max(1, one.read_ns - old.read_ns) if old else 0.0
+        if delayed < _DELAYED:
+            return ""
+        text = f"; it waits for a processor {delayed:.0%} of the time"
+        other = _processes.busiest(_LOOK, {process.pid for process in self.now})
+        if other is None or other[2] < _HOGS:
+            return text
+        return f"{text}, and process {other[0]} ({other[1]}) takes {other[2]:.1f} of {os.cpu_count()}"
 
     @staticmethod
     def _who_waits(rows: list[Row], rank: int) -> str:
