@@ -195,7 +195,7 @@ ILLNESSES = [
     Illness("a call does not match", mismatch, r"rank 1 disagrees with the others about call #2 of group default_pg: ranks 0 and 2 made "
             r"all_reduce of Float \[5\]; rank 1 made all_reduce of Float \[6\]", "hccl-like hang /tmp/traces"),
     Illness("the wrong interface", wrong_interface, r"problem: HCCL_LIKE_SOCKET_IFNAME==ib0 leaves no network interface.*", "hccl-like doctor"),
-    Illness("a port behind a firewall", firewall, r"problem: .* 10\.77\.0\.[12]:4000[0-3]: no answer\..* a firewall must let the ports .*",
+    Illness("a port behind a firewall", firewall, r"problem: .* 10\.77\.0\.[12]:4000[0-3]: no answer \(a firewall drops this port: .*",
             "torchrun ... -m hccl_like.doctor", (needs_nft, pytest.mark.slow)),
     Illness("shared memory is full", full_memory, r"hint: /dev/shm has 0 B left: .*", "hccl-like doctor", (pytest.mark.slow,)),
     Illness("a clock is off", clock, r"hint: the clock of rank 1 \(.*\) is 100\.0 s ahead of the others': .*", "torchrun ... -m hccl_like.doctor"),

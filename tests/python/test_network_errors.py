@@ -60,6 +60,7 @@ def test_a_firewalled_port_is_named_by_both_ends(make_hosts):
         tried = f"10.77.0.{2 - rank}:400" in text and "no answer" in text
         waited = "it connects to this rank, and has not come at port 400" in text
         assert tried != waited, text
+        assert tried == ("no answer (a firewall drops this port: the host answers at another one; hccl-like fwports" in text), text
 
 
 @needs_nft
@@ -81,6 +82,7 @@ def test_interfaces_that_share_no_network_are_told(make_hosts):
         there = 1 - rank
         tried = f"10.77.{there + 1}.{there + 1}:" in text and "unreachable" in text
         assert tried or "it connects to this rank" in text, text
+        assert not tried or "(no interface of this host leads there)" in text, text
 
 
 @needs_nft
@@ -91,7 +93,9 @@ def test_a_host_that_does_not_answer_is_named(make_hosts):
     for rank, text in enumerate(texts(hosts, {"HCCL_LIKE_SOCKET_IFNAME": "=eth1"})):
         assert names_both_ends(text, rank), text
         assert "HCCL_LIKE_SOCKET_IFNAME (=eth1)" in text
-        assert f"10.77.1.{2 - rank}:" in text or "it connects to this rank" in text
+        tried = f"10.77.1.{2 - rank}:" in text
+        assert tried or "it connects to this rank" in text
+        assert tried == ("no answer (nor at another port: the host is down" in text), text
 
 
 def test_only_loopback_is_no_way_to_another_host(make_hosts):

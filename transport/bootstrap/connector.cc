@@ -1,5 +1,7 @@
 #include "transport/bootstrap/connector.h"
 
+#include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -19,6 +21,32 @@ using std::chrono::milliseconds;
 constexpr milliseconds kStagger{25};
 constexpr milliseconds kFirstPause{20};
 constexpr milliseconds kLongestPause{1000};
+// Time without an answer after which another port of the host is tried, and time for that answer.
+constexpr milliseconds kNoAnswerFor{1000}, kElsewhere{300};
+// A port at which no program listens: a host that is up refuses a connection to it at once.
+constexpr uint16_t kUnusedPort = 1;
+
+// Begins to connect; 0, or why it cannot. `socket` stays empty if the system gives none.
+int begin_connecting(Fd& socket, const sockaddr_storage& address, const Way& way) {
+  socket.reset(::socket(address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!socket.valid()) return errno;
+  if (way.prepare) way.prepare(socket.get());
+  const int result =
+      ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), way.length);
+  // After EINTR the connection continues, as after EINPROGRESS. A UNIX socket gives EAGAIN without
+  // connecting if the peer's queue is full.
+  return result == 0 || errno == EINPROGRESS || errno == EINTR ? 0 : errno;
+}
+
+// Whether the host has answered the connection, if only to refuse it.
+bool has_answered(const Fd& socket) {
+  pollfd one{socket.get(), POLLOUT, 0};
+  int error = 0;
+  socklen_t length = sizeof error;
+  return ::poll(&one, 1, 0) > 0 &&
+         ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &length) == 0 &&
+         (error == 0 || error == ECONNREFUSED);
+}
 
 }  // namespace
 
@@ -29,7 +57,45 @@ struct Connector::Attempt {
   milliseconds pause = kFirstPause;
   std::string last_cause;
   bool refused = false;
+  Clock::time_point started;
+  Fd elsewhere;  // a connection to another port of a host that does not answer
+  Clock::time_point looked_at;
+
+  bool is_silent() const {
+    return greeting && greeting->state() == OutgoingGreeting::State::kConnecting;
+  }
+  bool wants_look() const {
+    return is_silent() && way.address.ss_family != AF_UNIX && looked_at == Clock::time_point{};
+  }
+  void look_elsewhere();
+  std::string verdict() const;
 };
+
+void Connector::Attempt::look_elsewhere() {
+  sockaddr_storage other = way.address;
+  if (other.ss_family == AF_INET6)
+    reinterpret_cast<sockaddr_in6&>(other).sin6_port = htons(kUnusedPort);
+  else
+    reinterpret_cast<sockaddr_in&>(other).sin_port = htons(kUnusedPort);
+  looked_at = Clock::now();
+  if (begin_connecting(elsewhere, other, way) != 0) elsewhere.reset();
+}
+
+// What follows from the last error of the attempt, in brackets.
+std::string Connector::Attempt::verdict() const {
+  if (last_cause == errno_text(ECONNREFUSED) && way.address.ss_family != AF_UNIX)
+    return " (the host is up, and no process listens at this port)";
+  if (last_cause == errno_text(ENETUNREACH)) return " (no interface of this host leads there)";
+  if (last_cause == errno_text(EHOSTUNREACH))
+    return " (no host has this address in that network, or it is down)";
+  if (!last_cause.empty() || looked_at == Clock::time_point{}) return "";
+  if (elsewhere.valid() && has_answered(elsewhere))
+    return " (a firewall drops this port: the host answers at another one; hccl-like fwports "
+           "prints the rules that let it in)";
+  if (Clock::now() - looked_at < kElsewhere) return "";
+  return " (nor at another port: the host is down, its network is another one, or a firewall drops "
+         "everything)";
+}
 
 Way way_to(const Address& address, uint16_t port) {
   Way way;
@@ -72,23 +138,19 @@ bool Connector::step() {
     if (!attempt->greeting && attempt->start_at <= now) start(*attempt);
     if (attempt->greeting) advance(*attempt);
     if (connected_) return true;
+    if (attempt->wants_look() && now - attempt->started >= kNoAnswerFor) attempt->look_elsewhere();
   }
   return false;
 }
 
 void Connector::start(Attempt& attempt) {
-  const int family = attempt.way.address.ss_family;
-  Fd socket(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!socket.valid()) return lost(attempt, errno_text(errno));
-  if (attempt.way.prepare) attempt.way.prepare(socket.get());
-  const int result = ::connect(
-      socket.get(), reinterpret_cast<const sockaddr*>(&attempt.way.address), attempt.way.length);
-  // After EINTR the connection continues, as after EINPROGRESS. A UNIX socket gives EAGAIN without
-  // connecting if the peer's queue is full.
-  if (result != 0 && errno != EINPROGRESS && errno != EINTR) {
-    attempt.refused = errno != EAGAIN;
-    return lost(attempt, errno_text(errno));
+  Fd socket;
+  if (const int why = begin_connecting(socket, attempt.way.address, attempt.way); why != 0) {
+    attempt.refused = socket.valid() && why != EAGAIN;
+    return lost(attempt, errno_text(why));
   }
+  attempt.started = Clock::now();
+  attempt.looked_at = {};
   attempt.greeting.emplace(std::move(socket), self_, target_, rail_, poller_);
 }
 
@@ -166,16 +228,18 @@ std::string Connector::report() const {
   for (const auto& attempt : attempts_) {
     if (!text.empty()) text += "; ";
     text += attempt->way.label + ": " +
-            (attempt->last_cause.empty() ? "no answer" : attempt->last_cause);
+            (attempt->last_cause.empty() ? "no answer" : attempt->last_cause) + attempt->verdict();
   }
   return text;
 }
 
 Deadline Connector::next_timer() const {
   Deadline next = Deadline::never();
-  for (const auto& attempt : attempts_)
+  for (const auto& attempt : attempts_) {
     if (!attempt->greeting && (winner_ == nullptr || winner_ == attempt.get()))
       next = earliest(next, Deadline::at(attempt->start_at));
+    if (attempt->wants_look()) next = earliest(next, Deadline::at(attempt->started + kNoAnswerFor));
+  }
   return next;
 }
 

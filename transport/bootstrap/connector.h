@@ -48,7 +48,9 @@ class Connector {
   bool is_refused_by(std::string_view address) const;
   // Whether a connection to any address exists, greeted or not: its host and listener are there.
   bool is_answered() const;
-  // "10.0.0.5:4000: Connection refused (errno 111); [fd00::5]:4000: no answer".
+  // "10.0.0.5:4000: Connection refused (errno 111) (the host is up, ...); [fd00::5]:4000: no
+  // answer". Of an address without an answer for a second it tells whether the host answers at
+  // another port.
   std::string report() const;
   // The next time at which step() must run without an event.
   Deadline next_timer() const;
