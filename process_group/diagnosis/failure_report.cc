@@ -75,15 +75,19 @@ Error FailureReport::after(Error error) {
   const bool asked_for = error.code == ErrorCode::kAborted && error.peer < 0;
   if (asked_for || met_.exchange(true)) return error;
   int global_rank = group_.rank;
+  int lost = error.code == ErrorCode::kPeerLost ? error.peer : -1;
   {
     std::lock_guard lock(mutex_);
     if (view_) global_rank = static_cast<int>(view_->global_rank());
+    if (view_ && lost >= 0)
+      lost = static_cast<int>(view_->global_ranks.at(static_cast<size_t>(lost)));
   }
   if (store_ && cause(error) == ErrorCode::kTimeout) {
     error.message +=
         answered_within(limit_ + kGrace + kGrace,
                         [text = to_string(error)](FailureReport& self) { return self.meet(text); });
   }
+  recorder_.note({to_string(error), lost});
   dump_after(error, recorder_, global_rank);
   if (std::getenv("TORCHELASTIC_ERROR_FILE") != nullptr)
     write_error_file("rank " + std::to_string(global_rank) + " [" + label(error) +

@@ -183,6 +183,16 @@ std::vector<std::shared_ptr<const GroupView>> FlightRecorder::groups() const {
   return all;
 }
 
+void FlightRecorder::note(const Failure& failure) {
+  std::lock_guard lock(mutex_);
+  if (failure_.text.empty()) failure_ = failure;
+}
+
+FlightRecorder::Failure FlightRecorder::failure() const {
+  std::lock_guard lock(mutex_);
+  return failure_;
+}
+
 bool FlightRecorder::wants_dump(const Error& error) {
   if (error.code == ErrorCode::kAborted && error.peer < 0) return false;  // aborted locally
   std::lock_guard lock(mutex_);

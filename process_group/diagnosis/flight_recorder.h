@@ -102,6 +102,14 @@ class FlightRecorder {
   bool has_stacks() const { return stacks_; }
   Id last() const;
 
+  // The first failure since configure(), which dumps tell. `lost`: global rank that the failure
+  // says is gone; -1: none.
+  struct Failure {
+    std::string text;  // empty: none
+    int lost = -1;
+  };
+  void note(const Failure& failure);
+  Failure failure() const;
   // True for the first failure since configure(), if dumps on failure are enabled.
   bool wants_dump(const Error& error);
 
@@ -120,6 +128,7 @@ class FlightRecorder {
   Id last_ = 0;
   std::map<std::string, std::shared_ptr<const GroupView>> groups_;
   bool dumped_ = false;
+  Failure failure_;
   // Nanoseconds from steady to wall time. A second clock would cost each call as much as the rest.
   int64_t to_wall_ = 0;
   std::chrono::steady_clock::time_point to_wall_until_{};

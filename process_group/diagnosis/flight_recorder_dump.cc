@@ -8,6 +8,8 @@
 #include <cstdio>
 #include <filesystem>
 #include <typeinfo>
+#include <unordered_map>
+#include <utility>
 
 #include <torch/csrc/distributed/c10d/FlightRecorderDetail.hpp>
 
@@ -104,6 +106,18 @@ std::unique_ptr<Theirs> fill(FlightRecorder& recorder) {
   return theirs;
 }
 
+// Texts in the dump that torch's analyser leaves alone.
+std::optional<std::unordered_map<std::string, std::unordered_map<std::string, std::string>>>
+more_about(const FlightRecorder& recorder) {
+  auto failure = recorder.failure();
+  if (failure.text.empty()) return std::nullopt;
+  // JSON takes no half of a character, which a message that was cut may end with.
+  std::ranges::replace_if(failure.text, [](unsigned char c) { return c >= 0x80; }, '?');
+  std::unordered_map<std::string, std::string> told{{"failure", failure.text}};
+  if (failure.lost >= 0) told["lost"] = std::to_string(failure.lost);
+  return std::unordered_map{std::pair{std::string(kLibrary), std::move(told)}};
+}
+
 std::string target(int global_rank) {
   auto& writer = c10d::DebugInfoWriter::getWriter(global_rank);
   if (c10d::getCvarBool({"TORCH_FR_DUMP_DYNAMIC_FILE_NAME"}, false)) {
@@ -140,12 +154,12 @@ void write_private_file(const std::string& path, const std::string& content) {
 }  // namespace
 
 std::string dump_pickle(FlightRecorder& recorder, const DumpOptions& options) {
-  return fill(recorder)->dump(std::nullopt, options.calls, options.stacks && recorder.has_stacks(),
-                              options.only_active);
+  return fill(recorder)->dump(more_about(recorder), options.calls,
+                              options.stacks && recorder.has_stacks(), options.only_active);
 }
 
 std::string dump_json(FlightRecorder& recorder, const DumpOptions& options) {
-  return fill(recorder)->dump_json(std::nullopt, options.calls, options.only_active);
+  return fill(recorder)->dump_json(more_about(recorder), options.calls, options.only_active);
 }
 
 std::string write_dump(FlightRecorder& recorder, int global_rank) {

@@ -79,6 +79,8 @@ class Dump:
     groups: dict[str, Group]  # by key
     records: list[Record]  # oldest first
     is_whole: bool  # the ring has lost no call
+    failure: str = ""  # the rank's first failure, if the dump tells it
+    lost: int | None = None  # the rank that the failure says is gone
     newest: int = field(init=False)  # the latest time in it
 
     def __post_init__(self) -> None:
@@ -132,7 +134,9 @@ def parse(content: bytes, rank: int, path: str, written: int) -> Dump:
         entries = raw.get("entries", [])
         records = [_record(entry, rank, groups[entry["process_group"][0]].key) for entry in entries if not entry["profiling_name"].endswith(":coalesced")]
         first = min((entry["record_id"] for entry in entries), default=0)
-        return Dump(rank, path, written, {group.key: group for group in groups.values()}, records, is_whole=first <= 1)
+        told = raw.get("nccl_comm_state", {}).get("hccl-like", {})
+        return Dump(rank, path, written, {group.key: group for group in groups.values()}, records, is_whole=first <= 1,
+                    failure=str(told.get("failure", "")), lost=int(told["lost"]) if "lost" in told else None)  # fmt: skip
     except Exception as error:  # whatever a stranger's file does to the parsers
         raise Unreadable(f"{path}: not a dump of the flight recorder: {type(error).__name__}: {error}") from error
 

@@ -189,7 +189,7 @@ HERE = os.uname().nodename
 ILLNESSES = [
     Illness("a rank sleeps", sleeps, r"rank 1 comes last: the others wait for it \d+% of the time(;.*)?", "hccl-like top"),
     Illness("a rank is stopped (SIGSTOP)", is_stopped, r"rank 1 \(pid \d+\) is stopped by a signal; rank 0 waits for it", "hccl-like top"),
-    Illness("a rank dies", dies, r"rank 1 left no dump since all_reduce #\d+ of group default_pg was entered by rank 0: dead, .*", "hccl-like hang /tmp/traces"),
+    Illness("a rank dies", dies, r"rank 1 is gone: rank 0 says: peer lost \(rank 1\): .*", "hccl-like hang /tmp/traces"),
     Illness("one link is slow", slow_link, r"hint: the network (of|out of) rank 2 \(host2\) is slow: [\d.]+ MB/s at best, and [\d.]+ .B/s between others",
             "torchrun ... -m hccl_like.doctor", (needs_tc, pytest.mark.slow)),
     Illness("a call does not match", mismatch, r"rank 1 disagrees with the others about call #2 of group default_pg: ranks 0 and 2 made "

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 
-from hccl_like._dumps import Record
+from hccl_like._dumps import Dump, Record
 from hccl_like.hang import _waits
 from hccl_like.hang._waits import Job, Wait
 
@@ -32,7 +32,7 @@ class Process:
 @dataclass
 class Verdict:
     code: int
-    kind: str  # missing, no dump, stopped, mismatch, circle, all inside, no hang, cannot tell
+    kind: str  # missing, no dump, stopped, gone, mismatch, circle, all inside, no hang, cannot tell
     text: str
     guilty: list[int] = field(default_factory=list)
     call: Record | None = None
@@ -52,7 +52,7 @@ class Judge:
             if self.ill:
                 return self._none()
             return Verdict(CANNOT_TELL, "cannot tell", "cannot tell: there is no record of any call")
-        found = self._ill() or self._mismatch() or self._missing() or self._circle() or self._all_inside() or self._none()
+        found = self._ill() or self._gone() or self._mismatch() or self._missing() or self._circle() or self._all_inside() or self._none()
         if found.call is not None:
             found.details += self._waiting(found)
             found.details.append(self._last_common(found.call))
@@ -80,6 +80,19 @@ class Judge:
     def _awaits(self, wait: Wait, ranks: Sequence[int]) -> bool:
         inside = self.job.groups[wait.record.group].ranks if not wait.record.is_message else ()
         return any(rank in wait.absent or rank in wait.silent or rank in inside for rank in ranks)
+
+    def _gone(self) -> Verdict | None:
+        """A rank that others have seen go, and that has not written anything since."""
+        witnesses = [dump for dump in self.job.dumps.values() if dump.lost is not None]
+        lost = sorted({dump.lost for dump in witnesses if dump.lost is not None and not self._writes_after(dump.lost, dump)})
+        if not lost:
+            return None
+        witness = next(dump for dump in witnesses if dump.lost == lost[0])
+        call = next((wait.record for wait in self.waits if wait.rank == witness.rank), None)
+        return Verdict(HANG, "gone", f"{self.who(lost)} {'is' if len(lost) == 1 else 'are'} gone: rank {witness.rank} says: {witness.failure}", lost, call)
+
+    def _writes_after(self, rank: int, witness: Dump) -> bool:
+        return rank in self.job.dumps and self.job.dumps[rank].written > witness.written
 
     def _mismatch(self) -> Verdict | None:
         for wait in self.waits:
