@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import runpy
 import signal
 from datetime import timedelta
 from pathlib import Path
@@ -103,6 +104,19 @@ def test_the_page_has_every_number_and_no_other():
     wanted = {number for number in hundreds if number % 100} | {h + i for h in hundreds if h % 100 == 0 for i in (1, 2)}
     wanted |= {203, 211, 311}
     assert {int(number) for number in re.findall(r"^\| HCCL-LIKE-(\d+) ", PAGE.read_text(), re.M)} == wanted
+
+
+def test_the_table_of_the_page_is_up_to_date():
+    assert runpy.run_path(str(PAGE.parent / "site" / "errors.py"))["page"]() == PAGE.read_text(), "python docs/site/errors.py"
+
+
+@pytest.mark.parametrize("number, advice", [
+    (301, "look at the end of that rank's own log (killed for memory? crashed?). Go on by shrink_group or a new group, or let torchrun restart"),
+    (302, "look at the end of that rank's own log (killed for memory? crashed?). Go on by shrink_group or a new group, or let torchrun restart; the "
+          "message has rank, host and call"),
+    (999, "")])  # fmt: skip
+def test_a_failure_has_the_page_s_advice(number, advice):
+    assert hccl_like.failure(f"[HCCL-LIKE-{number}]: something").advice == advice
 
 
 MISMATCH = "hccl-like barrier [HCCL-LIKE-501]: mismatch: ranks 2 and 4 of group 0 disagree about call #12"
