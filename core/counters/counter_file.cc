@@ -37,6 +37,23 @@ uint64_t realtime_ns() {
   return static_cast<uint64_t>(std::chrono::nanoseconds(now).count());
 }
 
+// Other threads count meanwhile.
+template <class Slot>
+void copy_words(const Slot& from, Slot& to) {
+  static_assert(sizeof(Slot) % sizeof(uint64_t) == 0);
+  const auto* source = reinterpret_cast<const uint64_t*>(&from);
+  auto* target = reinterpret_cast<uint64_t*>(&to);
+  for (size_t word = 0; word < sizeof(Slot) / sizeof(uint64_t); ++word)
+    target[word] = __atomic_load_n(source + word, __ATOMIC_RELAXED);
+}
+
+template <class Slot>
+void append(std::string& text, const Slot& slot) {
+  Slot copy{};
+  copy_words(slot, copy);
+  text.append(reinterpret_cast<const char*>(&copy), sizeof copy);
+}
+
 // Only one thread at a time changes the counter.
 void add(counter_layout::Counter& counter, uint64_t amount) {
   counter.store(counter.load(kRelaxed) + amount, kRelaxed);
@@ -121,6 +138,27 @@ void CounterFile::set_job(uint64_t id, int rank, int size) noexcept {
   header.job.store(id, kRelaxed);
   header.rank.store(rank, kRelaxed);
   header.size.store(size, kRelaxed);
+}
+
+std::string CounterFile::compact() const {
+  const uint64_t now = monotonic_ns();
+  std::string groups, peers;
+  counter_layout::Header header{};
+  copy_words(file_->header, header);
+  header.groups = header.peers = 0;
+  for (const Group& group : file_->groups) {
+    if (group.serial.load(std::memory_order_acquire) == 0) continue;
+    append(groups, group);
+    ++header.groups;
+  }
+  for (const counter_layout::Peer& peer : file_->peers) {
+    if (peer.number.load(kRelaxed) == 0) continue;
+    append(peers, peer);
+    ++header.peers;
+  }
+  std::string all(reinterpret_cast<const char*>(&now), sizeof now);
+  all.append(reinterpret_cast<const char*>(&header), sizeof header);
+  return all.append(groups).append(peers);
 }
 
 GroupCounters::~GroupCounters() {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "core/base/fd.h"
@@ -45,6 +46,9 @@ class CounterFile : public std::enable_shared_from_this<CounterFile> {
 
   // Other processes no longer find the file. Counting goes on.
   void close() noexcept { fd_.reset(); }
+
+  // The same file with used slots only, and CLOCK_MONOTONIC now before it, as 8 bytes.
+  std::string compact() const;
 
   const counter_layout::File& contents() const noexcept { return *file_; }
   bool is_shared() const noexcept { return fd_.valid(); }

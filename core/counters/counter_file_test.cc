@@ -7,9 +7,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstddef>
+#include <cstring>
 #include <filesystem>
 #include <string>
 #include <vector>
+
+#include "core/counters/question_file.h"
 
 namespace hccl_like {
 namespace {
@@ -127,6 +131,57 @@ TEST(CounterFile, KeepsItsGroupsWhenAForkedChildEnds) {
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_NE(file->contents().groups[0].serial, 0U);
+}
+
+TEST(CounterFile, IsCompactWithoutTheSlotsThatNobodyUses) {
+  auto file = CounterFile::make(kKindNames);
+  const auto group = file->add({.id = 7, .rank = 1, .size = 2, .global_rank = 1, .name = "dp"});
+  group->made_collective(5, 0);
+  ASSERT_NE(file->add_peer(3), nullptr);
+  const std::string all = file->compact();
+  ASSERT_EQ(all.size(), sizeof(uint64_t) + sizeof(counter_layout::Header) +
+                            sizeof(counter_layout::Group) + sizeof(counter_layout::Peer));
+  const char* at = all.data() + sizeof(uint64_t);
+  const auto number = [&](size_t offset) {
+    uint32_t value = 0;
+    std::memcpy(&value, at + offset, sizeof value);
+    return value;
+  };
+  EXPECT_EQ(number(offsetof(counter_layout::Header, groups)), 1U);
+  EXPECT_EQ(number(offsetof(counter_layout::Header, peers)), 1U);
+  EXPECT_EQ(number(sizeof(counter_layout::Header) + offsetof(counter_layout::Group, collective)),
+            5U);
+}
+
+TEST(QuestionFile, GivesTheLatestQuestionAndItsAnswer) {
+  const auto file = QuestionFile::make();
+  ASSERT_NE(file, nullptr);
+  EXPECT_EQ(file->asked(), 0U);
+  std::string path;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    const auto target = std::filesystem::read_symlink(entry.path(), gone);
+    if (target.string().find(QuestionFile::kName) != std::string::npos) path = entry.path();
+  }
+  const Fd reader(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  ASSERT_TRUE(reader.valid());
+  const uint64_t question = 42;
+  ASSERT_EQ(::pwrite(reader.get(), &question, sizeof question, 16), 8);
+  EXPECT_EQ(file->asked(), 42U);
+  file->answer(42, "four and twenty");
+  uint64_t answered = 0, bytes = 0;
+  ASSERT_EQ(::pread(reader.get(), &answered, sizeof answered, 24), 8);
+  ASSERT_EQ(::pread(reader.get(), &bytes, sizeof bytes, 32), 8);
+  EXPECT_EQ(answered, 42U);
+  std::string text(bytes, ' ');
+  ASSERT_EQ(::pread(reader.get(), text.data(), text.size(), 40), 15);
+  EXPECT_EQ(text, "four and twenty");
+  file->forget(41);
+  EXPECT_EQ(file->asked(), 42U);
+  file->forget(42);
+  EXPECT_EQ(file->asked(), 0U);
+  ASSERT_EQ(::ftruncate(reader.get(), 0), 0);  // harms nobody
+  EXPECT_EQ(file->asked(), 0U);
 }
 
 }  // namespace

@@ -62,9 +62,11 @@ void listen_to(int number) {
 }  // namespace
 
 struct Watchdog::State {
-  explicit State(FlightRecorder& the_recorder) : recorder(the_recorder) {}
+  State(FlightRecorder& the_recorder, std::function<void()> the_look)
+      : recorder(the_recorder), own_look(std::move(the_look)) {}
 
   FlightRecorder& recorder;
+  const std::function<void()> own_look;  // called with the lock, so that it ends with the Watchdog
   std::mutex mutex;
   std::condition_variable changed;
   bool started = false, stopping = false, ended = false;
@@ -84,8 +86,8 @@ struct Watchdog::State {
   void look_into(c10d::Store& store, const std::vector<std::shared_ptr<FailureReport>>& all);
 };
 
-Watchdog::Watchdog(FlightRecorder& recorder, const std::string& signal)
-    : state_(std::make_shared<State>(recorder)) {
+Watchdog::Watchdog(FlightRecorder& recorder, const std::string& signal, std::function<void()> look)
+    : state_(std::make_shared<State>(recorder, std::move(look))) {
   if (signal.empty()) return;
   listen_to(signal_number(signal));
   start();
@@ -172,6 +174,7 @@ void Watchdog::look(State& state) {
       state.changed.wait_for(lock, kEvery, [&] { return state.stopping; });
       if (state.stopping) return;
       quiet = state.quiet();
+      state.own_look();
     }
     try {
       state.answer_signal();

@@ -1,6 +1,7 @@
 #pragma once
 // Watchdog thread: reports this rank's state to peers and handles the dump signal.
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -13,8 +14,9 @@ namespace hccl_like {
 // group has made no call for a quarter of its timeout. Thread-safe.
 class Watchdog {
  public:
-  // `recorder` lives as long as the process. Throws kMisuse for an invalid HCCL_LIKE_DUMP_SIGNAL.
-  Watchdog(FlightRecorder& recorder, const std::string& signal);
+  // `recorder` lives as long as the process. `look`: called twice a second by the thread, not after
+  // the destructor has begun; must not block. Throws kMisuse for an invalid HCCL_LIKE_DUMP_SIGNAL.
+  Watchdog(FlightRecorder& recorder, const std::string& signal, std::function<void()> look);
   // Waits up to 200 ms for the thread, then detaches it: a store call may block it.
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;

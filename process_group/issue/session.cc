@@ -57,10 +57,13 @@ Session::Session(Devices& devices, FlightRecorder& recorder, const ModulePaths& 
   Config config = Config::from_environment();
   configure_log(config.debug, config.debug_file);
   recorder_.configure(FlightRecorder::settings(config));
-  watchdog_ = std::make_unique<Watchdog>(recorder_, config.dump_signal);
+  const std::string signal = config.dump_signal;
   metrics_ = serve_metrics(config.metrics, counters_);
   runtime_ = std::make_unique<Runtime>(std::move(config), transports);
+  runtime_->mesh().show(counters_);
   completer_ = std::make_unique<Completer>(runtime_->engine());
+  other_hosts_ = std::make_unique<OtherHosts>(runtime_->mesh());
+  watchdog_ = std::make_unique<Watchdog>(recorder_, signal, [this] { other_hosts_->look(); });
 }
 
 Session::~Session() {
@@ -72,6 +75,7 @@ Session::~Session() {
   }
   // The threads belong to the parent; a goodbye message to its peers would end its groups.
   (void)watchdog_.release();
+  (void)other_hosts_.release();
   (void)metrics_.release();
   (void)completer_.release();
   (void)runtime_.release();
@@ -97,6 +101,7 @@ void Session::add(Backend& backend, const Communicator& communicator) {
   if (size >= largest_) {
     counters_->set_job(communicator.id(), rank, size);
     communicator.count_messages(*counters_);
+    other_hosts_->set(communicator.members());
   }
   if (size <= largest_) return;
   largest_ = size;

@@ -13,6 +13,7 @@
 #include "core/counters/counter_file.h"
 #include "process_group/device/devices.h"
 #include "process_group/diagnosis/flight_recorder.h"
+#include "process_group/diagnosis/other_hosts.h"
 #include "process_group/diagnosis/watchdog.h"
 #include "process_group/issue/completer.h"
 #include "transport/metrics/metrics_server.h"
@@ -64,7 +65,8 @@ class Session {
   const uint64_t generation_;
   std::shared_ptr<CounterFile> counters_;
   std::unique_ptr<Runtime> runtime_;
-  std::unique_ptr<Completer> completer_;  // destroyed before runtime_
+  std::unique_ptr<Completer> completer_;     // destroyed before runtime_
+  std::unique_ptr<OtherHosts> other_hosts_;  // destroyed after watchdog_, which looks into it
   std::unique_ptr<Watchdog> watchdog_;
   std::unique_ptr<MetricsServer> metrics_;  // null without HCCL_LIKE_METRICS
   std::atomic<bool> used_{false};

@@ -60,7 +60,7 @@ def test_ps_lists_the_job_by_a_name_that_top_takes(healthy, capsys):
 
 
 def test_the_job_is_not_changed_and_its_file_is_its_own(healthy, capsys):
-    paths = [path for rank in healthy for path in _file._files(rank.pid)]
+    paths = [path for rank in healthy for path in _file.files(rank.pid)]
     assert len(paths) == 2
     for path in paths:
         assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
@@ -186,7 +186,7 @@ def test_a_forged_file_of_a_process_is_refused_and_hides_no_other(healthy, capsy
 
 
 def test_a_process_that_inherited_a_file_does_not_pass_for_its_owner(healthy):
-    (path,) = _file._files(healthy[0].pid)
+    (path,) = _file.files(healthy[0].pid)
     with open(path, "rb") as file:
         content = file.read()
     assert _file.parse(content, "it", healthy[0].pid) is not None
@@ -234,7 +234,7 @@ def test_ranks_of_other_hosts_are_named_in_the_last_line():
 
 
 def test_a_name_cannot_move_the_cursor():
-    assert _file._text(b"a\x1b[2Jb\xff\0rest") == "a?[2Jb\ufffd"
+    assert _file.text(b"a\x1b[2Jb\xff\0rest") == "a?[2Jb\ufffd"
 
 
 @pytest.mark.parametrize("number, told", [(0, "0"), (999, "999"), (1500, "1.5 k"), (2.5e6, "2.5 M"), (7e12, "7.0 T")])

@@ -195,6 +195,15 @@ Mesh::~Mesh() {
 
 const ProcessRecord& Mesh::self() const { return state_->self; }
 
+void Mesh::show(std::shared_ptr<const CounterFile> counters) {
+  state_->counters = std::move(counters);
+}
+
+std::vector<RankCounters> Mesh::counters_of(const std::vector<RankRecord>& ranks, Deadline deadline,
+                                            const std::atomic<bool>& stop) const {
+  return hccl_like::counters_of(state_->local, state_->self, ranks, deadline, stop);
+}
+
 const std::shared_ptr<Commons>& Mesh::commons() const { return state_->local.commons; }
 
 Roster Mesh::exchange(Store& store, int rank, int size, Deadline deadline,

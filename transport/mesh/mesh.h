@@ -1,6 +1,7 @@
 #pragma once
 // All links of this process: finds peers through a Store, connects over the best transport that
 // both ends accept, and keeps one Link per peer process for all groups.
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -8,8 +9,10 @@
 #include <vector>
 
 #include "core/base/deadline.h"
+#include "core/counters/counter_file.h"
 #include "core/settings/config.h"
 #include "transport/link/link.h"
+#include "transport/mesh/counters.h"
 #include "transport/mesh/transports.h"
 #include "transport/network/process_record.h"
 #include "transport/network/store.h"
@@ -66,6 +69,12 @@ class Mesh {
 
   // The existing links to the members, by rank; null for all others and for this process.
   std::vector<Link*> links_to(const std::vector<ProcessRecord>& members) const;
+
+  // What ranks of other hosts that ask are told. Call before the first group is made.
+  void show(std::shared_ptr<const CounterFile> counters);
+  // See transport/mesh/counters.h. Any thread.
+  std::vector<RankCounters> counters_of(const std::vector<RankRecord>& ranks, Deadline deadline,
+                                        const std::atomic<bool>& stop) const;
 
   // Connects requested links and accepts connections of peers. The driver calls it after the
   // poller's poll() or sleep(). Makes no system call unless the poller reported an event.

@@ -147,7 +147,8 @@ struct Mesh::State {
   ProcessRecord self;
   const std::string advice;  // for errors about unreachable peers
   Acceptor acceptor;
-  std::unique_ptr<Bell> bell;  // null without a Commons
+  std::shared_ptr<const CounterFile> counters;  // null: not shown
+  std::unique_ptr<Bell> bell;                   // null without a Commons
   EarlyPeers early;
   std::list<Upgrading> upgrading;
   std::map<std::string, Known> known;    // by process id

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from hccl_like import _tables
 from hccl_like.hang import _processes
-from hccl_like.top import _file, _show, _view
+from hccl_like.top import _file, _others, _show, _view
 
 _NO_JOB = 2
 
@@ -25,13 +25,14 @@ class _NoJob(Exception):
 def top(argv: list[str] | None) -> int:
     parser = argparse.ArgumentParser(
         prog="hccl-like top",
-        description="Shows what a job on this host does now: calls and bytes a second of every rank and group, what is in flight, who waits "
+        description="Shows what a job does now: calls and bytes a second of every rank and group, what is in flight, who waits "
         "for whom and who comes last. The job is not changed or stopped, and need not have been started for it.",
-        epilog="examples: hccl-like top (the job on this host); hccl-like top j4f2a91c0; hccl-like top 710; hccl-like top --once --json. "
+        epilog="examples: hccl-like top (the job on this host); hccl-like top j4f2a91c0; hccl-like top 710; hccl-like top --all-hosts; hccl-like top --once --json. "
         "The exit code is 0, or 2 if there is no such job. Ctrl-C ends it.",
     )
     parser.add_argument("job", nargs="?", metavar="JOB|PID", help="a job as hccl-like ps names it, or one of its processes")
     parser.add_argument("-n", "--interval", type=_seconds, default=1.0, metavar="SECONDS", help="between two looks (%(default)s)")
+    parser.add_argument("--all-hosts", action="store_true", help="ask the ranks of other hosts, too, through a rank of this host")
     parser.add_argument("--once", action="store_true", help="show one interval, then end")
     parser.add_argument("--json", action="store_true", help="one JSON object a line for each interval")
     options = parser.parse_args(argv)
@@ -121,16 +122,19 @@ def _job_of(pid: int) -> list[_file.Process]:
     return [other for other in _file.processes()[0] if other.job == one.job] if one.job else [one]
 
 
-def _looks(job: list[_file.Process], seconds: float) -> Iterator[_view.View]:
-    """A view after each interval, until no rank of the job is left."""
+def _looks(job: list[_file.Process], seconds: float, all_hosts: bool) -> Iterator[_view.View]:
+    """A view after each interval, until no rank of the job is left on this host."""
+    ask = _others.ask if all_hosts else lambda here: ([], {})
+    before = [*job, *ask(job)[0]]
     while True:
-        began = time.monotonic()
         time.sleep(seconds)
-        now = _again(job)
-        if not now:
+        here = _again(job)
+        if not here:
             return
-        yield _view.view(job, now)
-        job = now if time.monotonic() - began >= seconds else job
+        others, silent = ask(here)
+        now = [*here, *others]
+        yield _view.view(before, now, silent)
+        before = now
 
 
 def _again(job: list[_file.Process]) -> list[_file.Process]:
@@ -148,7 +152,7 @@ def _of(pid: int) -> _file.Process | None:
 
 def _run(options: argparse.Namespace) -> None:
     job = _chosen(options.job)
-    looks = _looks(job, options.interval)
+    looks = _looks(job, options.interval, options.all_hosts)
     if options.once:
         one = next(looks, None)
         if one is None:

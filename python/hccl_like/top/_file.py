@@ -85,7 +85,12 @@ class Process:
     read_ns: int  # CLOCK_MONOTONIC
     groups: list[Group] = field(default_factory=list)
     peers: list[Peer] = field(default_factory=list)  # those that are connected
-    delayed_ns: int = 0  # that its main thread has waited for a processor
+    delayed_ns: int = 0  # that its main thread has waited for a processor; of ranks of this host
+    host: str = ""  # its name, of a rank of another host
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.host, self.pid
 
 
 def processes() -> tuple[list[Process], list[str]]:
@@ -104,7 +109,7 @@ def processes() -> tuple[list[Process], list[str]]:
 
 def of_process(pid: int) -> Process | None:
     """The counters of one process; None if it keeps none, has ended or is another user's. Raises Refused."""
-    for path in _files(pid):
+    for path in files(pid):
         try:
             with open(path, "rb", buffering=0) as file:
                 status, content = os.fstat(file.fileno()), file.read(_MOST_BYTES)
@@ -120,22 +125,23 @@ def of_process(pid: int) -> Process | None:
     return None
 
 
-def _files(pid: int) -> Iterator[str]:
+def files(pid: int, name: str = _NAME) -> Iterator[str]:
+    """Paths of the memory files of this name that the process has open."""
     folder = f"/proc/{pid}/fd"
     try:
-        names = os.listdir(folder)
+        descriptors = os.listdir(folder)
     except OSError:
         return
-    for name in names:
+    for descriptor in descriptors:
         try:
-            if os.readlink(f"{folder}/{name}").startswith(_NAME):
-                yield f"{folder}/{name}"
+            if os.readlink(f"{folder}/{descriptor}").startswith(name):
+                yield f"{folder}/{descriptor}"
         except OSError:
             continue
 
 
-def parse(content: bytes, place: str, pid: int) -> Process | None:
-    """The counters in a file that process `pid` holds; None if they are those of its parent. Raises Refused."""
+def parse(content: bytes, place: str, pid: int | None = None) -> Process | None:
+    """The counters in a file that process `pid` holds, or in an answer of another host; None if they are those of its parent. Raises Refused."""
     if len(content) < _HEADER.size:
         raise Refused(f"{place} is refused: it has {len(content)} bytes, less than its header")
     (magic, version, header_bytes, group_bytes, count, kinds, name_bytes, own_pid, rank, size, peers, peer_bytes, started, job,
@@ -150,13 +156,13 @@ def parse(content: bytes, place: str, pid: int) -> Process | None:
     if (kinds > 64 or name_bytes != 64 or header_bytes < names_end or group_bytes < group_needs or peer_bytes < _PEER.size
             or len(content) < peers_at + peers * peer_bytes):  # fmt: skip
         raise Refused(f"{place} is refused: its {len(content)} bytes are cut off, or its sizes are impossible")
-    if own_pid != _pid_inside(pid):
+    if pid is not None and own_pid != _pid_inside(pid):
         return None  # inherited over fork()
-    names = [_text(content[at : at + _KIND_NAME]) for at in range(_HEADER.size, names_end, _KIND_NAME)]
+    names = [text(content[at : at + _KIND_NAME]) for at in range(_HEADER.size, names_end, _KIND_NAME)]
     read_ns = time.monotonic_ns()
     groups = [_group(content, header_bytes + slot * group_bytes, names) for slot in range(count)]
     connections = [_peer(content, peers_at + slot * peer_bytes) for slot in range(peers)]
-    return Process(pid, rank, size, job, started, uncounted, read_ns, [group for group in groups if group is not None],
+    return Process(own_pid if pid is None else pid, rank, size, job, started, uncounted, read_ns, [group for group in groups if group is not None],
                    [peer for peer in connections if peer is not None])  # fmt: skip
 
 
@@ -171,16 +177,16 @@ def _group(content: bytes, at: int, names: list[str]) -> Group | None:
         counters = Calls(*_CALLS.unpack_from(content, at + _GROUP.size + number * _CALLS.size))
         if counters.over or counters.failed:
             calls[collective] = counters
-    return Group(serial, id, _text(name), rank, size, global_rank, names[kind] if 0 <= kind < len(names) else "", latest >> 8, collectives,
+    return Group(serial, id, text(name), rank, size, global_rank, names[kind] if 0 <= kind < len(names) else "", latest >> 8, collectives,
                  peer, max(0, launched - finished), progress, refused, calls)  # fmt: skip
 
 
 def _peer(content: bytes, at: int) -> Peer | None:
     number, transport, *counters = _PEER.unpack_from(content, at)
-    return Peer(number - 1, _text(transport), *counters) if number and any(transport) else None
+    return Peer(number - 1, text(transport), *counters) if number and any(transport) else None
 
 
-def _text(field: bytes) -> str:
+def text(field: bytes) -> str:
     """A text of another process, without what would move a terminal's cursor."""
     text = field.split(b"\0")[0].decode(errors="replace")
     return "".join(letter if letter.isprintable() else "?" for letter in text)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from hccl_like import _tables
 from hccl_like.top._view import Link, Row, View
 
-_COLUMNS = ("rank", "pid", "group", "calls/s", "bytes/s", "in calls", "waited", "in flight", "waits for", "errors")
+_COLUMNS = ("rank", "host", "pid", "group", "calls/s", "bytes/s", "in calls", "waited", "in flight", "waits for", "errors")
 _LINKS = ("rank", "peer", "transport", "messages/s", "bytes/s sent", "bytes/s received", "reconnected")
 _MOST_LAGGING = 4
 _MOST_LINKS = 8
@@ -26,7 +26,7 @@ def show(views: Iterator[View], live: bool) -> None:
 
 def text(view: View) -> str:
     """The view as plain lines."""
-    table = _tables.plain(title(view), _COLUMNS, [cells(row) for row in view.rows])
+    table = _tables.plain(title(view), columns(view), [cells(row, view) for row in view.rows])
     busy = busiest(view)
     links = [_tables.plain(links_title(view), _LINKS, [link_cells(link) for link in busy]).rstrip("\n")] if busy else []
     return "\n".join([view.headline, table.rstrip("\n"), *links, *footer(view)]) + "\n"
@@ -37,10 +37,18 @@ def title(view: View) -> str:
     return f"job {view.job}: {here} of {view.size} ranks have made calls here; the last {view.seconds:.1f} s"
 
 
-def cells(row: Row) -> tuple[str, ...]:
+def columns(view: View) -> tuple[str, ...]:
+    return tuple(column for column in _COLUMNS if column != "host" or _has_hosts(view))
+
+
+def _has_hosts(view: View) -> bool:
+    return len({row.host for row in view.rows}) > 1
+
+
+def cells(row: Row, view: View) -> tuple[str, ...]:
     flight = f"{row.running}, {row.latest}, {row.running_s:.1f} s" if row.running else "-"
     waits = " ".join(map(str, row.waits_for[:4])) + (" ..." if len(row.waits_for) > 4 else "")
-    return (str(row.rank), str(row.pid), row.group, f"{row.calls_per_s:,.0f}", amount(row.bytes_per_s), f"{row.in_calls:.0%}",
+    return (str(row.rank), *([row.host] if _has_hosts(view) else []), str(row.pid), row.group, f"{row.calls_per_s:,.0f}", amount(row.bytes_per_s), f"{row.in_calls:.0%}",
             f"{row.waited:.0%}", flight, waits or "-", str(row.errors))  # fmt: skip
 
 
@@ -68,7 +76,7 @@ def footer(view: View) -> list[str]:
     lines += view.notes
     if view.elsewhere:
         lines.append(f"{_spans(view.elsewhere)} of {view.size} ranks not on this host, or of another user: "
-                     "run hccl-like top there")  # fmt: skip
+                     "hccl-like top --all-hosts shows those of other hosts")  # fmt: skip
     return lines
 
 
@@ -101,10 +109,10 @@ def _show_live(views: Iterator[View]) -> None:
     with Live(screen=False, auto_refresh=False) as screen:
         for view in views:
             table = Table(title=title(view), title_justify="left")
-            for column in _COLUMNS:
-                table.add_column(column, justify="left" if column in ("group", "in flight", "waits for") else "right")
+            for column in columns(view):
+                table.add_column(column, justify="left" if column in ("host", "group", "in flight", "waits for") else "right")
             for row in view.rows:
-                table.add_row(*(Text(cell) for cell in cells(row)), style="bold red" if row.rank in view.slow else "")
+                table.add_row(*(Text(cell) for cell in cells(row, view)), style="bold red" if row.rank in view.slow else "")
             parts = [table]
             if busy := busiest(view):
                 links = Table(title=links_title(view), title_justify="left")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from dataclasses import asdict, dataclass, field
 
 from hccl_like.hang import _processes
@@ -25,6 +26,7 @@ class Row:
     """One rank in one group."""
 
     rank: int  # global
+    host: str
     pid: int
     group: str
     group_id: int
@@ -37,7 +39,7 @@ class Row:
     running: int
     latest: str  # "all_reduce #812", or empty
     running_s: float  # since the first of the running calls began, or one ended
-    waits_for: list[int]  # global ranks of this host
+    waits_for: list[int]  # global ranks of those that are shown
     errors: int  # calls that failed or were refused, since the group was made
     calls: dict[str, dict[str, int]]  # since the group was made
 
@@ -65,26 +67,28 @@ class View:
     rows: list[Row] = field(default_factory=list)
     links: list[Link] = field(default_factory=list)
     lag: list[tuple[int, float]] = field(default_factory=list)  # global rank, how long others waited for it; the most first
-    elsewhere: list[int] = field(default_factory=list)  # ranks that are not on this host
+    elsewhere: list[int] = field(default_factory=list)  # ranks that are not shown
     notes: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict:
         return asdict(self)
 
 
-def view(before: list[Process], now: list[Process]) -> View:
-    """`now`: the ranks of one job, not empty. A rank that is not in `before` counts from zero time."""
-    return _Looker(before, now).view()
+def view(before: list[Process], now: list[Process], silent: dict[int, str] | None = None) -> View:
+    """`now`: the ranks of one job, not empty. A rank that is not in `before` counts from zero time. `silent`: a sentence for each rank that was
+    asked and has not answered."""
+    return _Looker(before, now, silent or {}).view()
 
 
 class _Looker:
-    def __init__(self, before: list[Process], now: list[Process]):
+    def __init__(self, before: list[Process], now: list[Process], silent: dict[int, str]):
         self.now = now
-        self.before = {(one.pid, group.serial): (one, group) for one in before for group in one.groups}
-        self.processes = {one.pid: one for one in before}
-        starts = [one.read_ns for one in before] or [one.read_ns for one in now]
-        self.seconds = max(1e-9, (max(one.read_ns for one in now) - min(starts)) / 1e9)
-        self.states = {one.pid: _processes.state(one.pid) for one in now}
+        self.before = {(one.key, group.serial): (one, group) for one in before for group in one.groups}
+        self.processes = {one.key: one for one in before}
+        self.silent = silent
+        starts = {one.host: one.read_ns for one in sorted(before or now, key=lambda one: -one.read_ns)}  # the first look on each host's clock
+        self.seconds = max(1e-9, *((one.read_ns - starts.get(one.host, one.read_ns)) / 1e9 for one in now))
+        self.states = {one.key: "runs" if one.host else _processes.state(one.pid) for one in now}
         self.members: dict[int, list[tuple[Process, Group]]] = {}
         for one in now:
             for group in one.groups:
@@ -97,7 +101,8 @@ class _Looker:
         lag = self._lags()
         headline, slow = self._headline(rows, lag)
         notes = [f"rank {one.rank} has {one.uncounted} groups or connections more: a process shows 128 and 256" for one in self.now if one.uncounted]
-        elsewhere = [rank for rank in range(size) if rank not in here]
+        notes += self.silent.values()
+        elsewhere = [rank for rank in range(size) if rank not in here | self.silent.keys()]
         links = [self._link(one, peer) for one in self.now for peer in one.peers]
         return View(job_name(self.now[0].job), size, self.seconds, headline, slow, rows, links, lag, elsewhere, notes)
 
@@ -107,13 +112,13 @@ class _Looker:
         was = _total(old.calls.values()) if old else Calls()
         waits = self._waits_for(one, group)
         return Row(
-            one.rank, one.pid, group.name, group.id, group.rank, group.size, (total.over - was.over) / elapsed,
+            one.rank, one.host or socket.gethostname(), one.pid, group.name, group.id, group.rank, group.size, (total.over - was.over) / elapsed,
             (total.bytes - was.bytes) / elapsed, self._spent(one, group, False) / elapsed, self._waited(one, group) / elapsed,
             group.running, f"{group.latest} #{group.number}" if group.latest else "", _running_s(one, group), waits,
             total.failed + group.refused, {name: asdict(calls) for name, calls in group.calls.items()})  # fmt: skip
 
     def _link(self, one: Process, peer: Peer) -> Link:
-        process = self.processes.get(one.pid)
+        process = self.processes.get(one.key)
         old = next((other for other in process.peers if other.rank == peer.rank), None) if process else None
         was = old or Peer(peer.rank, "", 0, 0, 0, 0, 0)
         elapsed = max(1e-9, (one.read_ns - process.read_ns) / 1e9) if process else self.seconds
@@ -124,13 +129,13 @@ class _Looker:
 
     def _old(self, one: Process, group: Group) -> tuple[Group | None, float]:
         """The group as it was, and the seconds since."""
-        process, old = self.before.get((one.pid, group.serial), (None, None))
+        process, old = self.before.get((one.key, group.serial), (None, None))
         return old, max(1e-9, (one.read_ns - process.read_ns) / 1e9) if process else self.seconds
 
     def _spent(self, one: Process, group: Group, collectives: bool) -> float:
         """Seconds in calls between the two looks; a call that runs counts to now."""
         old, elapsed = self._old(one, group)
-        process = self.before.get((one.pid, group.serial), (None, None))[0]
+        process = self.before.get((one.key, group.serial), (None, None))[0]
 
         def until(calls: Group, read_ns: int) -> float:
             chosen = (c for name, c in calls.calls.items() if not (collectives and name in _MESSAGES))
@@ -159,10 +164,10 @@ class _Looker:
         return sorted(((rank, max(0.0, lag)) for rank, lag in lags.items()), key=lambda one: (-one[1], one[0]))
 
     def _waits_for(self, one: Process, group: Group) -> list[int]:
-        """Ranks of this host that a running call waits for: those that have not made it."""
+        """Ranks that a running call waits for: those that have not made it."""
         if not group.running:
             return []
-        others = [(process.rank, other) for process, other in self.members[group.id] if process.pid != one.pid]
+        others = [(process.rank, other) for process, other in self.members[group.id] if process.rank != one.rank]
         if group.latest in _MESSAGES:
             return [rank for rank, other in others if other.rank == group.peer]
         oldest = max(1, group.collectives - group.running + 1)
@@ -175,10 +180,12 @@ class _Looker:
         return sorted([*late, *missing])
 
     def _headline(self, rows: list[Row], lag: list[tuple[int, float]]) -> tuple[str, list[int]]:
-        stopped = [one for one in self.now if self.states[one.pid] != "runs"]
+        stopped = [one for one in self.now if self.states[one.key] != "runs"]
         if stopped:
             first = stopped[0]
-            return f"rank {first.rank} (pid {first.pid}) {self.states[first.pid]}{self._who_waits(rows, first.rank)}", [one.rank for one in stopped]
+            return f"rank {first.rank} (pid {first.pid}) {self.states[first.key]}{self._who_waits(rows, first.rank)}", [one.rank for one in stopped]
+        if self.silent:
+            return self.silent[min(self.silent)], sorted(self.silent)
         blamed: dict[int, list[Row]] = {}
         waiting = {row.rank for row in rows if row.waits_for}
         for row in rows:
@@ -200,12 +207,12 @@ class _Looker:
 
     def _who_takes_its_processor(self, rank: int) -> str:
         one = next(process for process in self.now if process.rank == rank)
-        old = self.processes.get(one.pid)
+        old = self.processes.get(one.key)
         delayed = (one.delayed_ns - old.delayed_ns) / max(1, one.read_ns - old.read_ns) if old else 0.0
         if delayed < _DELAYED:
             return ""
         text = f"; it waits for a processor {delayed:.0%} of the time"
-        other = _processes.busiest(_LOOK, {process.pid for process in self.now})
+        other = _processes.busiest(_LOOK, {process.pid for process in self.now if not process.host})
         if other is None or other[2] < _HOGS:
             return text
         return f"{text}, and process {other[0]} ({other[1]}) takes {other[2]:.1f} of {os.cpu_count()}"
