@@ -38,16 +38,6 @@ int begin_connecting(Fd& socket, const sockaddr_storage& address, const Way& way
   return result == 0 || errno == EINPROGRESS || errno == EINTR ? 0 : errno;
 }
 
-// Whether the host has answered the connection, if only to refuse it.
-bool has_answered(const Fd& socket) {
-  pollfd one{socket.get(), POLLOUT, 0};
-  int error = 0;
-  socklen_t length = sizeof error;
-  return ::poll(&one, 1, 0) > 0 &&
-         ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &length) == 0 &&
-         (error == 0 || error == ECONNREFUSED);
-}
-
 }  // namespace
 
 struct Connector::Attempt {
@@ -60,6 +50,7 @@ struct Connector::Attempt {
   Clock::time_point started;
   Fd elsewhere;  // a connection to another port of a host that does not answer
   Clock::time_point looked_at;
+  bool host_answers = false;  // there, if only to refuse the connection
 
   bool is_silent() const {
     return greeting && greeting->state() == OutgoingGreeting::State::kConnecting;
@@ -68,6 +59,7 @@ struct Connector::Attempt {
     return is_silent() && way.address.ss_family != AF_UNIX && looked_at == Clock::time_point{};
   }
   void look_elsewhere();
+  void hear_elsewhere(Clock::time_point now);
   std::string verdict() const;
 };
 
@@ -81,6 +73,17 @@ void Connector::Attempt::look_elsewhere() {
   if (begin_connecting(elsewhere, other, way) != 0) elsewhere.reset();
 }
 
+// Listens for a moment only, so that a host that stays silent costs no system call in each step.
+void Connector::Attempt::hear_elsewhere(Clock::time_point now) {
+  pollfd one{elsewhere.get(), POLLOUT, 0};
+  int error = 0;
+  socklen_t length = sizeof error;
+  const bool over = ::poll(&one, 1, 0) > 0;
+  if (over && ::getsockopt(elsewhere.get(), SOL_SOCKET, SO_ERROR, &error, &length) == 0)
+    host_answers = error == 0 || error == ECONNREFUSED;
+  if (over || now - looked_at >= kElsewhere) elsewhere.reset();
+}
+
 // What follows from the last error of the attempt, in brackets.
 std::string Connector::Attempt::verdict() const {
   if (last_cause == errno_text(ECONNREFUSED) && way.address.ss_family != AF_UNIX)
@@ -89,7 +92,7 @@ std::string Connector::Attempt::verdict() const {
   if (last_cause == errno_text(EHOSTUNREACH))
     return " (no host has this address in that network, or it is down)";
   if (!last_cause.empty() || looked_at == Clock::time_point{}) return "";
-  if (elsewhere.valid() && has_answered(elsewhere))
+  if (host_answers)
     return " (a firewall drops this port: the host answers at another one; hccl-like fwports "
            "prints the rules that let it in)";
   if (Clock::now() - looked_at < kElsewhere) return "";
@@ -138,6 +141,7 @@ bool Connector::step() {
     if (!attempt->greeting && attempt->start_at <= now) start(*attempt);
     if (attempt->greeting) advance(*attempt);
     if (connected_) return true;
+    if (attempt->elsewhere.valid()) attempt->hear_elsewhere(now);
     if (attempt->wants_look() && now - attempt->started >= kNoAnswerFor) attempt->look_elsewhere();
   }
   return false;
@@ -151,6 +155,7 @@ void Connector::start(Attempt& attempt) {
   }
   attempt.started = Clock::now();
   attempt.looked_at = {};
+  attempt.host_answers = false;
   attempt.greeting.emplace(std::move(socket), self_, target_, rail_, poller_);
 }
 
