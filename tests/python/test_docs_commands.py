@@ -36,6 +36,7 @@ RUN = {
     "docs/topology.md": {"python -m hccl_like.topology": []},
     "docs/torch-compat.md": {"hccl-like compat": []},
 }
+SHORT_DIGITS = ["--stop-after", "2"]
 RUN_AT_NIGHT = {
     "README.md": {"hccl-like demo -n 2": []},
     "docs/bench.md": {
@@ -44,6 +45,13 @@ RUN_AT_NIGHT = {
         "hccl-like bench all_reduce --passes 7 -J before.json": ["-e", "64"],
         "hccl-like bench all_reduce --baseline before.json": ["-e", "64", "--tolerance", "10000"],
         "python -m hccl_like.bench.plot -o all.png a.json b.json": [],
+    },
+    "docs/parallelisms.md": {
+        "torchrun --nproc-per-node=2 examples/train_digits.py --parallel ddp": SHORT_DIGITS,
+        "torchrun --nproc-per-node=2 examples/train_digits.py --parallel fsdp2": SHORT_DIGITS,
+        **{f"torchrun --nproc-per-node={ranks} examples/train_llm.py {layout} --size tiny": ["--steps", "2"] for ranks, layout in (
+            (4, "--layout replicate2,dp2 --data fsdp2"), (2, "--layout tp2"), (2, "--layout pp2 --schedule zero-bubble"),
+            (2, "--layout cp2 --context ring"), (2, "--layout ep2 --experts 4"), (8, "--layout pp2,dp2,tp2"))},
     },
     "docs/quick-start.md": {"hccl-like doctor": [], "hccl-like demo -n 2 --device sim": []},
     "docs/torch-compat.md": {"hccl-like compat --load": []},
@@ -96,6 +104,7 @@ def folder(tmp_path):
         texts = [text for where, _, text in docs_commands.snippets(("python",)) if where == page]
         last = next(number for number, text in enumerate(texts) if sign in text)
         tmp_path.joinpath(name).write_text("".join(texts[: last + 1]))
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
     for name in ("a.json", "b.json"):
         tmp_path.joinpath(name).symlink_to("before.json")  # which an earlier command writes
     return tmp_path
