@@ -14,6 +14,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+import torch.distributed._symmetric_memory as symm_mem
 import torch.distributed.checkpoint as checkpoint
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Shard, distribute_tensor
@@ -257,6 +258,26 @@ def overtaken(rank, size, device):
             gate.open()
         work.wait()
         assert tensor.cpu().eq(size * (size + 1) / 2).all()
+
+
+def refused(rank, size, device):
+    """What takes devices of one type says so, and the group goes on."""
+    tensor = symm_mem.empty(16, device=device)
+    try:
+        symm_mem.rendezvous(tensor, dist.group.WORLD.group_name)
+    except RuntimeError as error:
+        assert "passed a tensor on a device of type" in str(error) and device in str(error), error
+    else:
+        raise AssertionError("memory of another device was mapped")
+    if device == "sim" and hasattr(torch.accelerator, "Graph"):
+        try:
+            with torch.Stream(device="sim"), torch.accelerator.Graph():
+                dist.all_reduce(torch.ones(1000, device="sim"))
+        except ValueError as error:
+            assert "the ranks of its group have different devices" in str(error), error
+        else:
+            raise AssertionError("a call was captured")
+    dist.barrier()
 
 
 def untold(rank, size, device):

@@ -62,6 +62,7 @@ NOT_RUN = {
     r"^scripts/": "sets up, builds or tests everything",
     r"^(accelerate|deepspeed|srun|mpirun) |accelerate\.commands": "a launcher of others; test_integration_*.py and test_launch.py start it",
     r"^torchrun .*(train|fit)\.py|^torchrun( --[\w-]+=\w+)*$": "the reader's program",
+    r"^python train\.py": "the example of mixed-devices.md; test_mixed_devices.py runs it",
     r"train_digits\.py|train_llm\.py": "test_train_digits.py and test_train_llm.py",
     r"examples/(recovery|elastic|torchft)/": "test_recovery.py, test_elastic*.py and test_torchft.py",
     r"^(chrt|python bench/|hccl-like bench .*(--pin|--device cuda))": "a benchmark of minutes; the tests of bench/ make it short",

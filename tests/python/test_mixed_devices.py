@@ -58,6 +58,10 @@ def test_calls_between_hosts_are_exact(kinds, run, make_hosts):
     run("collectives", kinds, HCCL_LIKE_SLICE_BYTES="64K", MIXED_HOSTS="2")
 
 
+def test_what_takes_devices_of_one_type_says_so(run):
+    run("refused", "sim,npux")
+
+
 @pytest.mark.parametrize("kinds", ["sim,cpu-beside-sim", "sim,discrete"])
 def test_ranks_that_cannot_see_that_their_devices_differ_are_told_what_to_set(kinds, run):
     run("untold", kinds, MIXED_TIMEOUT="2")
