@@ -217,10 +217,11 @@ def test_the_command_names_the_illness_in_its_first_line(ill, tmp_path, request,
 def test_of_a_healthy_job_no_command_names_one(tmp_path, request, capsys):
     bed = Bed(tmp_path, request, capsys)
     with job(tmp_path, "none", size=2) as ranks:
-        lines = [bed.top(ranks), bed.hang(ranks)]
+        well = "no rank keeps the others waiting"  # in one of some looks: this machine may have kept a rank from its processor in another
+        lines = [next((line for line in (bed.top(ranks) for _ in range(5)) if line == well), ""), bed.hang(ranks)]
     lines.append(doctor(2))
     assert not [line for line in lines for ill in ILLNESSES if re.fullmatch(ill.first, line)]
-    assert lines[1] == "no hang: no rank waits in a call"
+    assert lines[:2] == [well, "no hang: no rank waits in a call"]
     assert lines[2] == "everything is in order" or "cores" in lines[2]
 
 
@@ -250,9 +251,14 @@ def speeds(slow=(), ranks=NAMES):
     ((), []),
     (((2, 0), (2, 1)), ["the network out of rank 2 (c) is slow: 10 MB/s at best, and 1.0 GB/s between others"]),
     (((2, 0), (2, 1), (0, 2), (1, 2)), ["the network of rank 2 (c) is slow: 10 MB/s at best, and 1.0 GB/s between others"]),
+    (((2, 0), (2, 1), (0, 1)), ["the network out of rank 2 (c) is slow: 10 MB/s at best, and 1.0 GB/s between others",
+                                "the network from rank 0 (a) to rank 1 (b) is slow: 90 MB/s, and 1.0 GB/s elsewhere"]),
     (((0, 1),), ["the network from rank 0 (a) to rank 1 (b) is slow: 10 MB/s, and 1.0 GB/s elsewhere"])])  # fmt: skip
 def test_the_host_or_the_way_that_is_slow_is_named(slow, told):
-    assert _links.slow(speeds(slow), NAMES) == told
+    found = speeds(slow)
+    if len(slow) == 3:
+        found[0, 1] = 9e7  # slow, and not by the fault of rank 1
+    assert _links.slow(found, NAMES) == told
 
 
 def test_of_two_hosts_the_slower_way_is_named():

@@ -115,14 +115,6 @@ def test_the_rank_that_never_makes_the_call_is_named(tmp_path, capsys):
     assert lines[0].startswith("rank 2 keeps ranks 0 and 1 waiting, which are in all_reduce #3 of group 0 for ")
 
 
-def test_a_stopped_rank_is_named(tmp_path, capsys):
-    with job(tmp_path, "none", size=2) as ranks:
-        os.kill(ranks[1].pid, signal.SIGSTOP)
-        time.sleep(0.2)
-        code, lines = top(capsys, ranks)
-    assert (code, lines[0]) == (0, f"rank 1 (pid {ranks[1].pid}) is stopped by a signal; rank 0 waits for it")
-
-
 def test_a_dead_process_leaves_nothing_to_show_or_sweep(tmp_path, capsys):
     with job(tmp_path, "none", size=2) as ranks:
         ranks[1].kill()

@@ -14,7 +14,7 @@ _LONG = 0.1  # seconds of a message; a larger one is not sent
 # Messages of a size, and seconds for them if they are more than the least. The best counts: hosts are busy with other things, too.
 _LEAST, _MOST, _SECONDS = 5, 50, 0.5
 _MOST_ROUNDS = 15  # so a host of a large job is measured with 15 others
-_SLOW = 5.0  # times as slow as the fastest way
+_SLOW = 10.0  # times as slow as the fastest way; less is met on hosts that are busy
 
 
 def measure(layout: Sequence[int]) -> dict[int, float]:
@@ -89,16 +89,22 @@ def slow(speeds: dict[tuple[int, int], float], names: dict[int, str]) -> list[st
     best = max(speeds.values(), default=0.0)
     ways = {way for way, speed in speeds.items() if speed * _SLOW < best}
     sentences = []
-    for rank in sorted(names):
-        touching = [way for way in speeds if rank in way]
-        kinds = {"out of": [way for way in touching if way[0] == rank], "into": [way for way in touching if way[1] == rank]}
-        bad = [kind for kind, of in kinds.items() if len(of) > 1 and ways.issuperset(of)]
+    # The slowest host first: its ways are not held against the hosts at their other ends.
+    for rank in sorted(names, key=lambda rank: min((max(speeds[way] for way in of) for of in _of_host(rank, speeds).values()), default=0.0)):
+        kinds = _of_host(rank, speeds)
+        bad = [kind for kind, of in kinds.items() if ways.issuperset(of)]
         if bad:
             all_ = [way for kind in bad for way in kinds[kind]]
             sentences.append(f"the network {'of' if len(bad) > 1 else bad[0]} {names[rank]} is slow: {_rate(max(speeds[way] for way in all_))} at "
                              f"best, and {_rate(best)} between others")  # fmt: skip
             ways -= {*all_}
     return sentences + [f"the network from {names[a]} to {names[b]} is slow: {_rate(speeds[a, b])}, and {_rate(best)} elsewhere" for a, b in sorted(ways)]
+
+
+def _of_host(rank: int, speeds: dict[tuple[int, int], float]) -> dict[str, list[tuple[int, int]]]:
+    """The ways out of a host and into it, where there are several: of two hosts none can be told from the other."""
+    kinds = {"out of": [way for way in speeds if way[0] == rank], "into": [way for way in speeds if way[1] == rank]}
+    return {kind: of for kind, of in kinds.items() if len(of) > 1}
 
 
 def _rate(speed: float) -> str:

@@ -208,7 +208,7 @@ class _Looker:
     def _who_takes_its_processor(self, rank: int) -> str:
         one = next(process for process in self.now if process.rank == rank)
         old = self.processes.get(one.key)
-        delayed = (one.delayed_ns - old.delayed_ns) / max(1, one.read_ns - old.read_ns) if old else 0.0
+        delayed = min(1.0, (one.delayed_ns - old.delayed_ns) / max(1, one.read_ns - old.read_ns)) if old else 0.0
         if delayed < _DELAYED:
             return ""
         text = f"; it waits for a processor {delayed:.0%} of the time"
