@@ -30,6 +30,8 @@ case "${1:-all}" in
     # steps round a connection that breaks.
     export HCCL_LIKE_FAULT_SEEDS=2000000 HCCL_LIKE_SOCKET_FAULT_SEEDS=300000 HCCL_LIKE_FUZZ_INPUTS=10000000 HCCL_LIKE_CALLS_EVERY=1
     export HCCL_LIKE_MODEL_BYTES=7 HCCL_LIKE_RESUME_STEPS=5
+    # Every algorithm for so many ranks, and schedules with a mistake.
+    export HCCL_LIKE_PROOF_RANKS=10000 HCCL_LIKE_MUTANTS=2000000
     # An interpreter of its own for each program of a test.
     export FRESH_INTERPRETERS=1
     ;;

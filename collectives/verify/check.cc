@@ -15,6 +15,24 @@ constexpr bool reads_a(const Step& step) {
   return step.kind != Step::Kind::kRecv && step.kind != Step::Kind::kReduce;
 }
 
+bool same_sizes(const Job& job, int a_rank, Slot a, int b_rank, Slot b, uint32_t count) {
+  for (uint32_t i = 0; i < count; ++i, ++a.index, ++b.index) {
+    if (size_of_chunk(job, a_rank, a) != size_of_chunk(job, b_rank, b)) return false;
+  }
+  return true;
+}
+
+bool sizes_fit(const Job& job, int rank, const Step& step) {
+  if (step.kind == Step::Kind::kCopy || step.kind == Step::Kind::kRecvReduce) {
+    return same_sizes(job, rank, step.a, rank, step.dst, step.count);
+  }
+  if (step.kind != Step::Kind::kReduce) return true;
+  const auto sources = job.ranks[static_cast<size_t>(rank)].sources(step);
+  return std::ranges::all_of(sources, [&](const Slot& source) {
+    return same_sizes(job, rank, source, rank, step.dst, 1);
+  });
+}
+
 // One access of a step to a chunk.
 struct Access {
   uint32_t cell;    // index of the memory cell
@@ -23,10 +41,20 @@ struct Access {
   bool write;
 };
 
+// The access that writes a cell in the round that was looked at as number `seen_in`.
+struct Writer {
+  uint32_t seen_in = 0;
+  uint32_t step = 0;
+  uint32_t offset = 0;
+};
+
 class RankCheck {
  public:
   RankCheck(const Job& job, int rank)
-      : job_(job), rank_(rank), schedule_(job.ranks[static_cast<size_t>(rank)]) {}
+      : job_(job),
+        rank_(rank),
+        schedule_(job.ranks[static_cast<size_t>(rank)]),
+        writers_(2 * size_t{schedule_.chunks()} + schedule_.scratch_like().size()) {}
 
   std::string run() {
     for (const Slot& like : schedule_.scratch_like()) {
@@ -43,6 +71,10 @@ class RankCheck {
       if (!may_run_in_place(job_.collective)) continue;
       if (std::string fault = hazard(/*in_place=*/true); !fault.empty()) return fault;
     }
+    for (const Step& step : schedule_.steps())
+      if (!sizes_fit(job_, rank_, step))
+        return "rank " + std::to_string(rank_) + ": " + schedule_.to_string(step) +
+               " mixes chunks of different sizes";
     return "";
   }
 
@@ -115,23 +147,31 @@ class RankCheck {
         accesses_.push_back({cell(slot, in_place), number, offset, write});
       });
     }
-    // Writes first within a cell, so that any conflict involves the first access.
-    std::ranges::sort(accesses_, {},
-                      [](const Access& access) { return std::pair(access.cell, !access.write); });
-    for (size_t i = 0, begin = 0; i < accesses_.size(); ++i) {
-      const Access& one = accesses_[i];
-      if (one.cell != accesses_[begin].cell) begin = i;
-      const Access& first = accesses_[begin];
-      if (i == begin || !first.write) continue;
+    ++rounds_seen_;
+    for (const Access& access : accesses_) {
+      if (!access.write) continue;
+      Writer& writer = writers_[access.cell];
+      if (writer.seen_in == rounds_seen_) return conflict(writer, access, in_place);
+      writer = {rounds_seen_, access.step, access.offset};
+    }
+    for (const Access& access : accesses_) {
+      const Writer& writer = writers_[access.cell];
       // One step may read and write the same chunk, as in dst = dst + incoming.
-      if (one.step == first.step && one.offset == first.offset) continue;
-      return sentence(
-          steps[first.step],
-          std::string(one.write ? "writes what is also written by: " : "writes what is read by: ") +
-              schedule_.to_string(steps[one.step]) +
-              (in_place ? " (input and output are the same memory)" : ""));
+      if (access.write || writer.seen_in != rounds_seen_ ||
+          (access.step == writer.step && access.offset == writer.offset))
+        continue;
+      return conflict(writer, access, in_place);
     }
     return "";
+  }
+
+  std::string conflict(const Writer& writer, const Access& other, bool in_place) const {
+    const auto steps = schedule_.steps(round_);
+    return sentence(
+        steps[writer.step],
+        std::string(other.write ? "writes what is also written by: " : "writes what is read by: ") +
+            schedule_.to_string(steps[other.step]) +
+            (in_place ? " (input and output are the same memory)" : ""));
   }
 
   const Job& job_;
@@ -139,35 +179,9 @@ class RankCheck {
   const Schedule& schedule_;
   size_t round_ = 0;
   std::vector<Access> accesses_;
+  std::vector<Writer> writers_;  // by cell
+  uint32_t rounds_seen_ = 0;     // a round is looked at once or twice
 };
-
-// Chunks of equal number have equal size. In alltoall only the two ranks of a chunk know its size.
-std::pair<uint32_t, uint32_t> size_of_chunk(const Job& job, int rank, Slot slot) {
-  const Schedule& schedule = job.ranks[static_cast<size_t>(rank)];
-  if (job.equal_chunks) return {0, 0};
-  if (slot.buffer == Buffer::kScratch) slot = schedule.scratch_like()[slot.index];
-  if (job.collective != Collective::kAllToAll) return {slot.index, 0};
-  const auto me = static_cast<uint32_t>(rank);
-  return slot.buffer == Buffer::kInput ? std::pair(me, slot.index) : std::pair(slot.index, me);
-}
-
-bool same_sizes(const Job& job, int a_rank, Slot a, int b_rank, Slot b, uint32_t count) {
-  for (uint32_t i = 0; i < count; ++i, ++a.index, ++b.index) {
-    if (size_of_chunk(job, a_rank, a) != size_of_chunk(job, b_rank, b)) return false;
-  }
-  return true;
-}
-
-bool sizes_fit(const Job& job, int rank, const Step& step) {
-  if (step.kind == Step::Kind::kCopy || step.kind == Step::Kind::kRecvReduce) {
-    return same_sizes(job, rank, step.a, rank, step.dst, step.count);
-  }
-  if (step.kind != Step::Kind::kReduce) return true;
-  const auto sources = job.ranks[static_cast<size_t>(rank)].sources(step);
-  return std::ranges::all_of(sources, [&](const Slot& source) {
-    return same_sizes(job, rank, source, rank, step.dst, 1);
-  });
-}
 
 }  // namespace
 
@@ -188,7 +202,6 @@ std::string check(const Job& job) {
     for (uint32_t number = 0; number < schedule.steps().size(); ++number) {
       const Step& step = schedule.steps()[number];
       auto who = [&] { return "rank " + std::to_string(rank) + ": " + schedule.to_string(step); };
-      if (!sizes_fit(job, rank, step)) return who() + " mixes chunks of different sizes";
       if (!sends(step)) continue;
       const auto peer = static_cast<size_t>(step.peer);
       const uint32_t other = matching.partner[matching.first[static_cast<size_t>(rank)] + number];

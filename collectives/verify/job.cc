@@ -37,6 +37,15 @@ bool may_write_output(const Job& job, int rank, uint32_t chunk) {
   return !meaning.to_root || rank == job.root;
 }
 
+std::pair<uint32_t, uint32_t> size_of_chunk(const Job& job, int rank, Slot slot) {
+  const Schedule& schedule = job.ranks[static_cast<size_t>(rank)];
+  if (job.equal_chunks) return {0, 0};
+  if (slot.buffer == Buffer::kScratch) slot = schedule.scratch_like()[slot.index];
+  if (job.collective != Collective::kAllToAll) return {slot.index, 0};
+  const auto me = static_cast<uint32_t>(rank);
+  return slot.buffer == Buffer::kInput ? std::pair(me, slot.index) : std::pair(slot.index, me);
+}
+
 bool may_run_in_place(Collective collective) {
   switch (collective) {
     case Collective::kAllToAll:

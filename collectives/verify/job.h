@@ -2,6 +2,7 @@
 // All ranks of one call in one process: the input of check, prove and simulate.
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "collectives/registry/algorithms.h"
@@ -26,6 +27,9 @@ Job make_message(int size, int from, int to);
 // Access rules of the collective (table in algorithms.h).
 bool may_read_input(const Job& job, int rank, uint32_t chunk);
 bool may_write_output(const Job& job, int rank, uint32_t chunk);
+// Equal exactly for chunks that have the same size in every call: chunks of equal number. In
+// alltoall only the two ranks of a chunk know its size.
+std::pair<uint32_t, uint32_t> size_of_chunk(const Job& job, int rank, Slot slot);
 // True if in(c) and out(c) may be the same memory.
 bool may_run_in_place(Collective collective);
 

@@ -1,0 +1,99 @@
+// Every algorithm proved for as many ranks as HCCL_LIKE_PROOF_RANKS says, on layouts of every kind.
+#include <gtest/gtest.h>
+#include <malloc.h>
+
+#include <bit>
+#include <cstdio>
+#include <ctime>
+#include <string>
+#include <vector>
+
+#include "collectives/verify/prove_large.h"
+#include "collectives/verify/simulate.h"
+#include "tests/number_setting.h"
+
+namespace hccl_like {
+namespace {
+
+constexpr uint64_t kRanks = 300;  // all algorithms take some seconds together
+
+int ranks() { return static_cast<int>(number_setting("HCCL_LIKE_PROOF_RANKS", kRanks)); }
+
+// Hosts of 1 to 15 ranks, which follow each other: a rank more on each host, up to the most.
+Hosts uneven(int size) {
+  std::vector<int> hosts;
+  for (int host = 0; std::ssize(hosts) < size; ++host)
+    for (int i = 0; i <= host * 7 % 15 && std::ssize(hosts) < size; ++i) hosts.push_back(host);
+  return Hosts::of(hosts);
+}
+
+// Hosts of 5 to 11 ranks, dealt out in turn until a host has its ranks; the first has the rest.
+Hosts dealt(int size) {
+  std::vector<int> hosts;
+  const int count = size / 8;
+  for (int turn = 0; std::ssize(hosts) < size; ++turn)
+    for (int host = 0; host < count && std::ssize(hosts) < size; ++host)
+      if (host == 0 || turn < 5 + host % 7) hosts.push_back(host);
+  return Hosts::of(hosts);
+}
+
+std::vector<const Algorithm*> all_algorithms() {
+  std::vector<const Algorithm*> result;
+  for (int i = 0; i < kCollectives; ++i)
+    if (const auto collective = static_cast<Collective>(i); !is_point_to_point(collective))
+      for (const Algorithm& algorithm : algorithms(collective)) result.push_back(&algorithm);
+  return result;
+}
+
+// The simulator needs all schedules at once.
+constexpr uint64_t kStepsInMemory = 10'000'000;
+
+// On the cost model's clock: every rank comes to its end.
+void simulate_all(const Algorithm& algorithm, const Hosts& hosts, int root, uint64_t messages) {
+  const Simulation result = simulate(make_job(algorithm, hosts, root), {.hosts = hosts},
+                                     {.bytes = uint64_t{4} * static_cast<uint64_t>(hosts.size())});
+  EXPECT_EQ(result.messages, messages);
+  for (const uint64_t finished : result.finished_ps) EXPECT_GT(finished, 0u);
+  std::printf("simulated: %.3f ms on the clock\n", static_cast<double>(result.makespan_ps) / 1e9);
+}
+
+class ManyRanks : public ::testing::TestWithParam<const Algorithm*> {};
+
+TEST_P(ManyRanks, AreProved) {
+  // Schedules come and go by the ten thousand: their memory stays with the process.
+  mallopt(M_MMAP_THRESHOLD, 1 << 30), mallopt(M_TRIM_THRESHOLD, 1 << 30);
+  const Algorithm& algorithm = *GetParam();
+  const int size = ranks();
+  std::vector<Hosts> layouts;
+  if (algorithm.fits(Hosts::even(2, 2)) && !algorithm.fits(4))
+    layouts = {uneven(size), dealt(size)};
+  else if (algorithm.fits(size))
+    layouts = {size};
+  else
+    layouts = {static_cast<int>(std::bit_floor(static_cast<unsigned>(size)))};
+  for (const Hosts& hosts : layouts) {
+    const int root = has_root(algorithm.collective) ? size / 3 : 0;
+    const std::clock_t begin = std::clock();
+    const LargeProof proof =
+        prove_large(large_job(algorithm, hosts, root), /*memory=*/size_t{1} << 30);
+    const double took = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+    EXPECT_EQ(proof.fault, "") << hosts.to_string();
+    if (proof.steps <= kStepsInMemory) simulate_all(algorithm, hosts, root, proof.messages);
+    std::printf(
+        "%s:%s, %d ranks, %s: %.1f s of a core, %.1f million messages, %.1f million chunks, %d "
+        "passes\n",
+        std::string(name(algorithm.collective)).c_str(), std::string(algorithm.name).c_str(),
+        hosts.size(), hosts.to_string().c_str(), took, static_cast<double>(proof.messages) / 1e6,
+        static_cast<double>(proof.chunks) / 1e6, static_cast<int>(proof.passes));
+    std::fflush(stdout);
+  }
+}
+
+std::string underscored(const ::testing::TestParamInfo<const Algorithm*>& tested) {
+  return std::string(name(tested.param->collective)) + '_' + std::string(tested.param->name);
+}
+
+INSTANTIATE_TEST_SUITE_P(Algorithms, ManyRanks, ::testing::ValuesIn(all_algorithms()), underscored);
+
+}  // namespace
+}  // namespace hccl_like
