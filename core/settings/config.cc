@@ -256,6 +256,11 @@ constexpr std::array kRows{
     Row{{"HCCL_LIKE_NAN_CHECK", "0",
          "1: a call whose input has a NaN fails on all ranks, and says which rank and element."},
         access<&Config::nan_check>()},
+    Row{{"HCCL_LIKE_VERIFY", "0",
+         "Calls whose results are compared bit by bit across ranks: 1/1000, every thousandth "
+         "all_reduce, all_gather or broadcast of a group; 1, each; 0, none. If they differ, the "
+         "group fails and names the ranks."},
+        access<&Config::verify>()},
     Row{{"HCCL_LIKE_TORCH_COMPAT", "",
          "Mends of torch's own Python to leave out, by name (hccl-like compat lists them); 0: all "
          "of them."},
@@ -343,7 +348,7 @@ std::map<std::string, std::string> Config::common() const {
       "HCCL_LIKE_SLICE_WINDOW", "HCCL_LIKE_BOARD",        "HCCL_LIKE_DIRECT",
       "HCCL_LIKE_CONNECT",      "HCCL_LIKE_REQUIRE_AUTH", "HCCL_LIKE_ENCRYPT",
       "HCCL_LIKE_TCP_RAILS",    "HCCL_LIKE_CALL_SITES",   "HCCL_LIKE_DETERMINISTIC",
-      "HCCL_LIKE_COMPRESSION"};
+      "HCCL_LIKE_COMPRESSION",  "HCCL_LIKE_VERIFY"};
   const Config defaults;
   std::map<std::string, std::string> values;
   for (const Row& row : kRows) {

@@ -80,6 +80,7 @@ struct Config {
   MetricsTarget metrics;                  // where the counters are told; default: nowhere
   bool call_sites = false;                // also compare call sites across ranks
   bool nan_check = false;                 // search inputs for NaNs
+  CallShare verify;                       // calls whose results are compared across ranks
 
   // Reads the HCCL_LIKE_ variables. Throws kMisuse, with the variable's name, on an invalid value.
   // Logs a warning for an unknown HCCL_LIKE_ name, once for each variable and process.

@@ -94,6 +94,19 @@ RailCount RailCount::parse(std::string_view text) {
   return {count};
 }
 
+CallShare CallShare::parse(std::string_view text) {
+  uint64_t every = 0;
+  const std::string_view digits = text.starts_with("1/") ? text.substr(2) : text;
+  const bool number = parse_digits(digits, every) && every <= UINT32_MAX;
+  if (!number || (digits.size() == text.size() ? every > 1 : every == 0))
+    reject(text, "a share of the calls; write 1/1000 for every thousandth, 1 for all or 0");
+  return {static_cast<uint32_t>(every)};
+}
+
+std::string CallShare::to_string() const {
+  return every < 2 ? std::to_string(every) : "1/" + std::to_string(every);
+}
+
 namespace {
 constexpr std::string_view kCompressions[] = {"none", "bf16", "mx8", "mx4"};  // by Compression
 }

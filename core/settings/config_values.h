@@ -51,6 +51,15 @@ struct RailCount {
   friend bool operator==(const RailCount&, const RailCount&) = default;
 };
 
+// Which calls of a group are looked at: "1/1000", every thousandth; "1", each; "0", none.
+struct CallShare {
+  uint32_t every = 0;  // 0: none
+
+  static CallShare parse(std::string_view text);
+  std::string to_string() const;
+  friend bool operator==(const CallShare&, const CallShare&) = default;
+};
+
 // Where a process tells its counters: "9400", "10.0.0.5:9400", "[fd00::5]:9400", or a file that
 // ends in ".prom". Empty: nowhere.
 struct MetricsTarget {

@@ -55,6 +55,16 @@ TEST(RailCount, IsFromOneToSixteen) {
     EXPECT_THROW(RailCount::parse(wrong), Exception) << wrong;
 }
 
+TEST(CallShare, IsOneOfSoManyCalls) {
+  EXPECT_EQ(CallShare::parse("0").every, 0u);
+  EXPECT_EQ(CallShare::parse("1").every, 1u);
+  EXPECT_EQ(CallShare::parse("1/1").to_string(), "1");
+  EXPECT_EQ(CallShare::parse("1/1000").every, 1000u);
+  EXPECT_EQ(CallShare::parse("1/1000").to_string(), "1/1000");
+  for (const char* wrong : {"", "2", "1000", "1/0", "2/3", "1/", "-1", "1/4294967296", "0.1"})
+    EXPECT_THROW(CallShare::parse(wrong), Exception) << wrong;
+}
+
 TEST(PortRange, ReadsBothEnds) {
   EXPECT_EQ(PortRange::parse("20000-20100"), (PortRange{20000, 20100}));
   EXPECT_EQ(PortRange::parse("65535-65535"), (PortRange{65535, 65535}));

@@ -2,6 +2,7 @@
 // Converts each c10d call into an Issue for the Issuer. Checks arguments; touches no tensor memory.
 #include <chrono>
 #include <list>
+#include <memory>
 #include <string_view>
 #include <vector>
 
@@ -16,6 +17,8 @@
 
 namespace hccl_like {
 
+class CheckedCall;
+
 // Borrows the caller's tensor lists; `kept` owns the lists made for the call.
 struct Issue {
   Description description;
@@ -23,11 +26,12 @@ struct Issue {
   c10::SmallVector<Request, 1> requests;  // run concurrently
   std::chrono::milliseconds timeout = c10d::kUnsetTimeout;
   bool async = true;
-  bool blocking = false;  // wait() blocks the host
-  bool handle = false;    // return a Work although the call is synchronous
-  CallNumber number;      // Diagnosis sets this field and the next two
-  bool profiled = false;  // profilers record the call and its waits
-  std::string_view line;  // call site (HCCL_LIKE_CALL_SITES); static lifetime
+  bool blocking = false;               // wait() blocks the host
+  bool handle = false;                 // return a Work although the call is synchronous
+  CallNumber number;                   // Diagnosis sets this field and the next two
+  bool profiled = false;               // profilers record the call and its waits
+  std::string_view line;               // call site (HCCL_LIKE_CALL_SITES); static lifetime
+  std::shared_ptr<CheckedCall> check;  // the Issuer sets this; null: the result is not compared
   std::list<Tensors> kept;
 
   at::TensorList keep(Tensors tensors) { return kept.emplace_back(std::move(tensors)); }

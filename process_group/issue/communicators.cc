@@ -17,6 +17,7 @@ std::shared_ptr<Communicator> twin(Communicator& communicator) {
 Communicators::Communicators(std::shared_ptr<Communicator> host)
     : host_(std::move(host)), device_(twin(*host_)) {
   Communicator::tie(host_, device_);
+  checks_ = ResultChecks::of(*host_, *device_);
 }
 
 const std::shared_ptr<Communicator>& Communicators::of(c10::Device device,

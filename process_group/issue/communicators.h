@@ -6,6 +6,7 @@
 
 #include "collectives/engine/communicator.h"
 #include "process_group/calls/request.h"
+#include "process_group/diagnosis/result_checks.h"
 
 namespace hccl_like {
 
@@ -23,6 +24,9 @@ class Communicators {
   const std::shared_ptr<Communicator>& of(c10::Device device, Collective collective) const;
   const std::shared_ptr<Communicator>& host() const { return host_; }
 
+  // Null without HCCL_LIKE_VERIFY.
+  const std::shared_ptr<ResultChecks>& checks() const { return checks_; }
+
   void abort(const std::string& reason) const;
   void set_timeout(std::chrono::milliseconds timeout) const;
   void set_deterministic() const;
@@ -35,6 +39,7 @@ class Communicators {
  private:
   std::shared_ptr<Communicator> host_;
   std::shared_ptr<Communicator> device_;
+  std::shared_ptr<ResultChecks> checks_;
 };
 
 }  // namespace hccl_like

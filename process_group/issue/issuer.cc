@@ -138,11 +138,15 @@ std::optional<Issuer::Group> Issuer::admit(Issue& issue, c10::intrusive_ptr<Work
 c10::intrusive_ptr<Work> Issuer::start(Issue& issue, const Group& group,
                                        c10::intrusive_ptr<Work> work) {
   try {
-    return start_unnoted(issue, group, std::move(work));
+    if (group.communicators->checks()) compare_results(issue, group);
+    work = start_unnoted(issue, group, std::move(work));
   } catch (const Exception& exception) {
     note_told(exception.error());
     throw;
   }
+  // The program has not seen yet that the call is over.
+  if (issue.check && (!work || work->pending()->finished())) issue.check->take();
+  return work;
 }
 
 c10::intrusive_ptr<Work> Issuer::start_unnoted(Issue& issue, const Group& group,
@@ -168,11 +172,13 @@ c10::intrusive_ptr<Work> Issuer::start_unnoted(Issue& issue, const Group& group,
     accelerator_ = issue.device;
   }
   if (!access.is_host() && access.captures()) {
+    issue.check.reset();  // it runs in replays
     work = work_for(issue, group, access, std::move(work));
     or_all_fail(*group.communicators, diagnosis_, [&] { in_graph(issue, group, access, *work); });
     return work;
   }
   const bool estimates = diagnosis_.estimate().active();
+  if (estimates) issue.check.reset();
   if (!estimates && !goes_in_stream(issue, group, access)) {
     or_all_fail(*group.communicators, diagnosis_,
                 [&] { work = on_host(issue, group, access, std::move(work)); });
@@ -269,37 +275,22 @@ void Issuer::in_stream(Issue& issue, const Group& group, const DeviceAccess& acc
   {
     const c10::StreamGuard guard(route.end);
     copy_all(pending->copies_back(), /*non_blocking=*/true);
+    if (issue.check) issue.check->copy_in_stream();
   }
-  if (route.end != current || !pending->copies_back().empty()) {
+  watch_result(issue, *pending);
+  if (route.end != current || !pending->copies_back().empty() || issue.check) {
     end = std::make_shared<c10::Event>(current.device_type());
     end->record(route.end);
     pending->set_end(end);
   }
   diagnosis_.launched(issue, group.session->completer(), pending);  // may finish it from now on
+  take_in_time(issue, group, pending);
   work.set_pending(pending, pending->sequence());
   work.set_stream(route.end, route.end == current ? nullptr : std::move(end));
   work.end_record();
 }
 
 // With mutex_ held.
-Issuer::Route Issuer::route(const Issue& issue, const Group& group, const DeviceAccess& access) {
-  if (!issue.async && !issue.blocking) return {access.current_stream(), access.current_stream()};
-  Devices& devices = group.session->devices();
-  Streams& streams = streams_[access.device().index()];
-  if (issue.requests.size() != 1 || !is_message(issue.requests.front())) {
-    if (!streams.collectives) streams.collectives = devices.take_stream(access);
-    return {*streams.collectives, *streams.collectives};
-  }
-  const Request& message = issue.requests.front();
-  if (!streams.messages) streams.messages = devices.take_stream(access);
-  auto one = streams.per_peer.find({message.root, message.collective});
-  if (one == streams.per_peer.end()) {
-    one = streams.per_peer
-              .emplace(std::pair(message.root, message.collective), devices.take_stream(access))
-              .first;
-  }
-  return {*streams.messages, one->second};
-}
 
 // Frees memory without the lock, because that may be slow.
 void Issuer::reap() {
@@ -394,6 +385,11 @@ void Issuer::close(std::optional<std::chrono::milliseconds> timeout) {
   if (!std::exchange(captured, {}).empty())
     if (const auto error = communicators->failure()) note_untold(number_, *error);
   stagings.clear();
+  if (const auto& checks = communicators->checks()) {
+    const auto error =
+        checks->last_difference(timeout ? Deadline::after(*timeout) : Deadline::never());
+    if (error && !communicators->failure()) note_untold(number_, *error);
+  }
   communicators.reset();  // before the session, which owns the engine
 }
 

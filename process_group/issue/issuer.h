@@ -103,6 +103,10 @@ class Issuer {
   c10::intrusive_ptr<Work> start_unnoted(Issue& issue, const Group& group,
                                          c10::intrusive_ptr<Work> work);
   void note_told(const Error& error) const;
+  void compare_results(Issue& issue, const Group& group) const;
+  static void watch_result(const Issue& issue, Pending& pending);
+  static void take_in_time(const Issue& issue, const Group& group,
+                           const std::shared_ptr<Pending>& pending);
   c10::intrusive_ptr<Work> work_for(const Issue& issue, const Group& group,
                                     const DeviceAccess& access, c10::intrusive_ptr<Work> work);
   // issuer_host.cc

@@ -1,6 +1,8 @@
 // Calls on devices whose streams run no host code, and on the host: the caller's thread makes them.
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
+#include "collectives/engine/engine.h"
+#include "core/base/log.h"
 #include "process_group/calls/sharing.h"
 #include "process_group/issue/issuer.h"
 
@@ -98,6 +100,7 @@ std::shared_ptr<Pending> Issuer::launch_on_host(const Issue& issue, const Group&
       pending->hold(issue.requests.front().output.tensors);
     }
   }
+  watch_result(issue, *pending);
   if (work != nullptr) work->set_pending(pending, pending->sequence());
   if (issue.async) {
     std::lock_guard lock(mutex_);
@@ -106,7 +109,31 @@ std::shared_ptr<Pending> Issuer::launch_on_host(const Issue& issue, const Group&
   diagnosis_.launching(issue, pending);
   pending->launch(/*waited_for=*/!issue.async);
   diagnosis_.launched(issue, group.session->completer(), pending);
+  take_in_time(issue, group, pending);
   return pending;
+}
+
+// Fails the group if an earlier call had different results, which all ranks find out alike, and
+// sees whether the result of this call is to be compared.
+void Issuer::compare_results(Issue& issue, const Group& group) const {
+  const auto& checks = group.communicators->checks();
+  if (auto error = group.communicators->failure() ? std::nullopt : checks->difference()) {
+    const auto& host = group.communicators->host();
+    if (host->rank() == 0) log_warn("group " + host->name() + ": " + error->message);
+    host->engine().abort(*host, *error);
+  }
+  issue.check = checks->next(issue);
+}
+
+// Before another thread may finish the call.
+void Issuer::watch_result(const Issue& issue, Pending& pending) {
+  if (issue.check) pending.when_final([check = issue.check] { check->take(); });
+}
+
+// Has the completer look at the result, if no thread of the program does before.
+void Issuer::take_in_time(const Issue& issue, const Group& group,
+                          const std::shared_ptr<Pending>& pending) {
+  if (issue.check) group.session->completer().when_over(pending, [pending] { pending->finish(); });
 }
 
 }  // namespace hccl_like

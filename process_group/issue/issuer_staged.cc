@@ -1,4 +1,4 @@
-// Large calls on a device whose memory host code cannot address.
+// Large calls on a device whose memory host code cannot address, and the streams of calls.
 #include <algorithm>
 #include <utility>
 
@@ -106,6 +106,25 @@ Issuer::StagedCalls Issuer::prepare_staged(const Issue& issue, const Group& grou
   return calls;
 }
 
+Issuer::Route Issuer::route(const Issue& issue, const Group& group, const DeviceAccess& access) {
+  if (!issue.async && !issue.blocking) return {access.current_stream(), access.current_stream()};
+  Devices& devices = group.session->devices();
+  Streams& streams = streams_[access.device().index()];
+  if (issue.requests.size() != 1 || !is_message(issue.requests.front())) {
+    if (!streams.collectives) streams.collectives = devices.take_stream(access);
+    return {*streams.collectives, *streams.collectives};
+  }
+  const Request& message = issue.requests.front();
+  if (!streams.messages) streams.messages = devices.take_stream(access);
+  auto one = streams.per_peer.find({message.root, message.collective});
+  if (one == streams.per_peer.end()) {
+    one = streams.per_peer
+              .emplace(std::pair(message.root, message.collective), devices.take_stream(access))
+              .first;
+  }
+  return {*streams.messages, one->second};
+}
+
 std::shared_ptr<Pending> Issuer::launch_staged(const Issue& issue, const Group& group,
                                                const DeviceAccess& access, const Cuts& cuts,
                                                Work* work) {
@@ -119,6 +138,7 @@ std::shared_ptr<Pending> Issuer::launch_staged(const Issue& issue, const Group& 
       stagings = &staging(group, access);
     }
     auto calls = prepare_staged(issue, group, access, cuts, *stagings, /*hold=*/true, pending);
+    watch_result(issue, *pending);
     if (work != nullptr) work->set_pending(pending, pending->sequence());
     if (issue.async) {
       std::lock_guard list_lock(mutex_);
@@ -132,6 +152,7 @@ std::shared_ptr<Pending> Issuer::launch_staged(const Issue& issue, const Group& 
     for (auto& [staging, call] : calls) staging->launch(std::move(call));
   }
   diagnosis_.launched(issue, group.session->completer(), pending);
+  take_in_time(issue, group, pending);
   return pending;
 }
 

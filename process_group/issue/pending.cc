@@ -231,6 +231,7 @@ struct Pending::Remains {
 // which a thread that queries this object may hold.
 void Pending::settle() {
   make_copies_back();
+  if (look_) std::exchange(look_, nullptr)();
   std::shared_ptr<FailureReport> failure_report;
   std::optional<Error> error;
   {

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -72,6 +73,8 @@ class Pending : public RecordedCall {
   uint32_t sequence() const { return first_.value_or(0); }
   // kStream: the issuing thread queues these copies; set_end() marks their end.
   const Copies& copies_back() const { return copies_back_; }
+  // Called once, when the outputs are final and before a waiting thread learns of the call's end.
+  void when_final(std::function<void()> look) { look_ = std::move(look); }
   // `recorder` outlives this object. `failure_report` is used only if the call fails.
   void set_failure_report(FlightRecorder& recorder, FlightIds entries,
                           std::shared_ptr<FailureReport> failure_report);
@@ -177,6 +180,7 @@ class Pending : public RecordedCall {
   std::vector<Alias> aliases_;
   Copies copies_back_;
   std::shared_ptr<c10::Event> end_;
+  std::function<void()> look_;
   std::atomic<bool> begun_{false};
   std::atomic<bool> given_up_{false};
 
