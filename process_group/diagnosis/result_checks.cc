@@ -27,6 +27,9 @@ bool equal_everywhere(const Issue& issue) {
   });
 }
 
+// A root may be far ahead of the other ranks, whose own calls have the time-out of the group.
+constexpr std::chrono::hours kPatience{24};
+
 // Four chains of mix(), which overlap: limited by memory.
 uint64_t digest(std::span<const std::byte> bytes, uint64_t seed) {
   std::array<uint64_t, 4> chains{seed, seed + 1, seed + 2, seed + 3};
@@ -146,7 +149,8 @@ void ResultChecks::taken(size_t lane_number, uint64_t number, std::optional<Reco
       call.exchange = lane.communicator->prepare(
           {.collective = Collective::kAllGather,
            .input = Layout::single({&own, 1}, static_cast<size_t>(group.rank()), 1),
-           .output = Layout::even(all, call.all.size(), 1)});
+           .output = Layout::even(all, call.all.size(), 1),
+           .timeout = kPatience});
       lane.communicator->launch({&call.exchange, 1}, /*waited_for=*/false);
     } catch (const Exception&) {  // the group has failed, which its next call tells
       return;

@@ -1,6 +1,7 @@
 #pragma once
 // Compares the results of every n-th call of a group across ranks (HCCL_LIKE_VERIFY).
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>

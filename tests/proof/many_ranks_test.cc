@@ -75,7 +75,7 @@ TEST_P(ManyRanks, AreProved) {
     const int root = has_root(algorithm.collective) ? size / 3 : 0;
     const std::clock_t begin = std::clock();
     const LargeProof proof =
-        prove_large(large_job(algorithm, hosts, root), /*memory=*/size_t{1} << 30);
+        prove_large(large_job(algorithm, hosts, root), /*memory=*/size_t{2} << 30);
     const double took = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
     EXPECT_EQ(proof.fault, "") << hosts.to_string();
     if (proof.steps <= kStepsInMemory) simulate_all(algorithm, hosts, root, proof.messages);

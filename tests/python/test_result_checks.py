@@ -112,6 +112,19 @@ def test_equal_results_pass_on_a_device_that_is_staged(environment):
     run_ranks(right_calls, 2, "sim", environment=EACH | environment)
 
 
+def ends_with_a_difference(rank, size):
+    outputs = [torch.zeros(3) for _ in range(size)]
+    if rank == 0:
+        outputs[1] = outputs[0]
+    dist.all_gather(outputs, torch.full((3,), float(rank)))
+    with pytest.raises(RuntimeError, match=r"all_gather #1 \(24 bytes on cpu\) ended with different bits: rank 0 against rank 1"):
+        dist.destroy_process_group()
+
+
+def test_a_difference_in_the_last_call_is_told_when_the_group_is_destroyed():
+    run_ranks(ends_with_a_difference, 2, environment=EACH)
+
+
 def refused(rank, size):
     pass
 
