@@ -112,7 +112,8 @@ std::shared_ptr<ResultChecks> ResultChecks::of(Communicator& host, Communicator&
 std::shared_ptr<CheckedCall> ResultChecks::next(const Issue& issue) {
   if (!equal_everywhere(issue)) return nullptr;
   std::lock_guard lock(mutex_);
-  const size_t lane = issue.device.is_cpu() ? 0 : 1;
+  const bool mixed = lanes_[0].communicator->device_mix() == DeviceMix::kHost;
+  const size_t lane = issue.device.is_cpu() || mixed ? 0 : 1;
   const uint64_t number = ++lanes_[lane].calls;
   if (number % every_ != 0) return nullptr;
   std::vector<at::Tensor> outputs;

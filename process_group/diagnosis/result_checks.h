@@ -75,7 +75,8 @@ class ResultChecks : public std::enable_shared_from_this<ResultChecks> {
     std::vector<Record> all{};              // by rank
     std::shared_ptr<Operation> exchange{};  // once it is sent
   };
-  // Calls on host tensors and calls on device tensors are numbered apart (communicators.h).
+  // Calls on host tensors and on device tensors are numbered apart, or all in the first lane
+  // (communicators.h).
   struct Lane {
     std::shared_ptr<Communicator> communicator;
     uint64_t calls = 0;

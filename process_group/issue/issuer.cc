@@ -290,8 +290,6 @@ void Issuer::in_stream(Issue& issue, const Group& group, const DeviceAccess& acc
   work.end_record();
 }
 
-// With mutex_ held.
-
 // Frees memory without the lock, because that may be slow.
 void Issuer::reap() {
   std::list<std::shared_ptr<Pending>> over;
@@ -386,8 +384,8 @@ void Issuer::close(std::optional<std::chrono::milliseconds> timeout) {
     if (const auto error = communicators->failure()) note_untold(number_, *error);
   stagings.clear();
   if (const auto& checks = communicators->checks()) {
-    const auto error =
-        checks->last_difference(timeout ? Deadline::after(*timeout) : Deadline::never());
+    const auto error = checks->last_difference(
+        Deadline::after(timeout.value_or(communicators->host()->timeout())));
     if (error && !communicators->failure()) note_untold(number_, *error);
   }
   communicators.reset();  // before the session, which owns the engine

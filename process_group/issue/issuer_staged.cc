@@ -106,6 +106,7 @@ Issuer::StagedCalls Issuer::prepare_staged(const Issue& issue, const Group& grou
   return calls;
 }
 
+// With mutex_ held.
 Issuer::Route Issuer::route(const Issue& issue, const Group& group, const DeviceAccess& access) {
   if (!issue.async && !issue.blocking) return {access.current_stream(), access.current_stream()};
   Devices& devices = group.session->devices();

@@ -50,7 +50,7 @@ def test_large_calls_are_exact(kinds, run):
 
 @pytest.mark.parametrize("kinds", slow_after_first(GROUPS))
 def test_training_and_checkpoints_are_those_of_one_process(kinds, run, tmp_path):
-    run("data_parallel,checkpointed", kinds, str(tmp_path))
+    run("data_parallel,checkpointed", kinds, str(tmp_path), HCCL_LIKE_VERIFY="1")
 
 
 @pytest.mark.parametrize("kinds", slow_after_first(["sim,cpu,npux", "discrete,sim,cpu", "bare,cpu"]))
