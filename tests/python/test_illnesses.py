@@ -104,8 +104,13 @@ def slow_link(bed):
 
 def different_sizes(rank, size):
     dist.barrier()
+    store = dist.distributed_c10d._get_default_store()
+    if rank == 1:  # the last, so that all ranks have made their calls
+        store.wait(["made/0", "made/2"])
     with pytest.raises(dist.DistBackendError):
-        dist.all_reduce(torch.ones(6 if rank == 1 else 5))
+        work = dist.all_reduce(torch.ones(6 if rank == 1 else 5), async_op=True)
+        store.set(f"made/{rank}", "")
+        work.wait()
 
 
 def mismatch(bed):
