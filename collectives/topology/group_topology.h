@@ -1,5 +1,5 @@
 #pragma once
-// What a group's ranks conclude alike from the records of its processes.
+// Derives a group's topology and mix of devices from its processes' records, alike on all ranks.
 #include <cstdint>
 #include <vector>
 

@@ -35,7 +35,7 @@ struct Round {
   std::vector<uint32_t> begin;  // by rank, then the end
 };
 
-// What the rounds of all ranks take.
+// Steps and sources in the rounds of all ranks.
 struct Need {
   uint64_t steps = 0;
   uint64_t sources = 0;

@@ -101,7 +101,7 @@ def run(number, lighthouse, port, options, results):
         forward = DistributedDataParallel(manager, training.model)
         last = time.monotonic()
         while manager.current_step() < options.steps:
-            # The replicas wait here for each other, so that every run is alike. A real job takes those that are there.
+            # The replicas wait for each other, so that all runs are alike. A real job takes the replicas that are present.
             begin_step(manager, options.replicas if manager.current_step() in (0, options.steps * 2 // 3) else options.replicas - 1)
             replicas = manager.num_participants()
             loss = training.gradients(forward, manager.participating_rank(), replicas)

@@ -31,8 +31,8 @@ class Devices {
   void register_broken_plugin(std::string name, std::string reason);
   std::map<std::string, std::string> plugins() const;
 
-  // What is known of this process's accelerator without opening it: its name and whether it has a
-  // plugin. Empty without an accelerator.
+  // The name of this process's accelerator and whether it has a plugin ("sim with a plugin"). Does
+  // not open the device. Empty without an accelerator.
   std::string accelerator_kind() const;
 
   // `device` has an index. Throws if its plugin cannot be loaded or serves another type.

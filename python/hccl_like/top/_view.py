@@ -39,7 +39,7 @@ class Row:
     running: int
     latest: str  # "all_reduce #812", or empty
     running_s: float  # since the first of the running calls began, or one ended
-    waits_for: list[int]  # global ranks of those that are shown
+    waits_for: list[int]  # global ranks, shown ones only
     errors: int  # calls that failed or were refused, since the group was made
     calls: dict[str, dict[str, int]]  # since the group was made
 
@@ -164,7 +164,7 @@ class _Looker:
         return sorted(((rank, max(0.0, lag)) for rank, lag in lags.items()), key=lambda one: (-one[1], one[0]))
 
     def _waits_for(self, one: Process, group: Group) -> list[int]:
-        """Ranks that a running call waits for: those that have not made it."""
+        """The ranks that have not made the running call."""
         if not group.running:
             return []
         others = [(process.rank, other) for process, other in self.members[group.id] if process.rank != one.rank]
