@@ -46,7 +46,7 @@ NUMBERS = {
         "the message says why; the cause is in that rank's log",
     ),
     501: (
-        "found that another rank makes a different call, or has passed other ranks to `new_group`",
+        "found that another rank makes a different call, has passed other ranks to `new_group`, or got [other bits](diagnosis.md#results-that-differ)",
         "compare the two calls in the message; [`HCCL_LIKE_CALL_SITES=1`](diagnosis.md#which-line-made-the-call) names the lines "
         "that make them",
     ),
