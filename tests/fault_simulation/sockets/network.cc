@@ -208,11 +208,8 @@ void Network::arrive(const std::shared_ptr<Socket>& from) {
     // The kernel says that nobody is there. An end is no news to it.
     if (!segment.fin) send_reset(to->host, from);
   } else {
-    const bool greets = from->connector && to->taken == 0 && to->in.size() < greeting::kHelloBytes;
     damage(*from, *to, segment.bytes);
     to->in += segment.bytes;
-    if (greets && to->in.size() >= greeting::kHelloBytes)
-      hellos.emplace_back(from->remote, to->in.substr(0, greeting::kHelloBytes));
     to->fin |= segment.fin;
     changed(*to);
   }
@@ -254,7 +251,12 @@ void Network::acknowledge(const std::shared_ptr<Socket>& sender, size_t bytes, T
   });
 }
 
-void Network::received(Socket& socket) {
+void Network::received(Socket& socket, std::string_view bytes) {
+  if (socket.other && socket.other->connector && socket.hello.size() < greeting::kHelloBytes) {
+    socket.hello += bytes.substr(0, greeting::kHelloBytes - socket.hello.size());
+    if (socket.hello.size() == greeting::kHelloBytes)
+      hellos.emplace_back(socket.other->remote, socket.hello);
+  }
   if (socket.other && !socket.other->closed) changed(*socket.other);
 }
 

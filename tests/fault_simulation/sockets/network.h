@@ -91,7 +91,8 @@ class Socket final : public File, public std::enable_shared_from_this<Socket> {
   // ---- what has arrived
   std::string in;
   size_t head = 0;
-  size_t taken = 0;  // bytes that were read
+  size_t taken = 0;   // bytes that were read
+  std::string hello;  // the first of them
   bool fin = false;  // nothing comes after what is here
   int error = 0;     // for the next call
   // ---- what was sent
@@ -169,7 +170,7 @@ class Network {
   int connect(const std::shared_ptr<Socket>& socket, Endpoint to);
   void send(const std::shared_ptr<Socket>& socket, std::string bytes);
   // Room became free.
-  void received(Socket& socket);
+  void received(Socket& socket, std::string_view bytes);
   void keep_alive(const std::shared_ptr<Socket>& socket);
   uint16_t free_port();
   bool listens(uint32_t ip, int host, uint16_t port) const;
@@ -192,8 +193,9 @@ class Network {
   bool greets() const;
   bool corrupted = false, corrupted_a_wire = false;
 
-  // First hellos of connectors and their listeners, as they arrive. The original of a lost or
-  // damaged hello is left out: the listener would take its replay for a new hello and would answer.
+  // First hellos of connectors and their listeners, as they are read. The original of a lost,
+  // damaged or unread hello is left out: the listener would take its replay for a new hello and
+  // would answer.
   std::vector<std::pair<Endpoint, std::string>> hellos;
   std::vector<Endpoint> listeners() const;  // where anybody listens, by addresses that others reach
   bool second_network = false, second_network_works = true, bridges = false;

@@ -90,13 +90,14 @@ ssize_t take(Socket& socket, const iovec* pieces, size_t count, int flags) {
     done += part;
   }
   if (flags & MSG_PEEK) return static_cast<ssize_t>(done);
+  const std::string bytes(socket.in, socket.head, done);
   socket.head += done;
   socket.taken += done;
   if (socket.unread() == 0) {
     socket.in.clear();
     socket.head = 0;
   }
-  the_network->received(socket);
+  the_network->received(socket, bytes);
   return static_cast<ssize_t>(done);
 }
 
