@@ -93,8 +93,8 @@ class Socket final : public File, public std::enable_shared_from_this<Socket> {
   size_t head = 0;
   size_t taken = 0;   // bytes that were read
   std::string hello;  // the first of them
-  bool fin = false;  // nothing comes after what is here
-  int error = 0;     // for the next call
+  bool fin = false;   // nothing comes after what is here
+  int error = 0;      // for the next call
   // ---- what was sent
   std::deque<Segment> flight;
   size_t under_way = 0;                         // its bytes

@@ -110,7 +110,9 @@ std::vector<int> Job::culprits(const Mishap& mishap) const {
 bool Job::excused() const {
   Time stops = 0, silences = 0;
   bool hard = false, connected = config_.connect == Connecting::kEager && replaces();
+  bool cut = false;
   for (const Mishap& one : mishaps_) {
+    if (one.happened >= 0) cut |= one.fault == Fault::kCut;
     if (one.happened < 0 || !one.matters) continue;
     if (one.fault == Fault::kStop)
       stops += one.lasts;
@@ -120,7 +122,9 @@ bool Job::excused() const {
       hard = true;
   }
   if (network_.corrupted_a_wire) hard = true;
-  const Time overtaken = config_.transports.front() == "blind" ? kLastWords : kMerelySlow;
+  // The first packet of a connection that replaces another is sent again after a second, when a
+  // rank that leaves without waiting has gone.
+  const Time overtaken = cut ? 0 : config_.transports.front() == "blind" ? kLastWords : kMerelySlow;
   const Time shortest = connected ? kShortSilenceOfTcp : kShortSilence;
   return hard || stops > (lingers_ ? kShortStop : kMerelySlow) ||
          silences > (lingers_ ? shortest : overtaken);
