@@ -202,4 +202,4 @@ std::string Prepared::check(const CallSpec& spec, int rank, int ranks,
   return {};
 }
 
-}  // namespace hccl_like::faultsimulation
+}  // namespace hccl_like::fault_simulation

@@ -36,4 +36,4 @@ struct Prepared {
                     const std::vector<int>& sources) const;
 };
 
-}  // namespace hccl_like::faultsimulation
+}  // namespace hccl_like::fault_simulation

@@ -37,4 +37,4 @@ class Random {
   uint64_t state_;
 };
 
-}  // namespace hccl_like::faultsimulation
+}  // namespace hccl_like::fault_simulation

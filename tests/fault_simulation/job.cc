@@ -312,4 +312,4 @@ void Job::leave(int rank) {
   world_.close(rank, /*at_once=*/false);
 }
 
-}  // namespace hccl_like::faultsimulation
+}  // namespace hccl_like::fault_simulation

@@ -77,4 +77,4 @@ class Job {
   std::string blame_;
 };
 
-}  // namespace hccl_like::faultsimulation
+}  // namespace hccl_like::fault_simulation

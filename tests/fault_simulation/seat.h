@@ -86,4 +86,4 @@ struct Seat {
   Time farewell_ends = -1, nap = 10 * kMicrosecond;
 };
 
-}  // namespace hccl_like::faultsimulation
+}  // namespace hccl_like::fault_simulation

@@ -16,4 +16,4 @@ inline Stage stage;
 // Until when the process whose turn it is sleeps; negative: it does not.
 inline Time asleep_until = -1;
 
-}  // namespace hccl_like::faultsimulation
+}  // namespace hccl_like::fault_simulation

@@ -147,4 +147,4 @@ std::string Job::describe() const {
   return text;
 }
 
-}  // namespace hccl_like::faultsimulation
+}  // namespace hccl_like::fault_simulation

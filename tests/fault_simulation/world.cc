@@ -288,4 +288,4 @@ void World::silence(int from, int to, Time until) {
     push(now + random.between(3 * kSecond, kNoticed - 200 * kMillisecond), Kind::kBreak, from, to);
 }
 
-}  // namespace hccl_like::faultsimulation
+}  // namespace hccl_like::fault_simulation

@@ -151,4 +151,4 @@ class World {
   size_t chunk_;     // that a write takes at most; 0: all
 };
 
-}  // namespace hccl_like::faultsimulation
+}  // namespace hccl_like::fault_simulation

@@ -62,4 +62,4 @@ class BlindTransport final : public Transport {
   Poller& poller_;
 };
 
-}  // namespace hccl_like::faultsimulation
+}  // namespace hccl_like::fault_simulation

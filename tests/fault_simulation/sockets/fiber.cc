@@ -59,4 +59,4 @@ void Fiber::swap_exceptions() {
   std::swap(*now, exceptions_);
 }
 
-}  // namespace hccl_like::faultsimulation
+}  // namespace hccl_like::fault_simulation

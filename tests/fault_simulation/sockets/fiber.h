@@ -41,4 +41,4 @@ class Fiber {
   bool begun_ = false, done_ = false;
 };
 
-}  // namespace hccl_like::faultsimulation
+}  // namespace hccl_like::fault_simulation

@@ -195,4 +195,4 @@ void Network::step() {
   }
 }
 
-}  // namespace hccl_like::faultsimulation
+}  // namespace hccl_like::fault_simulation

@@ -62,4 +62,4 @@ class SlowStore final : public Store {
   std::vector<int> waiting_;
 };
 
-}  // namespace hccl_like::faultsimulation
+}  // namespace hccl_like::fault_simulation
