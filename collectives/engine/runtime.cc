@@ -76,6 +76,7 @@ std::shared_ptr<Communicator> Runtime::create(Store& store, int rank, int size, 
                                               std::string_view scope, const std::string& device) {
   // Sent along with the exchange, before the other ranks are known.
   Lease lease(size > 1 ? mesh_.commons() : nullptr);
+  if (mesh_.meets_by_tree(size)) engine_.start_accept_thread();
   Roster roster =
       mesh_.exchange(store, rank, size, deadline, lease.area(), common_settings_, scope, device);
   Communicator::Identity identity;

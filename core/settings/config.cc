@@ -139,6 +139,11 @@ constexpr std::array kRows{
          "eager: "
          "all when the group is made, which tells at once who cannot reach whom."},
         access<&Config::connect>()},
+    Row{{"HCCL_LIKE_TREE_RANKS", "1024",
+         "From so many ranks on a new group's list of ranks comes from another rank, down a tree, "
+         "and not from the store, which would have to send it to every rank. 0: always from the "
+         "store."},
+        access<&Config::tree_ranks>()},
     Row{{"HCCL_LIKE_SECRET_FILE", "",
          "A file of mode 0600 with the secret of the job, the same on all hosts (openssl rand -hex "
          "32): whoever does not have it cannot connect. Empty: HCCL_LIKE_SECRET."},
@@ -348,7 +353,7 @@ std::map<std::string, std::string> Config::common() const {
       "HCCL_LIKE_SLICE_WINDOW", "HCCL_LIKE_BOARD",        "HCCL_LIKE_DIRECT",
       "HCCL_LIKE_CONNECT",      "HCCL_LIKE_REQUIRE_AUTH", "HCCL_LIKE_ENCRYPT",
       "HCCL_LIKE_TCP_RAILS",    "HCCL_LIKE_CALL_SITES",   "HCCL_LIKE_DETERMINISTIC",
-      "HCCL_LIKE_COMPRESSION",  "HCCL_LIKE_VERIFY"};
+      "HCCL_LIKE_COMPRESSION",  "HCCL_LIKE_VERIFY",       "HCCL_LIKE_TREE_RANKS"};
   const Config defaults;
   std::map<std::string, std::string> values;
   for (const Row& row : kRows) {

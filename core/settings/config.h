@@ -39,6 +39,7 @@ struct Config {
   NamedPaths device_plugins;         // override packaged plugins; Python reads it at import
   std::chrono::milliseconds connect_timeout{30'000};  // to find and connect to a peer
   Connecting connect = Connecting::kLazy;             // when ranks of a group connect
+  uint32_t tree_ranks = 1024;  // groups of so many ranks meet by a tree of ranks; 0: none
 
   std::string secret_file;    // file with the secret shared by all processes of the job
   Secret secret;              // the secret itself, if no file is named

@@ -1,6 +1,7 @@
 #pragma once
 // Exchanges the records of a new group's ranks through the store.
 #include "transport/mesh/mesh.h"
+#include "transport/mesh/roster_tree.h"
 #include "transport/security/job_key.h"
 
 namespace hccl_like {
@@ -15,11 +16,14 @@ namespace hccl_like {
 //   <round>        rank 0's mark, 16 random digits
 //   <mark>/<rank>  a rank's own mark and its record
 //   <mark>/all     by rank 0: the communicator's id, all ranks' marks, and all records
+//   <mark>/complete  with a tree of ranks: a counter, not 0 once `all` is there
 // A rank that finds its mark in `all` has joined. Otherwise it came after the end of an old round
 // and waits for the next one.
 //
-// A rank makes four requests for any number of ranks; rank 0 reads every record. If settings differ
-// that must be equal, all ranks throw the same error.
+// A rank makes four requests for any number of ranks; rank 0 reads every record. With a `courier`,
+// `all` travels down a tree of ranks (roster_tree.h), and each rank reads its children's records:
+// the store then serves O(1) bytes a rank. If settings differ that must be equal, all ranks throw
+// the same error.
 //
 // Every value except the counter is authenticated with the job's key (security/job_key.h) under its
 // store key, which contains rank 0's mark and the writer's rank. Rank 0 verifies all records and
@@ -27,6 +31,7 @@ namespace hccl_like {
 // unauthenticated value for two seconds; then all ranks throw an error that names the rank of the
 // key. `scope` is authenticated with every value, so a value of another group is rejected.
 Roster exchange_records(Store& store, const JobKey& job, const ProcessRecord& self, int rank,
-                        int size, Deadline deadline, std::string_view scope = {});
+                        int size, Deadline deadline, std::string_view scope = {},
+                        RosterCourier* courier = nullptr);
 
 }  // namespace hccl_like

@@ -24,6 +24,7 @@ constexpr milliseconds kHeldAtMost{1000};
 bool Mesh::State::wanted(const std::string& id, size_t rail) {
   if (rail == kLifelineRail) return awaits_lifeline(id) != nullptr;
   if (rail == kCountersRail) return counters != nullptr;
+  if (rail == kRosterRail) return rosters.expects();
   if (rail > 0) return expects_rail(id, rail);
   abandon_broken(id);
   if (has_connected(id) || is_upgrading(id)) return false;
@@ -76,6 +77,7 @@ void Mesh::State::take_in(Accepted accepted) {
   if (accepted.rail == kLifelineRail) return take_in_lifeline(std::move(accepted));
   if (accepted.rail == kCountersRail)
     return tell_counters(accepted.socket.get(), accepted.session, counters->compact());
+  if (accepted.rail == kRosterRail) return rosters.take_in(std::move(accepted.socket));
   if (accepted.rail > 0) return take_in_rail(std::move(accepted));
   if (const auto found = absent.find(accepted.peer_id);
       found != absent.end() && self.id > accepted.peer_id) {

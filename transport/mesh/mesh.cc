@@ -117,6 +117,7 @@ Mesh::State::State(const Config& config, Poller& the_poller, const ModulePaths& 
     : poller(the_poller),
       options(remote_link_options(config)),
       local_options(local_link_options(config)),
+      tree_ranks(config.tree_ranks),
       connect_timeout(config.connect_timeout),
       local(local_end(config, the_poller, modules)),
       advice(network_advice(config, local.addresses)),
@@ -195,6 +196,10 @@ Mesh::~Mesh() {
 
 const ProcessRecord& Mesh::self() const { return state_->self; }
 
+bool Mesh::meets_by_tree(int size) const {
+  return state_->tree_ranks > 0 && static_cast<uint32_t>(size) >= state_->tree_ranks;
+}
+
 void Mesh::show(std::shared_ptr<const CounterFile> counters) {
   state_->counters = std::move(counters);
 }
@@ -215,7 +220,9 @@ Roster Mesh::exchange(Store& store, int rank, int size, Deadline deadline,
   self.settings = settings;
   self.device = device;
   Listeners::Rendezvous meeting(state_->acceptor.listeners());
-  Roster roster = exchange_records(store, state_->local.job, self, rank, size, deadline, scope);
+  MeshCourier courier(state_->local, state_->self, state_->rosters);
+  Roster roster = exchange_records(store, state_->local.job, self, rank, size, deadline, scope,
+                                   meets_by_tree(size) ? &courier : nullptr);
   if (!all_on_one_host(roster)) meeting.others_come();
   check_secret(state_->local, roster);
   return roster;

@@ -36,6 +36,8 @@ class Mesh {
   ~Mesh();
 
   const ProcessRecord& self() const;
+  // Whether a group of this size meets by a tree of ranks.
+  bool meets_by_tree(int size) const;
   // The memory shared with local peers; null without shared memory. Any thread.
   const std::shared_ptr<Commons>& commons() const;
 
@@ -45,7 +47,8 @@ class Mesh {
   // `settings`: must be equal on all ranks; otherwise all ranks throw and name two that differ.
   // `scope`: identifies the group within the job, equal on all ranks; see exchange_records().
   // `device`: ProcessRecord::device of this rank. On timeout throws an Exception that names the
-  // missing ranks.
+  // missing ranks. A group that meets by a tree of ranks needs a driver meanwhile, which accepts
+  // connections.
   Roster exchange(Store& store, int rank, int size, Deadline deadline,
                   std::optional<uint32_t> area = std::nullopt,
                   const std::map<std::string, std::string>& settings = {},

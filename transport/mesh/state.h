@@ -14,6 +14,7 @@
 #include "transport/bootstrap/dialer.h"
 #include "transport/mesh/early_peers.h"
 #include "transport/mesh/mesh.h"
+#include "transport/mesh/roster_tree.h"
 #include "transport/same_host/bell.h"
 #include "transport/same_host/local_peer.h"
 #include "transport/shm/handshake.h"
@@ -142,6 +143,7 @@ struct Mesh::State {
 
   Poller& poller;
   const LinkOptions options, local_options;
+  const uint32_t tree_ranks;  // groups from this size on meet by a tree; 0: none
   const std::chrono::milliseconds connect_timeout;
   const LocalEnd local;
   ProcessRecord self;
@@ -163,6 +165,7 @@ struct Mesh::State {
   std::list<Railing> railings;
   bool rails_pending = false;  // some have something to do
   std::list<Lifeline> lifelines;
+  RosterInbox rosters;
 };
 
 }  // namespace hccl_like

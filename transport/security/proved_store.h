@@ -20,13 +20,18 @@ class ProvedStore {
   ProvedStore(Store& store, const JobKey& job, std::string_view scope)
       : store_(store), job_(job), scope_(scope) {}
 
-  void set(const std::string& key, const std::string& value) {
-    store_.set(key, proof::seal(job_, in_scope(key), value));
+  void set(const std::string& key, const std::string& value) { store_.set(key, seal(key, value)); }
+  // The value as set() stores it, and the reverse.
+  std::string seal(const std::string& key, const std::string& value) const {
+    return proof::seal(job_, in_scope(key), value);
+  }
+  proof::Opened open(const std::string& key, std::string_view sealed) const {
+    return proof::open(job_, in_scope(key), sealed);
   }
   int64_t add(const std::string& key, int64_t amount) { return store_.add(key, amount); }
   // Waits until the key exists, as Store::get.
   proof::Opened get(const std::string& key, Deadline deadline) {
-    return proof::open(job_, in_scope(key), store_.get(key, deadline));
+    return open(key, store_.get(key, deadline));
   }
   // The same, but re-reads an unproved value within the rest of kGrace, even past the deadline.
   proof::Opened get_proved(const std::string& key, Deadline deadline);
