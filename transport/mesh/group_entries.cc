@@ -165,7 +165,7 @@ proof::Opened GroupEntries::lead() {
 
 proof::Opened GroupEntries::join() {
   for (int64_t round = std::max<int64_t>(1, rounds());;) {
-    proof::Opened all;
+    std::optional<proof::Opened> all;
     if (const auto leader = meet_leader(round)) {
       follow(*leader);
       const auto tell = [&] { store_.set(below() + std::to_string(rank_), own_); };
@@ -173,11 +173,11 @@ proof::Opened GroupEntries::join() {
       Collector records(store_, below(), size_);
       records.set(rank_, own_);
       const Fetch fetch = courier_ != nullptr ? from_tree() : from_store(below() + "all");
-      all = wait_in(round, fetch, &records, tell).value_or(proof::Opened{});
-      if (!all.value.empty() && mark_in(all.value) == mark_) return all;
+      all = wait_in(round, fetch, &records, tell);
+      if (all && (!all->proved || mark_in(all->value) == mark_)) return *all;
     }
     // The round ended before this process came, or rank 0 opened another one.
-    round = std::max(rounds(), all.value.empty() ? round : round + 1);
+    round = std::max(rounds(), all ? round + 1 : round);
   }
 }
 

@@ -160,6 +160,19 @@ TEST(ForgedStore, AListOfRanksThatIsChangedIsRefused) {
               std::string("rank 0's list of the ranks in the store is not authentic") + kWhose);
 }
 
+TEST(ForgedStore, AListThatIsEmptyOrShortIsRefused) {
+  for (const std::string& list : {std::string(), std::string(40, '0')}) {
+    LocalStore store;
+    Tampered tampered(store, [&](const std::string& key, std::string& value) {
+      if (key.ends_with("/all")) value = list;
+    });
+    const auto texts = meet(tampered, [](int) { return job_of('s'); });
+    for (const size_t rank : {size_t{1}, size_t{2}})
+      EXPECT_EQ(texts[rank],
+                std::string("rank 0's list of the ranks in the store is not authentic") + kWhose);
+  }
+}
+
 TEST(ForgedStore, AListThatIsNotProvedIsNotTakenApart) {
   constexpr size_t kDepth = 400'000;
   const std::vector<std::string> lists{
