@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import importlib.metadata
 import os
+import sys
 from pathlib import Path
 
 from hccl_like import _device_plugin
@@ -52,14 +53,24 @@ def found() -> dict[str, str | Exception]:
     return result
 
 
+def _installed() -> importlib.metadata.EntryPoints:
+    return _installed_below(tuple(sys.path))
+
+
+@functools.lru_cache(maxsize=1)
+def _installed_below(_folders: tuple[str, ...]) -> importlib.metadata.EntryPoints:
+    """The entry points of all packages: reading them takes milliseconds, whatever the group."""
+    return importlib.metadata.entry_points()
+
+
 def entries(group: str) -> dict[str, importlib.metadata.EntryPoint | Exception]:
     """The entry points of a group by name; an error for a name that two packages claim."""
     result: dict[str, importlib.metadata.EntryPoint | Exception] = {}
-    for entry in importlib.metadata.entry_points(group=group):
+    for entry in _installed().select(group=group):
         if entry.name in result:
             both = " and ".join(
                 f"{one.value} (of {one.dist.name if one.dist else 'a package'})"
-                for one in importlib.metadata.entry_points(group=group, name=entry.name)
+                for one in _installed().select(group=group, name=entry.name)
             )
             result[entry.name] = RuntimeError(f"there are two for '{entry.name}', {both}; uninstall one of the packages")
         else:

@@ -1,7 +1,6 @@
 """Device plugins: how they are found, the smallest one, and every fault that one can have."""
 
 import contextlib
-import importlib.metadata
 import importlib.util
 import os
 import re
@@ -218,10 +217,11 @@ def published(monkeypatch, tmp_path):
     monkeypatch.setattr(_plugins, "BUNDLED", tmp_path)
     entries = []
 
-    def entry_points(group, name=None):
-        return [entry for entry in entries if entry.group == group and name in (None, entry.name)]
+    class Installed:
+        def select(self, group, name=None):
+            return [entry for entry in entries if entry.group == group and name in (None, entry.name)]
 
-    monkeypatch.setattr(importlib.metadata, "entry_points", entry_points)
+    monkeypatch.setattr(_plugins, "_installed", Installed)
     caches = (_plugins.packaged, _plugins.found)
     for cache in caches:
         cache.cache_clear()
