@@ -16,7 +16,7 @@ namespace hccl_like {
 //   <round>        rank 0's mark, 16 random digits
 //   <mark>/<rank>  a rank's own mark and its record
 //   <mark>/all     by rank 0: the communicator's id, all ranks' marks, and all records
-//   <mark>/complete  with a tree of ranks: a counter, not 0 once `all` is there
+//   <mark>/complete  a counter, not 0 once `all` is there
 // A rank that finds its mark in `all` has joined. Otherwise it came after the end of an old round
 // and waits for the next one.
 //

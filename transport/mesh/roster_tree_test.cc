@@ -210,6 +210,15 @@ TEST(RosterTree, AListOfAnotherGroupIsIgnored) {
   EXPECT_EQ(meeting.join(1, all).lists, 1);
 }
 
+TEST(RosterTree, ARankWhoseRank0KnowsNoTreeReadsTheStore) {
+  Meeting meeting(2);
+  const std::string all = GroupEntries(meeting.proved, nullptr, 0, 2, record_in_tree(0).serialize(),
+                                       Deadline::never(), mark_of(0))
+                              .lead()
+                              .value;
+  EXPECT_EQ(meeting.join(1, all).lists, 1);
+}
+
 // A rank whose mesh is driven by a thread while it meets.
 struct DrivenRank {
   explicit DrivenRank(const Config& config) : rank(config) {
