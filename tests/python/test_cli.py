@@ -171,7 +171,7 @@ def test_explain_knows_of_hosts(capsys):
 
 
 # How many bytes a rank shows on the board of one host.
-BOARD = 1536
+BOARD = 8192
 CALLS = {
     "all_reduce": lambda bytes, size, device: dist.all_reduce(torch.zeros(bytes, dtype=torch.uint8, device=device)),
     "broadcast": lambda bytes, size, device: dist.broadcast(torch.zeros(bytes, dtype=torch.uint8, device=device), 0),

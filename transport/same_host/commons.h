@@ -37,7 +37,7 @@ struct CommonsNotes {
 // This process's own Commons. Any thread.
 class Commons {
  public:
-  static constexpr size_t kAreaBytes = 16 << 10;
+  static constexpr size_t kAreaBytes = 68 << 10;
   static constexpr size_t kAreaHeadBytes = 4 << 10;  // the part that most communicators use
   static constexpr uint32_t kAreas = 4096;
   static constexpr size_t kStagingBytes = 8192 + (2 << 20);
