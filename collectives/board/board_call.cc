@@ -5,6 +5,9 @@
 #include <cstring>
 #include <utility>
 
+#include "transport/link/link.h"
+#include "transport/link/traffic.h"
+
 namespace hccl_like {
 namespace {
 
@@ -95,11 +98,15 @@ bool others_are_there(const BoardCall& call, Backoff& backoff, bool may_wait) {
   };
   const auto find = [&](int rank) {
     const Board::CallSlot* line;
+    bool waited = false;
     while ((line = board.call_slot(rank, call.number)) == nullptr && may_wait) {
+      waited = true;
       // Peers could wait for long from here on.
       if (backoff.spun()) tell();
       if (!backoff.wait()) break;
     }
+    if (Link* const link = board.link(rank); waited && link)
+      link->traffic().waited(backoff.waited());
     return line;
   };
   bool there = true;

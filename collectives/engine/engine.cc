@@ -240,19 +240,19 @@ template <class Stop>
 void Engine::drive(Stop stop, Deadline deadline, bool background) {
   uint32_t idle = 0;
   Backoff backoff(config_);
+  waits_.end();
   while (!stop()) {
     if (step()) {
       idle = 0;
       backoff.reset();
+      waits_.end();
       continue;
     }
     if (background && wanted_ > 0) return;
     ++idle;
     if (idle % kIdleTicks == 0) {
       poller_.poll();  // finds closed connections without another event
-      mesh_.poll();
-      look_at_deadlines();
-      look_at_local_peers();
+      look_around();
       mismatches_.look();
       if (deadline.expired()) return;
     }
@@ -365,6 +365,7 @@ void Engine::finish(size_t index, std::optional<Error> error) {
 
 void Engine::sleep(Deadline deadline, bool background) {
   mismatches_.look();
+  count_waits();
   sleeping_ = true;
   std::atomic_thread_fence(std::memory_order_seq_cst);
   // After the fence, submitters and threads that want the engine see sleeping_ and ring.
@@ -385,9 +386,7 @@ void Engine::sleep(Deadline deadline, bool background) {
   mesh_.set_asleep(false);
   for (size_t i = 0; i < prepared; ++i) links[i]->end_sleep();
   sleeping_ = false;
-  mesh_.poll();
-  look_at_deadlines();
-  look_at_local_peers();
+  look_around();
 }
 
 void Engine::look_at_memory() {

@@ -20,6 +20,7 @@
 #include "core/machine/thread_pool.h"
 #include "core/settings/config.h"
 #include "transport/link/self_messages.h"
+#include "transport/link/traffic.h"
 #include "transport/mesh/accept_thread.h"
 #include "transport/mesh/mesh.h"
 #include "transport/same_host/commons.h"
@@ -182,6 +183,9 @@ class Engine {
   // A message in device memory lost its path to or from that rank.
   void on_unreachable(int peer, Communicator& communicator);
   void on_failure(Link& link);
+  void count_waits();
+  // Rare events.
+  void look_around();
   void look_at_deadlines();
   // Checks that awaited local peers without a connection are alive.
   void look_at_local_peers();
@@ -215,6 +219,7 @@ class Engine {
   Deadline::Clock::time_point next_look_{};  // of look_at_local_peers()
   GroupTable groups_;
   MismatchDetector mismatches_;
+  Waits waits_;
   Executions spare_;
   ScratchPool scratch_;
   SelfMessages self_;

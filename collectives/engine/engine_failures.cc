@@ -186,6 +186,23 @@ void Engine::on_failure(Link& link) {
   }
 }
 
+void Engine::count_waits() {
+  waits_.look();
+  for (const auto& execution : active_) {
+    const auto& links = execution->operation().communicator().links();
+    for (const int rank : execution->waiting_for())
+      if (Link* const link = rank < 0 ? nullptr : links[static_cast<size_t>(rank)])
+        waits_.await(link->traffic());
+  }
+}
+
+void Engine::look_around() {
+  count_waits();
+  mesh_.poll();
+  look_at_deadlines();
+  look_at_local_peers();
+}
+
 void Engine::look_at_deadlines() {
   const auto now = Deadline::Clock::now();
   for (size_t i = 0; i < active_.size(); ++i) {

@@ -4,6 +4,7 @@
 #include "collectives/engine/communicator.h"
 #include "collectives/engine/engine.h"
 #include "core/machine/backoff.h"
+#include "transport/link/traffic.h"
 
 namespace hccl_like {
 
@@ -58,16 +59,20 @@ void Engine::CallerDriven::finish(bool may_wait) {
       moved |= one.progress();
       // Other traffic of the link needs progress, too.
       if (polls % kPollsBetweenSteps == 0) one.link->progress();
-      if (one.done())
+      if (one.done()) {
+        one.link->traffic().waited(backoff.waited());
         settle(one);
-      else
+      } else {
         news = news || one.link->has_news();
+      }
     }
     if (moved)
       backoff.reset();
     else if (pending_ > 0 && !backoff.wait())
       break;
   }
+  for (CallerMessage& one : messages())
+    if (!one.done()) one.link->traffic().waited(backoff.waited());
   take_back();
   // Events of an unfinished message wait for the operation that continues it.
   if (news_) engine_.look_at_links(/*idle=*/false);

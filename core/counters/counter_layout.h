@@ -13,7 +13,7 @@ namespace hccl_like::counter_layout {
 
 inline constexpr std::array<char, 8> kMagic{'H', 'C', 'C', 'L', 'c', 'n', 't', '\0'};
 // Increase it with every change of the structures below.
-inline constexpr uint32_t kVersion = 2;
+inline constexpr uint32_t kVersion = 3;
 inline constexpr size_t kKinds = 16;    // at most this many collectives
 inline constexpr size_t kGroups = 128;  // open groups at a time; others are not counted
 inline constexpr size_t kPeers = 256;   // connections; others are not counted
@@ -47,13 +47,15 @@ struct alignas(64) Group {
   std::array<Calls, kKinds> calls;
 };
 
-// Messages between this process and another, over their connection. Calls on the board or directly
-// between the memory of two ranks are no messages.
+// Messages between this process and another, over their connection, and waits for it. Calls on the
+// board or directly between the memory of two ranks are no messages.
 struct alignas(64) Peer {
   Counter number;     // rank in the largest group + 1; 0: the slot is free
   Counter transport;  // its name, at most 8 letters, the first in the lowest byte; 0: no connection
   Counter sent, sent_bytes, received, received_bytes;
-  Counter reconnected;  // connections that took the place of broken ones
+  std::atomic<uint32_t> reconnected;  // connections that took the place of broken ones
+  std::atomic<uint32_t> rails_down;   // now: broken, or moved to another network
+  Counter waited;  // nanoseconds in which calls could not go on, because they waited for it
 };
 
 struct alignas(64) Header {

@@ -25,6 +25,11 @@ class Backoff {
     std::this_thread::yield();
     return true;
   }
+  // Time since the first yield; zero before it. Short waits are not measured.
+  std::chrono::nanoseconds waited() const {
+    if (waits_ <= spins_ || since_ == Clock::time_point()) return {};
+    return Clock::now() - since_;
+  }
   // True if polling is over and the next wait is a yield or a sleep.
   bool spun() const { return waits_ >= spins_; }
   // For polls that are system calls: a yield costs no more and gives the core to the sender.

@@ -86,6 +86,35 @@ def test_of_a_job_that_hangs_the_rank_that_stays_behind_is_seen(tmp_path, port):
     assert [one["hccl_like_in_flight", ""] for one in told] == [1, 1, 0]
 
 
+def waited_for(port):
+    """{peer: seconds that rank 0 waited for it}."""
+    families = parser.text_string_to_metric_families(text_at(port))
+    return {int(one.labels["peer"]): one.value for family in families for one in family.samples if one.name == "hccl_like_waited_seconds_total"}
+
+
+def comes_late(rank, size, port, call):
+    """Rank 2 makes the call once rank 0 has waited long enough for it."""
+    dist.barrier()
+    deadline = time.monotonic() + 20
+    while rank == 2 and (told := waited_for(port)).get(2, 0) < 0.1 + told.get(1, 0):
+        assert time.monotonic() < deadline, told
+        time.sleep(0.05)
+    if call == "all_reduce":
+        dist.all_reduce(torch.ones(2))
+    elif rank != 1:
+        dist.recv(torch.ones(2), 2) if rank == 0 else dist.send(torch.ones(2), 0)
+    dist.barrier()
+    return waited_for(port)
+
+
+@pytest.mark.parametrize("transports", ["shm,tcp", "tcp"])
+@pytest.mark.parametrize("call", ["all_reduce", "message"])
+def test_the_seconds_of_waiting_are_told_by_peer(port, transports, call):
+    for told in run_ranks(comes_late, 3, port, call, environment=served(port, HCCL_LIKE_TRANSPORTS=transports)):
+        assert 0 not in told or told[0] == 0
+        assert told[2] >= 0.1 + told.get(1, 0)
+
+
 def fails(rank, size, port):
     with pytest.raises(RuntimeError):
         dist.all_reduce(torch.ones(3 + rank))

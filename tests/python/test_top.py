@@ -149,11 +149,11 @@ def test_of_several_jobs_the_user_names_one(capsys, monkeypatch):
 @pytest.mark.parametrize("content, told", [
     (b"", "0 bytes, less than its header"),
     (b"GARBAGE!" + bytes(2000), "does not begin as one"),
-    (b"HCCLcnt\0" + struct.pack("=I", 99) + bytes(2000), "has version 99, and this hccl-like reads version 2"),
-    (b"HCCLcnt\0" + struct.pack("=11I", 2, 512, 704, 128, 11, 64, 7, 0, 2, 256, 64) + bytes(2000), "cut off"),
-    (b"HCCLcnt\0" + struct.pack("=11I", 2, 512, 704, 1, 11, 64, 7, 0, 2, 2**31, 64) + bytes(2000), "cut off"),
-    (b"HCCLcnt\0" + struct.pack("=11I", 2, 512, 704, 1, 2**31, 64, 7, 0, 2, 1, 64) + bytes(2000), "sizes are impossible"),
-    (b"HCCLcnt\0" + struct.pack("=11I", 2, 512, 704, 1, 11, 64, 7, 0, 2, 1, 0) + bytes(2000), "sizes are impossible"),
+    (b"HCCLcnt\0" + struct.pack("=I", 99) + bytes(2000), "has version 99, and this hccl-like reads version 3"),
+    (b"HCCLcnt\0" + struct.pack("=11I", 3, 512, 704, 128, 11, 64, 7, 0, 2, 256, 64) + bytes(2000), "cut off"),
+    (b"HCCLcnt\0" + struct.pack("=11I", 3, 512, 704, 1, 11, 64, 7, 0, 2, 2**31, 64) + bytes(2000), "cut off"),
+    (b"HCCLcnt\0" + struct.pack("=11I", 3, 512, 704, 1, 2**31, 64, 7, 0, 2, 1, 64) + bytes(2000), "sizes are impossible"),
+    (b"HCCLcnt\0" + struct.pack("=11I", 3, 512, 704, 1, 11, 64, 7, 0, 2, 1, 0) + bytes(2000), "sizes are impossible"),
 ])  # fmt: skip
 def test_a_file_that_is_none_is_refused_in_a_sentence(content, told):
     with pytest.raises(_file.Refused, match="the file of process 7 .*" + told):

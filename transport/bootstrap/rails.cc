@@ -207,12 +207,19 @@ void Rails::go_home(size_t rail) {
 
 bool Rails::settled() const {
   if (wire_.over()) return true;
-  if (wire_.misses_any()) return false;
-  for (size_t rail = 0; rail < wire_.rails(); ++rail) {
-    const TcpWire& one = *wire_.rail(rail);
-    if (one.broken() || one.resuming() || replacements_[rail].begun || is_away(rail)) return false;
-  }
-  return true;
+  return !wire_.misses_any() && down() == 0;
+}
+
+bool Rails::is_down(size_t rail) const {
+  const TcpWire* const one = wire_.rail(rail);
+  if (one == nullptr) return false;
+  return one->broken() || one->resuming() || replacements_[rail].begun || is_away(rail);
+}
+
+size_t Rails::down() const {
+  size_t count = 0;
+  for (size_t rail = 0; rail < wire_.rails(); ++rail) count += is_down(rail) ? 1 : 0;
+  return count;
 }
 
 bool Rails::is_restless() const {

@@ -51,6 +51,8 @@ class Rails {
   void step(std::chrono::milliseconds timeout, const std::string& advice);
   // Whether step() has nothing to do until a connection breaks.
   bool settled() const;
+  // Rails that are broken or, at the connector's end, go over another network than at first.
+  size_t down() const;
   // Whether step() should be called often.
   bool is_restless() const;
   Deadline next_timer() const;
@@ -85,6 +87,7 @@ class Rails {
   void go_home(size_t rail);
   void take(size_t rail);
   void finish(size_t rail);
+  bool is_down(size_t rail) const;
   bool is_away(size_t rail) const { return makes() && routes_[rail] != homes_[rail]; }
   std::string title(size_t rail, const std::string& route) const;
 

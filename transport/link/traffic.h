@@ -2,8 +2,10 @@
 // Counts the messages of a Link.
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
 #include "core/counters/counter_layout.h"
 
@@ -38,8 +40,17 @@ class Traffic {
     if (Peer* const peer = counted_in()) add(peer->received, peer->received_bytes, bytes);
   }
 
-  void reconnected(uint64_t times) noexcept {
-    if (Peer* const peer = counted_in()) peer->reconnected.fetch_add(times);
+  void rails(uint32_t reconnected, uint32_t down) noexcept {
+    Peer* const peer = counted_in();
+    if (peer == nullptr) return;
+    peer->reconnected.fetch_add(reconnected);
+    peer->rails_down.store(down);
+  }
+  // A call waited for the peer. Any thread.
+  void waited(std::chrono::nanoseconds time) noexcept {
+    Peer* const peer = counted_in();
+    if (peer != nullptr && time.count() > 0)
+      peer->waited.fetch_add(static_cast<uint64_t>(time.count()), std::memory_order_relaxed);
   }
 
  private:
@@ -54,6 +65,31 @@ class Traffic {
   // Not std::atomic, which model checks explore (tests/model/).
   mutable Peer* peer_ = nullptr;
   uint64_t transport_ = 0;
+};
+
+// Time in which no call can go on, by the peers that the calls wait for. Used by one thread at a
+// time. If calls wait for three peers at once, the time counts for all three.
+class Waits {
+ public:
+  // Counts the time since the look before it. Follow with await() for each peer awaited now.
+  void look() {
+    const auto now = std::chrono::steady_clock::now();
+    for (Traffic::Peer* const peer : peers_)
+      peer->waited.fetch_add(static_cast<uint64_t>((now - since_) / std::chrono::nanoseconds(1)),
+                             std::memory_order_relaxed);
+    since_ = now;
+    peers_.clear();
+  }
+  void await(const Traffic& traffic) {
+    Traffic::Peer* const peer = traffic.counted_in();
+    if (peer != nullptr && std::ranges::count(peers_, peer) == 0) peers_.push_back(peer);
+  }
+  // A call went on. The time since the last look is not counted.
+  void end() noexcept { peers_.clear(); }
+
+ private:
+  std::chrono::steady_clock::time_point since_{};
+  std::vector<Traffic::Peer*> peers_;  // outlive their links
 };
 
 }  // namespace hccl_like

@@ -54,8 +54,12 @@ void Mesh::State::step_rails() {
   for (Railing& one : railings) {
     one.rails.step(connect_timeout, advice);
     rails_pending |= !one.rails.settled();
-    if (const uint64_t now = one.rails.replaced(); now != one.replaced)
-      one.link->traffic().reconnected(now - std::exchange(one.replaced, now));
+    const uint64_t replaced = one.rails.replaced();
+    const size_t down = one.rails.down();
+    if (replaced != one.replaced || down != one.down)
+      one.link->traffic().rails(
+          static_cast<uint32_t>(replaced - std::exchange(one.replaced, replaced)),
+          static_cast<uint32_t>(one.down = down));
     if (std::string route = one.rails.route(); route != one.route) {
       one.route = std::move(route);
       if (const Known* known_one = find(one.id);

@@ -48,7 +48,9 @@ TEST(Rails, KnowThatTheirWireIsGone) {
   const Identity self = new_identity(JobKey());
   const Rails rails(*wire, WireSide::kConnector, self, {"rank 1", self, {{}}}, tcp, poller,
                     "a test:1", "");
+  EXPECT_EQ(rails.down(), 0u);
   wire->rail(0)->stop("a test");
+  EXPECT_EQ(rails.down(), 1u);
   EXPECT_TRUE(rails.is_restless());
   wire.reset();
   EXPECT_TRUE(rails.gone());

@@ -56,6 +56,7 @@ struct Mesh::State {
     Rails rails;
     std::string route{};    // as Known has it
     uint64_t replaced = 0;  // as the link has counted
+    size_t down = 0;
     bool is_over() const { return link->failure() != nullptr || rails.gone(); }
   };
   // A wire with a missing lifeline. It and its link live as long as the State.

@@ -86,12 +86,21 @@ TEST(MetricsText, HasTheMessagesToEachPeerOnceItIsConnected) {
   traffic.sent(30);
   traffic.received(5);
   traffic.received(6);
+  traffic.waited(std::chrono::milliseconds(250));
+  traffic.waited(std::chrono::milliseconds(-1));
+  traffic.rails(2, 1);
+  traffic.rails(1, 0);
+  file->add_peer(3)->waited = 7;  // which has no connection
   const std::string text = metrics_text(file->contents(), 0);
   const std::string labels = R"({rank="0",peer="2",transport="fabric"} )";
   EXPECT_TRUE(has(text, "hccl_like_messages_sent_total" + labels + "1\n"));
   EXPECT_TRUE(has(text, "hccl_like_sent_bytes_total" + labels + "30\n"));
   EXPECT_TRUE(has(text, "hccl_like_messages_received_total" + labels + "2\n"));
   EXPECT_TRUE(has(text, "hccl_like_received_bytes_total" + labels + "11\n"));
+  EXPECT_TRUE(has(text, "hccl_like_waited_seconds_total" + labels + "0.250000000\n"));
+  EXPECT_TRUE(has(text, "hccl_like_reconnections_total" + labels + "3\n"));
+  EXPECT_TRUE(has(text, "hccl_like_rails_down" + labels + "0\n"));
+  EXPECT_TRUE(has(text, R"(waited_seconds_total{rank="0",peer="3",transport=""} 0.000000007)"));
 }
 
 TEST(MetricsServer, AnswersGetOfMetricsAndNothingElse) {

@@ -52,19 +52,31 @@ constexpr std::array kCallMetrics{
 
 struct PeerMetric {
   const char* name;
+  const char* type;
   const char* help;
-  counter_layout::Counter Peer::*counter;
+  std::string (*value)(const Peer&);
 };
 constexpr std::array kPeerMetrics{
-    PeerMetric{"hccl_like_messages_sent_total", "Messages to a peer over its connection.",
-               &Peer::sent},
-    PeerMetric{"hccl_like_sent_bytes_total", "Bytes of the messages to a peer.", &Peer::sent_bytes},
-    PeerMetric{"hccl_like_messages_received_total", "Messages from a peer over its connection.",
-               &Peer::received},
-    PeerMetric{"hccl_like_received_bytes_total", "Bytes of the messages from a peer.",
-               &Peer::received_bytes},
-    PeerMetric{"hccl_like_reconnections_total",
-               "Connections to a peer that took the place of broken ones.", &Peer::reconnected},
+    PeerMetric{"hccl_like_messages_sent_total", "counter",
+               "Messages to a peer over its connection.",
+               [](const Peer& peer) { return std::to_string(peer.sent); }},
+    PeerMetric{"hccl_like_sent_bytes_total", "counter", "Bytes of the messages to a peer.",
+               [](const Peer& peer) { return std::to_string(peer.sent_bytes); }},
+    PeerMetric{"hccl_like_messages_received_total", "counter",
+               "Messages from a peer over its connection.",
+               [](const Peer& peer) { return std::to_string(peer.received); }},
+    PeerMetric{"hccl_like_received_bytes_total", "counter", "Bytes of the messages from a peer.",
+               [](const Peer& peer) { return std::to_string(peer.received_bytes); }},
+    PeerMetric{"hccl_like_waited_seconds_total", "counter",
+               "Seconds in which calls could not go on, because they waited for this peer.",
+               [](const Peer& peer) { return seconds(peer.waited); }},
+    PeerMetric{"hccl_like_reconnections_total", "counter",
+               "Connections to a peer that took the place of broken ones.",
+               [](const Peer& peer) { return std::to_string(peer.reconnected); }},
+    PeerMetric{"hccl_like_rails_down", "gauge",
+               "Connections to a peer that are broken now, or go over another network than at "
+               "first.",
+               [](const Peer& peer) { return std::to_string(peer.rails_down); }},
 };
 
 struct GroupMetric {
@@ -155,13 +167,13 @@ std::string metrics_text(const File& counters, uint64_t now_ns) {
     });
   }
   for (const PeerMetric& metric : kPeerMetrics) {
-    text += head(metric.name, "counter", metric.help);
+    text += head(metric.name, metric.type, metric.help);
     for (const Peer& peer : counters.peers) {
-      if (peer.number == 0 || peer.transport == 0) continue;
+      if (peer.number == 0 || (peer.transport == 0 && peer.waited == 0)) continue;
       text.append(metric.name).append("{rank=\"").append(std::to_string(header.rank));
       text.append("\",peer=\"").append(std::to_string(peer.number - 1)).append("\",transport=\"");
       text.append(transport_of(peer)).append("\"} ");
-      text.append(std::to_string(peer.*metric.counter)).append("\n");
+      text.append(metric.value(peer)).append("\n");
     }
   }
   return text;

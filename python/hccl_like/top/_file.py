@@ -18,12 +18,12 @@ from hccl_like.hang import _processes
 
 _NAME = "/memfd:hccl-like-counters"
 _MAGIC = b"HCCLcnt\0"
-_VERSION = 2
+_VERSION = 3
 _MOST_BYTES = 1 << 20
 _HEADER = struct.Struct("=8s IIIIII I ii II 4x Q Q Q")
 _GROUP = struct.Struct("=Q Q iii 4x 64s Q Q q QQ Q Q")
 _CALLS = struct.Struct("=4Q")
-_PEER = struct.Struct("=Q 8s 5Q")
+_PEER = struct.Struct("=Q 8s 4Q II Q")
 _KIND_NAME = 24
 
 
@@ -70,6 +70,8 @@ class Peer:
     received: int
     received_bytes: int
     reconnected: int  # connections that took the place of broken ones
+    rails_down: int = 0  # now: broken, or moved to another network
+    waited_ns: int = 0  # in which calls could not go on, because they waited for it
 
 
 @dataclass(frozen=True)
