@@ -81,15 +81,21 @@ def _explain(asked: argparse.Namespace) -> None:
     own_json = own.to_json(call[2]) if own else ""
     rows = _extension.load().explain(*call, own=own_json)
     title = f"{asked.collective} of {asked.bytes} bytes on {asked.ranks} ranks goes {_WAYS[way]}"
-    profile = tune.in_profile(os.environ.get(_PROFILE), _extension.load().layout_name(call[2]), asked.collective, asked.bytes)
+    device = asked.device.partition(":")[0] if _with_index(asked.device) else None
+    profile = tune.in_profile(os.environ.get(_PROFILE), _extension.load().layout_name(call[2]), asked.collective, asked.bytes, device)
     measured_bytes, measured = profile.bytes, profile.seconds
-    if not _forced(asked.collective) and os.environ.get("HCCL_LIKE_DETERMINISTIC", "0") == "0":
-        rows.sort(key=lambda row: row[0] != profile.best)  # as communicator_messages.cc chooses
+    chosen = None  # by the profile, as communicator_messages.cc chooses
+    if way == "messages" and not _forced(asked.collective) and os.environ.get("HCCL_LIKE_DETERMINISTIC", "0") == "0":
+        chosen = next((row[0] for row in rows if row[0] == profile.best), None)
+        rows.sort(key=lambda row: row[0] != chosen)
+    path_us = measured[tune.path(way)] * 1e6 if tune.path(way) in measured else None
     if asked.json:
-        print(json.dumps({"way": way, "algorithms": [
+        print(json.dumps({"way": way, "measured_us": path_us, "algorithms": [
             {"name": name, "slices": slices, "estimate_us": microseconds, "measured_us": measured[name] * 1e6 if name in measured else None}
-            for name, slices, microseconds in rows], "measured_bytes": measured_bytes}))  # fmt: skip
+            for name, slices, microseconds in rows], "measured_bytes": measured_bytes, "chosen_by_profile": chosen}))  # fmt: skip
         return
+    if os.environ.get(_PROFILE):
+        print(f"the profile {os.environ[_PROFILE]} {_said(chosen, measured_bytes, path_us)}")
     if way != "messages":
         print(f"{title}\n")
         title = f"by messages, if HCCL_LIKE_ALGO={asked.collective}:NAME asked for one of these"
@@ -101,6 +107,17 @@ def _explain(asked: argparse.Namespace) -> None:
         print(f"\n{own.collective}:{own.name} is proved for {asked.ranks} ranks. Its rounds:\n{own.text(call[2])}")
     if asked.rounds or asked.svg or asked.timeline:
         _show(asked, _extension.load().plan(*call, algorithm=asked.algorithm or (own.name if own else ""), own=own_json), bool(asked.own))
+
+
+def _said(chosen: str | None, measured_bytes: int | None, path_us: float | None) -> str:
+    """What the profile has of the call."""
+    if chosen:
+        return f"is used: it chooses {chosen}" + (f", measured at {measured_bytes} bytes" if measured_bytes is not None else "")
+    if path_us is not None:
+        return f"has measured this path: {path_us:.2f} us at {measured_bytes} bytes. A path without messages is not chosen from a profile"
+    if measured_bytes is not None:
+        return "has measured such calls and chooses nothing for this one"
+    return "has nothing for this call on this layout: it is not used"
 
 
 def _of_settings(collective: str) -> schedule.Algorithm | None:

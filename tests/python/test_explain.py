@@ -118,12 +118,15 @@ def test_what_tune_measured_stands_beside_the_estimate(tmp_path, monkeypatch, ca
     monkeypatch.setenv("HCCL_LIKE_PROFILE", str(tmp_path / "profile.json"))
     assert cli.main(["explain", "all_reduce", "50K", "4", "--hosts", "2"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[1].endswith("measured us, 65536 bytes")
-    shown = {line.split()[0]: line.split()[-1] for line in lines[2:] if line.strip()}
+    assert lines[0] == f"the profile {tmp_path}/profile.json is used: it chooses ring, measured at 65536 bytes"
+    assert lines[2].endswith("measured us, 65536 bytes")
+    shown = {line.split()[0]: line.split()[-1] for line in lines[3:] if line.strip()}
     assert (shown["ring"], shown["direct"], shown["rabenseifner"]) == ("65.54", "2000.00", "-")
     assert next(iter(shown)) == "ring", "the profile decides"
     assert cli.main(["explain", "all_reduce", "50K", "8", "--hosts", "2"]) == 0
-    assert "measured us" not in capsys.readouterr().out, "another layout"
+    said = capsys.readouterr().out
+    assert said.startswith(f"the profile {tmp_path}/profile.json has nothing for this call on this layout: it is not used\n")
+    assert "measured us" not in said
 
 
 def test_json_has_the_way_and_the_times(tmp_path, monkeypatch, capsys):

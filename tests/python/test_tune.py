@@ -1,12 +1,13 @@
 """Profiles: measured, written, read by all ranks, and compared."""
 
 import json
+import re
 
 import pytest
 import torch
 import torch.distributed as dist
 
-from hccl_like import tune
+from hccl_like import cli, tune
 from ranks import RankFailed, run_ranks
 
 LAYOUT = [0, 0, 1]
@@ -105,17 +106,54 @@ def on_one_host(rank, size, path):
     return tune.tune(["all_reduce"], max_bytes=4096, seconds=0.0001)
 
 
-def test_one_host_that_needs_no_messages_says_so(tmp_path, capfd):
+def test_on_one_host_paths_are_measured_beside_algorithms(tmp_path, capfd, monkeypatch):
     path = tmp_path / "profile.json"
-    assert run_ranks(on_one_host, 2, str(path)) == [{"layout": "1x2", "collectives": {}}] * 2
-    assert not path.exists()
+    results = run_ranks(on_one_host, 2, str(path))
+    assert results[0] == results[1] and results[0]["layout"] == "1x2"
+    rows = results[0]["collectives"]["all_reduce"]
+    assert [(row["bytes"], row["way"], row["model"]) for row in rows] == [
+        (8, "board", "path board"), (64, "board", "path board"), (512, "board", "path board"), (4096, "direct", "path direct")]
+    assert all({row["model"], "ring", "direct"} <= set(row["seconds"]) for row in rows)
     said = capfd.readouterr().out
-    assert said.count("nothing is written: the ranks of this host meet in shared memory and in each other's memory") == 1
+    assert len(re.findall(r"^HCCL_LIKE_ALGO=all_reduce:|^all_reduce(: nothing to set| of \d+ bytes takes)", said, re.M)) == 1
+    profile = json.loads(path.read_text())
+    assert profile["layouts"] == {} and set(profile["measured"]) == {"1x2"}
+    run_ranks(sums, 2, environment={"HCCL_LIKE_PROFILE": str(path)})  # which chooses nothing
+    monkeypatch.setenv("HCCL_LIKE_PROFILE", str(path))
+    assert cli.main(["explain", "all_reduce", "4096", "2"]) == 0
+    us = dict(profile["measured"]["1x2"]["all_reduce"])[4096]["path direct"] * 1e6
+    assert capfd.readouterr().out.startswith(f"the profile {path} has measured this path: {us:.2f} us at 4096 bytes. ")
+    assert cli.main(["explain", "all_reduce", "4096", "2", "--json"]) == 0
+    told = json.loads(capfd.readouterr().out)
+    assert (told["way"], told["measured_us"], told["chosen_by_profile"]) == ("direct", pytest.approx(us), None)
+
+
+def on_a_device(rank, size, path):
+    return tune.main(["--output", path, "--collectives", "all_reduce", "--max-bytes", "64", "--milliseconds", "0.1", "--device", "sim"])
+
+
+def test_a_device_is_measured_by_itself(tmp_path):
+    pytest.importorskip("torch_sim")
+    path = tmp_path / "profile.json"
+    assert run_ranks(on_a_device, 2, str(path), environment=lambda rank: {"LOCAL_RANK": str(rank)}) == [0, 0]
+    assert set(json.loads(path.read_text())["measured"]) == {"1x2 sim"}
+
+
+@pytest.mark.parametrize("times, told", [
+    ({"path board": [1e-6, 2e-6], "ring": [1.02e-6, 1e-6]}, ["HCCL_LIKE_ALGO=reduce:ring makes reduce up to 2.0 times as fast, and no size slower"]),
+    ({"path board": [1e-6, 2e-6], "ring": [2e-6, 1e-6]},
+     ["reduce of 64 bytes takes 2.0 us (path board), by messages 1.0 us (ring); no setting does that for these sizes alone"]),
+    ({"path board": [1e-6, 1e-6], "ring": [2e-6, 2e-6]}, ["reduce: nothing to set; the paths without messages are the fastest"]),
+    ({"ring": [1e-6, 1e-6]}, [])])  # fmt: skip
+def test_the_advice_is_a_setting_that_makes_nothing_slower(times, told):
+    rows = [{"bytes": size, "seconds": (seconds := {name: all_[at] for name, all_ in times.items()}), "best": min(seconds, key=seconds.get),
+             "way": "board" if "path board" in times else "messages", "model": next(iter(times))} for at, size in enumerate((8, 64))]  # fmt: skip
+    assert tune.advice({"layout": "1x2", "collectives": {"reduce": rows}}) == told
 
 
 def test_one_host_is_tuned_where_its_calls_go_by_messages(tmp_path):
     path = tmp_path / "profile.json"
     for environment, sizes in (({"HCCL_LIKE_DIRECT": "0"}, [4096]), ({"HCCL_LIKE_TRANSPORTS": "tcp"}, [8, 64, 512, 4096])):
         results = run_ranks(on_one_host, 2, str(path), environment=environment)
-        assert [row["bytes"] for row in results[0]["collectives"]["all_reduce"]] == sizes
+        assert [row["bytes"] for row in results[0]["collectives"]["all_reduce"] if row["way"] == "messages"] == sizes
         assert [size for size, _ in json.load(open(path))["layouts"]["1x2"]["broadcast"]] == sizes
