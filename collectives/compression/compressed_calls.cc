@@ -1,5 +1,9 @@
 #include "collectives/compression/compressed_calls.h"
 
+#include <string>
+
+#include "core/base/error.h"
+
 namespace hccl_like {
 
 bool is_compressed(const Call& call, size_t bytes, const Hosts& hosts) {
@@ -17,9 +21,15 @@ bool is_compressed(const Call& call, size_t bytes, const Hosts& hosts) {
   }
 }
 
-std::string_view compressed_algorithm(Collective collective, const Hosts& hosts) {
-  if (!reduces(collective)) return {};
-  return hosts.nested() ? "rails_direct" : "direct";
+std::string_view compressed_algorithm(Collective collective, const Hosts& hosts,
+                                      std::string_view forced) {
+  if (!reduces(collective)) return forced;
+  const std::string_view only = hosts.nested() ? "rails_direct" : "direct";
+  if (!forced.empty() && forced != only)
+    throw_misuse("a compressed " + std::string(name(collective)) + " is made by " +
+                 std::string(only) + ", not by " + std::string(forced) +
+                 "; leave out the algorithm, or the compression");
+  return only;
 }
 
 }  // namespace hccl_like

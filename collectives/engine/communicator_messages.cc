@@ -208,14 +208,8 @@ const Choice& Communicator::choice(const Call& call, size_t bytes, bool uneven, 
       .uneven = uneven,
       .deterministic = deterministic_,
       .simulate = true};
-  if (const auto only = compressed_algorithm(collective, topology_.hosts);
-      compressed && !only.empty()) {
-    if (!options.forced.empty() && options.forced != only)
-      throw_misuse("a compressed " + std::string(hccl_like::name(collective)) + " is made by " +
-                   std::string(only) + ", not by " + std::string(options.forced) +
-                   "; leave out the algorithm, or the compression");
-    options.forced = only;
-  }
+  if (compressed)
+    options.forced = compressed_algorithm(collective, topology_.hosts, options.forced);
   const bool one_order = options.deterministic && reduces(collective);
   if (options.forced.empty() && identity_.profile && !one_order) {
     const Algorithm* best =

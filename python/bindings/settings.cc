@@ -4,10 +4,12 @@
 #include <optional>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <torch/csrc/utils/pybind.h>
 
+#include "collectives/compression/compressed_calls.h"
 #include "collectives/engine/call_path.h"
 #include "collectives/engine/runtime.h"
 #include "collectives/own/own_algorithm.h"
@@ -16,6 +18,7 @@
 #include "collectives/verify/job.h"
 #include "collectives/verify/simulate.h"
 #include "core/settings/config.h"
+#include "device/compress/compress.h"
 #include "device/reduce/reduce.h"
 #include "process_group/issue/host_phases.h"
 #include "python/bindings/bindings.h"
@@ -86,8 +89,9 @@ std::string way(const std::string& collective, uint64_t bytes, const std::vector
   if (device && bytes / (chunks ? layout.size() : 1) >= StreamExecutor::kLeastChunk &&
       Staging::may_use_streams(process().devices.access(*device), hosts, options, wanted))
     return "streams";
-  if (device && HostPhases::may_serve(process().devices.access(*device), hosts, options, wanted,
-                                      bytes, bytes_of_slice(config)))
+  if (device && (config.compression == Compression::kNone || wanted == Collective::kBroadcast) &&
+      HostPhases::may_serve(process().devices.access(*device), hosts, options, wanted, bytes,
+                            bytes_of_slice(config)))
     return "phases";
   switch (call_path(wanted, bytes, ranks, options)) {
     case CallPath::kBoard:
@@ -109,6 +113,19 @@ Topology topology_of(const std::vector<int>& layout, const Config& config) {
   return topology;
 }
 
+// The format of the messages between hosts of a call of float32; null: they are not compressed.
+const Codec* codec_of(Collective collective, uint64_t bytes, const Hosts& hosts,
+                      const Config& config) {
+  const Call call{.collective = collective, .type = DataType::kFloat32};
+  return is_compressed(call, bytes, hosts) ? codec(config.compression) : nullptr;
+}
+
+// The network as a compressed call finds it: it takes more floats a second. Encoding is not priced.
+void compress(Topology& topology, const Codec& codec) {
+  topology.remote.ps_per_kib =
+      topology.remote.ps_per_kib * codec.block_bytes / (Codec::kBlock * sizeof(float));
+}
+
 // As a communicator chooses.
 ChooseOptions options_of(std::string_view forced, const OwnAlgorithm* own, const Hosts& hosts,
                          const Config& config) {
@@ -125,12 +142,19 @@ py::list ways(const std::string& collective, uint64_t bytes, const std::vector<i
               const std::string& own_json) {
   const Config config = Config::from_environment();
   const Collective wanted = known_collective(collective);
-  const Topology topology = topology_of(layout, config);
+  Topology topology = topology_of(layout, config);
   const auto own = own_json.empty() ? nullptr : OwnAlgorithm::parse(own_json);
-  const ChooseOptions options =
+  ChooseOptions options =
       options_of(config.algo.find(name(wanted)), own.get(), topology.hosts, config);
+  const Codec* const codec = codec_of(wanted, bytes, topology.hosts, config);
+  if (codec != nullptr) {
+    options.forced = compressed_algorithm(wanted, topology.hosts, options.forced);
+    compress(topology, *codec);
+  }
   const Choice used = choose(wanted, bytes, sizeof(float), topology, options);
   std::vector<Choice> choices = candidates(wanted, bytes, sizeof(float), topology, options);
+  if (codec != nullptr && reduces(wanted))
+    std::erase_if(choices, [&](const Choice& c) { return c.algorithm != used.algorithm; });
   std::stable_partition(choices.begin(), choices.end(),
                         [&](const Choice& c) { return c.algorithm == used.algorithm; });
   py::list rows;
@@ -139,6 +163,28 @@ py::list ways(const std::string& collective, uint64_t bytes, const std::vector<i
                                static_cast<double>(choice.estimate_ps) * 1e-6));
   }
   return rows;
+}
+
+// What leaves the host that sends most, by one algorithm: bytes of floats, and bytes on the
+// network, which are fewer if the settings compress such a call.
+std::pair<uint64_t, uint64_t> bytes_between_hosts(const std::string& collective, uint64_t bytes,
+                                                  const std::vector<int>& layout,
+                                                  const std::string& algorithm) {
+  const Config config = Config::from_environment();
+  const Collective wanted = known_collective(collective);
+  const Hosts hosts = Hosts::of(layout);
+  const Algorithm* const found = find_algorithm(wanted, algorithm);
+  if (found == nullptr)
+    throw py::value_error("there is no " + collective + " algorithm '" + algorithm + "'");
+  const Job job = make_job(*found, hosts);
+  std::vector<uint64_t> chunks(static_cast<size_t>(hosts.count()));
+  for (int rank = 0; rank < job.size(); ++rank)
+    for (const Step& step : job.ranks[static_cast<size_t>(rank)].steps())
+      if (step.kind == Step::Kind::kSend && hosts.host(step.peer) != hosts.host(rank))
+        chunks[static_cast<size_t>(hosts.host(rank))] += step.count;
+  const uint64_t floats = std::ranges::max(chunks) * bytes / job.ranks.front().chunks();
+  const Codec* const codec = codec_of(wanted, bytes, hosts, config);
+  return {floats, codec == nullptr ? floats : codec->bytes(floats / sizeof(float))};
 }
 
 // (rank, the port out, peer, slice, round, begin, end) of everything that occupies a port, by rank.
@@ -164,9 +210,13 @@ py::tuple plan(const std::string& collective, uint64_t bytes, const std::vector<
   const Collective wanted = known_collective(collective);
   if (wanted == Collective::kSend || wanted == Collective::kRecv)
     throw py::value_error("one rank sends and one receives: there is no schedule of all ranks");
-  const Topology topology = topology_of(layout, config);
+  Topology topology = topology_of(layout, config);
   const auto own = own_json.empty() ? nullptr : OwnAlgorithm::parse(own_json);
-  const std::string_view forced = algorithm.empty() ? config.algo.find(name(wanted)) : algorithm;
+  std::string_view forced = algorithm.empty() ? config.algo.find(name(wanted)) : algorithm;
+  if (const Codec* const codec = codec_of(wanted, bytes, topology.hosts, config)) {
+    forced = compressed_algorithm(wanted, topology.hosts, forced);
+    compress(topology, *codec);
+  }
   const Choice choice = choose(wanted, bytes, sizeof(float), topology,
                                options_of(forced, own.get(), topology.hosts, config));
   const Job job = make_job(*choice.algorithm, topology.hosts);
@@ -207,6 +257,11 @@ void bind_settings(py::module_& module) {
       "\"streams\" of the devices, if `device` (with an index) is one whose streams can, or by "
       "\"messages\", which alone take an algorithm. The group's own calls ask the same "
       "function.");
+  module.def("bytes_between_hosts", &bytes_between_hosts, py::arg("collective"), py::arg("bytes"),
+             py::arg("layout"), py::arg("algorithm"),
+             "What leaves the host that sends most, in a call of `bytes` of float32: bytes of "
+             "floats, and bytes on the network, which are fewer if HCCL_LIKE_COMPRESSION applies "
+             "to the call.");
   module.def(
       "layout_name", [](const std::vector<int>& layout) { return layout_name(Hosts::of(layout)); },
       py::arg("layout"), "What a profile calls a layout, the host of each rank: \"2x4\".");

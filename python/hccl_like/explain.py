@@ -47,6 +47,7 @@ def main(argv: list[str] | None = None) -> int:
     add("ranks", type=int, help="ranks in the group")
     add("--hosts", type=int, default=1, help="hosts that the ranks fill in order (1: all are on this one)")
     add("--device", help="of the tensors, if not the host's: sim, or sim:1")
+    add("--compression", metavar="FORMAT", help="of messages between hosts: mx8, mx4, bf16 or none (HCCL_LIKE_COMPRESSION, or that of the group's Options)")
     add("--own", metavar="WHAT", help="an algorithm of your own, proved and priced beside the others, and its rounds: the name "
         "that a package publishes, FILE.py:NAME, or a file in JSON or of MSCCL (docs/own-algorithms.md)")  # fmt: skip
     add("--algorithm", metavar="NAME", help="the algorithm that the next three options show (the first of the list, or that of --own)")
@@ -70,6 +71,8 @@ def main(argv: list[str] | None = None) -> int:
 def _explain(asked: argparse.Namespace) -> None:
     from hccl_like import _extension, _plugins, schedule
 
+    if asked.compression:
+        os.environ["HCCL_LIKE_COMPRESSION"] = asked.compression
     each = -(-asked.ranks // max(1, asked.hosts))
     call = (asked.collective, asked.bytes, [rank // each for rank in range(asked.ranks)])
     if asked.device:
@@ -83,7 +86,8 @@ def _explain(asked: argparse.Namespace) -> None:
     title = f"{asked.collective} of {asked.bytes} bytes on {asked.ranks} ranks goes {_WAYS[way]}"
     device = asked.device.partition(":")[0] if _with_index(asked.device) else None
     profile = tune.in_profile(os.environ.get(_PROFILE), _extension.load().layout_name(call[2]), asked.collective, asked.bytes, device)
-    measured_bytes, measured = profile.bytes, profile.seconds
+    compression = _compression(*call, rows[0][0]) if way == "messages" and not own else None
+    measured_bytes, measured = (None, {}) if compression else (profile.bytes, profile.seconds)  # tune measures without
     chosen = None  # by the profile, as communicator_messages.cc chooses
     if way == "messages" and not _forced(asked.collective) and os.environ.get("HCCL_LIKE_DETERMINISTIC", "0") == "0":
         chosen = next((row[0] for row in rows if row[0] == profile.best), None)
@@ -92,10 +96,16 @@ def _explain(asked: argparse.Namespace) -> None:
     if asked.json:
         print(json.dumps({"way": way, "measured_us": path_us, "algorithms": [
             {"name": name, "slices": slices, "estimate_us": microseconds, "measured_us": measured[name] * 1e6 if name in measured else None}
-            for name, slices, microseconds in rows], "measured_bytes": measured_bytes, "chosen_by_profile": chosen}))  # fmt: skip
+            for name, slices, microseconds in rows], "measured_bytes": measured_bytes, "chosen_by_profile": chosen, "compression": compression}))  # fmt: skip
         return
     if os.environ.get(_PROFILE):
         print(f"the profile {os.environ[_PROFILE]} {_said(chosen, measured_bytes, path_us)}")
+    wanted = os.environ.get("HCCL_LIKE_COMPRESSION", "none")
+    if compression:
+        print(f"compressed with {wanted}: {compression['bytes_between_hosts']} bytes leave a host instead of {compression['uncompressed_bytes']}. "
+              "The estimates have fewer bytes, but no time to encode and decode")
+    elif wanted != "none":
+        print(f"not compressed with {wanted}, which is for all_reduce, reduce_scatter and all_gather of 64 KiB or more between hosts")
     if way != "messages":
         print(f"{title}\n")
         title = f"by messages, if HCCL_LIKE_ALGO={asked.collective}:NAME asked for one of these"
@@ -107,6 +117,17 @@ def _explain(asked: argparse.Namespace) -> None:
         print(f"\n{own.collective}:{own.name} is proved for {asked.ranks} ranks. Its rounds:\n{own.text(call[2])}")
     if asked.rounds or asked.svg or asked.timeline:
         _show(asked, _extension.load().plan(*call, algorithm=asked.algorithm or (own.name if own else ""), own=own_json), bool(asked.own))
+
+
+def _compression(collective: str, bytes: int, layout: list[int], algorithm: str) -> dict[str, int | str] | None:
+    """None: the messages of such a call are not compressed."""
+    from hccl_like import _extension
+
+    wanted = os.environ.get("HCCL_LIKE_COMPRESSION", "none")
+    if wanted == "none":
+        return None
+    floats, sent = _extension.load().bytes_between_hosts(collective, bytes, layout, algorithm)
+    return {"format": wanted, "bytes_between_hosts": sent, "uncompressed_bytes": floats} if sent < floats else None
 
 
 def _said(chosen: str | None, measured_bytes: int | None, path_us: float | None) -> str:

@@ -136,6 +136,41 @@ def test_json_has_the_way_and_the_times(tmp_path, monkeypatch, capsys):
     assert {"name", "slices", "estimate_us", "measured_us"} == set(told["algorithms"][0])
 
 
+@pytest.mark.parametrize("format, bytes_", [("mx8", 33 << 15), ("mx4", 17 << 15), ("bf16", 64 << 15)])
+def test_compressed_calls_have_fewer_bytes_and_less_time(format, bytes_, capsys, monkeypatch):
+    monkeypatch.delenv("HCCL_LIKE_COMPRESSION", raising=False)
+    call = ["explain", "all_reduce", "4M", "4", "--hosts", "2"]
+    assert cli.main([*call, "--algorithm", "rails_direct", "--json"]) == 0
+    plain = json.loads(capsys.readouterr().out)
+    assert plain["compression"] is None
+    monkeypatch.setenv("HCCL_LIKE_COMPRESSION", format)
+    assert cli.main([*call, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    # Each host sends half of its sum, and half of the result: 4 MiB of floats, 32 in 128 bytes.
+    assert told["compression"] == {"format": format, "bytes_between_hosts": bytes_, "uncompressed_bytes": 4 << 20}
+    (row,) = told["algorithms"]  # a sum that is compressed has one
+    assert row["name"] == "rails_direct"
+    assert row["estimate_us"] < next(one["estimate_us"] for one in plain["algorithms"] if one["name"] == "rails_direct")
+    assert cli.main(call) == 0
+    said = capsys.readouterr().out
+    assert said.startswith(f"compressed with {format}: {bytes_} bytes leave a host instead of 4194304. ")
+
+
+@pytest.mark.parametrize("call", [["all_reduce", "4M", "4"], ["all_reduce", "4K", "4", "--hosts", "2"], ["broadcast", "4M", "4", "--hosts", "2"]])
+def test_calls_that_are_not_compressed_say_so(call, capsys, monkeypatch):
+    monkeypatch.setenv("HCCL_LIKE_COMPRESSION", "none")  # which is put back after --compression
+    assert cli.main(["explain", *call, "--compression", "mx8"]) == 0
+    assert capsys.readouterr().out.startswith("not compressed with mx8, which is for all_reduce, reduce_scatter and all_gather of 64 KiB or more")
+
+
+@pytest.mark.parametrize("more, told", [
+    (["--compression", "zip"], "zip"), (["--compression", "mx8", "--algorithm", "ring", "--rounds"], "a compressed all_reduce is made by rails_direct, not by ring")])  # fmt: skip
+def test_a_compression_that_cannot_be_is_an_error(more, told, capsys, monkeypatch):
+    monkeypatch.setenv("HCCL_LIKE_COMPRESSION", "none")
+    assert cli.main(["explain", "all_reduce", "4M", "4", "--hosts", "2", *more]) == 1
+    assert told in capsys.readouterr().err
+
+
 def test_a_text_that_is_no_schedule_is_refused():
     with pytest.raises(ValueError, match="this is no step of a schedule: jump in.0."):
         _pictures.rounds_of("0: jump in[0]")
