@@ -22,6 +22,7 @@ READERS = {"train.py", "first.py"}
 
 # Run here in a folder of their own, with what keeps them short behind them; the commands of a page in its order.
 RUN = {
+    "docs/compression.md": {"hccl-like explain all_reduce 64M 2 --hosts 2 --compression mx8": []},
     "docs/concepts.md": {
         "hccl-like explain all_reduce 16M 4 --hosts 4 --algorithm ring --rounds --svg ring.svg": [],
         "hccl-like explain all_reduce 1K 4 --hosts 4 --algorithm recursive_doubling --svg doubling.svg": [],
