@@ -112,6 +112,14 @@ void configure_log(LogLevel level, std::string_view file) {
   detail::active_log_level.store(level, std::memory_order_relaxed);
 }
 
+void close_log_file() noexcept {
+  try {
+    the_log().set_sink(std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  } catch (...) {
+    // Out of memory: the file stays open.
+  }
+}
+
 void set_log_rank(int rank) noexcept { the_log().set_rank(rank); }
 
 void log(LogLevel level, std::string_view message) noexcept {

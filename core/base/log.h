@@ -24,6 +24,9 @@ std::string_view name(LogLevel level) noexcept;
 // cannot be opened. Callable again from one thread at a time, concurrently with log calls.
 void configure_log(LogLevel level, std::string_view file = {});
 
+// Lines go to standard error until the next configure_log(). Closes the log file, if there is one.
+void close_log_file() noexcept;
+
 // Sets the rank shown in later lines; negative: none.
 void set_log_rank(int rank) noexcept;
 
