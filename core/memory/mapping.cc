@@ -30,6 +30,14 @@ Mapping& Mapping::operator=(Mapping&& other) noexcept {
 
 Mapping::~Mapping() { reset(); }
 
+void Mapping::move_onto(const Mapping& place) {
+  void* const moved =
+      ::mremap(data_, bytes_, place.bytes_, MREMAP_MAYMOVE | MREMAP_FIXED, place.data_);
+  if (moved == MAP_FAILED) throw_system("cannot move " + std::to_string(bytes_) + " mapped bytes");
+  data_ = nullptr;
+  bytes_ = 0;
+}
+
 void Mapping::reset() noexcept {
   if (data_ != nullptr) ::munmap(data_, bytes_);
   data_ = nullptr;

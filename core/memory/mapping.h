@@ -22,6 +22,9 @@ class Mapping {
   size_t size() const noexcept { return bytes_; }
   bool valid() const noexcept { return data_ != nullptr; }
   std::span<std::byte> span() const noexcept { return {data_, bytes_}; }
+  // Moves the pages to the address of `place`, which has the same size and loses its own; empty
+  // afterwards. Threads that read there see the same content if both have it. Throws kSystem.
+  void move_onto(const Mapping& place);
   // Unmaps; empty afterwards.
   void reset() noexcept;
 

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstring>
 #include <limits>
 #include <map>
 #include <mutex>
@@ -112,12 +113,10 @@ void remove(const std::byte* data, const SharedMemoryToken& token) {
   all.tokens.erase(found);
 }
 
-}  // namespace
-
-SharedMemory SharedMemory::create(size_t bytes) {
+// A sealed file of `bytes`, whole pages, with its stamp behind them.
+std::pair<Fd, SharedMemoryToken> make_file(size_t bytes) {
   Fd file = make_shared_memory("hccl-like-shared");
-  SharedMemoryToken token{
-      .process = ::getpid(), .descriptor = file.get(), .bytes = whole_pages(bytes)};
+  SharedMemoryToken token{.process = ::getpid(), .descriptor = file.get(), .bytes = bytes};
   const ssize_t drawn = ::getrandom(&token.nonce, sizeof token.nonce, 0);
   const Stamp stamp{.bytes = token.bytes, .nonce = token.nonce};
   const auto behind = static_cast<off_t>(token.bytes);
@@ -126,11 +125,39 @@ SharedMemory SharedMemory::create(size_t bytes) {
       ::pwrite(file.get(), &stamp, sizeof stamp, behind) != sizeof stamp)
     throw_system("cannot write the end of shared memory");
   seal_size(file.get());
+  return {std::move(file), token};
+}
+
+}  // namespace
+
+SharedMemory SharedMemory::create(size_t bytes) {
+  auto [file, token] = make_file(whole_pages(bytes));
   Mapping mapping = map_file(file.get(), token.bytes, 0);
   make_pages(file.get(), mapping);
   SharedMemory memory(std::move(file), token, std::move(mapping));
   add(memory.data(), token);
   return memory;
+}
+
+void SharedMemory::make_private() {
+  constexpr int kAccess = PROT_READ | PROT_WRITE;
+  Mapping copy = Mapping::map(-1, size(), kAccess, MAP_PRIVATE | MAP_ANONYMOUS);
+  use_huge_pages(copy.span());
+  std::memcpy(copy.data(), data(), size());
+  copy.move_onto(mapping_);
+  remove(data(), token_);
+  file_.reset();
+}
+
+void SharedMemory::share() {
+  auto [file, token] = make_file(size());
+  Mapping copy = map_file(file.get(), size(), 0);
+  make_pages(file.get(), copy);
+  std::memcpy(copy.data(), data(), size());
+  copy.move_onto(mapping_);
+  file_ = std::move(file);
+  token_ = token;
+  add(data(), token_);
 }
 
 SharedMemory SharedMemory::open(const SharedMemoryToken& token) {

@@ -42,6 +42,14 @@ class SharedMemory {
   // that this process created.
   void discard() noexcept;
 
+  // For memory that this process created, and that no thread writes meanwhile. Both keep the
+  // addresses and the content. Both throw kSystem, without effect.
+  // Ordinary memory from now on, without a descriptor: peers that map it keep the old pages.
+  void make_private();
+  // After make_private(): shared again, with another token.
+  void share();
+  bool shared() const { return file_.valid(); }
+
   // The memory created by this process that holds all of [at, at + bytes), and the offset in it.
   // Thread-safe. A few nanoseconds for most other addresses.
   struct Place {

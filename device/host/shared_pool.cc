@@ -61,6 +61,30 @@ void SharedPool::free(void* at) noexcept {
   released.discard();
 }
 
+void SharedPool::make_private() {
+  std::lock_guard lock(mutex_);
+  for (auto piece = pieces_.begin(); piece != pieces_.end();) {
+    const auto hole = holes_.find(piece->first);
+    const size_t bytes = piece->second.size();
+    if (hole == holes_.end() || hole->second != bytes) {
+      if (piece->second.shared()) piece->second.make_private();
+      ++piece;
+      continue;
+    }
+    holes_.erase(hole);
+    stats_.reserved -= bytes;
+    unused_ -= bytes;
+    piece->second.discard();
+    piece = pieces_.erase(piece);
+  }
+}
+
+void SharedPool::share() {
+  std::lock_guard lock(mutex_);
+  for (auto& [at, piece] : pieces_)
+    if (!piece.shared()) piece.share();
+}
+
 SharedPool::Stats SharedPool::stats() const {
   std::lock_guard lock(mutex_);
   return stats_;

@@ -33,6 +33,13 @@ class SharedPool {
   // still use the block.
   void free(void* at) noexcept;
 
+  // Keeps no descriptor and nothing that peers could map: returns unused pieces to the system, and
+  // makes the others ordinary memory (SharedMemory::make_private()), at the same addresses. No
+  // thread writes to blocks meanwhile. Throws kSystem.
+  void make_private();
+  // Peers can map the blocks again. No thread writes to blocks meanwhile. Throws kSystem.
+  void share();
+
   struct Stats {
     size_t used = 0;      // in allocated blocks
     size_t reserved = 0;  // taken from the system

@@ -32,6 +32,30 @@ TEST(SharedPool, GivesWhatPeersCanMap) {
   EXPECT_EQ(seen.data()[place_b->offset], std::byte{2});
 }
 
+TEST(SharedPool, KeepsItsBlocksWhilePrivate) {
+  SharedPool pool;
+  std::byte* const block = take(pool, 100'000);
+  void* const unused = pool.allocate(size_t{8} << 20);
+  pool.free(unused);
+  std::memset(block, 7, 100'000);
+  for (int turn = 0; turn < 2; ++turn) {
+    pool.make_private();
+    EXPECT_FALSE(SharedMemory::find(block, 100'000));
+    EXPECT_LT(pool.stats().reserved, size_t{8} << 20) << "an unused piece is returned";
+    EXPECT_EQ(block[99'999], std::byte{7});
+    block[turn] = std::byte{9};
+    pool.share();
+    const auto place = SharedMemory::find(block, 100'000);
+    ASSERT_TRUE(place);
+    const SharedMemory seen = SharedMemory::open(place->token);
+    EXPECT_EQ(seen.data()[place->offset + static_cast<size_t>(turn)], std::byte{9});
+    EXPECT_EQ(seen.data()[place->offset + 99'999], std::byte{7});
+    block[50'000] = std::byte{3};
+    EXPECT_EQ(seen.data()[place->offset + 50'000], std::byte{3}) << "the same pages";
+  }
+  pool.free(block);
+}
+
 TEST(SharedPool, UsesABlockAgain) {
   SharedPool pool;
   void* const first = pool.allocate(100'000);
