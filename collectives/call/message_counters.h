@@ -2,6 +2,7 @@
 // Counts the messages to, or from, each peer on each channel.
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <unordered_map>
 #include <vector>
 
@@ -17,6 +18,14 @@ class MessageCounters {
     if (last.counter == nullptr || last.channel != channel)
       last = {channel, &counters_[uint64_t{static_cast<uint32_t>(peer)} << 32 | channel]};
     return *last.counter;
+  }
+
+  // The messages of all channels, by peer; without peers that have none.
+  std::map<int, uint64_t> by_peer() const {
+    std::map<int, uint64_t> all;
+    for (const auto& [key, count] : counters_)
+      if (count > 0) all[static_cast<int>(key >> 32)] += count;
+    return all;
   }
 
  private:

@@ -322,6 +322,11 @@ void Communicator::count_messages(CounterFile& counters) const {
 
 uint32_t Communicator::sequence() const { return sequence_.load(std::memory_order_relaxed); }
 
+Communicator::Messages Communicator::messages() const {
+  std::lock_guard lock(mutex_);
+  return {.sent = sent_.by_peer(), .received = received_.by_peer()};
+}
+
 int Communicator::rank_of(const Link& link) const {
   const auto found = std::find(identity_.links.begin(), identity_.links.end(), &link);
   return found == identity_.links.end() ? -1 : static_cast<int>(found - identity_.links.begin());

@@ -3,6 +3,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -173,6 +174,11 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
 
   // Number of collective calls prepared so far.
   uint32_t sequence() const;
+  // The messages prepared so far, by peer. A receive from any source counts once it is answered.
+  struct Messages {
+    std::map<int, uint64_t> sent, received;
+  };
+  Messages messages() const;
 
   // For the engine.
   // By rank, null for this process.
