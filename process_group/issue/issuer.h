@@ -134,8 +134,8 @@ class Issuer {
                             const StreamMessage* refused = nullptr);
   Stagings& staging(const Group& group, const DeviceAccess& access);
 
+  // issuer_stream.cc
   void in_stream(Issue& issue, const Group& group, const DeviceAccess& access, Work& work);
-  // issuer_graph.cc
   void in_graph(const Issue& issue, const Group& group, const DeviceAccess& access, Work& work);
   void prepare(const Issue& issue, const Group& group, Buffers& buffers, Pending& pending,
                bool hold) const;
