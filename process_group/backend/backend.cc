@@ -2,14 +2,10 @@
 
 #include <ATen/ATen.h>
 
-#include "collectives/compression/compressed_calls.h"
-#include "collectives/engine/runtime.h"
 #include "core/base/log.h"
 #include "process_group/backend/monitored_barrier.h"
-#include "process_group/backend/own_algorithms.h"
 #include "process_group/backend/sparse.h"
 #include "process_group/device/host_tensors.h"
-#include "process_group/diagnosis/error_file.h"
 #include "process_group/diagnosis/errors.h"
 
 namespace hccl_like {
@@ -21,115 +17,7 @@ constexpr std::chrono::milliseconds kCloseTimeout{1000};
 constexpr std::chrono::milliseconds kUntilAllAreThrough{5000};
 constexpr const char *kThrough = "/through", *kAllAreThrough = "/all through";
 
-// Throws kMisuse if the group cannot have the compression that it asks for.
-Compression compression_of(const Options& options, const Config& config) {
-  const Compression compression =
-      options.compression.empty() ? config.compression : parse_compression(options.compression);
-  if (compression != Compression::kNone && (options.deterministic || config.deterministic))
-    throw_misuse("results cannot be both deterministic and compressed, because the rounding of " +
-                 std::string(name(compression)) +
-                 " depends on the hosts of the ranks; leave out one of the two");
-  return compression;
-}
-
-void log_compression(const Communicator& communicator, Compression compression) {
-  const int hosts = communicator.topology().hosts.count();
-  if (compression == Compression::kNone || communicator.size() == 1) return;
-  log_info([&] {
-    const std::string group = "group " + communicator.name() + ": ";
-    const std::string format(name(compression));
-    if (hosts == 1) return group + "compression with " + format + " is ignored on one host";
-    return group + "all_reduce, reduce_scatter and all_gather of at least " +
-           std::to_string(kLeastCompressed) + " bytes of float32 go between its " +
-           std::to_string(hosts) + " hosts as " + format + "; other calls are not compressed";
-  });
-}
-
 }  // namespace
-
-c10::intrusive_ptr<Backend> Backend::create(const std::shared_ptr<Session>& session,
-                                            const c10::intrusive_ptr<c10d::Store>& store, int rank,
-                                            int size,
-                                            const c10::intrusive_ptr<hccl_like::Options>& options,
-                                            Backend* parent) {
-  const std::string& name = options->group_name;
-  try {
-    // Report errors before other ranks wait.
-    ForcedAlgorithms::parse(options->algorithms);
-    compression_of(*options, session->runtime().config());
-    C10dStore bootstrap(store, size, {});
-    // All members use the same group name, because torch puts it into the key prefix.
-    const std::string device = session->runtime().config().mixed_devices
-                                   ? std::string(kAnyDevice)
-                                   : session->devices().accelerator_kind();
-    const auto make = [&](hccl_like::Store& through, const std::string& scope) {
-      return session->runtime().create(through, rank, size, name.empty() ? "0" : name,
-                                       options->timeout, Deadline::after(options->timeout), scope,
-                                       device);
-    };
-    std::shared_ptr<Communicator> communicator;
-    if (parent != nullptr && !options->global_ranks_in_group.empty()) {
-      Membership membership = parent->membership(name, options->global_ranks_in_group);
-      membership.declare();
-      MembershipStore watched(store, size, membership);
-      communicator = make(watched, membership.meeting_place() + name);
-    } else {
-      communicator = make(bootstrap, name);
-    }
-    auto backend = c10::make_intrusive<Backend>(session, std::move(communicator), store, options);
-    backend->tell_through("create");
-    backend->add_own_algorithms();
-    return backend;
-  } catch (const Exception& exception) {
-    throw_torch_setup_error(exception.error(), "hccl-like could not make process group '" + name +
-                                                   "' on rank " + std::to_string(rank));
-  }
-}
-
-Backend::Backend(const std::shared_ptr<Session>& session,
-                 std::shared_ptr<Communicator> communicator, c10::intrusive_ptr<c10d::Store> store,
-                 c10::intrusive_ptr<hccl_like::Options> options)
-    : c10d::Backend(communicator->rank(), communicator->size()),
-      store_(std::move(store)),
-      options_(std::move(options)),
-      diagnosis_(
-          *this, *options_, session->recorder(), session->counters(),
-          std::make_shared<FailureReport>(session->recorder(), session->runtime().config(), store_,
-                                          FailureReport::Group{.id = communicator->id(),
-                                                               .rank = communicator->rank(),
-                                                               .size = communicator->size(),
-                                                               .timeout = options_->timeout})),
-      issuer_(session, communicator, diagnosis_),
-      store_prefix_("hccl-like/" + std::to_string(communicator->id()) + "/") {
-  init();
-  if (!options_->algorithms.empty())
-    issuer_.communicators()->force(ForcedAlgorithms::parse(options_->algorithms));
-  if (options_->deterministic) issuer_.communicators()->set_deterministic();
-  const Compression compression = compression_of(*options_, session->runtime().config());
-  issuer_.communicators()->set_compression(compression);
-  log_compression(*communicator, compression);
-  session->watchdog().add(diagnosis_.failure_report());
-  withdraw_error_file();
-  session->add(*this, *communicator);
-}
-
-void Backend::add_own_algorithms() {
-  const auto session = issuer_.session();
-  const auto communicators = issuer_.communicators();
-  if (!session || !communicators) return;
-  hccl_like::add_own_algorithms(
-      *communicators, options_->algorithms.empty() ? session->runtime().config().algo
-                                                   : ForcedAlgorithms::parse(options_->algorithms));
-}
-
-Membership Backend::membership(const std::string& group,
-                               const std::vector<uint64_t>& members) const {
-  return {store_, store_prefix_, group, rank_, members};
-}
-
-void Backend::declare_members(const std::string& group, const std::vector<uint64_t>& members) {
-  translated("hccl-like new_group", [&] { membership(group, members).declare(); });
-}
 
 Backend::~Backend() {
   if (const auto session = issuer_.session()) session->remove(*this);
@@ -261,6 +149,7 @@ c10::Device Backend::barrier_device(const c10d::BarrierOptions& options) const {
 
 void Backend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
   translated("hccl-like monitored_barrier", [&] {
+    (void)issuer_.open_session();
     C10dStore store(store_, store_prefix_);
     const auto timeout =
         options.timeout == c10d::kUnsetTimeout ? options_->timeout : options.timeout;
@@ -296,7 +185,7 @@ void Backend::setTimeout(std::chrono::milliseconds timeout) {
 
 uint64_t Backend::getSequenceNumberForGroup() {
   const auto communicators = issuer_.communicators();
-  return communicators ? communicators->sequence() : 0;
+  return sequence_before_ + (communicators ? communicators->sequence() : 0);
 }
 
 // Connections already exist; this only opens access to the device.
@@ -334,6 +223,7 @@ void Backend::abort(const std::string& reason) {
 
 void Backend::registerOnCompletionHook(CompletionHooks::Hook&& hook) {
   translated("hccl-like completion hook", [&] {
+    (void)issuer_.open_session();
     naming_rank(rank_, [&] {
       if (const auto session = issuer_.session()) session->completer().start();
       diagnosis_.set_hook(std::move(hook));

@@ -92,6 +92,18 @@ class Backend final : public c10d::Backend {
                                           const int& rank, const int& size) override;
   uint64_t splits() const { return splits_; }
 
+  // For the Suspension, which says when (suspension.h).
+  Issuer& issuer() { return issuer_; }
+  const c10::intrusive_ptr<c10d::Store>& store() const { return store_; }
+  // Leaves the session; calls are refused until rejoin().
+  void leave_session();
+  // Meets the same ranks again and makes new communicators. Throws as create() does, and can then
+  // be called again. Null `store`: the group's own.
+  void rejoin(const std::shared_ptr<Session>& session, const c10::intrusive_ptr<c10d::Store>& store,
+              std::chrono::milliseconds timeout);
+  // The id of the last communicator: alike on all ranks, and another one after each rejoin().
+  uint64_t id() const { return id_; }
+
   // On a device: memory of torch's allocator, which needs no registration. On the host: memory that
   // peers can map (host_tensors.h). getMemAllocator() throws: there is no device allocator.
   bool supportsTensorAlloc(c10::DeviceIndex) override { return true; }
@@ -134,7 +146,9 @@ class Backend final : public c10d::Backend {
   }
 
  private:
-  // After the construction, on all ranks: the algorithms that users wrote.
+  // The communicator and the issuer are new.
+  void open(const std::shared_ptr<Session>& session, const Communicator& communicator);
+  // After open(), on all ranks: the algorithms that users wrote.
   void add_own_algorithms();
   // This rank is through with a `use` that all ranks make of the store, of the same name on all.
   void tell_through(const std::string& use);
@@ -149,13 +163,15 @@ class Backend final : public c10d::Backend {
   template <class Make>
   WorkPtr issue(const char* name, Make&& make);
 
-  const c10::intrusive_ptr<c10d::Store> store_;
+  c10::intrusive_ptr<c10d::Store> store_;
   const c10::intrusive_ptr<hccl_like::Options> options_;
   Diagnosis diagnosis_;
   Issuer issuer_;
+  uint64_t id_;
   std::string store_prefix_;       // of this group's own keys
   std::string last_use_of_store_;  // empty: all ranks together made none
   std::atomic<uint64_t> monitored_barriers_{0};
+  uint64_t sequence_before_ = 0;  // calls of the communicators before a suspension
 
   // torch calls split() once for each device type with the same store and expects the same backend.
   struct Split {

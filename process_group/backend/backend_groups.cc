@@ -9,8 +9,6 @@
 namespace hccl_like {
 namespace {
 
-constexpr const char* kDestroyed = "this process group was destroyed; make a new one";
-
 // torch's flags of shrink_group().
 constexpr int kShrinkAbort = 1;
 
@@ -29,9 +27,8 @@ bool contains(const std::vector<int>& ranks, int rank) {
 // group makes the same call; returns null on a rank outside `ranks`.
 c10::intrusive_ptr<Backend> Backend::part(const std::vector<int>& ranks,
                                           c10::intrusive_ptr<hccl_like::Options> options) {
-  const auto session = issuer_.session();
+  const auto session = issuer_.open_session();
   const auto communicator = this->communicator();
-  if (!session || !communicator) throw_misuse(kDestroyed);
   options->global_ranks_in_group.clear();
   for (const int rank : ranks) {
     const auto index = static_cast<size_t>(rank);
@@ -76,6 +73,7 @@ c10::intrusive_ptr<c10d::Backend> Backend::shrink(const std::vector<int64_t>& ra
                                                   int flags,
                                                   const c10::intrusive_ptr<c10d_Options>& options) {
   return translated("hccl-like shrink", [&]() -> c10::intrusive_ptr<c10d::Backend> {
+    (void)issuer_.open_session();
     std::vector<int> left(static_cast<size_t>(size_));
     std::iota(left.begin(), left.end(), 0);
     for (const int64_t rank : ranks_to_exclude) {
@@ -99,11 +97,7 @@ c10::intrusive_ptr<c10d::Backend> Backend::shrink(const std::vector<int64_t>& ra
 c10::intrusive_ptr<c10d::Backend> Backend::merge(const c10::intrusive_ptr<c10d::Store>& store,
                                                  const c10::intrusive_ptr<c10d_Options>& options,
                                                  const int& rank, const int& size) {
-  const auto session = translated("hccl-like merge", [&] {
-    auto open = issuer_.session();
-    if (!open) throw_misuse(kDestroyed);
-    return open;
-  });
+  const auto session = translated("hccl-like merge", [&] { return issuer_.open_session(); });
   return create(session, store, rank, size, ours(options));
 }
 

@@ -23,6 +23,7 @@ class Communicators {
   // A barrier always uses the host communicator, because ranks need not agree about its device.
   const std::shared_ptr<Communicator>& of(c10::Device device, Collective collective) const;
   const std::shared_ptr<Communicator>& host() const { return host_; }
+  const std::shared_ptr<Communicator>& device() const { return device_; }
 
   // Null without HCCL_LIKE_VERIFY.
   const std::shared_ptr<ResultChecks>& checks() const { return checks_; }

@@ -32,17 +32,18 @@ CountedCalls counted(const Issue& issue) {
 }  // namespace
 
 const std::shared_ptr<const GroupView>& Diagnosis::group() {
-  if (is_named_.load(std::memory_order_acquire)) return group_;  // call_once costs more
-  std::call_once(named_, [this] {
-    group_ = std::make_shared<GroupView>(view_of(backend_, options_));
-    failure_report_->set_view(group_);
-    counters_ = counter_file_->add({.id = failure_report_->group().id,
-                                    .rank = group_->rank,
-                                    .size = group_->size,
-                                    .global_rank = static_cast<int>(group_->global_rank()),
-                                    .name = group_->name});
-    is_named_.store(true, std::memory_order_release);
-  });
+  if (is_named_.load(std::memory_order_acquire)) return group_;  // a lock costs more
+  std::lock_guard lock(naming_mutex_);
+  if (is_named_.load(std::memory_order_relaxed)) return group_;
+  if (!group_) group_ = std::make_shared<GroupView>(view_of(backend_, options_));
+  if (!counter_file_) return group_;
+  failure_report_->set_view(group_);
+  counters_ = counter_file_->add({.id = failure_report_->group().id,
+                                  .rank = group_->rank,
+                                  .size = group_->size,
+                                  .global_rank = static_cast<int>(group_->global_rank()),
+                                  .name = group_->name});
+  is_named_.store(true, std::memory_order_release);
   return group_;
 }
 
@@ -139,7 +140,8 @@ void Diagnosis::set_hook(CompletionHooks::Hook hook) {
   const std::string name = group()->name;
   std::lock_guard lock(mutex_);
   if (hooks_) throw_misuse("the group has a completion hook already; it takes one");
-  hooks_ = std::make_shared<CompletionHooks>(std::move(hook), name);
+  hooks_ = std::make_shared<CompletionHooks>(hook, name);
+  hook_ = std::move(hook);
   hooked_ = true;
 }
 
@@ -154,11 +156,37 @@ void Diagnosis::wait_for_hook() {
 
 void Diagnosis::remove_hook() {
   std::shared_ptr<CompletionHooks> hooks;  // joins a thread, so destroyed outside the lock
+  CompletionHooks::Hook hook;
   {
     std::lock_guard lock(mutex_);
     hooks.swap(hooks_);
+    hook.swap(hook_);
     hooked_ = false;
   }
+}
+
+void Diagnosis::leave() {
+  std::shared_ptr<CompletionHooks> hooks;
+  {
+    std::lock_guard lock(mutex_);
+    hooks.swap(hooks_);
+  }
+  std::lock_guard lock(naming_mutex_);
+  is_named_ = false;
+  counters_.reset();
+  counter_file_.reset();
+}
+
+void Diagnosis::reopen(std::shared_ptr<CounterFile> counter_file,
+                       std::shared_ptr<FailureReport> failure_report) {
+  {
+    std::lock_guard lock(naming_mutex_);
+    counter_file_ = std::move(counter_file);
+    failure_report_ = std::move(failure_report);
+  }
+  const std::string name = group()->name;
+  std::lock_guard lock(mutex_);
+  if (hook_) hooks_ = std::make_shared<CompletionHooks>(hook_, name);
 }
 
 }  // namespace hccl_like

@@ -58,6 +58,11 @@ class Diagnosis {
   void launched(const Issue& issue, Completer& completer, const std::shared_ptr<Pending>& pending);
   // ---
 
+  // The group leaves its session and joins another one. No call and no hook runs meanwhile.
+  void leave();
+  void reopen(std::shared_ptr<CounterFile> counter_file,
+              std::shared_ptr<FailureReport> failure_report);
+
   // Throws kMisuse if there is a hook already.
   void set_hook(CompletionHooks::Hook hook);
   void wait_for_hook();
@@ -70,8 +75,8 @@ class Diagnosis {
   const c10d::Backend& backend_;
   const c10d::Backend::Options& options_;
   FlightRecorder& recorder_;
-  const std::shared_ptr<CounterFile> counter_file_;
-  const std::shared_ptr<FailureReport> failure_report_;
+  std::shared_ptr<CounterFile> counter_file_;  // null between leave() and reopen()
+  std::shared_ptr<FailureReport> failure_report_;
   CallCounter counter_;
   TimeEstimate estimate_;
 
@@ -79,13 +84,14 @@ class Diagnosis {
   void count_made(const Issue& issue);
 
   std::atomic<bool> hooked_{false};
-  std::once_flag named_;
+  std::mutex naming_mutex_;  // taken to name the group, once in a session
   std::atomic<bool> is_named_{false};
   std::shared_ptr<const GroupView> group_;  // set by group(), like the counters
   std::shared_ptr<GroupCounters> counters_;
 
-  std::mutex mutex_;  // guards the members below
-  std::shared_ptr<CompletionHooks> hooks_;
+  std::mutex mutex_;                                   // guards the members below
+  CompletionHooks::Hook hook_;                         // null: none
+  std::shared_ptr<CompletionHooks> hooks_;             // runs it
   FlightIds collected_;                                // of the open block
   std::unordered_map<uint64_t, FlightIds> in_blocks_;  // by block number, until launched
 };

@@ -86,6 +86,10 @@ Issuer::Group Issuer::group() const {
 }
 
 Issuer::Group Issuer::group_locked() const {
+  if (suspended_)
+    throw_misuse(
+        "this process group is suspended; call hccl_like.resume() on all ranks before the next "
+        "call");
   if (!session_) throw_misuse("this process group was destroyed; make a new one");
   if (session_->forked()) {
     throw_misuse(
@@ -93,15 +97,16 @@ Issuer::Group Issuer::group_locked() const {
         "shared; start it "
         "with the 'spawn' method, or call init_process_group in it");
   }
-  return {session_, communicators_, !pending_.empty()};
+  return {session_, communicators_, !pending_.empty(), block_.has_value()};
 }
 
 c10::intrusive_ptr<Work> Issuer::issue(Issue issue) {
   const auto where = [&] { return place_of(issue.description.title); };
   return translated(where, [&] {
+    const Group group = this->group();  // to the end, so that a suspension sees the call
     c10::intrusive_ptr<Work> work;
     diagnosis_.make(issue, [&] {
-      if (const auto group = admit(issue, work)) work = start(issue, *group, nullptr);
+      if (!collects(issue, group, work)) work = start(issue, group, nullptr);
     });
     return work;
   });
@@ -117,12 +122,13 @@ void Issuer::note_aborted() const {
   failure_told(number_, {ErrorCode::kAborted, "abort() was called"});
 }
 
-// Returns the group, or nothing if an open block has collected the call.
-std::optional<Issuer::Group> Issuer::admit(Issue& issue, c10::intrusive_ptr<Work>& work) {
+// Whether an open block has collected the call.
+bool Issuer::collects(Issue& issue, const Group& group, c10::intrusive_ptr<Work>& work) {
+  if (!group.in_block) return false;
   std::lock_guard lock(mutex_);
-  if (!block_) return group_locked();
-  collect(issue, work);
-  return std::nullopt;
+  if (!block_) return false;
+  collect(issue, group, work);
+  return true;
 }
 
 c10::intrusive_ptr<Work> Issuer::start(Issue& issue, const Group& group,
@@ -243,15 +249,55 @@ bool Issuer::drain(const std::list<std::shared_ptr<Pending>>& pending, Deadline 
   return true;
 }
 
-void Issuer::settle() {
+bool Issuer::settle(Deadline deadline) {
   std::list<std::shared_ptr<Pending>> pending;
   {
     std::lock_guard lock(mutex_);
     pending = pending_;
   }
-  drain(pending, Deadline::never());
+  if (!drain(pending, deadline)) return false;
   for (const auto& one : pending) one->end();
   reap();
+  return true;
+}
+
+void Issuer::suspend() {
+  std::lock_guard lock(mutex_);
+  (void)group_locked();
+  if (block_) throw_misuse("a coalescing block is open; end it first");
+  if (!captured_.empty())
+    throw_misuse(
+        "a graph of the device has captured calls of the group, which cannot be suspended; destroy "
+        "the group and its graphs, and make both again afterwards");
+  if (auto error = communicators_->failure())
+    throw Exception({error->code,
+                     "the group has failed and cannot be suspended; destroy it or call "
+                     "hccl_like.replace() first: " +
+                         error->message});
+  suspended_ = true;
+}
+
+void Issuer::undo_suspend() {
+  std::lock_guard lock(mutex_);
+  suspended_ = false;
+}
+
+void Issuer::release_staging() {
+  std::map<c10::DeviceIndex, std::shared_ptr<Stagings>> stagings;  // joins threads
+  std::lock_guard lock(mutex_);
+  stagings.swap(stagings_);
+}
+
+void Issuer::reopen(std::shared_ptr<Session> session, std::shared_ptr<Communicator> communicator) {
+  auto communicators = std::make_shared<const Communicators>(std::move(communicator));
+  std::lock_guard lock(mutex_);
+  session_ = std::move(session);
+  communicators_ = std::move(communicators);
+}
+
+bool Issuer::suspended() const {
+  std::lock_guard lock(mutex_);
+  return suspended_;
 }
 
 Issuer::Held Issuer::held() const {
@@ -266,6 +312,11 @@ Issuer::Held Issuer::held() const {
 }
 
 void Issuer::close(std::optional<std::chrono::milliseconds> timeout) {
+  leave(timeout);
+  undo_suspend();
+}
+
+void Issuer::leave(std::optional<std::chrono::milliseconds> timeout) {
   std::list<std::shared_ptr<Pending>> pending;
   std::shared_ptr<Session> session;
   std::shared_ptr<const Communicators> communicators;

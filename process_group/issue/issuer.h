@@ -52,6 +52,8 @@ class Issuer {
   // The accelerator of the most recent call on one, if any.
   std::optional<c10::Device> accelerator() const;
 
+  // Throws kMisuse as a call does if the group is closed or suspended, or in a forked child.
+  std::shared_ptr<Session> open_session() const { return group().session; }
   // Null after close().
   std::shared_ptr<const Communicators> communicators() const;
   std::shared_ptr<Session> session() const;
@@ -60,8 +62,8 @@ class Issuer {
   void reap();
   // The program itself gives the group up, so its calls that fail are no news (untold.h).
   void note_aborted() const;
-  // Waits for all calls and releases their resources.
-  void settle();
+  // Waits for all calls and releases their resources. False after `deadline`.
+  bool settle(Deadline deadline = Deadline::never());
   struct Held {
     uint64_t calls = 0;
     uint64_t temporary_bytes = 0;
@@ -71,6 +73,19 @@ class Issuer {
   // Waits for all calls and releases the session; later calls are refused. With `timeout`, aborts
   // the group if calls still run after that time, and waits once more. Idempotent.
   void close(std::optional<std::chrono::milliseconds> timeout);
+
+  // --- by the Suspension (suspension.h), one thread at a time ---
+  // Refuses calls from now on. Throws if the group is not in a state that can be restored.
+  void suspend();
+  // Accepts calls again: before leave(), or after reopen().
+  void undo_suspend();
+  bool suspended() const;
+  // After settle(): releases what the next large call makes again.
+  void release_staging();
+  // As close(), but the group can be opened again.
+  void leave(std::optional<std::chrono::milliseconds> timeout);
+  void reopen(std::shared_ptr<Session> session, std::shared_ptr<Communicator> communicator);
+  // ---
 
  private:
   struct Streams {
@@ -91,6 +106,7 @@ class Issuer {
     std::shared_ptr<Session> session;
     std::shared_ptr<const Communicators> communicators;
     bool unfinished = false;  // calls wait for reap()
+    bool in_block = false;
 
     // All calls of an issue are on one device.
     const std::shared_ptr<Communicator>& communicator_of(const Issue& issue) const;
@@ -98,7 +114,7 @@ class Issuer {
 
   Group group() const;
   Group group_locked() const;
-  std::optional<Group> admit(Issue& issue, c10::intrusive_ptr<Work>& work);
+  bool collects(Issue& issue, const Group& group, c10::intrusive_ptr<Work>& work);
   c10::intrusive_ptr<Work> start(Issue& issue, const Group& group, c10::intrusive_ptr<Work> work);
   c10::intrusive_ptr<Work> start_unnoted(Issue& issue, const Group& group,
                                          c10::intrusive_ptr<Work> work);
@@ -140,7 +156,7 @@ class Issuer {
   void prepare(const Issue& issue, const Group& group, Buffers& buffers, Pending& pending,
                bool hold) const;
   Route route(const Issue& issue, const Group& group, const DeviceAccess& access);
-  void collect(Issue& issue, c10::intrusive_ptr<Work>& work);
+  void collect(Issue& issue, const Group& group, c10::intrusive_ptr<Work>& work);
   static std::chrono::milliseconds call_timeout(const Issue& issue);
   static bool drain(const std::list<std::shared_ptr<Pending>>& pending, Deadline deadline);
 
@@ -155,6 +171,7 @@ class Issuer {
   std::map<c10::DeviceIndex, std::shared_ptr<CapturedCalls>> captured_;
   std::mutex
       staging_mutex_;  // held while a staged call is prepared and launched; taken before mutex_
+  bool suspended_ = false;
   std::optional<Block> block_;
   std::optional<c10::Device> accelerator_;
 };

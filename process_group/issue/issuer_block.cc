@@ -28,14 +28,14 @@ bool Issuer::in_block() const {
 }
 
 // With mutex_ held and a block open. Copies the caller's lists, which end with the call.
-void Issuer::collect(Issue& issue, c10::intrusive_ptr<Work>& work) {
+void Issuer::collect(Issue& issue, const Group& group, c10::intrusive_ptr<Work>& work) {
   if (!block_->issue) {
     block_->issue = Issue{.description = {.title = kBlockTitle, .type = c10d::OpType::COALESCED},
                           .device = issue.device,
                           .timeout = issue.timeout,
                           .profiled = issue.profiled};
-    block_->work = c10::make_intrusive<Work>(block_->issue->description, session_,
-                                             communicators_->host()->rank(), number_);
+    block_->work = c10::make_intrusive<Work>(block_->issue->description, group.session,
+                                             group.communicators->host()->rank(), number_);
   }
   Issue& all = *block_->issue;
   if (all.device != issue.device) {

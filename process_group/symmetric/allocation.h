@@ -70,6 +70,7 @@ class Allocation {
   const DeviceAccess& access() const { return access_; }
 
  private:
+  const SymmetricUse use_;
   const DeviceAccess& access_;
   const size_t buffer_bytes_;
   const size_t pad_bytes_;

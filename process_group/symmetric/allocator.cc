@@ -194,9 +194,24 @@ c10::intrusive_ptr<Memory> Allocator::meet(std::shared_ptr<Allocation> allocatio
                                      members.timeout, interpreter_.unlocked);
 }
 
+namespace {
+
+std::vector<c10::weak_intrusive_ptr<Allocator>>& registered() {
+  static auto& allocators = *new std::vector<c10::weak_intrusive_ptr<Allocator>>;
+  return allocators;
+}
+
+}  // namespace
+
+void sweep_symmetric_memory() {
+  for (const auto& weak : registered())
+    if (const auto allocator = weak.lock()) allocator->sweep();
+}
+
 void register_symmetric_memory(Devices& devices, const Interpreter& interpreter) {
   for (const c10::DeviceType type : {c10::DeviceType::CPU, c10::DeviceType::PrivateUse1}) {
     auto allocator = c10::make_intrusive<Allocator>(devices, type, interpreter);
+    registered().emplace_back(allocator);
     symm::register_availability(allocator->name(), allocator);
     // A vendor's allocator has priority; symm_mem.set_backend("hccl-like") selects this one.
     if (!symm::has_allocator(type)) symm::register_allocator(type, allocator);

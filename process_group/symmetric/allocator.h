@@ -38,6 +38,8 @@ class Allocator final : public c10d::symmetric_memory::SymmetricMemoryAllocator 
   // Unique: torch looks allocators up by name.
   std::string name() override { return type_ == c10::kCPU ? "hccl-like:cpu" : "hccl-like"; }
   bool has_allocation(void* ptr);  // overrides since torch 2.12
+  // Frees memory whose users on other ranks have left.
+  void sweep() { state_->limbo->sweep(); }
 
  private:
   struct Entry {
@@ -71,5 +73,8 @@ class Allocator final : public c10d::symmetric_memory::SymmetricMemoryAllocator 
 
 // Registers both as torch's default for device types without one, without operators. Call once.
 void register_symmetric_memory(Devices& devices, const Interpreter& interpreter);
+
+// Allocator::sweep() of both.
+void sweep_symmetric_memory();
 
 }  // namespace hccl_like

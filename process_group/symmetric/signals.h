@@ -13,6 +13,20 @@
 
 namespace hccl_like {
 
+// Counts the objects of this process that hold or share symmetric memory.
+class SymmetricUse {
+ public:
+  SymmetricUse() { count_.fetch_add(1); }
+  ~SymmetricUse() { count_.fetch_sub(1); }
+  SymmetricUse(const SymmetricUse&) = delete;
+  SymmetricUse& operator=(const SymmetricUse&) = delete;
+
+  static size_t count() { return count_.load(); }
+
+ private:
+  inline static std::atomic<size_t> count_{0};
+};
+
 // One word for each (receiver, channel, sender) in shared host memory. `put` waits for 0 and sets
 // 1; `wait` waits for 1 and sets 0: a word holds at most one signal. The first failure of any rank
 // fails every later call on all ranks. A wait for an exited process fails at once.
@@ -55,6 +69,7 @@ class Signals {
   bool is_gone(int rank) const;
   Error fail(Outcome outcome, const std::string& attempt, const std::vector<int>& peers);
 
+  const SymmetricUse use_;
   SharedMemory memory_;
   const std::string group_;
   const int rank_;

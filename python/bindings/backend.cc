@@ -2,6 +2,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "process_group/backend/backend.h"
+#include "process_group/diagnosis/errors.h"
 #include "python/bindings/bindings.h"
 #include "python/bindings/holder.h"
 #include "python/bindings/machine.h"
@@ -67,6 +68,7 @@ void bind_backend(py::module_& module) {
                        const c10::intrusive_ptr<Options>& options, Backend* parent) {
              close_at_exit();
              py::gil_scoped_release release;
+             translated("hccl-like", [] { process().suspension.refuse_new_group(); });
              return create(store, rank, size, options, parent);
            }),
            py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("options"),

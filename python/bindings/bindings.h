@@ -5,8 +5,9 @@
 namespace hccl_like {
 
 void bind_options(pybind11::module_& module);
-void bind_backend(pybind11::module_& module);    // after bind_options
-void bind_diagnosis(pybind11::module_& module);  // after bind_backend
+void bind_backend(pybind11::module_& module);     // after bind_options
+void bind_suspension(pybind11::module_& module);  // after bind_backend
+void bind_diagnosis(pybind11::module_& module);   // after bind_backend
 void bind_settings(pybind11::module_& module);
 // Algorithms of users.
 void bind_schedules(pybind11::module_& module);

@@ -10,6 +10,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   pybind11::module_::import("torch._C._distributed_c10d");
   hccl_like::bind_options(module);
   hccl_like::bind_backend(module);
+  hccl_like::bind_suspension(module);
   hccl_like::bind_diagnosis(module);
   hccl_like::bind_settings(module);
   hccl_like::bind_schedules(module);

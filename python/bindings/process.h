@@ -7,6 +7,7 @@
 #include "process_group/device/devices.h"
 #include "process_group/diagnosis/flight_recorder.h"
 #include "process_group/issue/session.h"
+#include "process_group/suspension/suspension.h"
 #include "transport/mesh/transports.h"
 
 namespace hccl_like {
@@ -17,6 +18,7 @@ struct Process {
   std::mutex mutex;                // guards the members below
   std::weak_ptr<Session> session;  // of the open groups
   ModulePaths transports;          // registered by packages
+  Suspension suspension;
 };
 
 // Never destroyed: streams and plugins live until the process ends.

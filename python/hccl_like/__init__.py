@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from hccl_like._device_plugin import DevicePlugin
     from hccl_like._failures import Failure
     from hccl_like.elastic import grow, join, replace
+    from hccl_like.suspension import resume, suspend
 
     __version__: str
 
@@ -39,7 +40,9 @@ __all__ = [
     "plugins",
     "register",
     "replace",
+    "resume",
     "settings",
+    "suspend",
     "transports",
     "version",
     "write_flight_recorder",
@@ -234,6 +237,10 @@ def __getattr__(name: str):
         from hccl_like import elastic
 
         return getattr(elastic, name)
+    if name in ("suspend", "resume"):
+        from hccl_like import suspension
+
+        return getattr(suspension, name)
     if name == "DevicePlugin":
         from hccl_like._device_plugin import DevicePlugin
 
