@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""How long processes take to join a running job, and for how long its ranks are held up: docs/elastic.md.
+"""How long processes take to join a running job, for how long its ranks are held up, and what a suspension costs: docs/elastic.md.
 
     python bench/elastic.py                       # 8 ranks on 2 hosts (network namespaces, which take root) take 4 more in
     python bench/elastic.py --founders 2 --joiners 1 --hosts 1
+    python bench/elastic.py --suspend --founders 8 --hosts 2
 """
 
 import argparse
@@ -54,13 +55,45 @@ def rank_of_bench(rank, size, listener, founders):
     return 1000 * took
 
 
+def rank_that_suspends(rank, size):
+    """Milliseconds of suspend(), and from resume() to the first right sum."""
+    tensor = torch.ones(1000)
+    dist.all_reduce(tensor)
+    dist.barrier()
+    begin = time.perf_counter()
+    hccl_like.suspend()
+    suspended = time.perf_counter()
+    hccl_like.resume()
+    tensor = torch.ones(1000)
+    dist.all_reduce(tensor)
+    end = time.perf_counter()
+    assert tensor.eq(size).all()
+    return 1000 * (suspended - begin), 1000 * (end - suspended)
+
+
+def suspensions(size, hosts, turns):
+    layout = [rank % hosts for rank in range(size)]
+    suspends, resumes = [], []
+    for _ in range(turns):
+        with Hosts(hosts) as places:
+            times = run_ranks(rank_that_suspends, size, hosts=places, layout=layout, timeout=120)
+        suspends.append(max(suspend for suspend, _ in times))
+        resumes.append(max(resume for _, resume in times))
+    print(f"{size} ranks on {hosts} hosts; medians of {turns}, the slowest rank")
+    print(f"suspend(): {statistics.median(suspends):.0f} ms")
+    print(f"from resume() to the first right sum: {statistics.median(resumes):.0f} ms")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--founders", type=int, default=8)
     parser.add_argument("--joiners", type=int, default=4)
     parser.add_argument("--hosts", type=int, default=2)
     parser.add_argument("-n", "--turns", type=int, default=5)
+    parser.add_argument("--suspend", action="store_true", help="suspend and resume the founders instead")
     options = parser.parse_args()
+    if options.suspend:
+        return suspensions(options.founders, options.hosts, options.turns)
     size = options.founders + options.joiners
     layout = [rank % options.hosts for rank in range(size)]
     joined, held = [], []
