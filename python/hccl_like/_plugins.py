@@ -13,6 +13,7 @@ import importlib.metadata
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 from hccl_like import _device_plugin
 
@@ -53,12 +54,12 @@ def found() -> dict[str, str | Exception]:
     return result
 
 
-def _installed() -> importlib.metadata.EntryPoints:
+def _installed() -> Any:
     return _installed_below(tuple(sys.path))
 
 
 @functools.lru_cache(maxsize=1)
-def _installed_below(_folders: tuple[str, ...]) -> importlib.metadata.EntryPoints:
+def _installed_below(_folders: tuple[str, ...]) -> Any:  # what has select(): its class depends on the version of Python
     """The entry points of all packages: reading them takes milliseconds, whatever the group."""
     return importlib.metadata.entry_points()
 
