@@ -102,8 +102,8 @@ def test_a_file_that_is_no_profile_is_named(text, tmp_path):
 
 
 def on_one_host(rank, size, path):
-    assert tune.main(["--output", path, "--collectives", "all_reduce,broadcast", "--max-bytes", "4096", "--milliseconds", "0.1"]) == 0
-    return tune.tune(["all_reduce"], max_bytes=4096, seconds=0.0001)
+    assert tune.main(["--output", path, "--collectives", "all_reduce,broadcast", "--max-bytes", "32768", "--milliseconds", "0.1"]) == 0
+    return tune.tune(["all_reduce"], max_bytes=32768, seconds=0.0001)
 
 
 def test_on_one_host_paths_are_measured_beside_algorithms(tmp_path, capfd, monkeypatch):
@@ -112,7 +112,7 @@ def test_on_one_host_paths_are_measured_beside_algorithms(tmp_path, capfd, monke
     assert results[0] == results[1] and results[0]["layout"] == "1x2"
     rows = results[0]["collectives"]["all_reduce"]
     assert [(row["bytes"], row["way"], row["model"]) for row in rows] == [
-        (8, "board", "path board"), (64, "board", "path board"), (512, "board", "path board"), (4096, "direct", "path direct")]
+        (8, "board", "path board"), (64, "board", "path board"), (512, "board", "path board"), (4096, "board", "path board"), (32768, "direct", "path direct")]
     assert all({row["model"], "ring", "direct"} <= set(row["seconds"]) for row in rows)
     said = capfd.readouterr().out
     assert len(re.findall(r"^HCCL_LIKE_ALGO=all_reduce:|^all_reduce(: nothing to set| of \d+ bytes takes)", said, re.M)) == 1
@@ -120,10 +120,10 @@ def test_on_one_host_paths_are_measured_beside_algorithms(tmp_path, capfd, monke
     assert profile["layouts"] == {} and set(profile["measured"]) == {"1x2"}
     run_ranks(sums, 2, environment={"HCCL_LIKE_PROFILE": str(path)})  # which chooses nothing
     monkeypatch.setenv("HCCL_LIKE_PROFILE", str(path))
-    assert cli.main(["explain", "all_reduce", "4096", "2"]) == 0
-    us = dict(profile["measured"]["1x2"]["all_reduce"])[4096]["path direct"] * 1e6
-    assert capfd.readouterr().out.startswith(f"the profile {path} has measured this path: {us:.2f} us at 4096 bytes. ")
-    assert cli.main(["explain", "all_reduce", "4096", "2", "--json"]) == 0
+    assert cli.main(["explain", "all_reduce", "32768", "2"]) == 0
+    us = dict(profile["measured"]["1x2"]["all_reduce"])[32768]["path direct"] * 1e6
+    assert capfd.readouterr().out.startswith(f"the profile {path} has measured this path: {us:.2f} us at 32768 bytes. ")
+    assert cli.main(["explain", "all_reduce", "32768", "2", "--json"]) == 0
     told = json.loads(capfd.readouterr().out)
     assert (told["way"], told["measured_us"], told["chosen_by_profile"]) == ("direct", pytest.approx(us), None)
 
@@ -153,7 +153,7 @@ def test_the_advice_is_a_setting_that_makes_nothing_slower(times, told):
 
 def test_one_host_is_tuned_where_its_calls_go_by_messages(tmp_path):
     path = tmp_path / "profile.json"
-    for environment, sizes in (({"HCCL_LIKE_DIRECT": "0"}, [4096]), ({"HCCL_LIKE_TRANSPORTS": "tcp"}, [8, 64, 512, 4096])):
+    for environment, sizes in (({"HCCL_LIKE_DIRECT": "0"}, [32768]), ({"HCCL_LIKE_TRANSPORTS": "tcp"}, [8, 64, 512, 4096, 32768])):
         results = run_ranks(on_one_host, 2, str(path), environment=environment)
         assert [row["bytes"] for row in results[0]["collectives"]["all_reduce"] if row["way"] == "messages"] == sizes
         assert [size for size, _ in json.load(open(path))["layouts"]["1x2"]["broadcast"]] == sizes
