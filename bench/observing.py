@@ -1,13 +1,15 @@
-"""Measures what counters and flight recorder together cost an 8-byte all_reduce: python bench/observing.py [RANKS] [TURNS]
+"""Measures what counters and flight recorder together cost an 8-byte all_reduce.
+
+    python bench/observing.py --ranks 2 --turns 40
 
 Sessions with both and without both take turns in the same processes. TORCH_FR_BUFFER_SIZE=0 turns the recorder off. A process counts the calls
 of 128 groups: without counters, 128 groups come before the measured one. Of a session the batch counts than which a tenth is faster.
 Printed are the medians of the sessions, and the median and the quartiles of the differences in a pair.
 """
 
+import argparse
 import os
 import statistics
-import sys
 import tempfile
 import time
 
@@ -54,6 +56,9 @@ def main(rank: int, ranks: int, turns: int, folder: str) -> None:
 
 
 if __name__ == "__main__":
-    ranks, turns = (int(sys.argv[at]) if len(sys.argv) > at else otherwise for at, otherwise in ((1, 2), (2, 20)))
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--turns", type=int, default=20)
+    args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        mp.spawn(main, (ranks, turns, folder), nprocs=ranks)
+        mp.spawn(main, (args.ranks, args.turns, folder), nprocs=args.ranks)
