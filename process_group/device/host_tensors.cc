@@ -8,7 +8,6 @@
 
 #include <cstring>
 
-#include "collectives/board/area.h"
 #include "core/base/log.h"
 #include "device/host/host_ipc.h"
 #include "device/host/shared_pool.h"
@@ -44,6 +43,9 @@ bool is_ordinary(const at::TensorOptions& options) {
          !options.memory_format_opt().has_value();
 }
 
+// A call with one tensor of so few bytes goes over the board, and one with many of them is staged.
+constexpr size_t kLeastMappable = 2 << 10;
+
 }  // namespace
 
 c10::Allocator& mappable_host_allocator() {
@@ -54,7 +56,7 @@ c10::Allocator& mappable_host_allocator() {
 at::Tensor empty_mappable(at::IntArrayRef sizes, const at::TensorOptions& options) {
   const auto bytes =
       static_cast<size_t>(c10::multiply_integers(sizes)) * options.dtype().itemsize();
-  if (bytes <= BoardArea::kPayloadBytes || !is_ordinary(options) ||
+  if (bytes < kLeastMappable || !is_ordinary(options) ||
       c10::impl::TorchDispatchModeTLS::any_modes_set())
     return at::empty(sizes, options);
   return at::detail::empty_generic(sizes, &mappable_host_allocator(),

@@ -1,6 +1,7 @@
 """suspend() and resume(): a process closes all that its groups have opened, and opens it again, perhaps on another host."""
 
 import os
+import time
 from collections import Counter
 from datetime import timedelta
 
@@ -43,6 +44,12 @@ def threads():
         except FileNotFoundError:
             continue
     return [(task, name) for task, name in found if not name.startswith("sim")]
+
+
+def of_ours():
+    """What hccl-like has open in this process."""
+    return {line for line in open("/proc/self/maps") if "hccl-like" in line} | {
+        one for one in descriptors() + threads() if "hccl-like" in one[1]}
 
 
 def everything_open():
@@ -102,7 +109,10 @@ def leaves_nothing(rank, size, listener, device):
         work = dist.all_reduce(torch.ones(7, device=device), async_op=True)
         work.get_future().then(lambda future: None)
         hccl_like.suspend(timeout=20)
-        assert not differences(before, everything_open()), differences(before, everything_open())
+        deadline = time.monotonic() + 5  # a thread that waits for the store ends on its own
+        while (more := differences(before, everything_open())) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert not more, more
         assert work.is_completed()
         for group in groups:
             with pytest.raises(ValueError, match=r"suspended; call hccl_like.resume\(\)"):
@@ -130,19 +140,19 @@ def test_nothing_of_libfabric_is_open_between(provider, device):
     run_ranks(leaves_nothing, 3, device, group=False, environment=settings(chosen("system"), provider))
 
 
-def stages(rank, size, count):
-    """Calls whose tensors go through staging buffers."""
+def stages(rank, size, count, inherited):
+    """Calls whose tensors go through staging buffers. The process that forks the ranks may have memory of earlier tests."""
     for _ in range(2):
         add_up(device="sim", counts=[count])
         hccl_like.suspend(timeout=20)
-        assert not [name for _, name in mappings() + descriptors() + threads() if "hccl-like" in name]
+        assert of_ours() <= inherited
         hccl_like.resume(timeout=20)
     add_up(device="sim", counts=[count])
 
 
 @pytest.mark.parametrize("without", ["map", "map, host functions", "map, export"])
 def test_staging_buffers_are_closed(without, sim, stripped):
-    run(stages, 2, stripped, without, 3_000_001, environment=IN_SLICES)
+    run(stages, 2, stripped, without, 3_000_001, of_ours(), environment=IN_SLICES)
 
 
 # -------------------------------------------------------------------------------------------------------- another host
@@ -261,14 +271,14 @@ def test_options_hooks_and_numbers_stay(tmp_path):
     run_ranks(keeps_what_was_set, 2, log, environment={"HCCL_LIKE_DEBUG_FILE": log, "HCCL_LIKE_DEBUG": "INFO"})
 
 
-def keeps_mappable_tensors(rank, size):
+def keeps_mappable_tensors(rank, size, inherited):
     """A tensor of hccl_like.empty() keeps its place and its content, but peers cannot map it in between."""
     add_up()
     kept, freed = hccl_like.empty(3_000_000), hccl_like.empty(5_000_000)
     kept.copy_(values.plain(rank, len(kept), torch.float32))
     at = kept.data_ptr()
     hccl_like.suspend(timeout=20)
-    assert not [name for _, name in mappings() + descriptors() if "hccl-like" in name]
+    assert of_ours() <= inherited
     assert not hccl_like.is_mappable(kept)
     del freed
     kept[:1000] += 1
@@ -281,7 +291,7 @@ def keeps_mappable_tensors(rank, size):
 
 
 def test_mappable_tensors_stay():
-    run_ranks(keeps_mappable_tensors, 2, environment={"HCCL_LIKE_TRANSPORTS": "shm"})
+    run_ranks(keeps_mappable_tensors, 2, of_ours(), environment={"HCCL_LIKE_TRANSPORTS": "shm"})
 
 
 def trains(rank, size, device):
