@@ -30,7 +30,10 @@ def hide_plugins(folder):
     (folder / "sitecustomize.py").write_text(
         "import importlib.metadata as metadata\n"
         "all_of = metadata.entry_points\n"
-        "metadata.entry_points = lambda **how: all_of(**how) if how.get('group') != 'hccl_like.devices' else ()\n"
+        "class Others:\n"
+        "    def select(self, **how):\n"
+        "        return () if how.get('group') == 'hccl_like.devices' else all_of(**how)\n"
+        "metadata.entry_points = lambda **how: Others().select(**how) if how else Others()\n"
     )
 
 

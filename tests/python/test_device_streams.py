@@ -299,7 +299,7 @@ def test_ranks_that_disagree_are_told_so(sim, stripped):
 
 
 def goes_as_explained(rank, size):
-    for collective, numel in [("all_reduce", 1000), ("all_reduce", 100_000), ("all_to_all", 20_000), ("all_to_all", 40_000)]:
+    for collective, numel in [("all_reduce", 3000), ("all_reduce", 100_000), ("all_to_all", 20_000), ("all_to_all", 40_000)]:
         tensor = torch.ones(numel, device="sim")
         torch.sim.synchronize()
         torch.sim.reset_traffic()
