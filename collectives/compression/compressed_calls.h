@@ -16,10 +16,10 @@ inline constexpr size_t kLeastCompressed = 64 << 10;
 // `bytes`: the payload as far as all ranks know it. The same on all ranks.
 bool is_compressed(const Call& call, size_t bytes, const Hosts& hosts);
 
-// The algorithm of such calls, of which the user may have forced one. A sum is encoded once on its
-// way to the rank that adds, and the result once on its way back: the error does not grow with the
-// number of hosts. Empty: any algorithm, because it only passes on what was encoded once. Throws
-// kMisuse if another is forced.
+// The algorithm of such calls; `forced` is the user's choice, or empty. A sum is encoded once on
+// its way to the rank that adds, and the result once on its way back: the error does not grow with
+// the number of hosts. Empty: any algorithm, because it only passes on what was encoded once.
+// Throws kMisuse if a sum has another forced algorithm.
 std::string_view compressed_algorithm(Collective collective, const Hosts& hosts,
                                       std::string_view forced);
 

@@ -165,8 +165,8 @@ py::list ways(const std::string& collective, uint64_t bytes, const std::vector<i
   return rows;
 }
 
-// What leaves the host that sends most, by one algorithm: bytes of floats, and bytes on the
-// network, which are fewer if the settings compress such a call.
+// Counts the bytes that leave the host that sends most, by one algorithm: of floats, and on the
+// network, where the settings may compress them.
 std::pair<uint64_t, uint64_t> bytes_between_hosts(const std::string& collective, uint64_t bytes,
                                                   const std::vector<int>& layout,
                                                   const std::string& algorithm) {

@@ -41,6 +41,12 @@ def refused(match, timeout=20.0):
     assert "nothing was closed" in str(caught.value)
 
 
+def suspends():
+    hccl_like.suspend(timeout=20)
+    hccl_like.resume(timeout=20)
+    add_up()
+
+
 def is_in_flight(rank, size):
     work = dist.irecv(torch.zeros(3), 0) if rank == 1 else None
     refused("rank 1 cannot suspend: .*still running at the deadline.*wait for them", timeout=0.5)
@@ -49,9 +55,7 @@ def is_in_flight(rank, size):
     else:
         work.wait()
     add_up()
-    hccl_like.suspend(timeout=20)
-    hccl_like.resume(timeout=20)
-    add_up()
+    suspends()
 
 
 def test_a_call_that_does_not_end_is_refused_at_the_deadline():
@@ -70,9 +74,7 @@ def thread_is_in_call(rank, size):
     else:
         thread.join()
         assert (taken == 1).all()
-    hccl_like.suspend(timeout=20)
-    hccl_like.resume(timeout=20)
-    add_up()
+    suspends()
 
 
 def test_a_thread_in_a_call_is_refused_at_the_deadline():
@@ -85,9 +87,7 @@ def has_messages_left(rank, size):
     refused(r"rank 0 of group '0' has sent 1 messages to rank 1, which has received 0 of them; receive all")
     if rank == 1:
         dist.recv(torch.zeros(3), None, tag=5)
-    hccl_like.suspend(timeout=20)
-    hccl_like.resume(timeout=20)
-    add_up()
+    suspends()
 
 
 def test_a_message_that_nobody_has_received_is_refused():
@@ -101,9 +101,7 @@ def has_calls_left(rank, size):
     refused(r"rank 1 of group '0' has made 0 collective calls on host tensors, rank 0 1; make the missing calls")
     if rank == 1:
         dist.broadcast(tensor, 0)
-    hccl_like.suspend(timeout=20)
-    hccl_like.resume(timeout=20)
-    add_up()
+    suspends()
 
 
 def test_a_call_that_a_rank_has_not_made_is_refused():
@@ -118,9 +116,7 @@ def has_memory(rank, size):
     dist.group.WORLD._start_coalescing(torch.device("cpu"))
     refused("rank 0 cannot suspend: .*coalescing block is open; end it first")
     dist.group.WORLD._end_coalescing(torch.device("cpu"))
-    hccl_like.suspend(timeout=20)
-    hccl_like.resume(timeout=20)
-    add_up()
+    suspends()
 
 
 def test_symmetric_memory_and_open_blocks_are_refused():

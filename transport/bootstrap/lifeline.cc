@@ -14,4 +14,8 @@ uint16_t lifeline_port(const ProcessRecord& record) {
   return read.ec == std::errc() && read.ptr == end ? port : 0;
 }
 
+uint16_t listening_port(const ProcessRecord& record) {
+  return record.port != 0 ? record.port : lifeline_port(record);
+}
+
 }  // namespace hccl_like

@@ -63,8 +63,7 @@ class Question {
  private:
   static std::vector<Way> ways(const LocalEnd& local, const ProcessRecord& self,
                                const ProcessRecord& peer) {
-    const uint16_t port = peer.port != 0 ? peer.port : lifeline_port(peer);
-    auto ways = local.tcp_ways(self, peer, port, 0);
+    auto ways = local.tcp_ways(self, peer, listening_port(peer), 0);
     for (Way& way : ways) way.prepare = nullptr;  // which is for connections with much to carry
     return ways;
   }

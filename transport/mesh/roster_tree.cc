@@ -13,6 +13,7 @@
 #include "core/base/error.h"
 #include "transport/bootstrap/connector.h"
 #include "transport/bootstrap/dialer.h"
+#include "transport/bootstrap/lifeline.h"
 
 namespace hccl_like {
 namespace {
@@ -26,7 +27,7 @@ std::vector<Way> ways(const LocalEnd& local, const ProcessRecord& self, const Pr
   std::vector<Way> ways;
   if (self.host == peer.host && !peer.unix_name.empty())
     ways.push_back(way_to_unix(peer.unix_name));
-  const uint16_t port = peer.port != 0 ? peer.port : lifeline_port(peer);
+  const uint16_t port = listening_port(peer);
   if (port == 0) return ways;
   for (Way& way : local.tcp_ways(self, peer, port, 0)) ways.push_back(std::move(way));
   return ways;

@@ -134,7 +134,7 @@ struct Meeting {
     leader.hand_down(all);
     return all;
   }
-  // What a rank's store has served. The rank joins and hands the list on.
+  // The rank joins and hands the list on. Returns the counts of its requests to the store.
   CountingStore join(int rank, const std::string& all) {
     CountingStore counted(store);
     ProvedStore its(counted, job, "scope");
