@@ -36,14 +36,6 @@ const std::array<char, 16>& thread_name() {
 
 thread_local std::shared_ptr<torch::CapturedTraceback> captured;
 
-// Brings an entry into the cache for the call that will use it: the ring is larger
-// than the first-level cache.
-void fetch(const FlightEntry& entry) {
-  constexpr size_t kLine = 64;
-  const auto* const bytes = reinterpret_cast<const char*>(&entry);
-  for (size_t at = 0; at < sizeof entry; at += kLine) __builtin_prefetch(bytes + at, /*rw=*/1);
-}
-
 }  // namespace
 
 FlightRecorder::Settings FlightRecorder::settings(const Config& config) {
@@ -132,7 +124,6 @@ void FlightRecorder::record_over(GroupCounters& counters,
   entry.started = entry.created;
   entry.completed = entry.created + entry.duration.count();
   entry.retired = true;
-  fetch(slot(last_ + 1));
 }
 
 void FlightRecorder::attach(std::span<const Id> ids, const std::weak_ptr<RecordedCall>& pending) {

@@ -82,7 +82,7 @@ class RosterInbox {
   std::list<std::unique_ptr<Bearer>> bearers_;  // of the reading thread
 };
 
-// Over the listeners of the processes. Both arguments must outlive it; so must `self`.
+// Over the listeners of the processes. All arguments must outlive it.
 class MeshCourier final : public RosterCourier {
  public:
   // A child that takes nothing for so long is given up.
