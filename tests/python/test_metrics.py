@@ -104,7 +104,9 @@ def comes_late(rank, size, port, call):
     elif rank != 1:
         dist.recv(torch.ones(2), 2) if rank == 0 else dist.send(torch.ones(2), 0)
     dist.barrier()
-    return waited_for(port)
+    told = waited_for(port)
+    dist.barrier()  # rank 0, which serves, stays until all have read
+    return told
 
 
 @pytest.mark.parametrize("transports", ["shm,tcp", "tcp"])
