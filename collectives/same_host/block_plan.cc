@@ -46,8 +46,9 @@ size_t room_of(const BoardCall& call) {
 }
 
 // Writing bytes that a peer's cache still holds takes two to four times as long as writing uncached
-// bytes. So calls cycle through the whole staging buffer, except the smallest, which fit into L1.
-constexpr size_t kMostSlots = 128;
+// bytes. So calls cycle through the staging buffer. Slots of a few KiB cycle through a part of it
+// that stays in the L2 cache: 16 KiB then take 20 to 35 % less time than with 128 slots.
+constexpr size_t kMostSlots = 32;
 // Before reusing a staging buffer, a rank reads every peer's counter, which costs as much as
 // copying some KiB. Calls up to this size alternate between two buffers instead: the other one is
 // free when this one is retired. Larger calls gain more from reusing a cached buffer.
