@@ -243,6 +243,7 @@ other_tests() {
   part simulator simulator_tests
   part conformance-cpu conformance cpu
   part conformance-sim conformance sim "${STRICTLY[@]}"
+  [ -z "$MARKS" ] || part aarch64 bash scripts/aarch64.sh --short
   part python-2 python_tests python-2 "$SECOND_HALF" "${STRICTLY[@]}"
 }
 
