@@ -39,6 +39,8 @@ std::map<std::string, std::string> Devices::plugins() const {
 std::string Devices::accelerator_kind() const {
   const c10::DeviceType type = accelerator_type();
   if (type == c10::kCPU) return {};
+  // A build of torch for CUDA also runs on hosts without a GPU.
+  if (type != c10::kPrivateUse1 && at::accelerator::deviceCount() == 0) return {};
   const std::string name = c10::DeviceTypeName(type, /*lower_case=*/true);
   std::lock_guard lock(mutex_);
   return name + (paths_.contains(name) ? " with a plugin" : "");

@@ -32,7 +32,7 @@ class Devices {
   std::map<std::string, std::string> plugins() const;
 
   // The name of this process's accelerator and whether it has a plugin ("sim with a plugin"). Does
-  // not open the device. Empty without an accelerator.
+  // not open the device. Empty without an accelerator, also if torch was built for one.
   std::string accelerator_kind() const;
 
   // `device` has an index. Throws if its plugin cannot be loaded or serves another type.

@@ -152,9 +152,13 @@ def local_device(kind: str | None = None) -> torch.device:
 
     from hccl_like import _accelerator, _plugins, _registration
 
-    kind = kind or _registration.served_accelerator() or "cpu"
-    if kind == "cpu":
-        return torch.device(kind)
+    if kind is None:
+        kind = _registration.served_accelerator()
+        # A build of torch for CUDA also runs on hosts without a GPU.
+        if kind != _registration.accelerator_name() and not _accelerator.is_available():
+            kind = None
+    if kind in (None, "cpu"):
+        return torch.device("cpu")
     count = _accelerator.device_count(kind)
     if count == 0:
         return torch.device(kind, 0)
