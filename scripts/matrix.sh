@@ -20,7 +20,7 @@ esac
 VERSIONS=("$@")
 [ ${#VERSIONS[@]} -gt 0 ] || VERSIONS=(2.12.1 2.13.0 2.14.1 2.15.0)
 FILES=${FILES:-test_collectives.py test_frameworks_ddp.py test_frameworks_fsdp.py test_frameworks_checkpoint.py test_symmetric_memory.py
-  test_torch_builds.py test_torch_compat_apply.py test_torch_versions.py test_elastic.py}
+  test_torch_builds.py test_torch_compat_apply.py test_torch_versions.py test_elastic.py test_mixed_devices.py}
 BASE_PYTHON=${BASE_PYTHON:-$VENV/bin/python}
 TAG=$("$BASE_PYTHON" -c 'import sys; print("cp%d%d" % sys.version_info[:2])')
 WHEEL=$(echo "$ROOT"/dist/hccl_like-*-"$TAG"-*_"$(uname -m)".whl)

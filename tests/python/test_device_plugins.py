@@ -15,7 +15,7 @@ import torch.distributed as dist
 
 import hccl_like
 import test_collectives
-from hccl_like import _device_plugin, _plugins
+from hccl_like import _accelerator, _device_plugin, _plugins, _registration
 from plugins import ROOT, build
 from ranks import RankFailed, make_store, run_ranks
 
@@ -337,3 +337,10 @@ def test_a_rank_takes_the_device_that_its_plugin_says(published, sim, monkeypatc
     _plugins.packaged.cache_clear()
     monkeypatch.setenv("LOCAL_RANK", "2")  # torchrun's word goes before the scheduler's
     assert hccl_like.local_device() == torch.device("sim", 5)
+
+
+def test_a_build_of_torch_for_cuda_has_no_local_device_on_a_host_without_a_gpu(monkeypatch):
+    monkeypatch.setattr(_registration, "accelerator_name", lambda: None)
+    monkeypatch.setattr(_registration, "served_accelerator", lambda: "cuda")
+    monkeypatch.setattr(_accelerator, "is_available", lambda: False)
+    assert hccl_like.local_device() == torch.device("cpu")
