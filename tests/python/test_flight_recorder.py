@@ -1,5 +1,6 @@
 """The flight recorder: what it keeps of calls, its dumps, and what torch's analyser makes of them."""
 
+import inspect
 import json
 import os
 import pickle
@@ -9,6 +10,7 @@ import time
 import pytest
 import torch
 import torch.distributed as dist
+from torch.distributed.flight_recorder.components import types
 
 import fresh
 import hccl_like
@@ -24,7 +26,9 @@ def names(some):
 
 
 def analyse(folder, *arguments):
-    """What torch's analyser says about the dumps in a folder."""
+    """What torch's analyser says about the dumps in a folder. PyTorch 2.12's takes records of torch's own backends alone."""
+    if '"hccl"' not in inspect.getsource(types):
+        pytest.skip("the analyser of this torch refuses records of other backends than torch's own")
     command = ["-m", "torch.distributed.flight_recorder.fr_trace", str(folder), *arguments]
     answer = fresh.run(command)
     assert answer.returncode == 0, answer.stdout + answer.stderr
