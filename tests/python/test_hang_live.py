@@ -3,6 +3,8 @@
 import os
 import signal
 import subprocess
+import time
+from pathlib import Path
 
 import pytest
 from jobs import job
@@ -93,6 +95,9 @@ def test_a_process_that_does_not_listen_to_the_signal_does_not_get_it(capsys):
     environment = {"RANK": "0", "HCCL_LIKE_DUMP_SIGNAL": "USR2", "PATH": os.environ["PATH"]}
     with subprocess.Popen(["sleep", "60"], env=environment) as process:
         try:
+            deadline = time.monotonic() + 20
+            while not Path(f"/proc/{process.pid}/environ").read_bytes() and time.monotonic() < deadline:
+                time.sleep(0.01)  # exec() tells Popen() before it shows the environment
             code, lines = hang(capsys, [process])
             assert code == 2 and process.poll() is None
             assert any("it does not listen to signal USR2: it has made no group yet" in line for line in lines)
