@@ -31,8 +31,8 @@ class Devices {
   void register_broken_plugin(std::string name, std::string reason);
   std::map<std::string, std::string> plugins() const;
 
-  // The name of this process's accelerator and whether it has a plugin ("sim with a plugin"). Does
-  // not open the device. Empty without an accelerator, also if torch was built for one.
+  // The name of this process's accelerator and whether it has a plugin ("sim with a plugin"). Opens
+  // no device, but a torch built for CUDA and the like counts its devices. Empty if there is none.
   std::string accelerator_kind() const;
 
   // `device` has an index. Throws if its plugin cannot be loaded or serves another type.

@@ -21,7 +21,7 @@ inline constexpr size_t kLifelineRail = 99;
 inline constexpr const char* kLifelineEnd = "(lifeline)";
 // 0 if the process accepts no lifelines.
 uint16_t lifeline_port(const ProcessRecord& record);
-// Where the process accepts connections, of tcp or lifelines; 0: nowhere.
+// The port on which the process accepts connections of tcp, or else lifelines; 0: none.
 uint16_t listening_port(const ProcessRecord& record);
 
 // Used by one thread at a time; nothing blocks.
