@@ -217,11 +217,7 @@ def published(monkeypatch, tmp_path):
     monkeypatch.setattr(_plugins, "BUNDLED", tmp_path)
     entries = []
 
-    class Installed:
-        def select(self, group, name=None):
-            return [entry for entry in entries if entry.group == group and name in (None, entry.name)]
-
-    monkeypatch.setattr(_plugins, "_installed", Installed)
+    monkeypatch.setattr(_plugins, "_installed", lambda: entries)
     caches = (_plugins.packaged, _plugins.found)
     for cache in caches:
         cache.cache_clear()
