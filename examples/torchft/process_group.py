@@ -82,7 +82,7 @@ class ProcessGroupHcclLike(ProcessGroupWrapper):
         return _AllReduce(super().allreduce(tensors, opts))
 
     def abort(self, errored: bool = True) -> None:
-        """Every call that runs, here and on the other replicas, raises within a moment."""
+        """Every call that runs, here and on the other replicas, fails within a moment."""
         if self._backend is not None:
             self._backend.abort()
         self._leave()

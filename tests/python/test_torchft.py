@@ -63,7 +63,8 @@ def a_replica_dies(rank, size, listener, device):
     group.barrier().wait()
     group.shutdown()
     store.set(f"over{rank}", "1")
-    store.wait(["over0", "over2"])
+    if rank == 0:  # its process has the store
+        store.wait(["over2"])
 
 
 def test_a_wrapper_is_configured_anew_without_the_dead(device):
@@ -105,14 +106,16 @@ def aborts(rank, size, listener):
     if rank == 0:
         group.abort()
     else:
-        with pytest.raises(RuntimeError, match="abort"):
-            summed(group, 1, "cpu")
+        with contextlib.suppress(RuntimeError):  # if the abort comes before the call
+            assert group.allreduce([torch.ones(1001)], dist.AllreduceOptions()).wait() is False
+        assert "abort" in str(group.errored())
     assert time.monotonic() - start < 1
     group.configure(f"127.0.0.1:{port}/two", f"replica{rank}", rank, size, quorum_id=2)
     assert summed(group, 2, "cpu") == [4]
     group.shutdown()
     store.set(f"over{rank}", "1")
-    store.wait(["over0", "over1"])
+    if rank == 0:  # its process has the store
+        store.wait(["over1"])
 
 
 def test_an_abort_reaches_the_other_replicas():
