@@ -86,8 +86,9 @@ def test_bf16(stage):
     assert all(not torch.equal(one, before) for one, before in zip(first[0], begun().parameters()))
 
 
-def test_without_the_line_deepspeed_takes_the_cpu_and_gloo_and_is_warned_of():
-    results = launched(trains, False, 1)
+def test_without_the_line_deepspeed_takes_the_cpu_and_gloo_and_is_warned_of(tmp_path):
+    # DeepSpeed compiles an operator for gloo. A compiler that is killed would leave a lock in the user's folder, for which all wait.
+    results = launched(trains, False, 1, timeout=600, environment=lambda rank: {"TORCH_EXTENSIONS_DIR": str(tmp_path)})
     assert [device for (_, device, _), _ in results] == ["cpu"] * RANKS
     assert all(not made for (_, _, made), _ in results)
     is_warned_of(results, "deepspeed")
