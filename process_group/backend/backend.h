@@ -20,15 +20,12 @@ class Backend final : public c10d::Backend {
   using c10d_Options = c10d::Backend::Options;
 
   // Blocks until all ranks are connected; after options->timeout throws and names the missing
-  // ranks. With a parent, whose ranks the options name, ranks that pass different members raise at
-  // once.
+  // ranks. With a membership, ranks that pass different members raise at once.
   static c10::intrusive_ptr<Backend> create(const std::shared_ptr<Session>& session,
                                             const c10::intrusive_ptr<c10d::Store>& store, int rank,
                                             int size,
                                             const c10::intrusive_ptr<hccl_like::Options>& options,
-                                            Backend* parent = nullptr);
-  // On a rank outside the group: declares that to ranks whose member list may include it.
-  void declare_members(const std::string& group, const std::vector<uint64_t>& members);
+                                            Membership* membership = nullptr);
   // For create() and split().
   Backend(const std::shared_ptr<Session>& session, std::shared_ptr<Communicator> communicator,
           c10::intrusive_ptr<c10d::Store> store, c10::intrusive_ptr<hccl_like::Options> options);
@@ -155,7 +152,6 @@ class Backend final : public c10d::Backend {
   // Rank 0, with whose process the store may end, waits for the others to be through with the last.
   void await_ranks_in_store();
 
-  Membership membership(const std::string& group, const std::vector<uint64_t>& members) const;
   c10::Device barrier_device(const c10d::BarrierOptions& options) const;
   RankInfo self() const { return {rank_, size_}; }
   c10::intrusive_ptr<Backend> part(const std::vector<int>& ranks,

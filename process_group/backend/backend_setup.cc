@@ -56,7 +56,7 @@ c10::intrusive_ptr<Backend> Backend::create(const std::shared_ptr<Session>& sess
                                             const c10::intrusive_ptr<c10d::Store>& store, int rank,
                                             int size,
                                             const c10::intrusive_ptr<hccl_like::Options>& options,
-                                            Backend* parent) {
+                                            Membership* membership) {
   const std::string& name = options->group_name;
   try {
     // Report errors before other ranks wait.
@@ -70,11 +70,10 @@ c10::intrusive_ptr<Backend> Backend::create(const std::shared_ptr<Session>& sess
                                        device_kind(*session));
     };
     std::shared_ptr<Communicator> communicator;
-    if (parent != nullptr && !options->global_ranks_in_group.empty()) {
-      Membership membership = parent->membership(name, options->global_ranks_in_group);
-      membership.declare();
-      MembershipStore watched(store, size, membership);
-      communicator = make(watched, membership.meeting_place() + name);
+    if (membership != nullptr) {
+      membership->declare();
+      MembershipStore watched(store, size, *membership);
+      communicator = make(watched, membership->meeting_place() + name);
     } else {
       communicator = make(bootstrap, name);
     }
@@ -159,18 +158,6 @@ void Backend::add_own_algorithms() {
   hccl_like::add_own_algorithms(
       *communicators, options_->algorithms.empty() ? session->runtime().config().algo
                                                    : ForcedAlgorithms::parse(options_->algorithms));
-}
-
-Membership Backend::membership(const std::string& group,
-                               const std::vector<uint64_t>& members) const {
-  return {store_, store_prefix_, group, rank_, members};
-}
-
-void Backend::declare_members(const std::string& group, const std::vector<uint64_t>& members) {
-  translated("hccl-like new_group", [&] {
-    (void)issuer_.open_session();
-    membership(group, members).declare();
-  });
 }
 
 }  // namespace hccl_like

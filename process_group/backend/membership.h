@@ -10,17 +10,19 @@
 
 namespace hccl_like {
 
-// The member lists of a new group, as the ranks of its parent passed them, in the parent's store.
-// torch numbers the calls of new_group, so the same call has the same group name on all ranks,
-// whatever the members. Groups without a common member may share a name: new_subgroups(group=...)
-// makes such groups from ranks of different parents. Keys, below the parent's and this group's:
+// The member lists of a new group, as the ranks of the default group passed them, in its store.
+// (The default group is the parent, of this backend or of another one.) torch numbers the calls of
+// new_group, so the same call has the same group name on all ranks, whatever the members. Groups
+// without a common member may share a name: new_subgroups(group=...) makes such groups from ranks
+// of different parents. Keys, below the parent's and this group's:
 //   <n>            "rank 0 passed [0, 1]", by the first rank that passed the n-th list
 //   <n>/conflict   the error, after a rank passed another list that shares a member
 //   outside        lines "2 1": rank 2 passed list 1, which does not contain rank 2
 class Membership {
  public:
-  // `parent`: prefix of the parent's keys, which contains its random id. `rank` and `members` are
-  // ranks of the parent; `members` is not empty.
+  // `parent`: prefix of the parent's keys, which contains its random id; empty if the parent is of
+  // another backend and has none. `rank` and `members` are ranks of the parent; `members` is not
+  // empty.
   Membership(c10::intrusive_ptr<c10d::Store> store, const std::string& parent, std::string group,
              int rank, std::vector<uint64_t> members);
 

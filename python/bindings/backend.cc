@@ -15,8 +15,8 @@ namespace py = pybind11;
 using gil_free = py::call_guard<py::gil_scoped_release>;
 
 GilFreePointer<Backend> create(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
-                               const c10::intrusive_ptr<Options>& options, Backend* parent) {
-  return Backend::create(join_session(), store, rank, size, options, parent);
+                               const c10::intrusive_ptr<Options>& options, Membership* membership) {
+  return Backend::create(join_session(), store, rank, size, options, membership);
 }
 
 // Threads of groups can be joined only while the interpreter runs.
@@ -61,22 +61,33 @@ std::string repr(const Backend& backend) {
 }  // namespace
 
 void bind_backend(py::module_& module) {
+  py::class_<Membership>(module, "Membership", "The members of a new group, as this rank has them.")
+      .def(py::init<c10::intrusive_ptr<c10d::Store>, const std::string&, std::string, int,
+                    std::vector<uint64_t>>(),
+           py::arg("store"), py::arg("parent"), py::arg("group"), py::arg("rank"),
+           py::arg("members"))
+      .def(
+          "declare",
+          [](Membership& membership) {
+            translated("hccl-like new_group", [&] {
+              process().suspension.refuse_new_group();
+              membership.declare();
+            });
+          },
+          gil_free(), "Raises if another rank has passed other members.");
   py::class_<Backend, GilFreePointer<Backend>, c10d::Backend>(
       module, "ProcessGroupHcclLike",
       "The backend of one process group, for CPU tensors and the accelerator's.")
       .def(py::init([](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
-                       const c10::intrusive_ptr<Options>& options, Backend* parent) {
+                       const c10::intrusive_ptr<Options>& options, Membership* membership) {
              close_at_exit();
              py::gil_scoped_release release;
              translated("hccl-like", [] { process().suspension.refuse_new_group(); });
-             return create(store, rank, size, options, parent);
+             return create(store, rank, size, options, membership);
            }),
            py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("options"),
-           py::arg("parent") = nullptr,
-           "Meets the other ranks through the store; blocks until all are there. The members that "
-           "the options give are compared between the ranks of the parent.")
-      .def("_declare_members", &Backend::declare_members, py::arg("group"), py::arg("members"),
-           gil_free(), "Raises if another rank has passed other members for the group.")
+           py::arg("membership") = nullptr,
+           "Meets the other ranks through the store; blocks until all are there.")
       .def_property_readonly("options", &Backend::options)
       .def("get_error", &Backend::getError, gil_free(),
            "How the group is: SUCCESS, or the kind of its first failure.")

@@ -70,22 +70,36 @@ def _explaining(original):
 
     @functools.wraps(original)
     def destroy_process_group(group=None):
+        global _destroyed
         extension = sys.modules.get("hccl_like._C")
-        if extension is not None and dist.is_initialized() and group in (None, dist.group.WORLD):
+        whole = dist.is_initialized() and group in (None, dist.group.WORLD)
+        if extension is not None and whole:
             fault = _fault(sys.exc_info()[1])
             if fault is not None and not isinstance(fault, _ORDERLY) and not _is_failure_of_a_call(fault):
                 time.sleep(_GRACE_SECONDS)
                 extension._close_all_groups(_reason("it left the group because of", fault))
-        return original(group)
+        original(group)
+        _destroyed += whole
 
     return destroy_process_group
 
 
-def parent():
-    """Our backend of the default group, whose ranks make all others; None without one."""
+_destroyed = 0  # default groups: one that gets the same store must not find the members of groups before
+
+
+def membership(group_name, members):
+    """What compares the members of a new group between all ranks; None for the default group."""
+    from hccl_like import _extension
     from hccl_like.torch_compat import _ours
 
-    return next(iter(_ours.backends(None).values()), None) if dist.is_initialized() else None
+    if not members or not dist.is_initialized():
+        return None
+    everybody = next(iter(_ours.backends(None).values()), None)
+    if everybody is not None:
+        where = everybody._store, f"hccl-like/{everybody._id}/"
+    else:  # of another backend
+        where = dist.PrefixStore(f"hccl-like/{_destroyed}/", _c10d._get_default_store()), ""
+    return _extension.load().Membership(*where, group_name, dist.get_rank(), members)
 
 
 def _declaring(original):
@@ -93,11 +107,11 @@ def _declaring(original):
 
     @functools.wraps(original)
     def _new_process_group_helper(group_size, group_rank, global_ranks_in_group, backend, store, group_name, *rest, **named):
-        if global_ranks_in_group and (all_ranks := parent()) is not None and _c10d.get_rank() not in global_ranks_in_group:
+        if global_ranks_in_group and dist.is_initialized() and dist.get_rank() not in global_ranks_in_group:
             from hccl_like._registration import NAME
 
             if NAME in _c10d.BackendConfig(backend).get_device_backend_map().values():
-                all_ranks._declare_members(group_name, global_ranks_in_group)
+                membership(group_name, global_ranks_in_group).declare()
         return original(group_size, group_rank, global_ranks_in_group, backend, store, group_name, *rest, **named)
 
     return _new_process_group_helper

@@ -184,14 +184,14 @@ def create(options, group_options=None):
         )
     return make_backend(
         options.store, options.group_rank, options.group_size, copy.copy(group_options), options.timeout, options.group_id,
-        options.global_ranks_in_group, _endings.parent(),
+        options.global_ranks_in_group, _endings.membership(options.group_id, options.global_ranks_in_group),
     )  # fmt: skip
 
 
-def make_backend(store, rank, size, group_options, timeout, name, global_ranks, parent=None):
+def make_backend(store, rank, size, group_options, timeout, name, global_ranks, membership=None):
     """The backend of one group; the options are filled in and kept, so they must not serve another group.
 
-    ``parent``: the backend of a group of which all ranks are told, or were told by torch, to make this one.
+    ``membership``: for a group that all ranks of a larger one make or, if they are no members, declare.
     """
     from hccl_like import _extension, _plugins, _transports
 
@@ -203,7 +203,7 @@ def make_backend(store, rank, size, group_options, timeout, name, global_ranks, 
     _transports.register(extension)
     _endings.watch_accelerator(accelerator_name())
     _endings.watch_child()
-    return extension.ProcessGroupHcclLike(store, rank, size, group_options, parent)
+    return extension.ProcessGroupHcclLike(store, rank, size, group_options, membership)
 
 
 def _refuse_companions(caller) -> None:

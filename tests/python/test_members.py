@@ -1,8 +1,10 @@
 """Ranks that pass other members to new_group: all that could wait for each other raise within two seconds, with both lists."""
 
 import contextlib
+import functools
 import re
 import time
+from datetime import timedelta
 
 import pytest
 import torch
@@ -25,7 +27,7 @@ def told_by(make):
     return re.search(r"group 1: (.*)\. Every rank must make the same calls of new_group", text)[1], late
 
 
-def passes(rank, size, lists, last):
+def passes(rank, size, lists, last, backend=None):
     """Each rank passes its list; rank `last` once the others wait."""
     store = dist.distributed_c10d._get_default_store()
     if rank == last:
@@ -34,10 +36,10 @@ def passes(rank, size, lists, last):
     store.set(f"waits/{rank}", "")
     if rank not in lists[rank] and rank != last:  # it has come and gone before anybody differs, perhaps
         with contextlib.suppress(dist.DistBackendError):
-            dist.new_group(lists[rank])
+            dist.new_group(lists[rank], backend=backend)
         answer = None
     else:
-        answer = told_by(lambda: dist.new_group(lists[rank]))
+        answer = told_by(lambda: dist.new_group(lists[rank], backend=backend))
     tensor = torch.ones(3)
     dist.all_reduce(tensor)  # the default group is well
     assert tensor.tolist() == [size] * 3
@@ -54,9 +56,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("lists, last", CASES.values(), ids=CASES)
-def test_ranks_that_disagree_about_members_are_told_both_lists_at_once(lists, last):
-    answers = run_ranks(passes, 3, lists, last, group_timeout=60)
+def check(answers, lists, last):
     told = [(rank, *answer) for rank, answer in enumerate(answers) if answer]
     assert told
     for rank, text, late in told:
@@ -64,6 +64,25 @@ def test_ranks_that_disagree_about_members_are_told_both_lists_at_once(lists, la
         assert len(named) == 2 and all(str(lists[who]) == members for who, members in named), text
         assert late < (SOON if rank == last else 2 * SOON), late  # the others have waited for the last
     assert len({members for _, text, _ in told for members in re.findall(r"\[.*?\]", text)}) == 2
+
+
+@pytest.mark.parametrize("lists, last", CASES.values(), ids=CASES)
+def test_ranks_that_disagree_about_members_are_told_both_lists_at_once(lists, last):
+    check(run_ranks(passes, 3, lists, last, group_timeout=60), lists, last)
+
+
+def beside_gloo(function, rank, size, listener, *arguments):
+    """In a default group of gloo, whose ranks make groups of ours."""
+    dist.init_process_group("gloo", store=make_store(rank, listener), rank=rank, world_size=size, timeout=timedelta(seconds=60))
+    answer = function(rank, size, *arguments)
+    dist.destroy_process_group()
+    return answer
+
+
+@pytest.mark.parametrize("lists, last", CASES.values(), ids=CASES)
+def test_ranks_whose_default_group_is_of_another_backend_are_told_too(lists, last):
+    answers = run_ranks(functools.partial(beside_gloo, passes), 3, lists, last, "hccl-like", group=False)
+    check(answers, lists, last)
 
 
 def agree(rank, size):
@@ -86,12 +105,12 @@ def test_ranks_that_agree_get_their_groups():
     assert run_ranks(agree, 3) == [[True] * 3, [True] * 4, [True] * 3]
 
 
-def nested(rank, size):
+def nested(rank, size, backend=None):
     """Ranks with different parents make groups of other ranks under one name, which new_subgroups(group=...) lets them do."""
     halves = [[0, 2], [1, 3]]
-    half, _ = dist.new_subgroups_by_enumeration(halves)
-    alone, _ = dist.new_subgroups(group_size=1, group=half)
-    pair, _ = dist.new_subgroups(group_size=2, group=half)
+    half, _ = dist.new_subgroups_by_enumeration(halves, backend=backend)
+    alone, _ = dist.new_subgroups(group_size=1, group=half, backend=backend)
+    pair, _ = dist.new_subgroups(group_size=2, group=half, backend=backend)
     sums = []
     for group in (half, alone, pair):
         tensor = torch.full((3,), float(rank))
@@ -102,7 +121,9 @@ def nested(rank, size):
 
 
 def test_groups_without_a_common_member_may_have_one_name():
-    assert run_ranks(nested, 4) == [[2, 0, 2], [4, 1, 4], [2, 2, 2], [4, 3, 4]]
+    sums = [[2, 0, 2], [4, 1, 4], [2, 2, 2], [4, 3, 4]]
+    assert run_ranks(nested, 4) == sums
+    assert run_ranks(functools.partial(beside_gloo, nested), 4, "hccl-like", group=False) == sums
 
 
 def twice(rank, size):
