@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -159,15 +160,24 @@ def test_the_command_fails_if_a_patch_did(monkeypatch, capsys):
 
 
 def meets_at_once(rank, size):
-    from hccl_like.torch_compat import _ours
+    from hccl_like.torch_compat import _devices, _ours
 
-    def refuse(group):
-        raise AssertionError("the group was looked at, which takes longer than the barrier")
+    def refuse(*_):
+        raise AssertionError("the device was looked for, which takes longer than the barrier")
 
-    _ours.backends = refuse
+    groups = [dist.group.WORLD, dist.new_group()]
+    for group in groups:
+        dist.barrier(group)
+    looked = _ours.backends, _devices._tells_accelerator, dist.distributed_c10d._get_object_coll_device
+    _ours.backends = _devices._tells_accelerator = dist.distributed_c10d._get_object_coll_device = refuse
     dist.barrier()
+    for group in groups:
+        dist.barrier(group)
+        dist.barrier(group=group)
+    _ours.backends, _devices._tells_accelerator, dist.distributed_c10d._get_object_coll_device = looked
     assert dist.barrier(async_op=True).wait()
+    dist.barrier(timeout=timedelta(seconds=10))
 
 
-def test_a_barrier_is_left_to_torch_where_torch_knows_the_device():
+def test_no_barrier_but_the_first_looks_for_its_device():
     run_ranks(meets_at_once, 2)

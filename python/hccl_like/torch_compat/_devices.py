@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import warnings
+import weakref
 
 import torch
 import torch.distributed as dist
@@ -145,33 +146,56 @@ def fake_device(module) -> None:
 
 
 def barrier(c10d) -> None:
-    """A group of ours meets also where the device has not told torch that it is available."""
+    """A group of ours meets also where the device has not told torch that it is available.
+
+    Nor is torch asked for the device of a barrier without arguments each time, which takes longer than the barrier.
+    """
     original = c10d.barrier
     signature = inspect.signature(original)
+    # By group: the options of a barrier without arguments, None if torch makes it.
+    plain: weakref.WeakKeyDictionary[dist.ProcessGroup, object] = weakref.WeakKeyDictionary()
 
     @functools.wraps(original)
-    def barrier(*arguments, **named):
+    def barrier(group=None, *rest, **named):
+        everybody = group or c10d.GroupMember.WORLD
+        if not rest and not named and isinstance(everybody, dist.ProcessGroup):
+            if (options := plain.get(everybody, plain)) is plain:
+                options = plain[everybody] = _plain_barrier(c10d, everybody)
+            if options is not None:
+                if (work := everybody.barrier(opts=options)) is not None:
+                    work.wait()
+                return None
         if _tells_accelerator():  # nearly always; what follows would take longer than the call
-            return original(*arguments, **named)
-        call = signature.bind(*arguments, **named)
+            return original(group, *rest, **named)
+        call = signature.bind(group, *rest, **named)
         call.apply_defaults()
-        group, ids = call.arguments["group"], call.arguments["device_ids"]
+        ids = call.arguments["device_ids"]
         mine = _ours.backends(group)
         if not mine:
-            return original(*arguments, **named)
+            return original(group, *rest, **named)
         options = c10d.BarrierOptions()
         options.asyncOp = call.arguments["async_op"]
         if call.arguments.get("timeout") is not None:
             options.timeout = call.arguments["timeout"]
         name = accelerator_name()
         options.device = torch.device("cpu" if name not in mine else name if not ids else f"{name}:{ids[0]}")
-        work = (group or dist.group.WORLD).barrier(opts=options)
+        work = everybody.barrier(opts=options)
         if options.asyncOp or work is None:
             return work
         work.wait()
         return None
 
     c10d.barrier = dist.barrier = barrier
+
+
+def _plain_barrier(c10d, group):
+    """The options that torch would find for a group of ours that serves CPU tensors; None for another one."""
+    if "cpu" not in _ours.backends(group) or not _tells_accelerator():
+        return None
+    options = c10d.BarrierOptions()
+    options.asyncOp = False
+    options.device = group.bound_device_id or torch.device("cpu")
+    return options
 
 
 def _tells_accelerator() -> bool:
