@@ -63,6 +63,11 @@ def sums(rank, size):
         dist.reduce_scatter_tensor(output, inputs, op)
         all_sums = expected(everybodys(size, size * COUNT, dtype))
         torch.testing.assert_close(output.cpu(), all_sums[rank * COUNT : (rank + 1) * COUNT], rtol=1e-6, atol=0)
+    for dtype in values.FLOATS + values.NARROW:  # of which the sum overflows
+        given, average = values.large(rank, size, 1 << 18, dtype)
+        tensor = given.to("sim")
+        dist.all_reduce(tensor, dist.ReduceOp.AVG)
+        assert values.equal(tensor, average), dtype
 
 
 def of_any_shape(rank, size):
