@@ -61,7 +61,7 @@ def _installed() -> Any:
 @functools.lru_cache(maxsize=1)
 def _installed_below(_folders: tuple[str, ...]) -> list[importlib.metadata.EntryPoint]:
     """The entry points of this package's groups. Parsing those of all packages would take four times as long, in every rank."""
-    packages = {}
+    packages: dict[str, importlib.metadata.Distribution] = {}
     for package in importlib.metadata.distributions():
         if "hccl_like." in (package.read_text("entry_points.txt") or ""):
             packages.setdefault(package.metadata["Name"], package)  # the first of a name is the one that imports find
