@@ -43,10 +43,10 @@ def rank_of_bench(rank, size, sizes, turns):
     return times
 
 
-def limit(hosts, rate):
+def limit(hosts, rate, burst):
     """Of what each host sends."""
     for host in hosts:
-        host.run(["tc", "qdisc", "replace", "dev", "eth0", "root", "tbf", "rate", rate, "burst", "256kb", "latency", "50ms"])
+        host.run(["tc", "qdisc", "replace", "dev", "eth0", "root", "tbf", "rate", rate, "burst", burst, "latency", "50ms"])
 
 
 def main():
@@ -54,6 +54,7 @@ def main():
     parser.add_argument("-b", "--sizes", type=size_of, nargs="+", default=[size_of(one) for one in ("16K", "64K", "256K", "1M", "8M", "64M")])
     parser.add_argument("-n", "--turns", type=int, default=5)
     parser.add_argument("--rate", default="1gbit", help="of each host, as tc writes it; 0: no limit (default: 1gbit)")
+    parser.add_argument("--burst", default="256kb", help="bytes that no limit slows down; small calls need less, as 32kb (256kb)")
     parser.add_argument("--layouts", nargs="+", choices=LAYOUTS, default=list(LAYOUTS))
     options = parser.parse_args()
     print(f"{'':13} {'collective':15} {'bytes':>9}" + "".join(f" {compression + ' ms':>9}" for compression in COMPRESSIONS) + "".join(f" {compression:>6}" for compression in COMPRESSIONS[1:]))
@@ -61,7 +62,7 @@ def main():
         layout = LAYOUTS[title]
         with Hosts(max(layout) + 1) as hosts:
             if options.rate != "0":
-                limit(hosts, options.rate)
+                limit(hosts, options.rate, options.burst)
             every = run_ranks(rank_of_bench, len(layout), options.sizes, options.turns, hosts=hosts, layout=layout, timeout=1200)
         for (name, bytes_), times in every[0].items():
             row = "".join(f" {time_:9.2f}" for time_ in times) + "".join(f" {times[0] / one:5.2f}x" for one in times[1:])
