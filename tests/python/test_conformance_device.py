@@ -28,12 +28,12 @@ def report(folder, *arguments, device="sim", **environment):
 def hide_plugins(folder):
     """From interpreters that search this folder for modules, as those of report() do."""
     (folder / "sitecustomize.py").write_text(
-        "import importlib.metadata as metadata\n"
-        "all_of = metadata.entry_points\n"
-        "class Others:\n"
-        "    def select(self, **how):\n"
-        "        return () if how.get('group') == 'hccl_like.devices' else all_of(**how)\n"
-        "metadata.entry_points = lambda **how: Others().select(**how) if how else Others()\n"
+        "from importlib.metadata import PathDistribution\n"
+        "text_of = PathDistribution.read_text\n"
+        "def read_text(self, name):\n"
+        "    text = text_of(self, name)\n"
+        "    return text and text.replace('hccl_like.devices', 'hidden')\n"
+        "PathDistribution.read_text = read_text\n"
     )
 
 
