@@ -163,8 +163,10 @@ def comes_late(rank, size):
     store = dist.distributed_c10d._get_default_store()
     hccl_like.suspend(timeout=20)
     if rank < 2:
+        store.set(f"resumes/{rank}", "")
+        store.wait(["resumes/0", "resumes/1"])
         with pytest.raises(dist.DistStoreError, match=r"could not resume process group '0' on rank \d.* waiting for ranks \[2\]"):
-            hccl_like.resume(timeout=0.5)
+            hccl_like.resume(timeout=2)
         with pytest.raises(ValueError, match="suspended"):
             dist.barrier()
         store.set(f"raised/{rank}", "")

@@ -27,6 +27,10 @@ constexpr int kMostNamed = 32;
 // After so many, a rank that hands the list down leaves the other ranks below it to the store.
 constexpr int kMostFailedChildren = 64;
 constexpr size_t kDigits = kMarkDigits;
+// Rank 0 adds this to a round's counter, each rank that gives up adds 1: whoever is first decides.
+constexpr int64_t kComplete = int64_t{1} << 32;
+// How long `all` of a complete round may take to appear.
+constexpr milliseconds kPublishing{5'000};
 
 std::string hexadecimal(uint64_t value) {
   std::string text(kDigits, '0');
@@ -48,6 +52,11 @@ std::string unproved(std::string_view value) {
 }
 
 std::string random_mark() { return hexadecimal(random_u64() | 1); }
+
+// A list in which no rank finds its mark.
+std::string no_marks(int size) {
+  return std::string(kDigits * (1 + static_cast<size_t>(size)), '0');
+}
 
 }  // namespace
 
@@ -85,7 +94,9 @@ class GroupEntries::Collector {
   }
 
   // Calls `arrived` until true; logs missing ranks periodically; throws kTimeout at the deadline.
-  void wait_for(Deadline deadline, const std::function<bool(Deadline)>& arrived);
+  // `start`: when the caller began to wait.
+  void wait_for(Deadline::Clock::time_point start, Deadline deadline,
+                const std::function<bool(Deadline)>& arrived);
   void set(int rank, std::string value) { values_[static_cast<size_t>(rank)] = std::move(value); }
   std::span<const std::string> values() const { return values_; }
   int size() const { return static_cast<int>(values_.size()); }
@@ -96,9 +107,8 @@ class GroupEntries::Collector {
   std::vector<std::string> values_;
 };
 
-void GroupEntries::Collector::wait_for(Deadline deadline,
+void GroupEntries::Collector::wait_for(Deadline::Clock::time_point start, Deadline deadline,
                                        const std::function<bool(Deadline)>& arrived) {
-  const auto start = Deadline::Clock::now();
   Deadline progress = Deadline::after(kExchangeProgressEvery);
   while (!arrived(earliest(deadline, progress))) {
     const auto seconds =
@@ -133,34 +143,39 @@ GroupEntries::GroupEntries(ProvedStore& store, RosterCourier* courier, int rank,
       prefix_("hccl_like/" + std::to_string(size) + "/"),
       rank_(rank),
       size_(size),
+      record_(record),
       mark_(mark.empty() ? random_mark() : std::move(mark)),
-      own_(mark_ + record),
       deadline_(deadline) {}
 
 GroupEntries::~GroupEntries() { follow(""); }
 
 proof::Opened GroupEntries::lead() {
-  const int64_t round = store_.add(prefix_ + "rounds", 1);
-  leader_ = mark_;
-  store_.set(below() + "0", own_);
-  store_.set(prefix_ + std::to_string(round), mark_);
-  Collector records(store_, below(), size_);
-  records.set(0, own_);
-  int next = 1;
-  records.wait_for(deadline_, [&](Deadline until) {
-    while (next < size_ && records.collect(next, until)) ++next;
-    return next == size_;
-  });
-  std::string all = random_mark();
-  std::vector<std::string> bare;
-  for (const std::string& value : records.values()) {
-    all += value.substr(0, kDigits);
-    bare.push_back(value.substr(std::min(value.size(), kDigits)));
+  for (;; mark_ = random_mark()) {
+    const int64_t round = store_.add(prefix_ + "rounds", 1);
+    // Those that wait in a round that somebody has left come to this one.
+    if (!leader_.empty()) store_.set(below() + "all", no_marks(size_));
+    leader_ = mark_;
+    const std::string own = mark_ + record_;
+    store_.set(below() + "0", own);
+    store_.set(prefix_ + std::to_string(round), mark_);
+    Collector records(store_, below(), size_);
+    records.set(0, own);
+    int next = 1;
+    records.wait_for(start_, deadline_, [&](Deadline until) {
+      while (next < size_ && records.collect(next, until)) ++next;
+      return next == size_;
+    });
+    if (store_.add(below() + "complete", kComplete) != kComplete) continue;
+    std::string all = random_mark();
+    std::vector<std::string> bare;
+    for (const std::string& value : records.values()) {
+      all += value.substr(0, kDigits);
+      bare.push_back(value.substr(std::min(value.size(), kDigits)));
+    }
+    all += pack_records(bare);
+    store_.set(below() + "all", all);
+    return {all, true};
   }
-  all += pack_records(bare);
-  store_.set(below() + "all", all);
-  store_.add(below() + "complete", 1);  // for ranks that wait for the list to come down the tree
-  return {all, true};
 }
 
 proof::Opened GroupEntries::join() {
@@ -168,17 +183,29 @@ proof::Opened GroupEntries::join() {
     std::optional<proof::Opened> all;
     if (const auto leader = meet_leader(round)) {
       follow(*leader);
-      const auto tell = [&] { store_.set(below() + std::to_string(rank_), own_); };
+      const std::string own = mark_ + record_;
+      const auto tell = [&] { store_.set(below() + std::to_string(rank_), own); };
       tell();
       Collector records(store_, below(), size_);
-      records.set(rank_, own_);
+      records.set(rank_, own);
       const Fetch fetch = courier_ != nullptr ? from_tree() : from_store(below() + "all");
-      all = wait_in(round, fetch, &records, tell);
+      try {
+        all = wait_in(round, fetch, &records, tell);
+      } catch (const Exception& exception) {
+        if (exception.code() != ErrorCode::kTimeout || !is_too_late_to_leave()) throw;
+        all = from_store(below() + "all")(Deadline::after(kPublishing));
+        if (!all || mark_in(all->value) != mark_) throw;
+      }
       if (all && (!all->proved || mark_in(all->value) == mark_)) return *all;
     }
     // The round ended before this process came, or rank 0 opened another one.
     round = std::max(rounds(), all ? round + 1 : round);
   }
+}
+
+// Rank 0 goes on without this rank, unless it has completed the round already.
+bool GroupEntries::is_too_late_to_leave() {
+  return store_.add(below() + "complete", 1) > kComplete;
 }
 
 void GroupEntries::hand_down(const std::string& all) {
@@ -222,7 +249,7 @@ std::optional<std::string> GroupEntries::meet_leader(int64_t round) {
   const std::string mark = leader->value.substr(0, kDigits);
   if (leader->proved && is_mark(mark)) return mark;
   // Write the record in spite of the error, so that rank 0 can name this rank in its own error.
-  if (is_mark(mark)) store_.set(prefix_ + mark + "/" + std::to_string(rank_), own_);
+  if (is_mark(mark)) store_.set(prefix_ + mark + "/" + std::to_string(rank_), mark_ + record_);
   throw_error(ErrorCode::kMismatch,
               "rank 0's entry in the store is not authentic: " + why_unproved(store_.job()));
 }
@@ -253,7 +280,7 @@ GroupEntries::Fetch GroupEntries::from_tree() {
           if (all.proved) return all;
           log_warn("ignored a list of ranks that is not authentic");
         }
-        if (give_up.is_never() && store_.add(below() + "complete", 0) > 0)
+        if (give_up.is_never() && store_.add(below() + "complete", 0) >= kComplete)
           give_up = Deadline::after(courier_->grace());
         if (!give_up.expired()) return std::nullopt;
         log_warn("no rank brings the list of ranks; rank " + std::to_string(rank_) +
@@ -269,7 +296,7 @@ std::optional<proof::Opened> GroupEntries::wait_in(int64_t round, const Fetch& f
   Collector nobody(store_, "", 0);
   std::optional<proof::Opened> value;
   milliseconds look = kFirstLook;
-  (records != nullptr ? *records : nobody).wait_for(deadline_, [&](Deadline until) {
+  (records != nullptr ? *records : nobody).wait_for(start_, deadline_, [&](Deadline until) {
     value = fetch(earliest(until, Deadline::after(look)));
     if (value) return true;
     look = std::min(2 * look, kLongestLook);

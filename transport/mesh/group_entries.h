@@ -31,6 +31,7 @@ class GroupEntries {
   GroupEntries& operator=(const GroupEntries&) = delete;
 
   // Rank 0: collects all records and publishes the communicator id, all marks and all records.
+  // Opens another round if a rank has given up meanwhile.
   proof::Opened lead();
   // All other ranks: waits for the round in which rank 0 has read this process's record.
   proof::Opened join();
@@ -46,6 +47,7 @@ class GroupEntries {
   int64_t rounds() { return store_.add(prefix_ + "rounds", 0); }
   std::string below() const { return prefix_ + leader_ + "/"; }
   void follow(const std::string& leader);
+  bool is_too_late_to_leave();
   std::string_view mark_in(std::string_view all) const;
   std::optional<std::string> meet_leader(int64_t round);
   ProcessRecord record_of(int rank);
@@ -59,9 +61,10 @@ class GroupEntries {
   const std::string prefix_;
   const int rank_;
   const int size_;
-  const std::string mark_;
-  const std::string own_;
+  const std::string record_;
+  std::string mark_;  // of this process; rank 0 has another one in each round
   const Deadline deadline_;
+  const Deadline::Clock::time_point start_ = Deadline::Clock::now();
   std::string leader_;  // rank 0's mark in the round that this rank has joined
 };
 

@@ -1,7 +1,10 @@
 // Ranks that cannot be one job because they are set up differently: all of them say who and what.
+// Ranks that give up before the others have come, and come again.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <functional>
+#include <future>
 #include <string>
 #include <thread>
 #include <vector>
@@ -97,6 +100,106 @@ TEST(Mismatch, OfSettingsIsToldByAllRanksAlike) {
     EXPECT_EQ(text,
               "HCCL_LIKE_CONNECT is not set on rank 0 (host0, process 100) and eager on rank 2 "
               "(host2, process 102); set it alike on all ranks");
+}
+
+// ---
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr int kRanks = 3;
+
+Roster meet(Store& store, int rank, Deadline deadline, int64_t process = 0) {
+  ProcessRecord record = record_of(rank);
+  record.pid += process;
+  return exchange_records(store, JobKey(), record, rank, kRanks, deadline);
+}
+
+std::future<Roster> meet_aside(Store& store, int rank, int64_t process = 0) {
+  return std::async(std::launch::async, [&store, rank, process] {
+    return meet(store, rank, Deadline::after(seconds(60)), process);
+  });
+}
+
+// Rank 0, once it has opened its round.
+std::future<Roster> lead_aside(Store& store, Deadline deadline) {
+  auto leader =
+      std::async(std::launch::async, [&store, deadline] { return meet(store, 0, deadline); });
+  store.get("hccl_like/" + std::to_string(kRanks) + "/1", Deadline::after(seconds(60)));
+  return leader;
+}
+
+// Runs `first` before a rank that gives up says so.
+class SlowToLeave final : public Store {
+ public:
+  SlowToLeave(Store& store, std::function<void()> first)
+      : store_(store), first_(std::move(first)) {}
+  void set(const std::string& key, const std::string& value) override { store_.set(key, value); }
+  std::string get(const std::string& key, Deadline deadline) override {
+    return store_.get(key, deadline);
+  }
+  int64_t add(const std::string& key, int64_t amount) override {
+    if (amount == 1) first_();
+    return store_.add(key, amount);
+  }
+
+ private:
+  Store& store_;
+  const std::function<void()> first_;
+};
+
+TEST(RanksThatGiveUp, AreNotUsedIfTheyWereInTime) {
+  LocalStore store;
+  auto leader = lead_aside(store, Deadline::after(seconds(60)));
+  try {
+    meet(store, 1, Deadline::after(milliseconds(100)));
+    ADD_FAILURE() << "rank 2 has not come";
+  } catch (const Exception& exception) {
+    EXPECT_EQ(exception.code(), ErrorCode::kTimeout);
+    EXPECT_TRUE(exception.error().message.ends_with(
+        " s waiting for ranks [2] of 3 to join the group; check that they were started and use the "
+        "same store"))
+        << exception.error().message;
+  }
+  auto last = meet_aside(store, 2);
+  auto again = meet_aside(store, 1, 1000);
+  const Roster roster = leader.get();
+  EXPECT_EQ(roster.members[1].pid, record_of(1).pid + 1000);
+  for (const Roster& other : {last.get(), again.get()}) {
+    EXPECT_EQ(other.communicator, roster.communicator);
+    for (size_t rank = 0; rank < kRanks; ++rank)
+      EXPECT_EQ(other.members[rank].pid, roster.members[rank].pid);
+  }
+}
+
+TEST(RanksThatGiveUp, HaveJoinedIfTheyWereTooLate) {
+  LocalStore store;
+  auto leader = lead_aside(store, Deadline::after(seconds(60)));
+  uint64_t communicator = 0;
+  SlowToLeave slow(store, [&] {
+    auto last = meet_aside(store, 2);
+    communicator = leader.get().communicator;
+    last.get();
+  });
+  EXPECT_EQ(meet(slow, 1, Deadline::after(milliseconds(100))).communicator, communicator);
+  EXPECT_NE(communicator, 0);
+}
+
+TEST(RanksThatGiveUp, AreMissedUntilTheyComeAgain) {
+  LocalStore store;
+  auto leader = lead_aside(store, Deadline::after(milliseconds(600)));
+  EXPECT_THROW(meet(store, 1, Deadline::after(milliseconds(100))), Exception);
+  auto last = meet_aside(store, 2);
+  try {
+    leader.get();
+    ADD_FAILURE() << "rank 1 has not come again";
+  } catch (const Exception& exception) {
+    EXPECT_NE(exception.error().message.find("waiting for ranks [1] of 3"), std::string::npos)
+        << exception.error().message;
+  }
+  auto next = meet_aside(store, 0), again = meet_aside(store, 1);
+  EXPECT_EQ(next.get().communicator, again.get().communicator);
+  last.get();
 }
 
 }  // namespace
