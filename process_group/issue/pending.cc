@@ -216,6 +216,15 @@ bool Pending::finish_if_over() {
   return finished() && !in_failure_report_;
 }
 
+bool Pending::succeeded() {
+  bool over = finish_if_over();
+  if (!over && kind_ == Kind::kStream) {
+    std::lock_guard lock(finish_mutex_);
+    over = claimed_;  // another thread is in finish(), which cannot change the outcome
+  }
+  return over && !failure();
+}
+
 // The resources to free; members are destroyed in reverse order.
 struct Pending::Remains {
   std::shared_ptr<Communicator> communicator;
@@ -310,11 +319,9 @@ void Pending::set_end(std::shared_ptr<c10::Event> end) {
 }
 
 void Pending::end() {
-  std::shared_ptr<c10::Event> end;
-  {
-    std::lock_guard lock(finish_mutex_);
-    end = end_;
-  }
+  std::unique_lock lock(finish_mutex_);
+  const auto end = end_;
+  lock.unlock();
   if (end) end->synchronize();
   finish();
 }
@@ -327,9 +334,7 @@ void Pending::let_go_of_tensors() {
   std::vector<at::Tensor> tensors;  // freed outside the lock
   std::lock_guard lock(finish_mutex_);
   tensors.swap(held_);
-  for (const at::Tensor& tensor : tensors) {
-    let_go_.push_back(tensor.storage().getWeakStorageImpl());
-  }
+  for (const at::Tensor& tensor : tensors) let_go_.push_back(tensor.storage().getWeakStorageImpl());
   // The copies are queued already.
   for (auto& [tensor, temporary] : copies_back_) {
     temporaries_.push_back(std::move(temporary));
@@ -348,11 +353,9 @@ uint64_t Pending::temporary_bytes() const {
 }
 
 void Pending::abort(const std::string& reason) {
-  std::shared_ptr<Communicator> communicator;
-  {
-    std::lock_guard lock(finish_mutex_);
-    communicator = communicator_;
-  }
+  std::unique_lock lock(finish_mutex_);
+  const auto communicator = communicator_;
+  lock.unlock();
   if (communicator) communicator->abort(reason);
 }
 
@@ -371,20 +374,16 @@ std::optional<Error> Pending::failure() const {
 std::optional<Error> Pending::told_failure() const {
   auto error = failure();
   if (!error) return error;
-  std::shared_ptr<FailureReport> failure_report;
-  {
-    std::lock_guard lock(finish_mutex_);
-    failure_report = failure_report_;
-  }
+  std::unique_lock lock(finish_mutex_);
+  const auto failure_report = failure_report_;
+  lock.unlock();
   return failure_report ? failure_report->named(std::move(*error)) : error;
 }
 
 std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> Pending::storages() const {
   std::lock_guard lock(finish_mutex_);
   auto storages = let_go_;
-  for (const at::Tensor& tensor : held_) {
-    storages.push_back(tensor.storage().getWeakStorageImpl());
-  }
+  for (const at::Tensor& tensor : held_) storages.push_back(tensor.storage().getWeakStorageImpl());
   return storages;
 }
 

@@ -120,6 +120,9 @@ class Pending : public RecordedCall {
   // As finish(), without waiting: false if the call is not over or another thread is in finish().
   // The caller may hold the GIL.
   bool finish_if_over();
+  // Whether the call is over without an error. As finish_if_over(), except that a call in stream
+  // order has succeeded also while another thread is in finish().
+  bool succeeded();
   bool finished() const { return finished_.load(std::memory_order_acquire); }
 
   // After wait(): blocks until the device's copies are done, then finishes the call.

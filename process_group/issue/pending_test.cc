@@ -75,6 +75,26 @@ TEST(Pending, OneThreadMakesTheCopiesBackAndAllWaitForThem) {
   });
 }
 
+TEST(Pending, InStreamOrderHasSucceededAlsoWhileAThreadFinishesIt) {
+  on_members(1, c10::kCPU, [&](Member& me) {
+    const auto pending = prepared(me, Kind::kStream, numbers(0, 100));
+    Gate in_finish, seen;
+    pending->when_final([&] {
+      in_finish.open();
+      seen.wait();
+    });
+    EXPECT_FALSE(pending->succeeded());
+    Pending::run(pending.get());
+    std::thread finisher([&] { pending->finish(); });
+    in_finish.wait();
+    EXPECT_FALSE(pending->finish_if_over());
+    EXPECT_TRUE(pending->succeeded());
+    seen.open();
+    finisher.join();
+    EXPECT_TRUE(pending->succeeded());
+  });
+}
+
 TEST(Pending, KeepsTheFirstErrorAndCopiesNothingBack) {
   on_members(1, c10::kCPU, [&](Member& me) {
     const at::Tensor to = at::zeros({100});

@@ -99,7 +99,7 @@ void Work::conclude() {
 }
 
 bool Work::isSuccess() const {
-  return pending_ && pending_->finish_if_over() && !pending_->failure();
+  return pending_ && pending_->succeeded();
 }
 
 std::exception_ptr Work::exception() const { return failure(/*told=*/true); }
