@@ -7,7 +7,7 @@
 namespace hccl_like {
 
 bool is_compressed(const Call& call, size_t bytes, const Hosts& hosts) {
-  if (hosts.count() == 1 || call.type != DataType::kFloat32 || bytes < kLeastCompressed)
+  if (hosts.count() == 1 || call.type != DataType::kFloat32 || bytes < least_compressed(hosts))
     return false;
   switch (call.collective) {
     case Collective::kAllGather:

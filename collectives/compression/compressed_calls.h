@@ -9,8 +9,12 @@
 
 namespace hccl_like {
 
-// Below, messages take their latency, whatever their bytes.
-inline constexpr size_t kLeastCompressed = 64 << 10;
+// The payload from which calls are compressed. Below, messages take their latency, whatever their
+// bytes; the ranks of a host share its bytes.
+inline constexpr size_t kLeastCompressed = 64 << 10;  // for each rank of the fullest host
+inline size_t least_compressed(const Hosts& hosts) {
+  return kLeastCompressed * static_cast<size_t>(hosts.most());
+}
 
 // Whether messages of the call between hosts are compressed in a group that asks for it.
 // `bytes`: the payload as far as all ranks know it. The same on all ranks.

@@ -38,15 +38,16 @@ std::shared_ptr<FailureReport> failure_report(Session& session, const Options& o
 }
 
 void log_compression(const Communicator& communicator, Compression compression) {
-  const int hosts = communicator.topology().hosts.count();
+  const Hosts& hosts = communicator.topology().hosts;
   if (compression == Compression::kNone || communicator.size() == 1) return;
   log_info([&] {
     const std::string group = "group " + communicator.name() + ": ";
     const std::string format(name(compression));
-    if (hosts == 1) return group + "compression with " + format + " is ignored on one host";
+    if (hosts.count() == 1) return group + "compression with " + format + " is ignored on one host";
     return group + "all_reduce, reduce_scatter and all_gather of at least " +
-           std::to_string(kLeastCompressed) + " bytes of float32 go between its " +
-           std::to_string(hosts) + " hosts as " + format + "; other calls are not compressed";
+           std::to_string(least_compressed(hosts)) + " bytes of float32 go between its " +
+           std::to_string(hosts.count()) + " hosts as " + format +
+           "; other calls are not compressed";
   });
 }
 

@@ -105,7 +105,8 @@ def _explain(asked: argparse.Namespace) -> None:
         print(f"compressed with {wanted}: {compression['bytes_between_hosts']} bytes leave a host instead of {compression['uncompressed_bytes']}. "
               "The estimates have fewer bytes, but no time to encode and decode")
     elif wanted != "none":
-        print(f"not compressed with {wanted}, which is for all_reduce, reduce_scatter and all_gather of 64 KiB or more between hosts")
+        print(f"not compressed with {wanted}, which is for all_reduce, reduce_scatter and all_gather between hosts, "
+              "of 64 KiB or more for each rank of a host")
     if way != "messages":
         print(f"{title}\n")
         title = f"by messages, if HCCL_LIKE_ALGO={asked.collective}:NAME asked for one of these"

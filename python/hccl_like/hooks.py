@@ -6,6 +6,7 @@
 Only the gradients are compressed: the state has a process group of its own, whatever the model's group does.
 """
 
+import collections
 import dataclasses
 from typing import Any
 
@@ -15,7 +16,7 @@ import torch.distributed as dist
 __all__ = ["CompressionState", "compression_hook"]
 
 _BLOCK = 32  # elements with one scale
-_LEAST = 64 << 10  # bytes of the smallest call that is compressed (collectives/compression/compressed_calls.h)
+_LEAST = 64 << 10  # bytes, for each rank of the fullest host, of the smallest call that is compressed (compressed_calls.h)
 
 
 @dataclasses.dataclass
@@ -48,7 +49,9 @@ class CompressionState:
         self.size = dist.get_world_size(self.group)
         self._round_on_host = extension._round_to_compression
         backend = self.group._get_backend(torch.device("cpu"))
-        self.hosts = len(set(backend._info()["layout"]))
+        ranks_of_hosts = collections.Counter(backend._info()["layout"])
+        self.hosts = len(ranks_of_hosts)
+        self.least_bytes = _LEAST * max(ranks_of_hosts.values())
         self._residuals: dict[int, _Residuals] = {}
 
     def round_(self, floats: torch.Tensor) -> None:
@@ -78,7 +81,7 @@ def compression_hook(state: CompressionState, bucket: dist.GradBucket) -> torch.
             f"gradients of {str(gradients.dtype).removeprefix('torch.')} are not compressed; keep parameters in float32 "
             "(torch.autocast computes in less), or use torch's fp16_compress_hook"
         )
-    small = gradients.numel() * gradients.element_size() < _LEAST
+    small = gradients.numel() * gradients.element_size() < state.least_bytes
     if small or state.hosts == 1 or not state.error_feedback:
         work = dist.all_reduce(gradients, op=dist.ReduceOp.AVG, group=state.group, async_op=True)
         return work.get_future().then(lambda future: future.value()[0])
