@@ -156,11 +156,12 @@ def test_compressed_calls_have_fewer_bytes_and_less_time(format, bytes_, capsys,
     assert said.startswith(f"compressed with {format}: {bytes_} bytes leave a host instead of 4194304. ")
 
 
-@pytest.mark.parametrize("call", [["all_reduce", "4M", "4"], ["all_reduce", "4K", "4", "--hosts", "2"], ["broadcast", "4M", "4", "--hosts", "2"]])
+@pytest.mark.parametrize("call", [["all_reduce", "4M", "4"], ["all_reduce", "64K", "4", "--hosts", "2"], ["broadcast", "4M", "4", "--hosts", "2"]])
 def test_calls_that_are_not_compressed_say_so(call, capsys, monkeypatch):
     monkeypatch.setenv("HCCL_LIKE_COMPRESSION", "none")  # which is put back after --compression
     assert cli.main(["explain", *call, "--compression", "mx8"]) == 0
-    assert capsys.readouterr().out.startswith("not compressed with mx8, which is for all_reduce, reduce_scatter and all_gather of 64 KiB or more")
+    assert capsys.readouterr().out.startswith(
+        "not compressed with mx8, which is for all_reduce, reduce_scatter and all_gather between hosts, of 64 KiB or more for each rank of a host")
 
 
 @pytest.mark.parametrize("more, told", [
