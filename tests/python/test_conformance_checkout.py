@@ -105,7 +105,6 @@ def test_a_folder_that_is_no_checkout_is_told(tmp_path):
     assert done.returncode == 2 and "is no checkout of PyTorch" in done.stdout
 
 
-@pytest.mark.slow
 def test_gloo_has_its_known_result(tmp_path):
     """Of the tests of all_to_all; the nightly run has all of them."""
     done = run("--backend", "gloo", "-k", "all_to_all", "--jobs", "2", "--json", tmp_path / "all.json")
