@@ -29,8 +29,8 @@ constexpr int kMostFailedChildren = 64;
 constexpr size_t kDigits = kMarkDigits;
 // Rank 0 adds this to a round's counter, each rank that gives up adds 1: whoever is first decides.
 constexpr int64_t kComplete = int64_t{1} << 32;
-// How long `all` of a complete round may take to appear.
-constexpr milliseconds kPublishing{5'000};
+// Rank 0 writes `all` at once after it has completed the round, unless it ends in between.
+constexpr milliseconds kPublishing{1'000};
 
 std::string hexadecimal(uint64_t value) {
   std::string text(kDigits, '0');
@@ -165,7 +165,6 @@ proof::Opened GroupEntries::lead() {
       while (next < size_ && records.collect(next, until)) ++next;
       return next == size_;
     });
-    if (store_.add(below() + "complete", kComplete) != kComplete) continue;
     std::string all = random_mark();
     std::vector<std::string> bare;
     for (const std::string& value : records.values()) {
@@ -173,6 +172,7 @@ proof::Opened GroupEntries::lead() {
       bare.push_back(value.substr(std::min(value.size(), kDigits)));
     }
     all += pack_records(bare);
+    if (store_.add(below() + "complete", kComplete) != kComplete) continue;
     store_.set(below() + "all", all);
     return {all, true};
   }
