@@ -78,6 +78,7 @@ def sends_and_turns_to_other_things(rank, size):
         assert tensor.eq(3).all()
         store.set(f"{turn} of {rank}", "over")
         store.wait([f"{turn} of {1 - rank}"])
+    dist.barrier()  # rank 0 has the store
 
 
 @pytest.mark.parametrize("provider", ("tcp", "shm"))
