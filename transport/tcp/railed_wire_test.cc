@@ -158,7 +158,7 @@ TEST(RailedWire, HoldsMoreUnderWayThanOneConnection) {
   Ends one({.rails = 1, .stripe_bytes = 4096, .first_bytes = 0}, kTight);
   Ends four({.rails = 4, .stripe_bytes = 4096, .first_bytes = 0}, kTight);
   for (size_t i = 1; i < 4; ++i) four.attach(i);
-  EXPECT_GT(fill(*four.ends[0]), 3 * fill(*one.ends[0]));
+  EXPECT_GT(fill(*four.ends[0]), 2 * fill(*one.ends[0]));
 }
 
 TEST(RailedWire, WaitsInSleepForTheRailWhoseTurnItIs) {
