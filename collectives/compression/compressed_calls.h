@@ -9,9 +9,10 @@
 
 namespace hccl_like {
 
-// The payload from which calls are compressed. Below, messages take their latency, whatever their
-// bytes; the ranks of a host share its bytes.
-inline constexpr size_t kLeastCompressed = 64 << 10;  // for each rank of the fullest host
+// Bytes for each rank of the fullest host: the ranks of a host share the bytes that leave it, and
+// the time of smaller messages is their latency.
+inline constexpr size_t kLeastCompressed = 64 << 10;
+// The least payload of a compressed call.
 inline size_t least_compressed(const Hosts& hosts) {
   return kLeastCompressed * static_cast<size_t>(hosts.most());
 }

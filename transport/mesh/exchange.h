@@ -16,8 +16,8 @@ namespace hccl_like {
 //   <round>        rank 0's mark, 16 random digits
 //   <mark>/<rank>  a rank's own mark and its record
 //   <mark>/all     by rank 0: the communicator's id, all ranks' marks, and all records
-//   <mark>/complete  a counter: rank 0 adds 2^32 before it writes `all`, a rank that gives up adds
-//   1
+//   <mark>/complete  a counter: rank 0 adds 2^32 before it writes `all`; a rank that gives up
+//                    adds 1
 // A rank that finds its mark in `all` has joined. Otherwise it came after the end of an old round
 // and waits for the next one. A rank that gives up at its deadline may come again with another
 // mark: if it was the first to add to `complete`, rank 0 does not use its record but opens another

@@ -27,9 +27,11 @@ constexpr int kMostNamed = 32;
 // After so many, a rank that hands the list down leaves the other ranks below it to the store.
 constexpr int kMostFailedChildren = 64;
 constexpr size_t kDigits = kMarkDigits;
-// Rank 0 adds this to a round's counter, each rank that gives up adds 1: whoever is first decides.
+// Rank 0 adds this to the counter of a round that it completes; a rank that gives up adds 1. The
+// first of them decides whether the round counts.
 constexpr int64_t kComplete = int64_t{1} << 32;
-// Rank 0 writes `all` at once after it has completed the round, unless it ends in between.
+// Rank 0 writes `all` in its next request after that. A rank that gave up too late waits so long
+// for `all`, which never comes if rank 0 dies between the two requests.
 constexpr milliseconds kPublishing{1'000};
 
 std::string hexadecimal(uint64_t value) {
@@ -152,7 +154,7 @@ GroupEntries::~GroupEntries() { follow(""); }
 proof::Opened GroupEntries::lead() {
   for (;; mark_ = random_mark()) {
     const int64_t round = store_.add(prefix_ + "rounds", 1);
-    // Those that wait in a round that somebody has left come to this one.
+    // Ranks that wait for the list of the dead round read it, and move on to this round.
     if (!leader_.empty()) store_.set(below() + "all", no_marks(size_));
     leader_ = mark_;
     const std::string own = mark_ + record_;
