@@ -99,17 +99,14 @@ Schedule allgather_rails_direct(int rank, const Hosts& hosts) {
 Schedule allgather_rails_ring(int rank, const Hosts& hosts) {
   const int host = hosts.host(rank), count = hosts.count();
   Schedule s(static_cast<uint32_t>(hosts.size()));
-  for (int round = 0; round < count - 1; ++round) {
+  const int before = (host + count - 1) % count, after = (host + 1) % count;
+  const auto chunks = chunks_by_distance(hosts, rank);
+  for (size_t round = 0; round + 1 < chunks.size(); ++round) {
     s.begin_round();
-    for (int chunk = 0; chunk < hosts.size(); ++chunk) {
-      if (counterpart(hosts, host, chunk) != rank) continue;
-      const int at = (host - hosts.host(chunk) + count) % count;  // hosts already passed
-      if (at == round)
-        s.add(
-            send(counterpart(hosts, (host + 1) % count, chunk), at == 0 ? in(chunk) : out(chunk)));
-      if (at == round + 1)
-        s.add(recv(counterpart(hosts, (host + count - 1) % count, chunk), out(chunk)));
-    }
+    for (const int chunk : chunks[round])
+      s.add(send(counterpart(hosts, after, chunk), round == 0 ? in(chunk) : out(chunk)));
+    for (const int chunk : chunks[round + 1])
+      s.add(recv(counterpart(hosts, before, chunk), out(chunk)));
     if (round == 0) s.add(copy(in(rank), out(rank)));
   }
   append_share(s, hosts, rank);

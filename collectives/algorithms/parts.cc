@@ -124,6 +124,15 @@ int counterpart(const Hosts& hosts, int host, int rank) {
                static_cast<size_t>(hosts.on(hosts.host(rank)))];
 }
 
+std::vector<std::vector<int>> chunks_by_distance(const Hosts& hosts, int rank) {
+  const int host = hosts.host(rank), count = hosts.count();
+  std::vector<std::vector<int>> chunks(static_cast<size_t>(count));
+  for (int chunk = 0; chunk < hosts.size(); ++chunk)
+    if (counterpart(hosts, host, chunk) == rank)
+      chunks[static_cast<size_t>((host - hosts.host(chunk) + count) % count)].push_back(chunk);
+  return chunks;
+}
+
 void append_direct_reduction(Schedule& s, int rank, int size, Slot sum) {
   s.begin_round();
   // Start with the right neighbour to spread the load.

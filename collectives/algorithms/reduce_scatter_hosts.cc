@@ -152,17 +152,15 @@ Schedule reduce_scatter_rails_ring(int rank, const Hosts& hosts) {
     moving[chunk] = chunk == rank                  ? out(rank)
                     : sum.buffer == Buffer::kInput ? s.add_scratch(in(chunk))
                                                    : sum;
-  for (int round = 0; round < count - 1; ++round) {
+  // A chunk's ring begins on the host after its own, and ends on its own.
+  const int before = (host + count - 1) % count, after = (host + 1) % count;
+  const auto chunks = chunks_by_distance(hosts, rank);
+  for (size_t round = 1; round < chunks.size(); ++round) {
     s.begin_round();
-    for (const auto& [chunk, sum] : sums) {
-      // Position in the chunk's ring: 0 on the host after its own, count - 1 on its own.
-      const int home = hosts.host(chunk), at = (host - home - 1 + count) % count;
-      if (at == round)
-        s.add(send(counterpart(hosts, (host + 1) % count, chunk), at == 0 ? sum : moving[chunk]));
-      if (at != round + 1) continue;
-      const int from = counterpart(hosts, (host + count - 1) % count, chunk);
-      s.add(recv_reduce(from, sum, moving[chunk]));
-    }
+    for (const int chunk : chunks[round])
+      s.add(send(counterpart(hosts, after, chunk), round == 1 ? sums.at(chunk) : moving[chunk]));
+    for (const int chunk : chunks[(round + 1) % chunks.size()])
+      s.add(recv_reduce(counterpart(hosts, before, chunk), sums.at(chunk), moving[chunk]));
   }
   return s;
 }
