@@ -242,7 +242,7 @@ Communicator::Tried Communicator::try_run(const Call& call, bool may_wait) {
   } while (!sequence_.compare_exchange_weak(number, number + 1, std::memory_order_relaxed));
   BoardCall on_board = board_call(call, plan, number);
   if (plan.path == CallPath::kLarge) return try_large(call, on_board, plan, may_wait);
-  Backoff backoff(engine_.config());
+  Backoff backoff = engine_.backoff();
   on_board.show();
   if (others_are_there(on_board, backoff, may_wait)) {
     on_board.finish();

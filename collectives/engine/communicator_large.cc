@@ -11,8 +11,7 @@ namespace hccl_like {
 namespace {
 
 // Advances a published call; false if other ranks delay it.
-bool drive(LargeCall& run, const BoardCall& call, const Config& config, bool may_wait) {
-  Backoff backoff(config);
+bool drive(LargeCall& run, const BoardCall& call, Backoff backoff, bool may_wait) {
   if (!others_are_there(call, backoff, may_wait)) return false;
   run.meet();
   if (run.mismatch() || run.lacks_staging()) return false;
@@ -43,7 +42,7 @@ Communicator::Tried Communicator::try_large(const Call& call, BoardCall& on_boar
   const bool begun = run->begin(on_board);
   if (begun) {
     run->show();
-    if (drive(*run, on_board, engine_.config(), may_wait)) {
+    if (drive(*run, on_board, engine_.backoff(), may_wait)) {
       on_board.board->done(number);
       run->end();
       return {.over = true, .sequence = number, .rest = nullptr};

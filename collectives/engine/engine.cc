@@ -239,7 +239,7 @@ bool Engine::Turns::take() {
 template <class Stop>
 void Engine::drive(Stop stop, Deadline deadline, bool background) {
   uint32_t idle = 0;
-  Backoff backoff(config_);
+  Backoff backoff(config_, /*own_core=*/!background && !crowded_);
   waits_.end();
   while (!stop()) {
     if (step()) {

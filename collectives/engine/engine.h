@@ -17,6 +17,7 @@
 #include "collectives/engine/operation.h"
 #include "core/base/deadline.h"
 #include "core/machine/background_thread.h"
+#include "core/machine/backoff.h"
 #include "core/machine/thread_pool.h"
 #include "core/settings/config.h"
 #include "transport/link/self_messages.h"
@@ -36,6 +37,8 @@ class Engine {
   ~Engine();
 
   const Config& config() const { return config_; }
+  // Any thread. For a thread whose program waits for the call.
+  Backoff backoff() const { return Backoff(config_, /*own_core=*/!crowded_); }
   // Any thread.
   PeerMemory& peer_memory() { return peer_memory_; }
   ThreadPool& thread_pool() { return thread_pool_; }
@@ -234,7 +237,7 @@ class Engine {
   // Data that peers may wait for has not left this process.
   std::atomic<bool> owing_{false};
   std::atomic<size_t> large_{0};      // large operations among running_
-  std::atomic<bool> crowded_{false};  // some group has more ranks than this machine has cores
+  std::atomic<bool> crowded_{false};  // some group has more ranks here than cores
 
   std::atomic<int> wanted_{0};   // threads in wait() or with_mesh()
   std::atomic<int> by_hand_{0};  // Turns objects

@@ -10,6 +10,7 @@
 #include "collectives/engine/communicator.h"
 #include "collectives/engine/engine.h"
 #include "collectives/topology/group_topology.h"
+#include "core/machine/cpu_quota.h"
 #include "transport/bootstrap/host.h"
 
 namespace hccl_like {
@@ -254,7 +255,11 @@ void Engine::add(const std::shared_ptr<Communicator>& communicator) {
   const auto here = std::ranges::count_if(members, [&](const ProcessRecord& one) {
     return machine_of(one.host) == machine_of(members[self].host);
   });
-  if (here > sysconf(_SC_NPROCESSORS_ONLN)) crowded_ = true;
+  static const size_t kCores = [] {
+    const auto online = static_cast<size_t>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
+    return std::min(online, cpu_quota().value_or(online));
+  }();
+  if (static_cast<size_t>(here) > kCores) crowded_ = true;
   const auto early = groups_.add(communicator->id(), communicator);
   if (!early) return;
   const int peer = communicator->rank_of(*early->link);

@@ -50,7 +50,7 @@ void Engine::CallerDriven::take_back() {
 
 void Engine::CallerDriven::finish(bool may_wait) {
   constexpr uint32_t kPollsBetweenSteps = 16;
-  Backoff backoff(engine_.config_);
+  Backoff backoff = engine_.backoff();
   bool news = false;
   for (uint32_t polls = 1; pending_ > 0 && may_wait && !news; ++polls) {
     bool moved = false;

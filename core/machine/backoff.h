@@ -12,8 +12,12 @@ namespace hccl_like {
 
 class Backoff {
  public:
-  explicit Backoff(const Config& config)
-      : spins_(config.spins), most_(config.spins + config.yields) {}
+  // `own_core`: no other rank wants the core, so a yield takes nothing from anybody. A sleep costs
+  // more than the wait for a peer that is at work: a core that idles may be taken away from a
+  // virtual machine for milliseconds, and its wake-up makes the next rank sleep in turn.
+  explicit Backoff(const Config& config, bool own_core = false)
+      : spins_(config.spins),
+        most_(config.spins + std::min(config.yields, kMostYields) * (own_core ? kOwnCore : 1)) {}
 
   // Waits briefly. Returns false if the caller should sleep.
   bool wait() {
@@ -42,6 +46,8 @@ class Backoff {
   // engine must hear of failures.
   static constexpr std::chrono::milliseconds kLongest{10};
   static constexpr uint32_t kBetweenLooks = 8;
+  static constexpr uint32_t kOwnCore = 100;
+  static constexpr uint32_t kMostYields = 1 << 24;
 
   bool takes_long() {
     const uint32_t yields = waits_ - spins_ - 1;

@@ -66,7 +66,7 @@ struct Config {
   std::string tcp_congestion = "auto";   // congestion control, see transport/tcp/congestion.h
 
   uint32_t spins = 50;    // polls in a row before a waiting thread yields its core
-  uint32_t yields = 200;  // yields in a row before it sleeps
+  uint32_t yields = 200;  // yields in a row before it sleeps, see core/machine/backoff.h
   uint32_t threads = 0;   // maximum for a long pass over memory; 0: as many as cores are idle
 
   // torch compatibility patches to skip; read by Python before this library is loaded.
