@@ -140,7 +140,7 @@ Schedule reduce_scatter_rails_direct(int rank, const Hosts& hosts) {
 // Ranks 0 and 1 on one host, 2 and 3 on another, rank 0:
 //   0: recv scratch[0]<-1  send in[1]->1  recv scratch[1]<-1  send in[3]->1
 //   1: reduce in[0]+scratch[0] to scratch[2]  reduce in[2]+scratch[1] to scratch[3]
-//   2: recv_reduce scratch[2]+<-2 to out[0]  send scratch[3]->2
+//   2: send scratch[3]->2  recv_reduce scratch[2]+<-2 to out[0]
 Schedule reduce_scatter_rails_ring(int rank, const Hosts& hosts) {
   const int host = hosts.host(rank), count = hosts.count();
   Schedule s(static_cast<uint32_t>(hosts.size()));
