@@ -21,12 +21,6 @@ Step copy(Slot from, Slot to, uint32_t count) {
   return {.kind = Step::Kind::kCopy, .count = count, .a = from, .dst = to};
 }
 
-void Schedule::add(const Step& step) {
-  if (step.count == 0) return;
-  if (round_begin_.empty()) begin_round();
-  steps_.push_back(step);
-}
-
 void Schedule::add_reduce(Slot dst, std::span<const Slot> sources) {
   if (sources.size() == 1) return add(copy(sources[0], dst));
   Step step{.kind = Step::Kind::kReduce, .dst = dst};
@@ -39,12 +33,6 @@ void Schedule::add_reduce(Slot dst, std::span<const Slot> sources) {
 Slot Schedule::add_scratch(Slot like) {
   scratch_.push_back(like);
   return scratch(scratch_.size() - 1);
-}
-
-std::span<const Step> Schedule::steps(size_t round) const {
-  const size_t begin = round_begin_[round];
-  const size_t end = round + 1 < round_begin_.size() ? round_begin_[round + 1] : steps_.size();
-  return std::span(steps_).subspan(begin, end - begin);
 }
 
 std::span<const Slot> Schedule::sources(const Step& step) const {

@@ -67,7 +67,11 @@ class Schedule {
   }
   // The same step by step. The first add() starts round 0 if no round has begun.
   void begin_round() { round_begin_.push_back(static_cast<uint32_t>(steps_.size())); }
-  void add(const Step& step);
+  void add(const Step& step) {
+    if (step.count == 0) return;
+    if (round_begin_.empty()) begin_round();
+    steps_.push_back(step);
+  }
   // dst = sources[0] op sources[1] op ...; a single source is a copy.
   void add_reduce(Slot dst, std::span<const Slot> sources);
   // Reserves a scratch slot as large as chunk `like` of the input or the output.
@@ -75,7 +79,11 @@ class Schedule {
 
   uint32_t chunks() const { return chunks_; }
   size_t rounds() const { return round_begin_.size(); }
-  std::span<const Step> steps(size_t round) const;
+  std::span<const Step> steps(size_t round) const {
+    const size_t begin = round_begin_[round];
+    const size_t end = round + 1 < round_begin_.size() ? round_begin_[round + 1] : steps_.size();
+    return std::span(steps_).subspan(begin, end - begin);
+  }
   std::span<const Step> steps() const { return steps_; }  // of all rounds, in order
   std::span<const Slot> sources(const Step& step) const;
   std::span<const Slot> scratch_like() const { return scratch_; }

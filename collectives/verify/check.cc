@@ -67,9 +67,7 @@ class RankCheck {
       for (const Step& step : schedule_.steps(round_)) {
         if (std::string what = fault_of(step); !what.empty()) return sentence(step, what);
       }
-      if (std::string fault = hazard(/*in_place=*/false); !fault.empty()) return fault;
-      if (!may_run_in_place(job_.collective)) continue;
-      if (std::string fault = hazard(/*in_place=*/true); !fault.empty()) return fault;
+      if (std::string fault = hazard_of_round(); !fault.empty()) return fault;
     }
     for (const Step& step : schedule_.steps())
       if (!sizes_fit(job_, rank_, step))
@@ -134,13 +132,27 @@ class RankCheck {
     return static_cast<uint32_t>(cell_of(slot, schedule_.chunks(), in_place));
   }
 
+  // In place, a round has every hazard that it has in separate memory, but those of copies that are
+  // skipped: one look is enough for most rounds.
+  std::string hazard_of_round() {
+    std::string in_place;
+    if (may_run_in_place(job_.collective)) {
+      in_place = hazard(/*in_place=*/true);
+      if (in_place.empty() && !skipped_) return "";
+    }
+    std::string separate = hazard(/*in_place=*/false);
+    return separate.empty() ? in_place : separate;
+  }
+
   std::string hazard(bool in_place) {
     const auto steps = schedule_.steps(round_);
     accesses_.clear();
+    skipped_ = false;
     for (uint32_t number = 0; number < steps.size(); ++number) {
       const Step& step = steps[number];
       // The engine skips a copy of memory onto itself.
       if (step.kind == Step::Kind::kCopy && cell(step.a, in_place) == cell(step.dst, in_place)) {
+        skipped_ = true;
         continue;
       }
       each_slot(step, [&](Slot slot, uint32_t offset, bool write) {
@@ -179,6 +191,7 @@ class RankCheck {
   const Schedule& schedule_;
   size_t round_ = 0;
   std::vector<Access> accesses_;
+  bool skipped_ = false;         // hazard() has passed over a copy
   std::vector<Writer> writers_;  // by cell
   uint32_t rounds_seen_ = 0;     // a round is looked at once or twice
 };

@@ -18,18 +18,6 @@ namespace {
 
 constexpr uint64_t kRanks = 300;  // all algorithms take some seconds together
 
-// A proof makes the schedules of all ranks again for every few rounds. Those of a ring between
-// uneven hosts take a quarter of an hour for more ranks.
-constexpr int kMostOfRailsRing = 4'096;
-
-int ranks_for(const Algorithm& algorithm) {
-  const auto all = static_cast<int>(number_setting("HCCL_LIKE_PROOF_RANKS", kRanks));
-  const bool is_ring =
-      algorithm.name == "rails_ring" && (algorithm.collective == Collective::kAllGather ||
-                                         algorithm.collective == Collective::kReduceScatter);
-  return is_ring ? std::min(all, kMostOfRailsRing) : all;
-}
-
 // Hosts of 1 to 15 ranks, which follow each other: a rank more on each host, up to the most.
 Hosts uneven(int size) {
   std::vector<int> hosts;
@@ -74,7 +62,7 @@ TEST_P(ManyRanks, AreProved) {
   // Schedules come and go by the ten thousand: their memory stays with the process.
   mallopt(M_MMAP_THRESHOLD, 1 << 30), mallopt(M_TRIM_THRESHOLD, 1 << 30);
   const Algorithm& algorithm = *GetParam();
-  const int size = ranks_for(algorithm);
+  const auto size = static_cast<int>(number_setting("HCCL_LIKE_PROOF_RANKS", kRanks));
   std::vector<Hosts> layouts;
   if (algorithm.fits(Hosts::even(2, 2)) && !algorithm.fits(4))
     layouts = {uneven(size), dealt(size)};
@@ -86,7 +74,7 @@ TEST_P(ManyRanks, AreProved) {
     const int root = has_root(algorithm.collective) ? size / 3 : 0;
     const std::clock_t begin = std::clock();
     const LargeProof proof =
-        prove_large(large_job(algorithm, hosts, root), /*memory=*/size_t{2} << 30);
+        prove_large(large_job(algorithm, hosts, root), /*memory=*/size_t{4} << 30);
     const double took = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
     EXPECT_EQ(proof.fault, "") << hosts.to_string();
     if (proof.steps <= kStepsInMemory) simulate_all(algorithm, hosts, root, proof.messages);
