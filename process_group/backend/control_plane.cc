@@ -41,7 +41,7 @@ json running_calls(const std::vector<FlightEntry>& entries, const std::string& g
   for (const FlightEntry& entry : entries) {
     if (entry.group->name != group || entry.retired || entry.completed != 0) continue;
     calls.push_back(
-        {{"name", entry.name},
+        {{"name", entry.name()},
          {"number", entry.number.is_message ? entry.number.message : entry.number.collective},
          {"state", entry.started != 0 ? "started" : "scheduled"},
          {"created_ns", entry.created}});

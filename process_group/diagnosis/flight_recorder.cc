@@ -55,7 +55,7 @@ void FlightRecorder::configure(const Settings& settings) {
   const pid_t pid = getpid();
   if (pid == pid_ && ring_.size() == settings.entries) return;
   pid_ = pid;
-  last_ = 0;
+  last_ = 0, at_ = 0;
   groups_.clear();
   ring_.clear();
   ring_.resize(settings.entries);
@@ -77,10 +77,16 @@ int64_t FlightRecorder::wall_time(steady_clock::time_point time) {
   return since_boot(time) + to_wall_;
 }
 
+FlightEntry& FlightRecorder::next_slot() {
+  ++last_;
+  if (++at_ == ring_.size()) at_ = 0;
+  return ring_[at_];
+}
+
 // Hold the lock. The ring must not be empty.
 FlightEntry& FlightRecorder::next(const std::shared_ptr<const GroupView>& group, const Issue& issue,
                                   std::chrono::milliseconds timeout, int64_t created) {
-  FlightEntry& entry = slot(++last_);
+  FlightEntry& entry = next_slot();
   entry.id = last_;
   if (entry.group != group) {
     entry.group = group;
@@ -96,7 +102,7 @@ FlightEntry& FlightRecorder::next(const std::shared_ptr<const GroupView>& group,
   entry.retired = false;
   entry.thread = std::this_thread::get_id();
   entry.thread_name = thread_name();
-  entry.stack = std::exchange(captured, nullptr);
+  entry.stack = stacks_ ? std::exchange(captured, nullptr) : nullptr;
   entry.line = issue.line;
   entry.pending.reset();
   return entry;

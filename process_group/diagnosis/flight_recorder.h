@@ -43,13 +43,15 @@ struct FlightEntry {
   uint64_t id = 0;  // from 1, in the order of record(); 0: the slot is free
   std::shared_ptr<const GroupView> group;
   CallNumber number;
-  std::string_view name;  // for torch's analyser: "all_reduce"
-  int peer = -1;          // peer of a message, rank in the group
+  const char* title = "";  // Description::title
+  int peer = -1;           // peer of a message, rank in the group
   struct Shapes {
     c10::SmallVector<int64_t, 8> sizes;  // of all tensors, concatenated
     c10::SmallVector<uint8_t, 4> dimensions;
     c10::SmallVector<c10::ScalarType, 4> types;
   } inputs, outputs;
+  bool in_place = false;  // the outputs are the inputs, and `outputs` is empty
+  bool uneven = false;    // the parts of the ranks differ
   std::chrono::milliseconds timeout{};
   int64_t created = 0, started = 0, completed = 0;
   std::chrono::nanoseconds duration{};
@@ -59,6 +61,9 @@ struct FlightEntry {
   std::shared_ptr<torch::CapturedTraceback> stack;
   std::string_view line;                // call site (HCCL_LIKE_CALL_SITES)
   std::weak_ptr<RecordedCall> pending;  // until retired
+
+  // For torch's analyser: "all_reduce", "all_gather_v".
+  std::string name() const;
 };
 
 // Ring of entries. Unlike torch's recorder, record() neither takes the GIL nor allocates per call.
@@ -118,6 +123,7 @@ class FlightRecorder {
                     std::chrono::milliseconds timeout, int64_t created);
   int64_t wall_time(std::chrono::steady_clock::time_point time);
   FlightEntry& slot(Id id) { return ring_[id % ring_.size()]; }
+  FlightEntry& next_slot();
 
   std::atomic<bool> enabled_{false};
   std::atomic<bool> stacks_{false};
@@ -126,6 +132,7 @@ class FlightRecorder {
   pid_t pid_ = 0;
   std::vector<FlightEntry> ring_;
   Id last_ = 0;
+  size_t at_ = 0;  // slot of last_, without a division in each call
   std::map<std::string, std::shared_ptr<const GroupView>> groups_;
   bool dumped_ = false;
   Failure failure_;

@@ -33,10 +33,11 @@ struct NoEvent {
 using Theirs = c10d::FlightRecorder<NoEvent>;
 
 std::string name_of(const FlightEntry& entry) {
-  std::string name = kPrefix + std::string(entry.name);
+  const std::string called = entry.name();
+  std::string name = kPrefix + called;
   const std::string here = std::to_string(entry.group->rank);
-  if (entry.name == "send") name += " " + here + "->" + std::to_string(entry.peer);
-  if (entry.name == "recv") name += " " + here + "<-" + std::to_string(entry.peer);
+  if (called == "send") name += " " + here + "->" + std::to_string(entry.peer);
+  if (called == "recv") name += " " + here + "<-" + std::to_string(entry.peer);
   return name;
 }
 
@@ -70,7 +71,8 @@ Theirs::Entry translate(const FlightEntry& entry, size_t group) {
     theirs.duration_ = std::chrono::duration<float, std::milli>(entry.duration).count();
   }
   copy(entry.inputs, theirs.input_dims_, theirs.input_dtypes_, theirs.sizes_);
-  copy(entry.outputs, theirs.output_dims_, theirs.output_dtypes_, theirs.sizes_);
+  copy(entry.in_place ? entry.inputs : entry.outputs, theirs.output_dims_, theirs.output_dtypes_,
+       theirs.sizes_);
   theirs.thread_id_ = entry.thread;
   theirs.thread_name_ = entry.thread_name.data();
   theirs.retired_ = entry.retired;

@@ -17,15 +17,6 @@ constexpr std::array kShapeNames{
     ShapeNames{"recvAnySource", "recv"},
 };
 
-std::string_view name_of(const Issue& issue) {
-  const std::string_view title = issue.description.title;
-  const std::string_view ours = title.substr(title.find(':') + 1);
-  for (const ShapeNames& names : kShapeNames) {
-    if (names.ours == ours) return names.theirs;
-  }
-  return ours;
-}
-
 void add(FlightEntry::Shapes& shapes, c10::IntArrayRef sizes, c10::ScalarType type) {
   shapes.sizes.append(sizes.begin(), sizes.end());
   shapes.dimensions.push_back(static_cast<uint8_t>(sizes.size()));
@@ -72,7 +63,8 @@ bool even(at::TensorList lists, at::TensorList own) {
 
 void describe(const Issue& issue, int ranks, FlightEntry& entry) {
   const auto& [title, type, inputs, outputs] = issue.description;
-  entry.name = name_of(issue);
+  entry.title = title;
+  entry.in_place = entry.uneven = false;
   clear(entry.inputs);
   clear(entry.outputs);
   switch (type) {
@@ -82,7 +74,7 @@ void describe(const Issue& issue, int ranks, FlightEntry& entry) {
         add_all(entry.inputs, inputs);
         add_stacked(entry.outputs, inputs, ranks);
       } else {
-        entry.name = "all_gather_v";
+        entry.uneven = true;
         add_all(entry.inputs, outputs);
         add_all(entry.outputs, outputs);
       }
@@ -92,7 +84,7 @@ void describe(const Issue& issue, int ranks, FlightEntry& entry) {
         add_stacked(entry.inputs, outputs, ranks);
         add_all(entry.outputs, outputs);
       } else {
-        entry.name = "reduce_scatter_v";
+        entry.uneven = true;
         add_all(entry.inputs, inputs);
         add_all(entry.outputs, inputs);
       }
@@ -104,8 +96,17 @@ void describe(const Issue& issue, int ranks, FlightEntry& entry) {
       return;
     default:
       add_all(entry.inputs, inputs);
-      add_all(entry.outputs, outputs);
+      entry.in_place = inputs.data() == outputs.data() && inputs.size() == outputs.size();
+      if (!entry.in_place) add_all(entry.outputs, outputs);
   }
+}
+
+std::string FlightEntry::name() const {
+  const std::string_view whole = title;
+  const std::string_view ours = whole.substr(whole.find(':') + 1);
+  if (uneven) return ours.starts_with("all_gather") ? "all_gather_v" : "reduce_scatter_v";
+  const auto named = std::ranges::find(kShapeNames, ours, &ShapeNames::ours);
+  return std::string(named == kShapeNames.end() ? ours : named->theirs);
 }
 
 }  // namespace hccl_like

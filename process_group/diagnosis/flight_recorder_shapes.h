@@ -4,8 +4,8 @@
 
 namespace hccl_like {
 
-// Sets name, inputs and outputs. The analyser compares them between ranks by per-name rules; uneven
-// parts are recorded in terms that all ranks know.
+// Sets title, inputs and outputs. The analyser compares them between ranks by per-name rules;
+// uneven parts are recorded in terms that all ranks know.
 void describe(const Issue& issue, int ranks, FlightEntry& entry);
 
 }  // namespace hccl_like

@@ -41,14 +41,15 @@ std::string spelt(std::string_view name) {
 }
 
 Line call_of(const FlightEntry& entry, int64_t now_ns) {
+  const std::string name = entry.name();
   std::string peer;
-  if (entry.name == "send" && entry.peer >= 0) peer = " to " + std::to_string(entry.peer);
-  if (entry.name == "recv")
+  if (name == "send" && entry.peer >= 0) peer = " to " + std::to_string(entry.peer);
+  if (name == "recv")
     peer = entry.peer >= 0 ? " from " + std::to_string(entry.peer) : " from any rank";
   const int64_t since = entry.completed != 0 ? entry.completed : entry.created;
   return {.number = entry.number.number(),
           .is_message = entry.number.is_message,
-          .name = spelt(entry.name),
+          .name = spelt(name),
           .peer = std::move(peer),
           .state = state_of(entry),
           .since = std::max<int64_t>(0, now_ns - since) / 1'000'000,
