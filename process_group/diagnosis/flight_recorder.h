@@ -50,7 +50,7 @@ struct FlightEntry {
     c10::SmallVector<uint8_t, 4> dimensions;
     c10::SmallVector<c10::ScalarType, 4> types;
   } inputs, outputs;
-  bool in_place = false;  // the outputs are the inputs, and `outputs` is empty
+  bool in_place = false;  // the outputs are the inputs; `outputs` says nothing
   bool uneven = false;    // the parts of the ranks differ
   std::chrono::milliseconds timeout{};
   int64_t created = 0, started = 0, completed = 0;

@@ -64,9 +64,10 @@ bool even(at::TensorList lists, at::TensorList own) {
 void describe(const Issue& issue, int ranks, FlightEntry& entry) {
   const auto& [title, type, inputs, outputs] = issue.description;
   entry.title = title;
-  entry.in_place = entry.uneven = false;
+  entry.in_place = inputs.data() == outputs.data() && inputs.size() == outputs.size();
+  entry.uneven = false;
   clear(entry.inputs);
-  clear(entry.outputs);
+  if (!entry.in_place) clear(entry.outputs);
   switch (type) {
     case c10d::OpType::ALLGATHER:
     case c10d::OpType::ALLGATHER_COALESCED:
@@ -92,11 +93,10 @@ void describe(const Issue& issue, int ranks, FlightEntry& entry) {
     case c10d::OpType::ALLTOALL:
     case c10d::OpType::ALLTOALL_BASE:
       add_joined(entry.inputs, inputs);
-      add_joined(entry.outputs, outputs);
+      if (!entry.in_place) add_joined(entry.outputs, outputs);
       return;
     default:
       add_all(entry.inputs, inputs);
-      entry.in_place = inputs.data() == outputs.data() && inputs.size() == outputs.size();
       if (!entry.in_place) add_all(entry.outputs, outputs);
   }
 }
