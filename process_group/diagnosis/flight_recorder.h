@@ -123,6 +123,7 @@ class FlightRecorder {
                     std::chrono::milliseconds timeout, int64_t created);
   int64_t wall_time(std::chrono::steady_clock::time_point time);
   FlightEntry& slot(Id id) { return ring_[id % ring_.size()]; }
+  size_t after(size_t at) const { return at + 1 == ring_.size() ? 0 : at + 1; }
   FlightEntry& next_slot();
 
   std::atomic<bool> enabled_{false};
