@@ -12,9 +12,9 @@ namespace hccl_like {
 
 class Backoff {
  public:
-  // `own_core`: no other rank wants the core, so a yield takes nothing from anybody. A sleep costs
-  // more than the wait for a peer that is at work: a core that idles may be taken away from a
-  // virtual machine for milliseconds, and its wake-up makes the next rank sleep in turn.
+  // `own_core`: no other rank wants the core, so waiting on it costs nobody anything. A sleep in
+  // the middle of a call costs more than the wait: the core of a virtual machine that idles may be
+  // taken away for milliseconds, which makes the next rank sleep in turn.
   explicit Backoff(const Config& config, bool own_core = false)
       : spins_(config.spins),
         most_(config.spins + std::min(config.yields, kMostYields) * (own_core ? kOwnCore : 1)) {}

@@ -226,8 +226,7 @@ constexpr std::array kRows{
         access<&Config::spins>()},
     Row{{"HCCL_LIKE_YIELDS", "200",
          "Yields in a row before a waiting thread sleeps; a hundred times as many, for 10 ms at "
-         "most, "
-         "where the program waits and each rank of the host has a core of its own."},
+         "most, where the program waits and each rank of the host has a core of its own."},
         access<&Config::yields>()},
     Row{{"HCCL_LIKE_THREADS", "0",
          "Threads at most that share one long reduction or copy, while cores are idle; 0: up to 8; "

@@ -109,6 +109,34 @@ def test_the_ring_has_the_size_that_torch_s_setting_says():
     run_ranks(ring, 2, environment={"TORCH_FR_BUFFER_SIZE": "4"})
 
 
+def slot_used_again(rank, size):
+    """Every call of this ring of one entry takes the slot of the call before it."""
+
+    def shapes_of_the_last():
+        (entry,) = entries()
+        return entry["profiling_name"], entry["input_sizes"], entry["output_sizes"]
+
+    one, both = torch.ones(3), torch.empty(6)
+    for _ in range(2):
+        dist.all_gather_into_tensor(both, one)
+        assert shapes_of_the_last() == ("hccl:_all_gather_base", [[3]], [[6]])
+        dist.all_reduce(one)
+        assert shapes_of_the_last() == ("hccl:all_reduce", [[3]], [[3]])
+        parts = [torch.empty(2), torch.empty(4)]
+        dist.all_gather(parts, parts[rank])
+        assert shapes_of_the_last() == ("hccl:all_gather_v", [[2], [4]], [[2], [4]])
+        dist.reduce_scatter(torch.empty(2 + 2 * rank), [torch.ones(2), torch.ones(4)])
+        assert shapes_of_the_last() == ("hccl:reduce_scatter_v", [[2], [4]], [[2], [4]])
+        dist.barrier()
+        assert shapes_of_the_last() == ("hccl:barrier", [], [])
+        dist.all_to_all_single(both, torch.ones(6))
+        assert shapes_of_the_last() == ("hccl:all_to_all", [[6]], [[6]])
+
+
+def test_an_entry_says_nothing_of_the_call_that_had_its_slot():
+    run_ranks(slot_used_again, 2, environment={"TORCH_FR_BUFFER_SIZE": "1"})
+
+
 def off(rank, size):
     dist.all_reduce(torch.ones(1))
     assert entries() == []
