@@ -140,7 +140,7 @@ TEST(DirectModel, ABroadcastArrivesAndNobodySleepsTooLong) {
 }
 
 TEST(DirectModel, ABroadcastInTwoSlicesArrives) {
-  EXPECT_TRUE(holds(run({Collective::kBroadcast, StagingBuffer::kSlotBytes / 8 + 4096}), 7'000));
+  EXPECT_TRUE(holds(run({Collective::kBroadcast, StagingBuffer::kSlotBytes / 2 + 4096}), 7'000));
 }
 
 TEST(DirectModel, AllRanksGetTheSumAndNobodySleepsTooLong) {
