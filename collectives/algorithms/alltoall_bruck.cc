@@ -19,18 +19,24 @@ Schedule alltoall_bruck(int rank, int size) {
   std::vector<Slot> chunk(
       size);  // where the chunk is that has (still, or all the way) gone i ranks
   for (int i = 0; i < size; ++i) chunk[i] = in((rank + i) % size);
-  const Slot packed = scratch(0);
-  for (int i = 0; i < size / 2; ++i) s.add_scratch(in(0));
+  const Slot packed = s.add_scratch(in(0), size / 2);
 
   for (int bit = 1; bit < size; bit *= 2) {
     s.begin_round();
-    int count = 0;
+    uint32_t count = 0;
     const Slot received = scratch(s.scratch_like().size());
+    Step run = copy(in(0), packed, 0);  // of chunks that lie side by side
     for (int i = bit; i < size; ++i) {
       if ((i & bit) == 0) continue;
-      s.add(copy(chunk[i], scratch(packed.index + count++)));
-      chunk[i] = s.add_scratch(in(0));
+      if (chunk[i] != Slot{run.a.buffer, run.a.index + run.count}) {
+        s.add(run);
+        run = copy(chunk[i], scratch(packed.index + count), 0);
+      }
+      chunk[i] = scratch(received.index + count);
+      ++run.count, ++count;
     }
+    s.add(run);
+    s.add_scratch(in(0), count);
     s.round(send((rank + bit) % size, packed, count),
             recv((rank + size - bit) % size, received, count));
   }

@@ -30,9 +30,10 @@ void Schedule::add_reduce(Slot dst, std::span<const Slot> sources) {
   add(step);
 }
 
-Slot Schedule::add_scratch(Slot like) {
-  scratch_.push_back(like);
-  return scratch(scratch_.size() - 1);
+Slot Schedule::add_scratch(Slot like, size_t count) {
+  const Slot first = scratch(scratch_.size());
+  scratch_.insert(scratch_.end(), count, like);
+  return first;
 }
 
 std::span<const Slot> Schedule::sources(const Step& step) const {

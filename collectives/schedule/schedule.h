@@ -74,8 +74,9 @@ class Schedule {
   }
   // dst = sources[0] op sources[1] op ...; a single source is a copy.
   void add_reduce(Slot dst, std::span<const Slot> sources);
-  // Reserves a scratch slot as large as chunk `like` of the input or the output.
-  Slot add_scratch(Slot like);
+  // Reserves `count` scratch slots as large as chunk `like` of the input or the output; returns the
+  // first.
+  Slot add_scratch(Slot like, size_t count = 1);
 
   uint32_t chunks() const { return chunks_; }
   size_t rounds() const { return round_begin_.size(); }
