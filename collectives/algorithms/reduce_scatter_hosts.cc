@@ -1,4 +1,4 @@
-#include <map>
+#include <vector>
 
 #include "collectives/algorithms/all.h"
 #include "collectives/algorithms/parts.h"
@@ -7,14 +7,17 @@ namespace hccl_like {
 
 namespace {
 
-// The slots of a rank's host sums, by chunk.
-using Sums = std::map<int, Slot>;
+// The host's sums that a rank has.
+struct Sums {
+  std::vector<int> chunks;  // ascending
+  std::vector<Slot> slots;  // by chunk, of all chunks
+};
 
 // Appends two rounds that leave the host's sum of each chunk on local rank `owner(chunk)`.
 Sums append_chunk_sums(Schedule& s, const Hosts& hosts, int rank, auto owner) {
   const auto local = hosts.ranks(hosts.host(rank));
-  std::map<int, std::vector<Slot>> inputs;
-  Sums sums;
+  std::vector<Slot> inputs;  // of all local ranks for each chunk of the rank
+  Sums sums{.chunks = {}, .slots = std::vector<Slot>(s.chunks())};
   s.begin_round();
   for (int chunk = 0; chunk < hosts.size(); ++chunk) {
     const int keeps = owner(chunk);
@@ -22,15 +25,18 @@ Sums append_chunk_sums(Schedule& s, const Hosts& hosts, int rank, auto owner) {
       s.add(send(keeps, in(chunk)));
       continue;
     }
+    sums.chunks.push_back(chunk);
     for (const int peer : local) {
-      inputs[chunk].push_back(peer == rank ? in(chunk) : s.add_scratch(in(chunk)));
-      if (peer != rank) s.add(recv(peer, inputs[chunk].back()));
+      inputs.push_back(peer == rank ? in(chunk) : s.add_scratch(in(chunk)));
+      if (peer != rank) s.add(recv(peer, inputs.back()));
     }
   }
   s.begin_round();
-  for (const auto& [chunk, sources] : inputs) {
-    sums[chunk] = sources.size() == 1 ? sources[0] : s.add_scratch(in(chunk));
-    if (sources.size() > 1) s.add_reduce(sums[chunk], sources);
+  auto sources = inputs.begin();
+  for (const int chunk : sums.chunks) {
+    sums.slots[chunk] = local.size() == 1 ? *sources : s.add_scratch(in(chunk));
+    if (local.size() > 1) s.add_reduce(sums.slots[chunk], {sources, local.size()});
+    sources += local.size();
   }
   return sums;
 }
@@ -121,11 +127,11 @@ Schedule reduce_scatter_rails_direct(int rank, const Hosts& hosts) {
   const Sums sums =
       append_chunk_sums(s, hosts, rank, [&](int chunk) { return counterpart(hosts, host, chunk); });
   s.begin_round();
-  for (const auto& [chunk, sum] : sums)
-    if (hosts.host(chunk) != host) s.add(send(chunk, sum));
+  for (const int chunk : sums.chunks)
+    if (hosts.host(chunk) != host) s.add(send(chunk, sums.slots[chunk]));
   std::vector<Slot> parts;
   for (int other = 0; other < hosts.count(); ++other) {
-    parts.push_back(other == host ? sums.at(rank) : s.add_scratch(in(rank)));
+    parts.push_back(other == host ? sums.slots[rank] : s.add_scratch(in(rank)));
     if (other != host) s.add(recv(counterpart(hosts, other, rank), parts.back()));
   }
   s.begin_round();
@@ -147,20 +153,19 @@ Schedule reduce_scatter_rails_ring(int rank, const Hosts& hosts) {
   const Sums sums =
       append_chunk_sums(s, hosts, rank, [&](int chunk) { return counterpart(hosts, host, chunk); });
   // Slots for arriving sums. A rank alone on its host has its own sum in the constant input.
-  std::map<int, Slot> moving;
-  for (const auto& [chunk, sum] : sums)
-    moving[chunk] = chunk == rank                  ? out(rank)
-                    : sum.buffer == Buffer::kInput ? s.add_scratch(in(chunk))
-                                                   : sum;
+  std::vector<Slot> moving = sums.slots;
+  moving[rank] = out(rank);
+  for (const int chunk : sums.chunks)
+    if (moving[chunk].buffer == Buffer::kInput) moving[chunk] = s.add_scratch(in(chunk));
   // A chunk's ring begins on the host after its own, and ends on its own.
   const int before = (host + count - 1) % count, after = (host + 1) % count;
   const auto chunks = chunks_by_distance(hosts, rank);
   for (size_t round = 1; round < chunks.size(); ++round) {
     s.begin_round();
     for (const int chunk : chunks[round])
-      s.add(send(counterpart(hosts, after, chunk), round == 1 ? sums.at(chunk) : moving[chunk]));
+      s.add(send(counterpart(hosts, after, chunk), round == 1 ? sums.slots[chunk] : moving[chunk]));
     for (const int chunk : chunks[(round + 1) % chunks.size()])
-      s.add(recv_reduce(counterpart(hosts, before, chunk), sums.at(chunk), moving[chunk]));
+      s.add(recv_reduce(counterpart(hosts, before, chunk), sums.slots[chunk], moving[chunk]));
   }
   return s;
 }
