@@ -11,10 +11,6 @@ constexpr bool sends(const Step& step) { return step.kind == Step::Kind::kSend; 
 constexpr bool receives(const Step& step) {
   return step.kind == Step::Kind::kRecv || step.kind == Step::Kind::kRecvReduce;
 }
-constexpr bool reads_a(const Step& step) {
-  return step.kind != Step::Kind::kRecv && step.kind != Step::Kind::kReduce;
-}
-
 bool same_sizes(const Job& job, int a_rank, Slot a, int b_rank, Slot b, uint32_t count) {
   for (uint32_t i = 0; i < count; ++i, ++a.index, ++b.index) {
     if (size_of_chunk(job, a_rank, a) != size_of_chunk(job, b_rank, b)) return false;
@@ -33,19 +29,11 @@ bool sizes_fit(const Job& job, int rank, const Step& step) {
   });
 }
 
-// One access of a step to a chunk.
-struct Access {
-  uint32_t cell;    // index of the memory cell
-  uint32_t step;    // index in the round
-  uint32_t offset;  // index among the step's `count` chunks
-  bool write;
-};
-
-// The access that writes a cell in the round that was looked at as number `seen_in`.
+// What writes a cell in the round that was looked at as number `seen_in`.
 struct Writer {
   uint32_t seen_in = 0;
-  uint32_t step = 0;
-  uint32_t offset = 0;
+  uint32_t step = 0;    // index in the round
+  uint32_t offset = 0;  // index among the step's `count` chunks
 };
 
 class RankCheck {
@@ -88,17 +76,6 @@ class RankCheck {
     return size_t{slot.index} + count <= slots;
   }
 
-  // Visits every chunk access of the step as (slot, offset, write).
-  template <class Visitor>
-  void each_slot(const Step& step, Visitor visit) const {
-    for (uint32_t i = 0; i < step.count; ++i) {
-      if (reads_a(step)) visit(Slot{step.a.buffer, step.a.index + i}, i, false);
-      if (!sends(step)) visit(Slot{step.dst.buffer, step.dst.index + i}, i, true);
-    }
-    if (step.kind != Step::Kind::kReduce) return;
-    for (const Slot& source : schedule_.sources(step)) visit(source, 0, false);
-  }
-
   std::string fault_of(const Step& step) const {
     if (sends(step) || receives(step)) {
       if (step.peer < 0 || step.peer >= job_.size()) return "names a rank that does not exist";
@@ -108,24 +85,36 @@ class RankCheck {
       if (step.count != 1) return "reduces more than one chunk";
       if (step.sources == 0) return "has no sources";
     }
-    if (reads_a(step) && !exists(step.a, step.count)) return "reads a chunk that does not exist";
-    if (!sends(step) && !exists(step.dst, step.count)) return "writes a chunk that does not exist";
-    if (step.kind == Step::Kind::kReduce) {
-      for (const Slot& source : schedule_.sources(step)) {
-        if (!exists(source, 1)) return "reads a chunk that does not exist";
-      }
+    if (!sends(step)) {
+      if (!exists(step.dst, step.count)) return "writes a chunk that does not exist";
+      if (step.dst.buffer == Buffer::kInput) return "writes the input";
+      if (!may_use(step.dst, step.count)) return kNoOutput;
     }
-    std::string fault;
-    each_slot(step, [&](Slot slot, uint32_t, bool write) {
-      if (slot.buffer == Buffer::kInput && write) fault = "writes the input";
-      if (slot.buffer == Buffer::kInput && !may_read_input(job_, rank_, slot.index)) {
-        fault = "reads input that this rank does not have";
-      }
-      if (slot.buffer == Buffer::kOutput && !may_write_output(job_, rank_, slot.index)) {
-        fault = "uses output that this rank does not have";
-      }
+    return fault_of_reads(step, [&](Slot slot, uint32_t count) {
+      if (!exists(slot, count)) return "reads a chunk that does not exist";
+      if (may_use(slot, count)) return "";
+      return slot.buffer == Buffer::kInput ? "reads input that this rank does not have" : kNoOutput;
     });
-    return fault;
+  }
+
+  // The first fault that `look` finds in the chunks that the step reads.
+  template <class Look>
+  std::string fault_of_reads(const Step& step, Look look) const {
+    if (step.kind == Step::Kind::kRecv) return "";
+    if (step.kind != Step::Kind::kReduce) return look(step.a, step.count);
+    for (const Slot& source : schedule_.sources(step))
+      if (std::string fault = look(source, 1); !fault.empty()) return fault;
+    return "";
+  }
+
+  static constexpr const char* kNoOutput = "uses output that this rank does not have";
+
+  bool may_use(Slot slot, uint32_t count) const {
+    for (uint32_t i = slot.index; i < slot.index + count; ++i) {
+      if (slot.buffer == Buffer::kInput && !may_read_input(job_, rank_, i)) return false;
+      if (slot.buffer == Buffer::kOutput && !may_write_output(job_, rank_, i)) return false;
+    }
+    return true;
   }
 
   uint32_t cell(Slot slot, bool in_place) const {
@@ -146,51 +135,54 @@ class RankCheck {
 
   std::string hazard(bool in_place) {
     const auto steps = schedule_.steps(round_);
-    accesses_.clear();
+    // The engine skips a copy of memory onto itself.
+    const auto skipped = [&](const Step& step) {
+      return step.kind == Step::Kind::kCopy && cell(step.a, in_place) == cell(step.dst, in_place);
+    };
     skipped_ = false;
+    ++rounds_seen_;
     for (uint32_t number = 0; number < steps.size(); ++number) {
       const Step& step = steps[number];
-      // The engine skips a copy of memory onto itself.
-      if (step.kind == Step::Kind::kCopy && cell(step.a, in_place) == cell(step.dst, in_place)) {
+      if (sends(step)) continue;
+      if (skipped(step)) {
         skipped_ = true;
         continue;
       }
-      each_slot(step, [&](Slot slot, uint32_t offset, bool write) {
-        accesses_.push_back({cell(slot, in_place), number, offset, write});
+      Writer* const writers = &writers_[cell(step.dst, in_place)];
+      for (uint32_t i = 0; i < step.count; ++i) {
+        if (writers[i].seen_in == rounds_seen_)
+          return conflict(writers[i], "writes what is also written by: ", step, in_place);
+        writers[i] = {rounds_seen_, number, i};
+      }
+    }
+    for (uint32_t number = 0; number < steps.size(); ++number) {
+      const Step& step = steps[number];
+      if (skipped(step)) continue;
+      std::string fault = fault_of_reads(step, [&](Slot slot, uint32_t count) -> std::string {
+        const Writer* const writers = &writers_[cell(slot, in_place)];
+        for (uint32_t i = 0; i < count; ++i)
+          // One step may read and write the same chunk, as in dst = dst + incoming.
+          if (writers[i].seen_in == rounds_seen_ &&
+              (writers[i].step != number || writers[i].offset != i))
+            return conflict(writers[i], "writes what is read by: ", step, in_place);
+        return "";
       });
-    }
-    ++rounds_seen_;
-    for (const Access& access : accesses_) {
-      if (!access.write) continue;
-      Writer& writer = writers_[access.cell];
-      if (writer.seen_in == rounds_seen_) return conflict(writer, access, in_place);
-      writer = {rounds_seen_, access.step, access.offset};
-    }
-    for (const Access& access : accesses_) {
-      const Writer& writer = writers_[access.cell];
-      // One step may read and write the same chunk, as in dst = dst + incoming.
-      if (access.write || writer.seen_in != rounds_seen_ ||
-          (access.step == writer.step && access.offset == writer.offset))
-        continue;
-      return conflict(writer, access, in_place);
+      if (!fault.empty()) return fault;
     }
     return "";
   }
 
-  std::string conflict(const Writer& writer, const Access& other, bool in_place) const {
-    const auto steps = schedule_.steps(round_);
-    return sentence(
-        steps[writer.step],
-        std::string(other.write ? "writes what is also written by: " : "writes what is read by: ") +
-            schedule_.to_string(steps[other.step]) +
-            (in_place ? " (input and output are the same memory)" : ""));
+  std::string conflict(const Writer& writer, const char* does, const Step& other,
+                       bool in_place) const {
+    return sentence(schedule_.steps(round_)[writer.step],
+                    does + schedule_.to_string(other) +
+                        (in_place ? " (input and output are the same memory)" : ""));
   }
 
   const Job& job_;
   const int rank_;
   const Schedule& schedule_;
   size_t round_ = 0;
-  std::vector<Access> accesses_;
   bool skipped_ = false;         // hazard() has passed over a copy
   std::vector<Writer> writers_;  // by cell
   uint32_t rounds_seen_ = 0;     // a round is looked at once or twice

@@ -22,30 +22,6 @@ Job make_message(int size, int from, int to) {
   return job;
 }
 
-bool may_read_input(const Job& job, int rank, uint32_t chunk) {
-  if (is_point_to_point(job.collective))
-    return job.collective == Collective::kSend && rank == job.root;
-  const Semantics meaning = semantics(job.collective);
-  if (meaning.input == Chunking::kOwn) return chunk == static_cast<uint32_t>(rank);
-  return !meaning.from_root || rank == job.root;
-}
-
-bool may_write_output(const Job& job, int rank, uint32_t chunk) {
-  if (job.collective == Collective::kSend) return rank != job.root;
-  const Semantics meaning = semantics(job.collective);
-  if (meaning.output == Chunking::kOwn) return chunk == static_cast<uint32_t>(rank);
-  return !meaning.to_root || rank == job.root;
-}
-
-std::pair<uint32_t, uint32_t> size_of_chunk(const Job& job, int rank, Slot slot) {
-  const Schedule& schedule = job.ranks[static_cast<size_t>(rank)];
-  if (job.equal_chunks) return {0, 0};
-  if (slot.buffer == Buffer::kScratch) slot = schedule.scratch_like()[slot.index];
-  if (job.collective != Collective::kAllToAll) return {slot.index, 0};
-  const auto me = static_cast<uint32_t>(rank);
-  return slot.buffer == Buffer::kInput ? std::pair(me, slot.index) : std::pair(slot.index, me);
-}
-
 bool may_run_in_place(Collective collective) {
   switch (collective) {
     case Collective::kAllToAll:

@@ -25,11 +25,32 @@ Job make_job(const Algorithm& algorithm, const Hosts& hosts, int root = 0);
 Job make_message(int size, int from, int to);
 
 // Access rules of the collective (table in algorithms.h).
-bool may_read_input(const Job& job, int rank, uint32_t chunk);
-bool may_write_output(const Job& job, int rank, uint32_t chunk);
+inline bool may_read_input(const Job& job, int rank, uint32_t chunk) {
+  if (is_point_to_point(job.collective))
+    return job.collective == Collective::kSend && rank == job.root;
+  const Semantics meaning = semantics(job.collective);
+  if (meaning.input == Chunking::kOwn) return chunk == static_cast<uint32_t>(rank);
+  return !meaning.from_root || rank == job.root;
+}
+
+inline bool may_write_output(const Job& job, int rank, uint32_t chunk) {
+  if (job.collective == Collective::kSend) return rank != job.root;
+  const Semantics meaning = semantics(job.collective);
+  if (meaning.output == Chunking::kOwn) return chunk == static_cast<uint32_t>(rank);
+  return !meaning.to_root || rank == job.root;
+}
+
 // Equal exactly for chunks that have the same size in every call: chunks of equal number. In
 // alltoall only the two ranks of a chunk know its size.
-std::pair<uint32_t, uint32_t> size_of_chunk(const Job& job, int rank, Slot slot);
+inline std::pair<uint32_t, uint32_t> size_of_chunk(const Job& job, int rank, Slot slot) {
+  if (job.equal_chunks) return {0, 0};
+  if (slot.buffer == Buffer::kScratch)
+    slot = job.ranks[static_cast<size_t>(rank)].scratch_like()[slot.index];
+  if (job.collective != Collective::kAllToAll) return {slot.index, 0};
+  const auto me = static_cast<uint32_t>(rank);
+  return slot.buffer == Buffer::kInput ? std::pair(me, slot.index) : std::pair(slot.index, me);
+}
+
 // True if in(c) and out(c) may be the same memory.
 bool may_run_in_place(Collective collective);
 
