@@ -2,38 +2,23 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "collectives/verify/check.h"
 #include "collectives/verify/contributions.h"
+#include "collectives/verify/large_round.h"
 #include "collectives/verify/prove.h"
+#include "collectives/verify/round_clock.h"
+#include "collectives/verify/simulate.h"
 
 namespace hccl_like {
 
 namespace {
 
 using Value = uint32_t;
-
-// A step, with the numbers of its memory cells.
-struct Packed {
-  uint32_t peer;
-  uint32_t kind : 3;
-  uint32_t count : 29;  // kReduce: of sources
-  uint32_t a;           // kReduce: first in the round's list of sources
-  uint32_t dst;
-  uint32_t sizes;  // of the message's chunks: equal numbers for equal lists of sizes
-
-  Step::Kind what() const { return static_cast<Step::Kind>(kind); }
-};
-
-// The steps of all ranks in one round.
-struct Round {
-  std::vector<Packed> steps;
-  std::vector<uint32_t> sources;
-  std::vector<uint32_t> begin;  // by rank, then the end
-};
 
 // Steps and sources in the rounds of all ranks.
 struct Need {
@@ -43,9 +28,9 @@ struct Need {
 
 class LargeProver {
  public:
-  LargeProver(const LargeJob& job, size_t memory)
+  LargeProver(const LargeJob& job, const LargeOptions& options)
       : job_(job),
-        memory_(memory),
+        options_(options),
         size_(static_cast<uint32_t>(job.size)),
         sums_(size_),
         cells_(size_),
@@ -59,19 +44,24 @@ class LargeProver {
 
   LargeProof run() {
     proof_.fault = find_fault();
+    if (clock_) proof_.makespan_ps = clock_->makespan_ps();
     return std::move(proof_);
   }
 
  private:
   std::string find_fault() {
     if (std::string fault = check_ranks(); !fault.empty()) return fault;
+    if (options_.topology) clock_.emplace(*options_.topology, options_.chunk_bytes);
     for (size_t first = 0; first < needs_.size();) {
       size_t end = first;
       uint64_t bytes = 0;
-      for (; end < needs_.size() && (end == first || bytes + bytes_of(end) <= memory_); ++end)
+      for (; end < needs_.size() && (end == first || bytes + bytes_of(end) <= options_.memory);
+           ++end)
         bytes += bytes_of(end);
       // One round that is too large: a part of its receivers after the other.
-      const auto parts = static_cast<uint32_t>(std::min<uint64_t>(bytes / memory_ + 1, size_));
+      const auto parts =
+          static_cast<uint32_t>(std::min<uint64_t>(bytes / options_.memory + 1, size_));
+      if (parts > 1) clock_.reset();
       for (uint32_t part = 0; part < parts; ++part) {
         const auto cut = [&](uint64_t i) { return static_cast<uint32_t>(size_ * i / parts); };
         collect(first, end, cut(part), cut(part + 1));
@@ -85,7 +75,7 @@ class LargeProver {
   }
 
   uint64_t bytes_of(size_t round) const {
-    return needs_[round].steps * sizeof(Packed) +
+    return needs_[round].steps * sizeof(PackedStep) +
            (needs_[round].sources + size_) * sizeof(uint32_t);
   }
 
@@ -151,37 +141,44 @@ class LargeProver {
     from_ = from, to_ = to;
     rounds_.resize(end - first);
     for (size_t i = 0; i < rounds_.size(); ++i) {
-      Round& round = rounds_[i];
+      LargeRound& round = rounds_[i];
       round.steps.clear(), round.sources.clear(), round.begin.clear();
       const Need& need = needs_[first + i];
       const uint64_t share = size_ / (to - from);
       round.steps.reserve(need.steps / share), round.sources.reserve(need.sources / share);
       round.begin.reserve(size_ + 1);
     }
-    for (uint32_t rank = 0; rank < size_; ++rank) {
-      const Schedule& schedule = facts_.ranks[rank] = job_.make(static_cast<int>(rank));
-      for (size_t i = 0; i < rounds_.size(); ++i) {
-        rounds_[i].begin.push_back(static_cast<uint32_t>(rounds_[i].steps.size()));
-        if (first + i >= schedule.rounds()) continue;
-        for (const Step& step : schedule.steps(first + i)) pack(rounds_[i], rank, step);
-      }
-      facts_.ranks[rank] = Schedule(chunks_);
+    // Several ranks at a time, whose steps lie side by side in a round.
+    constexpr uint32_t kTogether = 16;
+    for (uint32_t begin = 0; begin < size_; begin += kTogether) {
+      const uint32_t until = std::min(begin + kTogether, size_);
+      for (uint32_t rank = begin; rank < until; ++rank)
+        facts_.ranks[rank] = job_.make(static_cast<int>(rank));
+      for (size_t i = 0; i < rounds_.size(); ++i)
+        for (uint32_t rank = begin; rank < until; ++rank) {
+          rounds_[i].begin.push_back(static_cast<uint32_t>(rounds_[i].steps.size()));
+          const Schedule& schedule = facts_.ranks[rank];
+          if (first + i >= schedule.rounds()) continue;
+          for (const Step& step : schedule.steps(first + i)) pack(rounds_[i], rank, step);
+        }
+      for (uint32_t rank = begin; rank < until; ++rank) facts_.ranks[rank] = Schedule(chunks_);
     }
-    for (Round& round : rounds_) round.begin.push_back(static_cast<uint32_t>(round.steps.size()));
+    for (LargeRound& round : rounds_)
+      round.begin.push_back(static_cast<uint32_t>(round.steps.size()));
   }
 
   bool in_part(uint32_t rank) const { return rank >= from_ && rank < to_; }
   uint32_t cell(Slot slot) const { return static_cast<uint32_t>(cell_of(slot, chunks_, false)); }
 
-  void pack(Round& round, uint32_t rank, const Step& step) {
+  void pack(LargeRound& round, uint32_t rank, const Step& step) {
     const bool sends = step.kind == Step::Kind::kSend;
     if (!in_part(sends ? static_cast<uint32_t>(step.peer) : rank)) return;
-    Packed packed{.peer = static_cast<uint32_t>(step.peer),
-                  .kind = static_cast<uint32_t>(step.kind),
-                  .count = step.count,
-                  .a = cell(step.a),
-                  .dst = cell(step.dst),
-                  .sizes = 0};
+    PackedStep packed{.peer = static_cast<uint32_t>(step.peer),
+                      .kind = static_cast<uint32_t>(step.kind),
+                      .count = step.count,
+                      .a = cell(step.a),
+                      .dst = cell(step.dst),
+                      .sizes = 0};
     if (step.kind == Step::Kind::kReduce) {
       packed.count = step.sources;
       packed.a = static_cast<uint32_t>(round.sources.size());
@@ -211,16 +208,10 @@ class LargeProver {
     return size_lists_.try_emplace(std::move(list), kKept + size_lists_.size()).first->second;
   }
 
-  // A message on its way: which step of the round sends it.
-  struct Arrival {
-    uint32_t sender;
-    uint32_t step;
-  };
-
-  std::string run_round(size_t number, const Round& round) {
+  std::string run_round(size_t number, LargeRound& round) {
     // By receiver, and for each in the order of its senders and of their steps.
     arrivals_begin_.assign(to_ - from_ + 1, 0);
-    for (const Packed& step : round.steps)
+    for (const PackedStep& step : round.steps)
       if (step.what() == Step::Kind::kSend) ++arrivals_begin_[step.peer - from_ + 1];
     for (size_t i = 1; i < arrivals_begin_.size(); ++i)
       arrivals_begin_[i] += arrivals_begin_[i - 1];
@@ -228,25 +219,28 @@ class LargeProver {
     proof_.messages += arrivals_.size();
     filled_.assign(arrivals_begin_.begin(), arrivals_begin_.end());
     for (uint32_t rank = 0; rank < size_; ++rank)
-      for (uint32_t i = round.begin[rank]; i < round.begin[rank + 1]; ++i)
-        if (round.steps[i].what() == Step::Kind::kSend)
-          arrivals_[filled_[round.steps[i].peer - from_]++] = {rank, i};
+      for (uint32_t i = round.begin[rank]; i < round.begin[rank + 1]; ++i) {
+        const PackedStep& step = round.steps[i];
+        if (step.what() == Step::Kind::kSend)
+          arrivals_[filled_[step.peer - from_]++] = {.step = i, .sender = rank, .adds = 0};
+      }
     for (uint32_t rank = from_; rank < to_; ++rank)
       if (std::string fault = finish(number, round, rank); !fault.empty()) return fault;
+    if (clock_) clock_->run(round, arrivals_, arrivals_begin_);
     return "";
   }
 
   // Receives, copies and reductions of one rank. No step of any rank reads in this round what they
   // write, so the order does not matter.
-  std::string finish(size_t number, const Round& round, uint32_t rank) {
-    const std::span arrivals = std::span(arrivals_).subspan(
+  std::string finish(size_t number, const LargeRound& round, uint32_t rank) {
+    const std::span<Arrival> arrivals = std::span(arrivals_).subspan(
         arrivals_begin_[rank - from_],
         arrivals_begin_[rank - from_ + 1] - arrivals_begin_[rank - from_]);
     for (uint32_t i = 0; i < arrivals.size(); ++i)
       if (i == 0 || arrivals[i].sender != arrivals[i - 1].sender) next_[arrivals[i].sender] = i;
     uint32_t received = 0;
     for (uint32_t at = round.begin[rank]; at < round.begin[rank + 1]; ++at) {
-      const Packed& step = round.steps[at];
+      const PackedStep& step = round.steps[at];
       if (step.what() == Step::Kind::kSend) continue;
       if (step.what() == Step::Kind::kReduce) {
         Value sum = get(rank, round.sources[step.a]);
@@ -264,7 +258,7 @@ class LargeProver {
       uint32_t& next = next_[step.peer];
       if (next >= arrivals.size() || arrivals[next].sender != step.peer)
         return lonely(number, rank, "receives a message", step.peer, "sends it");
-      const Packed& sent = round.steps[arrivals[next].step];
+      const PackedStep& sent = round.steps[arrivals[next].step];
       if (sent.count != step.count || sent.sizes != step.sizes)
         return lonely(number, rank, "receives a message", step.peer, "sends one of that size");
       for (uint32_t i = 0; i < step.count; ++i) {
@@ -272,6 +266,7 @@ class LargeProver {
         put(rank, step.dst + i,
             step.what() == Step::Kind::kRecv ? value : add(get(rank, step.a + i), value));
       }
+      arrivals[next].adds = step.what() == Step::Kind::kRecvReduce;
       ++next, ++received;
     }
     if (received == arrivals.size()) return "";
@@ -325,7 +320,7 @@ class LargeProver {
   }
 
   const LargeJob& job_;
-  const size_t memory_;
+  const LargeOptions& options_;
   const uint32_t size_;
   uint32_t chunks_ = 0;
   Job facts_;  // has the schedule of the one rank that is looked at
@@ -333,13 +328,14 @@ class LargeProver {
   std::vector<uint32_t> place_;
   std::vector<std::vector<Value>> cells_;  // by rank: outputs and scratch slots
   std::vector<Need> needs_;                // by round
-  std::vector<Round> rounds_;
+  std::vector<LargeRound> rounds_;
   uint32_t from_ = 0, to_ = 0;  // the ranks that receive
   std::map<std::vector<uint32_t>, uint32_t> size_lists_;
   std::vector<Arrival> arrivals_;
   std::vector<uint32_t> arrivals_begin_, filled_;  // by receiver
   std::vector<uint32_t> next_;                     // by sender
   std::vector<bool> written_;
+  std::optional<RoundClock> clock_;
   LargeProof proof_;
 };
 
@@ -372,8 +368,8 @@ LargeJob large_job(const Job& job) {
           .place = [](int rank) { return static_cast<uint32_t>(rank); }};
 }
 
-LargeProof prove_large(const LargeJob& job, size_t memory) {
-  if (job.collective != Collective::kBarrier) return LargeProver(job, memory).run();
+LargeProof prove_large(const LargeJob& job, const LargeOptions& options) {
+  if (job.collective != Collective::kBarrier) return LargeProver(job, options).run();
   // Few messages, and what each rank has heard of is exact there.
   Job whole{.collective = job.collective, .equal_chunks = job.equal_chunks};
   LargeProof proof{.passes = 1};
@@ -385,6 +381,10 @@ LargeProof prove_large(const LargeJob& job, size_t memory) {
   }
   proof.fault = check(whole);
   if (proof.fault.empty()) proof.fault = prove(whole, Memory::kSeparate);
+  if (proof.fault.empty() && options.topology)
+    proof.makespan_ps =
+        simulate(whole, *options.topology, {.bytes = options.chunk_bytes * whole.ranks[0].chunks()})
+            .makespan_ps;
   return proof;
 }
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "collectives/verify/contributions.h"
+#include "collectives/verify/simulate.h"
 
 namespace hccl_like {
 namespace {
@@ -52,7 +53,8 @@ TEST(ProveLarge, ProvesEveryAlgorithmInParts) {
         const Hosts hosts =
             algorithm.fits(2) || algorithm.fits(3) ? Hosts(size) : Hosts::of(by_rank);
         if (!algorithm.fits(hosts)) continue;
-        const LargeProof proof = prove_large(large_job(algorithm, hosts, size / 2), kLittle);
+        const LargeProof proof =
+            prove_large(large_job(algorithm, hosts, size / 2), {.memory = kLittle});
         EXPECT_EQ(proof.fault, "")
             << name(algorithm.collective) << ':' << algorithm.name << ' ' << size;
         if (size == 32 && proof.messages > 500) {
@@ -61,6 +63,43 @@ TEST(ProveLarge, ProvesEveryAlgorithmInParts) {
       }
     }
   }
+}
+
+// The simulator's end by RoundClock's.
+double clocks(const Algorithm& algorithm, const Hosts& hosts) {
+  const Job job = make_job(algorithm, hosts);
+  const Simulation exact = simulate(job, {.hosts = hosts}, {.bytes = 1000 * job.ranks[0].chunks()});
+  const LargeProof proof =
+      prove_large(large_job(job), {.topology = Topology{.hosts = hosts}, .chunk_bytes = 1000});
+  EXPECT_EQ(proof.fault, "");
+  return static_cast<double>(exact.makespan_ps) / static_cast<double>(proof.makespan_ps);
+}
+
+TEST(ProveLarge, HasTheClockOfTheSimulatorWhereAllRanksKeepStep) {
+  for (const auto& [collective, named] : std::vector<std::pair<Collective, std::string_view>>{
+           {Collective::kAllReduce, "ring"},
+           {Collective::kAllReduce, "one_shot"},
+           {Collective::kAllReduce, "direct"},
+           {Collective::kReduceScatter, "recursive_halving"},
+           {Collective::kAllGather, "direct"},
+           {Collective::kAllToAll, "pairwise"},
+           {Collective::kBroadcast, "binomial"},
+           {Collective::kGather, "direct"},
+       })
+    for (const Hosts& hosts : {Hosts(8), Hosts::one_rank_each(8)})
+      EXPECT_EQ(clocks(*find_algorithm(collective, named), hosts), 1.0)
+          << named << ' ' << hosts.to_string();
+  for (const char* named : {"leaders_one_shot", "rails_direct", "rails_ring"})
+    EXPECT_NEAR(clocks(*find_algorithm(Collective::kAllReduce, named), Hosts::even(4, 2)), 1.0, .1)
+        << named;
+}
+
+TEST(ProveLarge, HasNoClockIfARoundIsRunInParts) {
+  const Algorithm& direct = *find_algorithm(Collective::kAllGather, "direct");
+  const LargeProof proof =
+      prove_large(large_job(direct, 32), {.memory = kLittle, .topology = Topology{.hosts = 32}});
+  EXPECT_EQ(proof.fault, "");
+  EXPECT_EQ(proof.makespan_ps, 0u);
 }
 
 Job two_ranks_that_exchange() {

@@ -286,7 +286,7 @@ TEST_P(Mutants, AreRefusedOrRight) {
     if (!mutant.differs()) continue;
     ++planted;
     const std::string fault = fault_of(mutant.job());
-    const std::string large = prove_large(large_job(mutant.job()), /*memory=*/500).fault;
+    const std::string large = prove_large(large_job(mutant.job()), {.memory = 500}).fault;
     refused += !fault.empty();
     right_by_kind[mutant.kind()] += fault.empty();
     stricter += fault.empty() && !large.empty();
