@@ -2,27 +2,13 @@
 // Proves jobs of so many ranks that their schedules do not fit into memory together.
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 
 #include "collectives/topology/topology.h"
-#include "collectives/verify/job.h"
+#include "collectives/verify/large_job.h"
 
 namespace hccl_like {
-
-// A job whose schedules are made when they are looked at.
-struct LargeJob {
-  Collective collective = Collective::kBarrier;  // not a message
-  int root = 0;
-  int size = 1;
-  bool equal_chunks = false;                // see Algorithm
-  std::function<Schedule(int rank)> make;   // pure: is called several times for each rank
-  std::function<uint32_t(int rank)> place;  // a numbering of the ranks, see prove_large()
-};
-LargeJob large_job(const Algorithm& algorithm, const Hosts& hosts, int root = 0);
-// The ranks in their order. Refers to the job.
-LargeJob large_job(const Job& job);
 
 struct LargeOptions {
   size_t memory = size_t{1} << 29;   // for steps

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "collectives/topology/topology.h"
-#include "collectives/verify/large_round.h"
+#include "collectives/verify/large_rounds.h"
 
 namespace hccl_like {
 
