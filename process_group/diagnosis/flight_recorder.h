@@ -122,6 +122,9 @@ class FlightRecorder {
   FlightEntry& next(const std::shared_ptr<const GroupView>& group, const Issue& issue,
                     std::chrono::milliseconds timeout, int64_t created);
   int64_t wall_time(std::chrono::steady_clock::time_point time);
+  // Rare parts of a record, which stay out of its code.
+  [[gnu::cold]] void compare_clocks(std::chrono::steady_clock::time_point now);
+  [[gnu::cold]] void set_group(FlightEntry& entry, const std::shared_ptr<const GroupView>& group);
   FlightEntry& slot(Id id) { return ring_[id % ring_.size()]; }
   size_t after(size_t at) const { return at + 1 == ring_.size() ? 0 : at + 1; }
   FlightEntry& next_slot();

@@ -59,9 +59,32 @@ bool even(at::TensorList lists, at::TensorList own) {
   return true;
 }
 
+// Of calls in which the ranks' parts are told apart.
+[[gnu::noinline]] void describe_parts(const Issue& issue, int ranks, FlightEntry& entry) {
+  const auto& [title, type, inputs, outputs] = issue.description;
+  if (type == c10d::OpType::ALLTOALL || type == c10d::OpType::ALLTOALL_BASE) {
+    add_joined(entry.inputs, inputs);
+    if (!entry.in_place) add_joined(entry.outputs, outputs);
+    return;
+  }
+  const bool gathers = type != c10d::OpType::REDUCE_SCATTER;
+  const at::TensorList whole = gathers ? outputs : inputs, own = gathers ? inputs : outputs;
+  entry.uneven = !even(whole, own);
+  if (entry.uneven) {
+    add_all(entry.inputs, whole);
+    add_all(entry.outputs, whole);
+  } else if (gathers) {
+    add_all(entry.inputs, own);
+    add_stacked(entry.outputs, own, ranks);
+  } else {
+    add_stacked(entry.inputs, own, ranks);
+    add_all(entry.outputs, own);
+  }
+}
+
 }  // namespace
 
-void describe(const Issue& issue, int ranks, FlightEntry& entry) {
+[[gnu::hot, gnu::flatten]] void describe(const Issue& issue, int ranks, FlightEntry& entry) {
   const auto& [title, type, inputs, outputs] = issue.description;
   entry.title = title;
   entry.in_place = inputs.data() == outputs.data() && inputs.size() == outputs.size();
@@ -71,30 +94,10 @@ void describe(const Issue& issue, int ranks, FlightEntry& entry) {
   switch (type) {
     case c10d::OpType::ALLGATHER:
     case c10d::OpType::ALLGATHER_COALESCED:
-      if (even(outputs, inputs)) {
-        add_all(entry.inputs, inputs);
-        add_stacked(entry.outputs, inputs, ranks);
-      } else {
-        entry.uneven = true;
-        add_all(entry.inputs, outputs);
-        add_all(entry.outputs, outputs);
-      }
-      return;
     case c10d::OpType::REDUCE_SCATTER:
-      if (even(inputs, outputs)) {
-        add_stacked(entry.inputs, outputs, ranks);
-        add_all(entry.outputs, outputs);
-      } else {
-        entry.uneven = true;
-        add_all(entry.inputs, inputs);
-        add_all(entry.outputs, inputs);
-      }
-      return;
     case c10d::OpType::ALLTOALL:
     case c10d::OpType::ALLTOALL_BASE:
-      add_joined(entry.inputs, inputs);
-      if (!entry.in_place) add_joined(entry.outputs, outputs);
-      return;
+      return describe_parts(issue, ranks, entry);
     default:
       add_all(entry.inputs, inputs);
       if (!entry.in_place) add_all(entry.outputs, outputs);
