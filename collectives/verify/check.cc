@@ -53,7 +53,7 @@ class RankCheck {
     }
     for (round_ = 0; round_ < schedule_.rounds(); ++round_) {
       for (const Step& step : schedule_.steps(round_)) {
-        if (std::string what = fault_of(step); !what.empty()) return sentence(step, what);
+        if (const char* what = fault_of(step)) return sentence(step, what);
       }
       if (std::string fault = hazard_of_round(); !fault.empty()) return fault;
     }
@@ -76,7 +76,8 @@ class RankCheck {
     return size_t{slot.index} + count <= slots;
   }
 
-  std::string fault_of(const Step& step) const {
+  // Null if there is none.
+  const char* fault_of(const Step& step) const {
     if (sends(step) || receives(step)) {
       if (step.peer < 0 || step.peer >= job_.size()) return "names a rank that does not exist";
       if (step.peer == rank_) return "names its own rank";
@@ -85,29 +86,35 @@ class RankCheck {
       if (step.count != 1) return "reduces more than one chunk";
       if (step.sources == 0) return "has no sources";
     }
+    constexpr const char* kNoOutput = "uses output that this rank does not have";
     if (!sends(step)) {
       if (!exists(step.dst, step.count)) return "writes a chunk that does not exist";
       if (step.dst.buffer == Buffer::kInput) return "writes the input";
       if (!may_use(step.dst, step.count)) return kNoOutput;
     }
-    return fault_of_reads(step, [&](Slot slot, uint32_t count) {
-      if (!exists(slot, count)) return "reads a chunk that does not exist";
-      if (may_use(slot, count)) return "";
-      return slot.buffer == Buffer::kInput ? "reads input that this rank does not have" : kNoOutput;
+    const char* fault = nullptr;
+    find_read(step, [&](Slot slot, uint32_t count) {
+      if (!exists(slot, count))
+        fault = "reads a chunk that does not exist";
+      else if (!may_use(slot, count))
+        fault =
+            slot.buffer == Buffer::kInput ? "reads input that this rank does not have" : kNoOutput;
+      return fault != nullptr;
     });
+    return fault;
   }
 
-  // The first fault that `look` finds in the chunks that the step reads.
-  template <class Look>
-  std::string fault_of_reads(const Step& step, Look look) const {
-    if (step.kind == Step::Kind::kRecv) return "";
-    if (step.kind != Step::Kind::kReduce) return look(step.a, step.count);
+  // Calls `wanted` with the chunks that the step reads, until it is true.
+  template <class Wanted>
+  void find_read(const Step& step, Wanted wanted) const {
+    if (step.kind == Step::Kind::kRecv) return;
+    if (step.kind != Step::Kind::kReduce) {
+      wanted(step.a, step.count);
+      return;
+    }
     for (const Slot& source : schedule_.sources(step))
-      if (std::string fault = look(source, 1); !fault.empty()) return fault;
-    return "";
+      if (wanted(source, 1)) return;
   }
-
-  static constexpr const char* kNoOutput = "uses output that this rank does not have";
 
   bool may_use(Slot slot, uint32_t count) const {
     for (uint32_t i = slot.index; i < slot.index + count; ++i) {
@@ -158,16 +165,17 @@ class RankCheck {
     for (uint32_t number = 0; number < steps.size(); ++number) {
       const Step& step = steps[number];
       if (skipped(step)) continue;
-      std::string fault = fault_of_reads(step, [&](Slot slot, uint32_t count) -> std::string {
+      const Writer* conflicting = nullptr;
+      find_read(step, [&](Slot slot, uint32_t count) {
         const Writer* const writers = &writers_[cell(slot, in_place)];
         for (uint32_t i = 0; i < count; ++i)
           // One step may read and write the same chunk, as in dst = dst + incoming.
           if (writers[i].seen_in == rounds_seen_ &&
               (writers[i].step != number || writers[i].offset != i))
-            return conflict(writers[i], "writes what is read by: ", step, in_place);
-        return "";
+            conflicting = &writers[i];
+        return conflicting != nullptr;
       });
-      if (!fault.empty()) return fault;
+      if (conflicting) return conflict(*conflicting, "writes what is read by: ", step, in_place);
     }
     return "";
   }
