@@ -1,8 +1,6 @@
 #include "collectives/verify/round_clock.h"
 
 #include <algorithm>
-#include <functional>
-#include <queue>
 #include <utility>
 
 namespace hccl_like {
@@ -34,23 +32,16 @@ void RoundClock::run(LargeRound& round, std::span<const Arrival> arrivals,
 uint64_t RoundClock::makespan_ps() const { return std::ranges::max(end_ps_); }
 
 void RoundClock::depart(LargeRound& round, std::span<const int> ranks) {
-  struct Next {
-    uint64_t from_ps;
-    uint32_t rank;
-    uint32_t step;
-    auto operator<=>(const Next&) const = default;
-  };
-  std::priority_queue<Next, std::vector<Next>, std::greater<>> queue;
   const auto push_from = [&](uint32_t rank, uint32_t step) {
     while (step < round.begin[rank + 1] && round.steps[step].what() != Step::Kind::kSend) ++step;
     if (step < round.begin[rank + 1])
-      queue.push({std::max(begin_ps_[rank], out_ps_[rank]), rank, step});
+      queue_.push({std::max(begin_ps_[rank], out_ps_[rank]), rank, step});
   };
   for (const int rank : ranks)
     push_from(static_cast<uint32_t>(rank), round.begin[static_cast<size_t>(rank)]);
-  while (!queue.empty()) {
-    const Next next = queue.top();
-    queue.pop();
+  while (!queue_.empty()) {
+    const Departure next = queue_.top();
+    queue_.pop();
     PackedStep& step = round.steps[next.step];
     const int from = static_cast<int>(next.rank), to = static_cast<int>(step.peer);
     const LinkCost& link = topology_.link(from, to);
@@ -93,7 +84,8 @@ void RoundClock::arrive(const LargeRound& round, std::span<const Arrival> arriva
       uses_.push_back({at, duration, rank, enters});
     }
   }
-  std::ranges::stable_sort(uses_, {}, &Use::from_ps);
+  if (!std::ranges::is_sorted(uses_, {}, &Use::from_ps))
+    std::ranges::stable_sort(uses_, {}, &Use::from_ps);
   for (const Use& use : uses_) {
     uint64_t& port = in_ps_[use.rank];
     uint64_t& shared =

@@ -1,6 +1,8 @@
 #pragma once
 // The clock of simulate() for jobs whose schedules do not fit into memory: round by round.
 #include <cstdint>
+#include <functional>
+#include <queue>
 #include <span>
 #include <vector>
 
@@ -32,6 +34,14 @@ class RoundClock {
     bool enters;  // from another host
   };
 
+  // A rank's next message.
+  struct Departure {
+    uint64_t from_ps;
+    uint32_t rank;
+    uint32_t step;
+    auto operator<=>(const Departure&) const = default;
+  };
+
   void depart(LargeRound& round, std::span<const int> ranks);
   void arrive(const LargeRound& round, std::span<const Arrival> arrivals,
               std::span<const uint32_t> first, std::span<const int> ranks);
@@ -47,6 +57,8 @@ class RoundClock {
   std::vector<uint64_t> begin_ps_, end_ps_;        // of the round, by rank
   std::vector<uint64_t> out_ps_, in_ps_;           // when a rank's ports are free
   std::vector<uint64_t> uplink_ps_, downlink_ps_;  // when a host's are
+  // Empty between two hosts; their memory stays.
+  std::priority_queue<Departure, std::vector<Departure>, std::greater<>> queue_;
   std::vector<Use> uses_;
 };
 
