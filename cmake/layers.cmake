@@ -272,7 +272,8 @@ function(hccl_like_shards target limit_s label)
   endforeach()
 endfunction()
 
-# hccl_like_test_program(name): a GoogleTest executable of its own, name_test, from every .cc of the folder, over all layers.
+# hccl_like_test_program(name properties...): a GoogleTest executable of its own, name_test, from every .cc of the folder, over all
+# layers. The properties are those of its tests.
 function(hccl_like_test_program name)
   find_package(GTest REQUIRED)
   include(GoogleTest)
@@ -283,7 +284,7 @@ function(hccl_like_test_program name)
   if(HCCL_LIKE_QUICK_TESTS)
     target_compile_options(${name}_test PRIVATE -O1)
   endif()
-  gtest_discover_tests(${name}_test DISCOVERY_TIMEOUT 120 NO_PRETTY_VALUES PROPERTIES TIMEOUT 900 LABELS ${name})
+  gtest_discover_tests(${name}_test DISCOVERY_TIMEOUT 120 NO_PRETTY_VALUES PROPERTIES TIMEOUT 900 LABELS ${name} ${ARGN})
 endfunction()
 
 # The rules about the tree itself, as plain Python scripts; sanitizers have nothing to add to them.
