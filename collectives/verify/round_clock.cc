@@ -13,7 +13,10 @@ RoundClock::RoundClock(const Topology& topology, uint64_t chunk_bytes)
       out_ps_(begin_ps_),
       in_ps_(begin_ps_),
       uplink_ps_(static_cast<size_t>(topology.hosts.count())),
-      downlink_ps_(uplink_ps_) {}
+      downlink_ps_(uplink_ps_) {
+  for (int rank = 0; rank < topology.size(); ++rank)
+    host_.push_back(static_cast<uint32_t>(topology.host(rank)));
+}
 
 void RoundClock::run(LargeRound& round, std::span<const Arrival> arrivals,
                      std::span<const uint32_t> first) {
@@ -37,23 +40,32 @@ void RoundClock::depart(LargeRound& round, std::span<const int> ranks) {
     if (step < round.begin[rank + 1])
       queue_.push({std::max(begin_ps_[rank], out_ps_[rank]), rank, step});
   };
+  if (ranks.size() == 1) {
+    const auto rank = static_cast<uint32_t>(ranks[0]);
+    for (uint32_t i = round.begin[rank]; i < round.begin[rank + 1]; ++i)
+      if (round.steps[i].what() == Step::Kind::kSend) send(rank, round.steps[i]);
+    return;
+  }
   for (const int rank : ranks)
     push_from(static_cast<uint32_t>(rank), round.begin[static_cast<size_t>(rank)]);
   while (!queue_.empty()) {
     const Departure next = queue_.top();
     queue_.pop();
-    PackedStep& step = round.steps[next.step];
-    const int from = static_cast<int>(next.rank), to = static_cast<int>(step.peer);
-    const LinkCost& link = topology_.link(from, to);
-    const int host = topology_.host(from);
-    uint64_t& port = out_ps_[next.rank];
-    uint64_t& shared = host == topology_.host(to) ? port : uplink_ps_[static_cast<size_t>(host)];
-    const uint64_t start = std::max(next.from_ps, shared);
-    port = shared = start + port_time(link, step.count);
-    step.set_arrival_ps(start + link.latency_ps);
-    end_ps_[next.rank] = std::max(end_ps_[next.rank], port);
+    send(next.rank, round.steps[next.step]);
     push_from(next.rank, next.step + 1);
   }
+}
+
+void RoundClock::send(uint32_t rank, PackedStep& step) {
+  const uint32_t host = host_[rank];
+  const bool leaves = host != host_[step.peer];
+  const LinkCost& link = leaves ? topology_.remote : topology_.local;
+  uint64_t& port = out_ps_[rank];
+  uint64_t& shared = leaves ? uplink_ps_[host] : port;
+  const uint64_t start = std::max({begin_ps_[rank], port, shared});
+  port = shared = start + port_time(link, step.count);
+  step.set_arrival_ps(start + link.latency_ps);
+  end_ps_[rank] = std::max(end_ps_[rank], port);
 }
 
 void RoundClock::arrive(const LargeRound& round, std::span<const Arrival> arrivals,
@@ -73,9 +85,8 @@ void RoundClock::arrive(const LargeRound& round, std::span<const Arrival> arriva
     for (const Arrival& arrival : arrivals.subspan(first[rank], first[rank + 1] - first[rank])) {
       const PackedStep& sent = round.steps[arrival.step];
       const uint64_t at = sent.arrival_ps();
-      const int sender = static_cast<int>(arrival.sender);
-      const bool enters = topology_.host(sender) != topology_.host(me);
-      uint64_t duration = port_time(topology_.link(sender, me), sent.count);
+      const bool enters = host_[arrival.sender] != host_[rank];
+      uint64_t duration = port_time(enters ? topology_.remote : topology_.local, sent.count);
       // A rank that waits for the message adds it on arrival.
       if (arrival.adds && at < begin)
         uses_.push_back({begin, add_time(sent.count), rank, false});
@@ -88,9 +99,7 @@ void RoundClock::arrive(const LargeRound& round, std::span<const Arrival> arriva
     std::ranges::stable_sort(uses_, {}, &Use::from_ps);
   for (const Use& use : uses_) {
     uint64_t& port = in_ps_[use.rank];
-    uint64_t& shared =
-        use.enters ? downlink_ps_[static_cast<size_t>(topology_.host(static_cast<int>(use.rank)))]
-                   : port;
+    uint64_t& shared = use.enters ? downlink_ps_[host_[use.rank]] : port;
     port = shared = std::max({use.from_ps, port, shared}) + use.duration_ps;
     end_ps_[use.rank] = std::max(end_ps_[use.rank], port);
   }

@@ -43,6 +43,7 @@ class RoundClock {
   };
 
   void depart(LargeRound& round, std::span<const int> ranks);
+  void send(uint32_t rank, PackedStep& step);
   void arrive(const LargeRound& round, std::span<const Arrival> arrivals,
               std::span<const uint32_t> first, std::span<const int> ranks);
   uint64_t add_time(uint64_t chunks) const {
@@ -54,6 +55,7 @@ class RoundClock {
 
   const Topology topology_;
   const uint64_t chunk_bytes_;
+  std::vector<uint32_t> host_;                     // by rank
   std::vector<uint64_t> begin_ps_, end_ps_;        // of the round, by rank
   std::vector<uint64_t> out_ps_, in_ps_;           // when a rank's ports are free
   std::vector<uint64_t> uplink_ps_, downlink_ps_;  // when a host's are
