@@ -33,13 +33,18 @@ std::string LargeRounds::begin() {
       if (std::string fault = look_at(rank); !fault.empty()) return fault;
     if (all) rounds_.resize(needs_.size(), {.begin = std::vector<uint32_t>(begin)});
     pack_ranks(begin, until);
+    // The first ranks say what all will need: no memory is reserved that would not be used.
+    const uint64_t times = begin == 0 ? size_ / until + 1 : 1;
     uint64_t bytes = 0;
     for (size_t round = 0; round < rounds_.size(); ++round) {
-      if (begin == 0) reserve(rounds_[round], needs_[round], size_ / until + 1);
-      bytes += bytes_of(round);
-      if (bytes <= memory_) continue;
-      all = false;
-      rounds_.resize(round);
+      const Need need{needs_[round].steps * times, needs_[round].sources * times};
+      bytes += bytes_of(need);
+      if (bytes > memory_) {
+        all = false;
+        rounds_.resize(round);
+      } else if (begin == 0) {
+        reserve(rounds_[round], need);
+      }
     }
   }
   end_rounds();
@@ -51,8 +56,9 @@ bool LargeRounds::next() {
     first_ += rounds_.size();
     size_t end = first_;
     uint64_t bytes = 0;
-    for (; end < needs_.size() && (end == first_ || bytes + bytes_of(end) <= memory_); ++end)
-      bytes += bytes_of(end);
+    for (; end < needs_.size() && (end == first_ || bytes + bytes_of(needs_[end]) <= memory_);
+         ++end)
+      bytes += bytes_of(needs_[end]);
     rounds_.resize(end - first_);
     part_ = 0;
     parts_ = static_cast<uint32_t>(std::min<uint64_t>(bytes / memory_ + 1, size_));
@@ -64,7 +70,7 @@ bool LargeRounds::next() {
   for (size_t i = 0; i < rounds_.size(); ++i) {
     rounds_[i].steps.clear(), rounds_[i].sources.clear(), rounds_[i].begin.clear();
     const Need& all = needs_[first_ + i];
-    reserve(rounds_[i], {all.steps / parts_, all.sources / parts_}, 1);
+    reserve(rounds_[i], {all.steps / parts_, all.sources / parts_});
   }
   for (uint32_t begin = 0; begin < size_; begin += kTogether) pack_ranks(begin, make_ranks(begin));
   end_rounds();
@@ -126,8 +132,8 @@ std::string LargeRounds::lost_input(uint32_t rank) {
   return "";
 }
 
-void LargeRounds::reserve(LargeRound& round, const Need& need, uint64_t times) const {
-  round.steps.reserve(need.steps * times), round.sources.reserve(need.sources * times);
+void LargeRounds::reserve(LargeRound& round, const Need& need) const {
+  round.steps.reserve(need.steps), round.sources.reserve(need.sources);
   round.begin.reserve(size_ + 1);
 }
 

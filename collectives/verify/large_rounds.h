@@ -81,10 +81,9 @@ class LargeRounds {
   void pack(LargeRound& round, uint32_t rank, const Step& step);
   uint32_t sizes_of(uint32_t rank, Slot slot, uint32_t count);
   void end_rounds();
-  void reserve(LargeRound& round, const Need& need, uint64_t times) const;
-  uint64_t bytes_of(size_t round) const {
-    return needs_[round].steps * sizeof(PackedStep) +
-           (needs_[round].sources + size_) * sizeof(uint32_t);
+  void reserve(LargeRound& round, const Need& need) const;
+  uint64_t bytes_of(const Need& round) const {
+    return round.steps * sizeof(PackedStep) + (round.sources + size_) * sizeof(uint32_t);
   }
 
   const LargeJob& job_;
