@@ -18,9 +18,9 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
-import hccl_like  # noqa: F401
+import hccl_like
 
-BATCHES, CALLS, COUNTED, WARM = 1000, 200, 128, 20
+CALLS, COUNTED, WARM = 200, 128, 20
 
 
 def work(rank: int, ranks: int, watched: bool, path: str, pipe) -> None:
@@ -41,6 +41,7 @@ def work(rank: int, ranks: int, watched: bool, path: str, pipe) -> None:
         for _ in range(CALLS):
             dist.all_reduce(tensor)
         pipe.send((time.perf_counter() - begin) / CALLS * 1e6)
+    assert bool(hccl_like.dump_flight_recorder()["entries"]) == watched
     dist.destroy_process_group()
 
 
@@ -68,14 +69,16 @@ class Job:
             pipe.send(False)
         for process in self.processes:
             process.join()
+            if process.exitcode != 0:
+                raise RuntimeError(f"a rank ended with {process.exitcode}")
 
 
-def pair(ranks: int) -> dict[bool, list[float]]:
+def pair(ranks: int, batches: int) -> dict[bool, list[float]]:
     """Microseconds of a call in each batch, watched and not."""
     us = {True: [], False: []}
     with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
         jobs = {True: Job(ranks, True, one), False: Job(ranks, False, other)}
-        for turn in range(BATCHES + 5):
+        for turn in range(batches + 5):
             for watched in (turn % 2 == 0, turn % 2 != 0):
                 us[watched].append(jobs[watched].batch())
         for job in jobs.values():
@@ -87,8 +90,9 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--jobs", type=int, default=5, help="pairs of jobs, one after the other")
+    parser.add_argument("--batches", type=int, default=1000, help="of each job")
     args = parser.parse_args()
-    pairs = [pair(args.ranks) for _ in range(args.jobs)]
+    pairs = [pair(args.ranks, args.batches) for _ in range(args.jobs)]
     costs = [statistics.median(100 * (on / off - 1) for on, off in zip(us[True], us[False])) for us in pairs]
     without, with_both = (statistics.median(t for us in pairs for t in us[watched]) for watched in (False, True))
     print(f"{args.ranks} ranks: {without:.2f} us without, {with_both:.2f} us with; {statistics.median(costs):+.1f} % "

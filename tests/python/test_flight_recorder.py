@@ -4,8 +4,12 @@ import inspect
 import json
 import os
 import pickle
+import re
 import stat
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -319,3 +323,9 @@ def test_formats_are_pickle_and_json():
     with pytest.raises(ValueError, match="there is no format 'xml'"):
         hccl_like.dump_flight_recorder(format="xml")
     assert json.dumps(hccl_like.dump_flight_recorder(format="json"))
+
+
+def test_the_benchmark_of_its_cost_runs_both_jobs():
+    bench = Path(__file__).parents[2] / "bench" / "observing.py"
+    said = subprocess.run([sys.executable, bench, "--jobs", "1", "--batches", "3"], check=True, capture_output=True, text=True).stdout
+    assert re.fullmatch(r"2 ranks: [\d.]+ us without, [\d.]+ us with; [+-][\d.]+ % \(by pair of jobs: [+-][\d.]+\)\n", said)
