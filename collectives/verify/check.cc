@@ -29,7 +29,8 @@ bool sizes_fit(const Job& job, int rank, const Step& step) {
   });
 }
 
-// What writes a cell in the round that was looked at as number `seen_in`.
+// The step that writes a cell. `seen_in` counts looks at rounds, so that old entries need no
+// clearing.
 struct Writer {
   uint32_t seen_in = 0;
   uint32_t step = 0;    // index in the round

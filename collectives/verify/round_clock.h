@@ -59,7 +59,7 @@ class RoundClock {
   std::vector<uint64_t> begin_ps_, end_ps_;        // of the round, by rank
   std::vector<uint64_t> out_ps_, in_ps_;           // when a rank's ports are free
   std::vector<uint64_t> uplink_ps_, downlink_ps_;  // when a host's are
-  // Empty between two hosts; their memory stays.
+  // Empty between two hosts, but for their memory.
   std::priority_queue<Departure, std::vector<Departure>, std::greater<>> queue_;
   std::vector<Use> uses_;
 };
