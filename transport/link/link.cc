@@ -139,7 +139,7 @@ void Link::State::look_for_failure() {
     if (ends->inbox.peer_said_goodbye()) failure->message = kLeft;
   }
   // The memory of messages that never complete belongs to their owners again.
-  if (failure) ends->wire->let_go();
+  if (failure) ends->outbox.settle();
 }
 
 // An orderly exit is a failure, too: it concerns only ranks that wait for the peer.
@@ -174,7 +174,9 @@ void Link::attach(std::unique_ptr<Wire> wire, LinkOptions options) {
 }
 
 void Link::fail(Error why) {
-  if (!state_->failure) state_->failure = std::move(why);
+  if (state_->failure) return;
+  state_->failure = std::move(why);
+  if (state_->ends) state_->ends->outbox.settle();
 }
 
 LocalPeer* Link::local_peer() const { return state_->local_peer.get(); }
@@ -338,7 +340,7 @@ bool Link::prepare_sleep() {
     return !state_->local_peer->died() || !state_->local_peer->look_for_end();
   }
   Ends& ends = *state_->ends;
-  if (ends.inbox.has_work()) return false;
+  if (ends.inbox.has_work() || ends.outbox.settle()) return false;
   const bool writing = ends.outbox.wants_to_write();
   // A stalled inbox cannot consume bytes before a receive is posted.
   const bool stalled = ends.inbox.stalled();

@@ -1,4 +1,5 @@
-// Tests a link's reaction to bytes that no link would send. link_contract.h has the other tests.
+// Tests a link's reaction to bytes that no link would send, and its messages whose memory the wire
+// keeps. link_contract.h has the other tests.
 #include "transport/link/link.h"
 
 #include <gtest/gtest.h>
@@ -6,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <memory>
 #include <random>
 #include <span>
 #include <vector>
@@ -13,6 +15,7 @@
 #include "transport/message/frame.h"
 #include "transport/testing/sim_wire.h"
 #include "transport/testing/wire_contract.h"
+#include "transport/wire/wire_wrapper.h"
 
 namespace hccl_like {
 namespace {
@@ -201,6 +204,90 @@ TEST(Link, LongPayloadsBeginWhereTheWireLikesIt) {
     at += size;
   }
   EXPECT_EQ(at, sent.size());
+}
+
+// A wire that needs the memory of accepted bytes until the test confirms them.
+class KeepingWire : public WireWrapper {
+ public:
+  KeepingWire(std::unique_ptr<Wire> wire, uint64_t& confirmed, uint64_t& copied)
+      : WireWrapper(std::move(wire)), confirmed_(confirmed), copied_(copied) {}
+  bool let_go(uint64_t accepted, bool copy) override {
+    if (copy && accepted > confirmed_) copied_ = accepted;
+    return accepted <= std::max(confirmed_, copied_);
+  }
+
+ private:
+  uint64_t& confirmed_;
+  uint64_t& copied_;
+};
+
+class KeptMessages : public testing::Test {
+ protected:
+  static constexpr size_t kBytes = 1 << 20;
+
+  KeptMessages()
+      : pair_(make_sim_pair({.capacity = 4 << 20})),
+        data_(stream_bytes(0, kBytes)),
+        got_(kBytes),
+        a_(std::make_unique<KeepingWire>(std::move(pair_.a), confirmed_, copied_),
+           {.eager_bytes = 1024}),
+        b_(std::move(pair_.b), {.eager_bytes = 1024}) {
+    send_.from.add(data_.data(), kBytes);
+    recv_.into.add(got_.data(), kBytes);
+    send_.tag = recv_.tag = {.communicator = 5};
+    send_.bytes = recv_.bytes = kBytes;
+    send_.pending = recv_.pending = &pending_;
+    a_.post(send_);
+    b_.post(recv_);
+  }
+  // Until the receiver has everything.
+  void exchange() {
+    while (!recv_.done) {
+      a_.progress();
+      b_.progress();
+    }
+  }
+
+  SimPair pair_;
+  std::vector<std::byte> data_, got_;
+  uint64_t confirmed_ = 0, copied_ = 0;
+  uint32_t pending_ = 2;
+  Send send_;
+  Recv recv_;
+  Link a_, b_;
+};
+
+TEST_F(KeptMessages, CompleteOnceTheirBytesAreConfirmed) {
+  confirmed_ = UINT64_MAX;
+  exchange();
+  EXPECT_TRUE(send_.done);
+  EXPECT_EQ(copied_, 0u);
+  EXPECT_TRUE(got_ == data_);
+}
+
+TEST_F(KeptMessages, AreCopiedWhenTheyAreNotConfirmedInTime) {
+  exchange();
+  EXPECT_FALSE(a_.flushed());
+  while (!send_.done) a_.progress();
+  EXPECT_GE(copied_, kBytes);
+  EXPECT_LT(copied_, UINT64_MAX) << "later messages wait on";
+}
+
+TEST_F(KeptMessages, AreCopiedBeforeTheSleep) {
+  exchange();
+  const bool done = send_.done;  // only if the exchange took longer than the longest wait
+  EXPECT_EQ(a_.prepare_sleep(), done) << "a message that completes ends the sleep";
+  a_.end_sleep();
+  EXPECT_TRUE(send_.done);
+  EXPECT_GE(copied_, kBytes);
+  EXPECT_TRUE(a_.prepare_sleep());
+  a_.end_sleep();
+}
+
+TEST_F(KeptMessages, CompleteWhenTheLinkFails) {
+  exchange();
+  a_.fail(Error{ErrorCode::kPeerLost, "a test"});
+  EXPECT_TRUE(send_.done);
 }
 
 TEST(Link, ALinkThatSawGarbageIgnoresTheRest) {

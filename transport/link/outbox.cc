@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <cstdint>
 #include <cstring>
 
 namespace hccl_like {
@@ -20,6 +22,15 @@ FrameHeader header_of(FrameKind kind, const Send& send) {
 // memory may be device memory even if the sender's is not.
 bool waits_to_be_asked(const Rendezvous& rendezvous, const Send& send) {
   return send.device || (rendezvous.reaches_devices() && rendezvous.can_send(send));
+}
+
+// How long a message waits until the peer's kernel has confirmed it, before the wire copies the
+// rest. A copy takes as long, so a wait in vain doubles the cost at most. Copies of fewer bytes
+// cost less than the system calls that look.
+std::chrono::nanoseconds longest_wait(size_t bytes) {
+  constexpr size_t kLeast = 256 << 10;
+  constexpr size_t kBytesPerNanosecond = 4;
+  return std::chrono::nanoseconds(bytes < kLeast ? 0 : bytes / kBytesPerNanosecond);
 }
 
 class Gather {
@@ -167,7 +178,7 @@ void Outbox::report_mismatch(const Send& send, uint64_t fingerprint, uint64_t by
 }
 
 void Outbox::cancel(uint64_t communicator) {
-  wire_.let_go();
+  settle();
   const auto of_it = [&](const Send* send) { return send->tag.communicator == communicator; };
   control_.erase_if([&](const Control& control) {
     // Keep announcements with a slot: the peer must see them before the slot is free.
@@ -188,6 +199,7 @@ void Outbox::cancel(uint64_t communicator) {
 }
 
 bool Outbox::withdraw(Send& send) {
+  if (settle() && send.done) return true;
   if (busy_ && send_ == &send) {
     finish_from_copy();
     done(send);
@@ -199,7 +211,7 @@ bool Outbox::withdraw(Send& send) {
 
 // Finishes the current frame from a copy, without its message.
 void Outbox::finish_from_copy() {
-  wire_.let_go();
+  wire_.let_go(UINT64_MAX, /*copy=*/true);
   bytes_.resize(payload_left_);
   for (size_t done = 0; done < payload_left_;) {
     const Piece piece = send_->at.here(send_->from);
@@ -223,7 +235,8 @@ bool Outbox::progress() {
     if (taken == 0) break;
     written += taken;
   }
-  return written > 0;
+  const bool completed = complete_confirmed();
+  return written > 0 || completed;
 }
 
 bool Outbox::begin_frame() {
@@ -299,15 +312,34 @@ size_t Outbox::write_some() {
 void Outbox::end_frame() {
   busy_ = false;
   if (send_ == nullptr) return;
-  if (send_->moved == send_->bytes)
+  if (send_->moved < send_->bytes)
+    data_.push(send_);
+  else if (send_->bytes < kStays)
     done(*send_);
   else
-    data_.push(send_);
+    accepted_.push({.send = send_,
+                    .end = frames_end_,
+                    .copied_at = std::chrono::steady_clock::now() + longest_wait(send_->bytes)});
   send_ = nullptr;
 }
 
+bool Outbox::complete_confirmed() {
+  bool any = false;
+  for (; !accepted_.empty(); any = true) {
+    const Accepted& first = accepted_.front();
+    const bool copy = std::chrono::steady_clock::now() >= first.copied_at;
+    if (!wire_.let_go(first.end, copy)) break;
+    done(*accepted_.pop().send);
+  }
+  return any;
+}
+
+bool Outbox::settle() {
+  wire_.let_go(UINT64_MAX, /*copy=*/true);
+  return complete_confirmed();
+}
+
 void Outbox::done(Send& send) {
-  if (send.bytes >= kStays) wire_.let_go();
   traffic_.sent(send.bytes);
   send.done = true;
   --*send.pending;

@@ -1,6 +1,7 @@
 #pragma once
 // Sending half of a Link: chooses the next frame and tracks its progress.
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -35,6 +36,9 @@ class Outbox {
   void send_as_data(Send& send);
   // Completes a message after the transfer, on any path.
   void done(Send& send);
+  // Completes the messages whose memory the wire still needs: it copies what it needs. Returns
+  // false if there were none.
+  bool settle();
   // Takes back an eager message. Returns false on success, true if the message counts as sent.
   bool withdraw(Send& send);
   void cancel(uint64_t communicator);
@@ -43,7 +47,9 @@ class Outbox {
   // Whether a frame could go out now if the wire accepted bytes.
   bool wants_to_write() const noexcept;
   // Nothing is left, including messages that wait for their receiver.
-  bool empty() const noexcept { return !wants_to_write() && waiting_ == 0 && parked_.empty(); }
+  bool empty() const noexcept {
+    return !wants_to_write() && waiting_ == 0 && parked_.empty() && accepted_.empty();
+  }
   // Whether an announced message has not been requested yet.
   bool awaits_ready() const noexcept { return waiting_ > 0; }
 
@@ -62,6 +68,13 @@ class Outbox {
     ExportedRange* into = nullptr;  // destination at the peer; one of ranges_
   };
 
+  // A message that the wire has accepted and whose memory the wire still needs.
+  struct Accepted {
+    Send* send = nullptr;
+    uint64_t end = 0;                                   // stream offset of its end
+    std::chrono::steady_clock::time_point copied_at{};  // then the wire copies the rest
+  };
+
   void announce(Send& send, std::optional<uint32_t> slot);
   Descriptor describe(uint32_t slot) const {
     return {.slot = slot, .range = rendezvous_.send_range(slot)};
@@ -73,6 +86,7 @@ class Outbox {
   void begin_head();
   size_t write_some();
   void end_frame();
+  bool complete_confirmed();
   void finish_from_copy();
   void report_mismatch(const Send& send, uint64_t fingerprint, uint64_t bytes);
 
@@ -88,6 +102,7 @@ class Outbox {
   Fifo<Send*> eager_;
   Fifo<Send*> data_;    // requested; they take turns, one frame each
   Fifo<Send*> parked_;  // requested, in device memory; wait for a slot: they have no other path
+  Fifo<Accepted> accepted_;
   TagTable<Pending> pending_;
   Pool<ExportedRange> ranges_;
   size_t waiting_ = 0;    // entries of pending_ that have a send

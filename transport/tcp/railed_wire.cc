@@ -198,9 +198,11 @@ bool RailedWire::owes() {
   return std::ranges::any_of(rails_, [](const auto& rail) { return rail && rail->owes(); });
 }
 
-void RailedWire::let_go() {
-  for (const auto& rail : rails_)
-    if (rail) rail->let_go();
+// Of several rails, each lets go of all its bytes.
+bool RailedWire::let_go(uint64_t accepted, bool copy) {
+  if (rails_.size() > 1) accepted = UINT64_MAX;
+  return std::ranges::all_of(
+      rails_, [&](const auto& rail) { return !rail || rail->let_go(accepted, copy); });
 }
 
 bool RailedWire::flush() {

@@ -60,7 +60,7 @@ class RailedWire final : public Wire {
   const Error* failure() const override { return ended_ ? &*ended_ : nullptr; }
   bool flush() override;
   bool owes() override;
-  void let_go() override;
+  bool let_go(uint64_t accepted, bool copy) override;
   bool prepare_sleep(WakeFor wake) override;
   void end_sleep() override;
 

@@ -53,12 +53,15 @@ TEST(Unconfirmed, CopiesWhatStayedOnlyWhenItIsLetGo) {
   kept.keep(region(memory, true));
   kept.keep(region(" after", false));
   EXPECT_EQ(text_of(kept, 0), "before stays here after");
-  EXPECT_TRUE(kept.holds());
+  EXPECT_TRUE(kept.holds(8));
+  EXPECT_FALSE(kept.holds(7)) << "the first byte by address is at 7";
   memory[0] = 'S';
   EXPECT_EQ(text_of(kept, 5), "e Stays here after") << "nothing was copied";
   kept.confirm(13);
-  kept.let_go();
-  EXPECT_FALSE(kept.holds());
+  kept.let_go(7);
+  EXPECT_TRUE(kept.holds(8));
+  kept.let_go(8);
+  EXPECT_FALSE(kept.holds(UINT64_MAX));
   memory.assign(memory.size(), '-');
   EXPECT_EQ(text_of(kept, 13), "here after");
 }
@@ -80,7 +83,7 @@ TEST(Unconfirmed, GrowsWithoutLosingTheOrderOfWhatWrapsAround) {
     }
     if (i % 3 == 0) kept.confirm(kept.begin() + random() % (kept.end() - kept.begin()));
     if (i % 7 == 0) {
-      kept.let_go();
+      kept.let_go(UINT64_MAX);
       for (std::string& one : staying) one.assign(one.size(), '-');
       staying.clear();
     }
@@ -114,7 +117,7 @@ struct Resumable {
     return now;
   }
   void let_go(size_t end) {
-    ends[end]->let_go();
+    ends[end]->let_go(UINT64_MAX, /*copy=*/true);
     staying[end].clear();
   }
   // What the other end has written; false if a byte is wrong.

@@ -94,11 +94,11 @@ void TcpWire::keep(std::span<const ConstRegion> pieces, size_t bytes) {
   resent_ = sent_.end();
 }
 
-// Most of the bytes are confirmed by now, so few are copied.
-void TcpWire::let_go() {
-  if (!sent_.holds()) return;
+bool TcpWire::let_go(uint64_t accepted, bool copy) {
+  if (!sent_.holds(accepted)) return true;
   if (state_ == State::kOpen) confirm();
-  sent_.let_go();
+  if (copy) sent_.let_go(accepted);
+  return !sent_.holds(accepted);
 }
 
 // The sent bytes that the peer's kernel has not confirmed. Forgets the others. The kernel has taken

@@ -47,7 +47,7 @@ class TcpWire final : public Wire, private Pollable {
   const Error* failure() const override;
   bool flush() override;
   bool owes() override { return resent_ < sent_.end(); }
-  void let_go() override;
+  bool let_go(uint64_t accepted, bool copy) override;
   bool prepare_sleep(WakeFor wake) override {
     return prepare_sleep(wake.bytes ? Bytes::kWanted : Bytes::kUnread, wake.space);
   }

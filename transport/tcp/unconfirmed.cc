@@ -23,15 +23,14 @@ void Unconfirmed::keep(const ConstRegion& bytes) {
   end_ += bytes.bytes;
 }
 
-void Unconfirmed::let_go() {
-  if (held_.empty()) return;
-  if (end_ - begin_ > capacity_) grow(0);
-  for (const Held& one : held_) {
+void Unconfirmed::let_go(uint64_t end) {
+  if (holds(end) && end_ - begin_ > capacity_) grow(0);
+  for (; holds(end); held_.pop_front()) {
+    const Held& one = held_.front();
     const uint64_t position = std::max(begin_, one.position);
     put(position, one.bytes.data + (position - one.position),
         static_cast<size_t>(one.end() - position));
   }
-  held_.clear();
 }
 
 void Unconfirmed::confirm(uint64_t position) {

@@ -24,9 +24,10 @@ class Unconfirmed {
 
   // Appends a copy of the bytes or, if they stay, their address.
   void keep(const ConstRegion& bytes);
-  // Copies the bytes that are kept by address.
-  void let_go();
-  bool holds() const { return !held_.empty(); }
+  // Copies the bytes before `end` that are kept by address.
+  void let_go(uint64_t end);
+  // Whether bytes before `end` are kept by address.
+  bool holds(uint64_t end) const { return !held_.empty() && held_.front().position < end; }
   // Forgets the bytes before `position`; nothing if they are forgotten already.
   void confirm(uint64_t position);
   // The kept bytes from `position` on, as far as they lie together. Requires begin <= position <

@@ -1,6 +1,7 @@
 #pragma once
 // The interface of a transport: a reliable, ordered stream of bytes to one peer process.
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <utility>
@@ -15,7 +16,7 @@ class SameHostPeer;
 struct ConstRegion {
   const std::byte* data = nullptr;
   size_t bytes = 0;
-  bool stays = false;  // the bytes do not change before Wire::let_go()
+  bool stays = false;  // the bytes do not change before Wire::let_go() allows it
 };
 
 // Events that end a sleep. The loss of the peer always ends it.
@@ -42,9 +43,8 @@ class Wire {
 
   // Takes as many bytes of the pieces as fit, in order, and returns their number; 0 means "try
   // again later". The caller may reuse the memory after return, unless it `stays`. Accepted bytes
-  // reach the peer
-  // without a further call, unless owes(). The next call must begin with the bytes that were not
-  // accepted: the wire may have begun to send them.
+  // reach the peer without a further call, unless owes(). The next call must begin with the bytes
+  // that were not accepted: the wire may have begun to send them.
   virtual size_t write(std::span<const ConstRegion> pieces) = 0;
 
   // Returns a contiguous view of arrived bytes, possibly empty. The view has at least `want` bytes
@@ -65,8 +65,12 @@ class Wire {
   // Whether accepted bytes leave this process only when a method is called again (no progress
   // thread, or an own buffer). The driver must then keep calling, even with no message in flight.
   virtual bool owes() { return false; }
-  // The memory of all regions that stayed may be reused after return.
-  virtual void let_go() {}
+  // Whether the caller may reuse the memory of all regions that stayed among the first `accepted`
+  // bytes of the stream. With `copy`, the result is true: the wire copies the bytes that it needs.
+  virtual bool let_go(uint64_t accepted, bool copy) {
+    static_cast<void>(accepted), static_cast<void>(copy);
+    return true;
+  }
 
   // Arms the wire so that the process's Poller wakes for `wake` or for the loss of the peer.
   // Returns false, and the caller must not sleep, if that has already occurred. Call end_sleep() in

@@ -1,6 +1,7 @@
 #pragma once
 // Base class of wires that add a feature to another wire.
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <utility>
@@ -19,7 +20,7 @@ class WireWrapper : public Wire {
   const Error* failure() const override { return wire_->failure(); }
   bool flush() override { return wire_->flush(); }
   bool owes() override { return wire_->owes(); }
-  void let_go() override { wire_->let_go(); }
+  bool let_go(uint64_t accepted, bool copy) override { return wire_->let_go(accepted, copy); }
   bool prepare_sleep(WakeFor wake) override { return wire_->prepare_sleep(wake); }
   void end_sleep() override { wire_->end_sleep(); }
   WireExtensions extensions() override { return wire_->extensions(); }
