@@ -100,6 +100,9 @@ class Device {
   bool can_copy_within() const noexcept { return api_.copy_d2d != nullptr; }
   bool can_reduce() const noexcept { return api_.reduce != nullptr; }
   bool can_reduce_many() const noexcept { return api_.reduce_many != nullptr; }
+  bool can_all_reduce_small() const noexcept {
+    return can_open_peers() && can_reduce_many() && api_.all_reduce_small != nullptr;
+  }
   bool can_allocate() const noexcept { return api_.mem_alloc != nullptr; }
   bool can_allocate_host() const noexcept { return api_.host_alloc != nullptr; }
   bool can_register_host() const noexcept { return api_.host_register != nullptr; }
@@ -165,6 +168,21 @@ class Device {
                                                  std::span<const hcd_ref> sources, size_t elements,
                                                  DataType type, ReduceOp op, Scaling scaling,
                                                  hcd_stream stream) const;
+
+  // A whole all-reduction by the ranks of a host as one kernel of each; see plugin.h.
+  struct SmallGroup {
+    int rank = 0;
+    size_t payload = 0;
+    std::span<const hcd_ref> areas;  // by rank
+    volatile uint64_t* state = nullptr;
+    const volatile uint64_t* stop = nullptr;
+    volatile uint64_t* completed = nullptr;
+    uint64_t fingerprint = 0;
+  };
+  [[nodiscard]] std::optional<Error> all_reduce_small(int index, const SmallGroup& group,
+                                                      hcd_ref out, hcd_ref in, size_t elements,
+                                                      DataType type, ReduceOp op, Scaling scaling,
+                                                      hcd_stream stream) const;
 
   // Device memory: data() is a base. Release only after all queued work on it.
   Result<MappedRange> allocate(int index, size_t bytes) const;

@@ -45,6 +45,27 @@ std::optional<Error> Device::reduce_many(int index, hcd_ref out, std::span<const
       index, kAttempt);
 }
 
+std::optional<Error> Device::all_reduce_small(int index, const SmallGroup& group, hcd_ref out,
+                                              hcd_ref in, size_t elements, DataType type,
+                                              ReduceOp op, Scaling scaling,
+                                              hcd_stream stream) const {
+  constexpr Attempt kAttempt{"make an all-reduction as one kernel", "all_reduce_small"};
+  if (!can_all_reduce_small()) return unsupported(index, kAttempt);
+  const hcd_small_group ranks{.size = sizeof ranks,
+                              .rank = static_cast<uint32_t>(group.rank),
+                              .ranks = static_cast<uint32_t>(group.areas.size()),
+                              .payload = group.payload,
+                              .areas = group.areas.data(),
+                              .state = group.state,
+                              .stop = group.stop,
+                              .completed = group.completed,
+                              .fingerprint = group.fingerprint};
+  return check(
+      api_.all_reduce_small(index, &ranks, out, in, elements, kTypes[static_cast<size_t>(type)],
+                            kOps[static_cast<size_t>(op)], scaling.input, scaling.result, stream),
+      index, kAttempt);
+}
+
 Result<MappedRange> Device::allocate(int index, size_t bytes) const {
   constexpr Attempt kAttempt{"allocate memory", "mem_alloc"};
   if (!can_allocate()) return unsupported(index, kAttempt);

@@ -38,7 +38,7 @@ extern "C" {
  * version only tells which entries existed when the plugin was compiled; the table's size tells
  * the same more exactly. */
 #define HCD_MAJOR 1
-#define HCD_MINOR 4
+#define HCD_MINOR 5
 
 /* True if the table `api` is long enough to hold `entry` and the plugin filled it in. */
 #define HCD_HAS(api, entry) \
@@ -180,6 +180,36 @@ typedef struct hcd_dmabuf {
   int (*flush)(int device);
 } hcd_dmabuf;
 
+/* The largest payload of all_reduce_small and the most ranks; the part of a rank's area beside two
+ * payloads, and the bytes of an area for payloads of up to `payload` bytes, a multiple of 256. */
+#define HCD_SMALL_BYTES (64u << 10)
+#define HCD_SMALL_RANKS 64u
+#define HCD_SMALL_HEAD(ranks) (1024 + UINT64_C(256) * (ranks))
+#define HCD_SMALL_AREA(ranks, payload) (HCD_SMALL_HEAD(ranks) + UINT64_C(2) * (payload))
+
+/* The ranks that make calls of all_reduce_small together, all the same ones in the same order, one
+ * after the other. A captured call is made anew by each replay. */
+typedef struct hcd_small_group {
+  size_t size; /* of this structure, in the caller's build */
+  uint32_t rank, ranks;
+  uint64_t payload; /* for which the areas are; the same in all calls */
+  /* By rank: device memory of HCD_SMALL_AREA bytes, of other ranks as opened by peer_open, aligned
+   * to 256 bytes. All zero before the group's first call; then the content belongs to the plugin.
+   */
+  const hcd_ref* areas;
+  /* Three host words, in memory of host_alloc or host_register where the plugin has these entries.
+   * `state` is 1 while the kernel runs, and 0 afterwards; the host may replace 1 by 2 meanwhile. It
+   * is HCD_SMALL_DIFFERS + r if rank r makes a call with another fingerprint; the kernel ends then.
+   * If `stop` is not 0, kernels that wait for other ranks, and later ones, end without waiting.
+   * `completed` is the number of the group's calls at the end of one that did not end early. After
+   * one that did, all bytes of `out` are 0xff, and those of HCD_BOOL 1. */
+  volatile uint64_t* state;
+  const volatile uint64_t* stop;
+  volatile uint64_t* completed;
+  uint64_t fingerprint; /* of the call; equal on all ranks if their calls fit together */
+} hcd_small_group;
+enum { HCD_SMALL_DIFFERS = 256 };
+
 typedef struct hcd_api {
   size_t size;      /* sizeof(hcd_api) in the plugin's build */
   const char* name; /* the PrivateUse1 name this plugin is for, e.g. "sim" */
@@ -320,6 +350,18 @@ typedef struct hcd_api {
   int (*reduce_many)(int device, hcd_ref out, const hcd_ref* in, uint32_t sources, uint64_t count,
                      hcd_type type, hcd_op op, double scale, double result_scale,
                      hcd_stream stream);
+
+  /* Entries since version 1.5 follow. */
+
+  /* Optional, and only with peer_open and reduce_many. One kernel for a whole all-reduction by the
+   * ranks of a host, of at most group->payload bytes: out[i] = reduce_many of the ranks' in[i], in
+   * the order of the ranks. On the stream, which must not be 0, the kernel waits for those of the
+   * other ranks. `out` may be `in`; there is no other overlap. What `group` points to, but for the
+   * areas and words, belongs to the caller again when the call returns. Types and ops as
+   * `reduce_many`. */
+  int (*all_reduce_small)(int device, const hcd_small_group* group, hcd_ref out, hcd_ref in,
+                          uint64_t count, hcd_type type, hcd_op op, double scale,
+                          double result_scale, hcd_stream stream);
 } hcd_api;
 
 /* The only exported symbol. Returns null if the plugin does not support interface version

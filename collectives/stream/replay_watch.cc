@@ -109,12 +109,12 @@ void ReplayWatch::look_for_lost(bool lasts) const {
 }
 
 void ReplayWatch::expire(const Watched& one) const {
+  // A replay ends only when all ranks have begun theirs.
   std::string missing;
   for (int peer = 0; peer < communicator_->size(); ++peer) {
-    if (peer == communicator_->rank()) continue;
-    const auto* const word =
-        const_cast<const uint64_t*>(one.at.words->own(one.at.first + static_cast<size_t>(peer)));
-    if (__atomic_load_n(word, __ATOMIC_ACQUIRE) != 0) continue;
+    const auto* const word = const_cast<const uint64_t*>(
+        one.at.words->of(peer, one.at.first + static_cast<size_t>(peer)));
+    if (word == nullptr || __atomic_load_n(word, __ATOMIC_ACQUIRE) != 0) continue;
     missing += (missing.empty() ? "" : ", ") + std::to_string(communicator_->number_of(peer));
   }
   fail(ErrorCode::kTimeout,

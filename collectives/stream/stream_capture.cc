@@ -1,5 +1,7 @@
 // Calls that graphs of the device capture.
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "collectives/stream/stream_execution.h"
 
@@ -16,7 +18,55 @@ bool StreamExecution::disagree(int peer) const {
   return false;
 }
 
-std::optional<Error> StreamExecution::capture(hcd_stream stream) {
+// Whether one kernel can make the call. Its area costs no more than the scratch memory of a
+// program.
+bool StreamExecution::may_be_small() const {
+  return captured_.words != nullptr && call_.collective == Collective::kAllReduce &&
+         executor_.device_.can_all_reduce_small() && size() > 1 && ranks() <= HCD_SMALL_RANKS &&
+         input_.bytes == output_.bytes && input_.bytes <= HCD_SMALL_BYTES &&
+         communicator_->own(call_.collective) == nullptr;
+}
+
+// Other ranks reach only the area.
+void StreamExecution::prepare_small() {
+  const Device& device = executor_.device_;
+  const int index = executor_.index_;
+  const std::vector<std::byte> zeros(HCD_SMALL_AREA(ranks(), small_payload()));
+  own_scratch_ = device.allocate(index, zeros.size()).value();
+  scratch_ = {own_scratch_.data(), 0};
+  const hcd_stream stream = executor_.stream_.get();
+  throw_if(device.copy_from_host(index, scratch_, zeros.data(), zeros.size(), stream));
+  throw_if(device.synchronize(index, stream));
+  mine_.small = 1;
+  mine_.able = show({scratch_, zeros.size()}, mine_.scratch, executor_.last_scratch_);
+}
+
+size_t StreamExecution::small_payload() const {
+  constexpr size_t kGrain = 256;
+  return std::max((input_.bytes + kGrain - 1) / kGrain * kGrain, kGrain);
+}
+
+std::optional<Error> StreamExecution::capture_small(hcd_stream stream) const {
+  std::vector<hcd_ref> areas;
+  for (const Reached& reached : reached_) areas.push_back(reached.scratch);
+  const auto word = [&](int of) {
+    return captured_.words->own(captured_.first + static_cast<size_t>(of));
+  };
+  const int next = (rank() + 1) % size();
+  // The watch ends the waits for words of other ranks if the group has failed.
+  const Device::SmallGroup group{.rank = rank(),
+                                 .payload = small_payload(),
+                                 .areas = areas,
+                                 .state = word(rank()),
+                                 .stop = word(next),
+                                 .completed = word(size() + rank()),
+                                 .fingerprint = exchange_->fingerprint()};
+  return executor_.device_.all_reduce_small(executor_.index_, group, output_.begin, input_.begin,
+                                            input_.bytes / size_of(call_.type), call_.type,
+                                            call_.op, scaling_, stream);
+}
+
+std::optional<Error> StreamExecution::capture_program(hcd_stream stream) const {
   const Device& device = executor_.device_;
   const int index = executor_.index_;
   const StreamProgram program = replayable(compiled().program, size());
@@ -24,6 +74,11 @@ std::optional<Error> StreamExecution::capture(hcd_stream stream) {
   auto error = device.write_word(index, stream, state, ReplayWatch::kRuns);
   if (!error) error = queue_stream(device, index, stream, stream, program, stream_call());
   if (!error) error = device.write_word(index, stream, state, 0);
+  return error;
+}
+
+std::optional<Error> StreamExecution::capture(hcd_stream stream) {
+  const auto error = mine_.small != 0 ? capture_small(stream) : capture_program(stream);
   if (error) return error;
   const auto timeout = call_.timeout.count() > 0 ? call_.timeout : communicator_->timeout();
   executor_.watch().add(captured_, timeout, exchange_->describe());

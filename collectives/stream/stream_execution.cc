@@ -35,6 +35,12 @@ StreamExecution::StreamExecution(StreamExecutor& executor, Call call, DeviceRang
   const size_t all = ranks() * record_bytes_;
   exchange_ = communicator_->prepare_exchange(call_, {records_.data() + all, record_bytes_},
                                               {records_.data(), all});
+  mine_.use = use;
+  if (use == Use::kCaptured) captured_ = executor_.words_of_captured();
+  if (may_be_small()) {
+    prepare_small();
+    return;
+  }
   find_chunks();
   size_t scratch = 0;
   for (const StreamExecutor::Compiled* const one : compiled_) {
@@ -43,8 +49,6 @@ StreamExecution::StreamExecution(StreamExecutor& executor, Call call, DeviceRang
   }
   mine_.able = show(input_, mine_.input, executor_.last_input_) &&
                show(output_, mine_.output, executor_.last_output_);
-  mine_.use = use;
-  if (use == Use::kCaptured) captured_ = executor_.words_of_captured();
   if (scratch > 0 && use == Use::kCaptured) {
     own_scratch_ = executor_.device_.allocate(executor_.index_, scratch).value();
     scratch_ = {own_scratch_.data(), 0};
@@ -150,7 +154,7 @@ bool StreamExecution::agree() {
   for (int rank = 0; rank < size(); ++rank) {
     const Record told = record(rank);
     if (told.use != mine_.use) return disagree(rank);
-    able = able && told.able != 0;
+    able = able && told.able != 0 && told.small == mine_.small;
     fresh = fresh || told.fresh != 0;
     in_place_ = in_place_ || told.place == Place::kInPlace;
     apart = apart || told.place == Place::kApart;

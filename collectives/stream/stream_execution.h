@@ -50,6 +50,7 @@ class StreamExecution {
   struct Record {
     ShownMemory input, output, scratch, words;
     uint64_t able = 0;
+    uint64_t small = 0;  // whether one kernel makes the call; `scratch` is its area then
     uint64_t fresh = 0;  // whether peers have not mapped some of the memory in an earlier call
     Place place = Place::kEither;
     Use use = Use::kOnce;
@@ -82,6 +83,11 @@ class StreamExecution {
   DeviceRange place(RankSlot slot, uint32_t count) const;
   void fail(const std::string& why) const;
   bool disagree(int peer) const;
+  bool may_be_small() const;
+  void prepare_small();
+  size_t small_payload() const;
+  std::optional<Error> capture_program(hcd_stream stream) const;
+  std::optional<Error> capture_small(hcd_stream stream) const;
   SharedWords& shared_words() const {
     return captured_.words != nullptr ? *captured_.words : executor_.words_;
   }

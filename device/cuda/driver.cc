@@ -82,9 +82,13 @@ void check(CUresult result, const char* call) {
                 std::string(call) + ": " + (text == nullptr ? "unknown error" : text)};
 }
 
-Current::Current(int device) { HCCL_LIKE_CUDA(cuCtxPushCurrent, context_of(device)); }
+Current::Current(int device) {
+  HCCL_LIKE_CUDA(cuCtxPushCurrent, context_of(device));
+  driver().cuThreadExchangeStreamCaptureMode_(&before_);
+}
 
 Current::~Current() {
+  driver().cuThreadExchangeStreamCaptureMode_(&before_);
   CUcontext popped = nullptr;
   driver().cuCtxPopCurrent_(&popped);
 }

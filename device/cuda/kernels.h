@@ -2,7 +2,7 @@
 // The kernels of the plugin. nvcc compiles them for the device, g++ compiles them for tests.
 //
 // out[i] = (in[0][i] * scale op in[1][i] * scale op ...) * result_scale; `op` is an hcd_op that the
-// type has.
+// type has. An all-reduction of little data does so with arrays of all ranks (small_calls.h).
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_fp8.h>
@@ -143,13 +143,16 @@ __device__ void store(T* to, double scale, const W (&from)[N]) {
   *reinterpret_cast<Access*>(to) = bits;
 }
 
-template <class Access, class T, class W>
-__device__ void reduce_at(uint64_t at, T* out, const Sources& in, unsigned sources, int op,
-                          double scale, double result_scale) {
+__device__ inline const void* source(const Sources& in, unsigned k) { return in.at[k]; }
+
+// `in` is whatever has source(in, k).
+template <class Access, class T, class W, class In>
+__device__ void reduce_at(uint64_t at, T* out, const In& in, unsigned sources, int op, double scale,
+                          double result_scale) {
   W result[sizeof(Access) / sizeof(T)], next[sizeof(Access) / sizeof(T)];
-  load<Access>(static_cast<const T*>(in.at[0]) + at, scale, result);
+  load<Access>(static_cast<const T*>(source(in, 0)) + at, scale, result);
   for (unsigned k = 1; k < sources; ++k) {
-    load<Access>(static_cast<const T*>(in.at[k]) + at, scale, next);
+    load<Access>(static_cast<const T*>(source(in, k)) + at, scale, next);
     combine(result, next, op);
   }
   store<Access>(out + at, result_scale, result);
@@ -157,8 +160,8 @@ __device__ void reduce_at(uint64_t at, T* out, const Sources& in, unsigned sourc
 
 // How many elements precede the first address that is a multiple of 16 bytes in all arrays; `count`
 // if there is none.
-template <class T>
-__device__ uint64_t elements_before_packs(const T* out, const Sources& in, unsigned sources,
+template <class T, class In>
+__device__ uint64_t elements_before_packs(const T* out, const In& in, unsigned sources,
                                           uint64_t count) {
   const auto offset = [](const void* at) {
     return reinterpret_cast<uintptr_t>(at) % sizeof(uint4);
@@ -166,17 +169,16 @@ __device__ uint64_t elements_before_packs(const T* out, const Sources& in, unsig
   const auto common = offset(out);
   if (common % sizeof(T) != 0) return count;
   for (unsigned k = 0; k < sources; ++k)
-    if (offset(in.at[k]) != common) return count;
+    if (offset(source(in, k)) != common) return count;
   const uint64_t before = (sizeof(uint4) - common) % sizeof(uint4) / sizeof(T);
   return before < count ? before : count;
 }
 
 // The part of one of `threads` threads. Packs of 16 bytes come first, then the elements before and
 // after them. `out` may be one of the sources.
-template <class T, class W>
-__device__ void reduce_part(void* out_array, const Sources& in, unsigned sources, uint64_t count,
-                            int op, double scale, double result_scale, uint64_t thread,
-                            uint64_t threads) {
+template <class T, class W, class In>
+__device__ void reduce_part(void* out_array, const In& in, unsigned sources, uint64_t count, int op,
+                            double scale, double result_scale, uint64_t thread, uint64_t threads) {
   constexpr uint64_t kPack = sizeof(uint4) / sizeof(T);
   auto* const out = static_cast<T*>(out_array);
   const uint64_t before = elements_before_packs(out, in, sources, count);

@@ -1,6 +1,7 @@
 // Copies, reductions, allocation and registration of memory.
 #include <map>
 #include <mutex>
+#include <string>
 
 #include "device/cuda/entries.h"
 #include "device/cuda/kernel_arguments.h"
@@ -41,13 +42,12 @@ int copy_d2d(int device, hcd_ref to, hcd_ref from, size_t bytes, hcd_stream stre
   });
 }
 
-// Kernel names in kernels.cu, by hcd_type.
-constexpr const char* kNames[] = {"reduce_float32",   "reduce_float64",       "reduce_float16",
-                                  "reduce_bfloat16",  "reduce_float8_e4m3fn", "reduce_float8_e5m2",
-                                  "reduce_int8",      "reduce_int16",         "reduce_int32",
-                                  "reduce_int64",     "reduce_uint8",         "reduce_uint16",
-                                  "reduce_uint32",    "reduce_uint64",        "reduce_bool",
-                                  "reduce_complex64", "reduce_complex128"};
+// Ends of kernel names in kernels.cu, by hcd_type.
+constexpr const char* kTypeNames[] = {
+    "float32", "float64", "float16", "bfloat16",  "float8_e4m3fn", "float8_e5m2",
+    "int8",    "int16",   "int32",   "int64",     "uint8",         "uint16",
+    "uint32",  "uint64",  "bool",    "complex64", "complex128"};
+constexpr size_t kTypeBytes[] = {4, 8, 2, 2, 1, 1, 1, 2, 4, 8, 1, 2, 4, 8, 1, 8, 16};
 
 bool is_defined(hcd_type type, hcd_op op) {
   const bool is_complex = type == HCD_COMPLEX64 || type == HCD_COMPLEX128;
@@ -66,18 +66,25 @@ CUmodule module_of(int device) {
   return module;
 }
 
-CUfunction kernel(int device, hcd_type type) {
+CUfunction kernel(int device, const char* kind, hcd_type type) {
   CUfunction function = nullptr;
-  HCCL_LIKE_CUDA(cuModuleGetFunction, &function, module_of(device), kNames[type]);
+  const std::string name = std::string(kind) + kTypeNames[type];
+  HCCL_LIKE_CUDA(cuModuleGetFunction, &function, module_of(device), name.c_str());
   return function;
+}
+
+void require_defined(hcd_type type, hcd_op op) {
+  if (static_cast<unsigned>(type) > HCD_COMPLEX128 || static_cast<unsigned>(op) > HCD_BIT_XOR ||
+      !is_defined(type, op))
+    throw Failure{HCD_UNSUPPORTED, "this operation is not defined for elements of this type"};
 }
 
 int reduce_many(int device, hcd_ref out, const hcd_ref* in, uint32_t sources, uint64_t count,
                 hcd_type type, hcd_op op, double scale, double result_scale, hcd_stream stream) {
   return run(device, [&] {
-    if (static_cast<unsigned>(type) > HCD_COMPLEX128 || static_cast<unsigned>(op) > HCD_BIT_XOR ||
-        !is_defined(type, op) || sources > Sources::kMost)
-      throw Failure{HCD_UNSUPPORTED, "this operation is not defined for elements of this type"};
+    require_defined(type, op);
+    if (sources > Sources::kMost)
+      throw Failure{HCD_UNSUPPORTED, "a kernel combines no more than 64 arrays"};
     if (count == 0) return;
     CUdeviceptr to = address_of(out);
     Sources from{};
@@ -88,7 +95,7 @@ int reduce_many(int device, hcd_ref out, const hcd_ref* in, uint32_t sources, ui
     constexpr unsigned kThreads = 256, kMostBlocks = 1024;  // each thread takes several elements
     const auto wanted = (count + kThreads - 1) / kThreads;
     const auto blocks = static_cast<unsigned>(wanted < kMostBlocks ? wanted : kMostBlocks);
-    HCCL_LIKE_CUDA(cuLaunchKernel, kernel(device, type), blocks, 1, 1, kThreads, 1, 1, 0,
+    HCCL_LIKE_CUDA(cuLaunchKernel, kernel(device, "reduce_", type), blocks, 1, 1, kThreads, 1, 1, 0,
                    stream_of(stream), arguments, nullptr);
     finish(stream);
   });
@@ -98,6 +105,42 @@ int reduce(int device, hcd_ref inout, hcd_ref in, uint64_t count, hcd_type type,
            hcd_stream stream) {
   const hcd_ref both[] = {inout, in};
   return reduce_many(device, inout, both, 2, count, type, op, 1, 1, stream);
+}
+
+// A kernel cannot access other host memory.
+CUdeviceptr word_of_device(const volatile uint64_t* word) {
+  CUdeviceptr at = 0;
+  HCCL_LIKE_CUDA(cuMemHostGetDevicePointer, &at, const_cast<uint64_t*>(word), 0);
+  return at;
+}
+
+int all_reduce_small(int device, const hcd_small_group* group, hcd_ref out, hcd_ref in,
+                     uint64_t count, hcd_type type, hcd_op op, double scale, double result_scale,
+                     hcd_stream stream) {
+  return run(device, [&] {
+    require_defined(type, op);
+    const uint64_t bytes = count * kTypeBytes[type];
+    if (stream == 0 || group->ranks > SmallRanks::kMost || group->rank >= group->ranks ||
+        bytes > group->payload || group->payload > HCD_SMALL_BYTES)
+      throw Failure{HCD_INVALID, "this is no group, payload or stream of small all-reductions"};
+    SmallRanks ranks{};
+    for (uint32_t rank = 0; rank < group->ranks; ++rank)
+      ranks.areas[rank] = reinterpret_cast<char*>(address_of(group->areas[rank]));
+    ranks.rank = group->rank;
+    ranks.ranks = group->ranks;
+    ranks.payload = group->payload;
+    ranks.state = reinterpret_cast<uint64_t*>(word_of_device(group->state));
+    ranks.stop = reinterpret_cast<const uint64_t*>(word_of_device(group->stop));
+    ranks.completed = reinterpret_cast<uint64_t*>(word_of_device(group->completed));
+    ranks.fingerprint = group->fingerprint;
+    CUdeviceptr to = address_of(out), from = address_of(in);
+    int which = op;
+    void* arguments[] = {&to, &from, &count, &which, &scale, &result_scale, &ranks};
+    constexpr unsigned kThreads = 512;  // with 16 bytes each, a block has its part at once
+    const auto parts = static_cast<unsigned>((bytes + kSmallPart - 1) / kSmallPart);
+    HCCL_LIKE_CUDA(cuLaunchKernel, kernel(device, "small_", type), parts == 0 ? 1 : parts, 1, 1,
+                   kThreads, 1, 1, 0, stream_of(stream), arguments, nullptr);
+  });
 }
 
 int mem_alloc(int device, size_t bytes, void** base) {
@@ -144,6 +187,7 @@ void add_memory(hcd_api& api) {
   api.copy_d2d = copy_d2d;
   api.reduce = reduce;
   api.reduce_many = reduce_many;
+  api.all_reduce_small = all_reduce_small;
   api.mem_alloc = mem_alloc;
   api.mem_free = mem_free;
   api.host_alloc = host_alloc;

@@ -7,6 +7,7 @@
 // Uses only the table. Entries that are null or return HCD_UNSUPPORTED skip their test.
 #include "device/testing/plugin_contract_fixture.h"
 #include "device/testing/plugin_contract_memory.h"
+#include "device/testing/plugin_contract_small.h"
 #include "device/testing/plugin_contract_streams.h"
 
 namespace hccl_like {

@@ -70,6 +70,9 @@ constexpr OfferQuestion kOfferQuestions[] = {
      "large calls that streams make read all sources of a sum at once and round it once; averages, "
      "too",
      "large calls that streams make add one source after the other; averages go through the host"},
+    {"all_reduce_small", [](const Device& plugin) { return plugin.can_all_reduce_small(); },
+     "graphs make an all_reduce of up to 64 KiB with one kernel of each rank",
+     "graphs make an all_reduce of any size with several kernels and waits for words"},
     {"export_fd, identify",
      [](const Device& plugin) { return plugin.can_export_files() && plugin.can_identify(); },
      "network cards that take memory of devices (libfabric's FI_HMEM) move large calls without "

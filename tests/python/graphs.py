@@ -10,6 +10,8 @@ graphs = pytest.mark.skipif(not hasattr(torch.accelerator, "Graph"), reason="tor
 
 MODES = {"mapped": {}, "discrete": {"TORCH_SIM_DISCRETE": "1"}}
 DISCRETE = MODES["discrete"]
+# Sums that are one kernel of each rank, and that are a program of its stream.
+WAYS = {"kernel": 1000, "program": 20000}
 
 
 def own_stream(rank):
@@ -23,15 +25,15 @@ def capture(graph, stream):
         yield
 
 
-def captured_sum(rank, size):
+def captured_sum(rank, size, count=1000):
     """A stream and a graph with an all_reduce, which was replayed once."""
     stream = own_stream(rank)
-    tensor = torch.ones(1000, device="sim")
+    tensor = torch.ones(count, device="sim")
     graph = torch.accelerator.Graph()
     with capture(graph, stream):
         dist.all_reduce(tensor)
     with stream:
         graph.replay()
     stream.synchronize()
-    assert tensor.tolist() == [size] * 1000
+    assert tensor.tolist() == [size] * count
     return stream, graph

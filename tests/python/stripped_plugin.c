@@ -96,6 +96,7 @@ const hcd_api* hcd_get_api(int major, int minor) {
     table.host_free = NULL;
   }
   if (without("copies")) table.copy_d2h = refuse;
+  if (without("small sums")) table.all_reduce_small = NULL;
   if (without("many sources")) table.reduce_many = NULL;
   if (without("kernels")) table.reduce = NULL;
   return &table;

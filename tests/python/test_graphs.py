@@ -138,6 +138,40 @@ def every_call(rank, size, dtype, counts, replays):
                     assert values.equal(told, wanted), (case.__name__, count, dtype, replay)
 
 
+def small_sums(rank, size):
+    """64 KiB are one kernel, more are a stream program, which waits for words."""
+    stream = own_stream(rank)
+    for count, small in [(1, True), (1 << 14, True), ((1 << 14) + 1, False)]:
+        tensors = [torch.full((count,), float(rank + 1), device="sim") for _ in range(3)]
+        graph = torch.accelerator.Graph()
+        with capture(graph, stream):
+            for tensor in tensors:
+                dist.all_reduce(tensor)
+        with stream:
+            for _ in range(20):
+                graph.replay()
+        stream.synchronize()
+        dist.barrier()  # the other ranks have read this one's memory
+        torch.sim.reset_traffic()
+        with stream:
+            graph.replay()
+        stream.synchronize()
+        traffic = torch.sim.traffic()
+        if small:
+            assert (traffic["kernels"], traffic["waits"]) == (3, 0), traffic
+            assert traffic["peer"] == 3 * (size - 1) * count * 4, traffic
+        else:
+            assert traffic["waits"] > 3, traffic
+        # Each replay multiplies what all ranks have by their number.
+        wanted = size * (size + 1) / 2 * float(size) ** 20
+        assert all(tensor.cpu().unique().tolist() == [wanted] for tensor in tensors), count
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_a_small_sum_is_one_kernel(size, sim):
+    run_ranks(small_sums, size, environment=DISCRETE)
+
+
 @pytest.mark.parametrize("size", [2, 3])
 def test_every_call_is_exact_in_each_replay(size, mode):
     run_ranks(every_call, size, torch.float32, [1, 257], 3, environment=mode)

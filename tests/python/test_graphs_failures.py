@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from graphs import DISCRETE, MODES, capture, captured_sum, graphs, own_stream
+from graphs import DISCRETE, MODES, WAYS, capture, captured_sum, graphs, own_stream
 from ranks import run_ranks
 
 pytestmark = graphs
@@ -20,8 +20,13 @@ def mode(request, sim):
     return MODES[request.param]
 
 
-def behind_a_peer_that_dies(rank, size):
-    stream, graph = captured_sum(rank, size)
+@pytest.fixture(params=WAYS)
+def count(request):
+    return WAYS[request.param]
+
+
+def behind_a_peer_that_dies(rank, size, count):
+    stream, graph = captured_sum(rank, size, count)
     if rank == 1:
         time.sleep(0.3)
         os.kill(os.getpid(), signal.SIGKILL)
@@ -39,14 +44,14 @@ def behind_a_peer_that_dies(rank, size):
     return str(caught.value)
 
 
-def test_a_peer_that_dies_ends_replays(mode):
-    said = run_ranks(behind_a_peer_that_dies, 3, environment=mode)
+def test_a_peer_that_dies_ends_replays(mode, count):
+    said = run_ranks(behind_a_peer_that_dies, 3, count, environment=mode)
     assert said[1] == -signal.SIGKILL
     assert all("lost rank 1" in said[rank] for rank in (0, 2)), said
 
 
-def alone(rank, size):
-    stream, graph = captured_sum(rank, size)
+def alone(rank, size, count):
+    stream, graph = captured_sum(rank, size, count)
     if rank == 0:
         with stream:
             graph.replay()
@@ -58,14 +63,14 @@ def alone(rank, size):
     return str(caught.value)
 
 
-def test_a_replay_that_the_others_do_not_make_times_out(sim):
-    said = run_ranks(alone, 2, environment=DISCRETE, group_timeout=2)
+def test_a_replay_that_the_others_do_not_make_times_out(sim, count):
+    said = run_ranks(alone, 2, count, environment=DISCRETE, group_timeout=2)
     assert "replay of all_reduce #1" in said[0] and "timeout after 2000 ms, waiting for rank 1" in said[0], said
     assert "rank 0" in said[1], said
 
 
-def aborted(rank, size):
-    stream, graph = captured_sum(rank, size)
+def aborted(rank, size, count):
+    stream, graph = captured_sum(rank, size, count)
     if rank == 0:
         with stream:
             graph.replay()
@@ -78,8 +83,8 @@ def aborted(rank, size):
         dist.all_reduce(torch.ones(3, device="sim"))
 
 
-def test_an_abort_ends_replays(sim):
-    run_ranks(aborted, 2, environment=DISCRETE)
+def test_an_abort_ends_replays(sim, count):
+    run_ranks(aborted, 2, count, environment=DISCRETE)
 
 
 def refused(rank, size):

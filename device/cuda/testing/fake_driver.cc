@@ -4,14 +4,18 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "device/cuda/testing/host_kernels.h"
 
 using namespace hccl_like;
 using cuda::HostKernel;
+using cuda::HostSmallKernel;
 using cuda::kHostKernels;
 using fake_device::Point;
 using fake_device::Worker;
@@ -24,6 +28,9 @@ Worker& worker_of(CUstream stream) {
   const bool is_legacy = stream == nullptr || stream == CU_STREAM_LEGACY;
   return is_legacy ? legacy : *reinterpret_cast<Worker*>(stream);
 }
+
+thread_local CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+bool may_allocate() { return mode == CU_STREAM_CAPTURE_MODE_RELAXED; }
 
 }  // namespace hccl_like::fake_cuda
 
@@ -38,6 +45,47 @@ struct Event {
 Event& event_of(CUevent event) { return *reinterpret_cast<Event*>(event); }
 
 thread_local int contexts = 0;  // pushed and not popped
+
+template <class Argument>
+Argument argument(void** arguments, int number) {
+  return *static_cast<Argument*>(arguments[number]);
+}
+
+// The work of a launch of a kernel with these arguments.
+using Launch =
+    std::function<std::function<void()>(void** arguments, unsigned blocks, unsigned threads)>;
+
+Launch launch_of(const HostKernel& kernel) {
+  return [kernel](void** all, unsigned blocks, unsigned threads) {
+    return [kernel, threads = uint64_t{blocks} * threads, out = argument<void*>(all, 0),
+            in = argument<Sources>(all, 1), sources = argument<unsigned>(all, 2),
+            count = argument<uint64_t>(all, 3), op = argument<int>(all, 4),
+            scale = argument<double>(all, 5), result_scale = argument<double>(all, 6)] {
+      kernel.run(out, in, sources, count, op, scale, result_scale, threads);
+    };
+  };
+}
+Launch launch_of(const HostSmallKernel& kernel) {
+  return [kernel](void** all, unsigned blocks, unsigned) {
+    return [kernel, blocks, out = argument<void*>(all, 0), in = argument<const void*>(all, 1),
+            count = argument<uint64_t>(all, 2), op = argument<int>(all, 3),
+            scale = argument<double>(all, 4), result_scale = argument<double>(all, 5),
+            ranks = argument<SmallRanks>(all, 6)] {
+      for (unsigned block = 0; block < blocks; ++block)
+        kernel.part(out, in, count, op, scale, result_scale, ranks, block, blocks, 0, 1);
+    };
+  };
+}
+
+std::map<std::string, Launch>& kernels() {
+  static auto& all = *new std::map<std::string, Launch>([] {
+    std::map<std::string, Launch> made;
+    for (const HostKernel& kernel : kHostKernels) made[kernel.name] = launch_of(kernel);
+    for (const auto& kernel : cuda::kHostSmallKernels) made[kernel.name] = launch_of(kernel);
+    return made;
+  }());
+  return all;
+}
 
 }  // namespace
 
@@ -67,6 +115,10 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice) {
 CUresult cuCtxPushCurrent(CUcontext) { return ++contexts, CUDA_SUCCESS; }
 CUresult cuCtxPopCurrent(CUcontext*) {
   return --contexts < 0 ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
+}
+
+CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* other) {
+  return std::swap(fake_cuda::mode, *other), CUDA_SUCCESS;
 }
 
 CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned, int) {
@@ -134,28 +186,17 @@ CUresult cuModuleLoadData(CUmodule* module, const void* image) {
 CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name) {
   // The name must also be in the module image.
   const std::string entry = ".entry " + std::string(name) + "(";
-  const auto found =
-      std::find_if(std::begin(kHostKernels), std::end(kHostKernels),
-                   [&](const HostKernel& kernel) { return kernel.name == std::string(name); });
-  if (found == std::end(kHostKernels) ||
-      std::strstr(reinterpret_cast<const char*>(module), entry.c_str()) == nullptr)
+  if (std::strstr(reinterpret_cast<const char*>(module), entry.c_str()) == nullptr)
     return CUDA_ERROR_NOT_FOUND;
-  *function = reinterpret_cast<CUfunction>(const_cast<HostKernel*>(found));
+  const auto found = kernels().find(name);
+  if (found == kernels().end()) return CUDA_ERROR_NOT_FOUND;
+  *function = reinterpret_cast<CUfunction>(&found->second);
   return CUDA_SUCCESS;
 }
 CUresult cuLaunchKernel(CUfunction function, unsigned blocks, unsigned, unsigned, unsigned threads,
                         unsigned, unsigned, unsigned, CUstream stream, void** arguments, void**) {
   if (blocks == 0 || threads == 0 || threads > 1024) return CUDA_ERROR_INVALID_VALUE;
-  const HostKernel kernel = *reinterpret_cast<const HostKernel*>(function);
-  void* const out = *static_cast<void**>(arguments[0]);
-  const Sources in = *static_cast<Sources*>(arguments[1]);
-  const unsigned sources = *static_cast<unsigned*>(arguments[2]);
-  const uint64_t count = *static_cast<uint64_t*>(arguments[3]);
-  const int op = *static_cast<int*>(arguments[4]);
-  const double scale = *static_cast<double*>(arguments[5]);
-  const double result_scale = *static_cast<double*>(arguments[6]);
-  worker_of(stream).enqueue([=] {
-    kernel.run(out, in, sources, count, op, scale, result_scale, uint64_t{blocks} * threads);
-  });
+  worker_of(stream).enqueue(
+      (*reinterpret_cast<const Launch*>(function))(arguments, blocks, threads));
   return CUDA_SUCCESS;
 }

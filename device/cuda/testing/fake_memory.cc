@@ -54,6 +54,8 @@ CUresult copy(void* to, const void* from, size_t bytes, CUstream stream, CUdevic
 
 CUresult cuMemAlloc(CUdeviceptr* at, size_t bytes) {
   static unsigned long long made = 0;
+  // As while a stream captures a graph.
+  if (!hccl_like::fake_cuda::may_allocate()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   const int file = ::memfd_create("fake_cuda", MFD_CLOEXEC);
   const size_t whole = whole_pages(bytes);
   if (bytes == 0 || file < 0 || ::ftruncate(file, static_cast<off_t>(whole)) != 0)

@@ -2,7 +2,7 @@
 // The kernels compiled for the host, by name.
 #include <algorithm>
 
-#include "device/cuda/kernels.h"
+#include "device/cuda/small_calls.h"
 
 namespace hccl_like::cuda {
 
@@ -21,6 +21,19 @@ struct HostKernel {
 
 #define HCCL_LIKE_CUDA_HOST_KERNEL(name, T, W) {"reduce_" #name, reduce_part<T, W>},
 inline constexpr HostKernel kHostKernels[] = {HCCL_LIKE_CUDA_KERNELS(HCCL_LIKE_CUDA_HOST_KERNEL)};
+#undef HCCL_LIKE_CUDA_HOST_KERNEL
+
+// A block is one thread.
+struct HostSmallKernel {
+  const char* name;
+  void (*part)(void* out, const void* in, uint64_t count, int op, double scale, double result_scale,
+               const SmallRanks& ranks, unsigned block, unsigned blocks, unsigned thread,
+               unsigned threads);
+};
+
+#define HCCL_LIKE_CUDA_HOST_KERNEL(name, T, W) {"small_" #name, small_part<T, W>},
+inline constexpr HostSmallKernel kHostSmallKernels[] = {
+    HCCL_LIKE_CUDA_KERNELS(HCCL_LIKE_CUDA_HOST_KERNEL)};
 #undef HCCL_LIKE_CUDA_HOST_KERNEL
 
 }  // namespace hccl_like::cuda

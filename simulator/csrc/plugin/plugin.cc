@@ -9,7 +9,6 @@
 #include <mutex>
 #include <stdexcept>
 #include <string>
-#include <thread>
 
 #include "base/error.h"
 #include "base/flaws.h"
@@ -127,23 +126,12 @@ int host_func(int device, hcd_stream stream, void (*fn)(void*), void* arg) {
   return guarded([&] { return stream_or_throw(device, stream).enqueue([=] { fn(arg); }), HCD_OK; });
 }
 
-// Nobody wakes a waiter on a plain word: looks often at first, then leaves the processor to others.
-void wait_until_at_least(const volatile uint64_t* word, uint64_t value) {
-  const auto* watched = const_cast<const uint64_t*>(word);
-  for (int look = 0; __atomic_load_n(watched, __ATOMIC_ACQUIRE) < value; ++look) {
-    if (look < 1000)
-      std::this_thread::yield();
-    else
-      std::this_thread::sleep_for(std::chrono::microseconds(look < 10000 ? 20 : 200));
-  }
-}
-
 int stream_wait_value(int device, hcd_stream stream, const volatile uint64_t* word,
                       uint64_t value) {
   return guarded([&] {
     const auto wait = [=] {
       add_traffic(Count::kWaits, 1);
-      wait_until_at_least(word, value);
+      wait_until([=] { return __atomic_load_n(word, __ATOMIC_ACQUIRE) >= value; });
     };
     return stream_or_throw(device, stream).enqueue(wait), HCD_OK;
   });
@@ -265,6 +253,7 @@ const hcd_api& table() {
     hcd_api api = kFirst;
     add_streams_and_events(api);
     add_memory(api);
+    add_small_calls(api);
     if (discrete()) api.map = nullptr, api.unmap = nullptr;
     return api;
   }();

@@ -1,9 +1,11 @@
 #pragma once
 // Shared helpers of the entries of the plugin's table.
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "device/plugin.h"
@@ -45,6 +47,18 @@ void* kernel_address(int device, hcd_ref ref, size_t bytes);
 Stream* stream_of(int device, hcd_stream stream);
 Stream& stream_or_throw(int device, hcd_stream stream);
 
+// For work of streams: nobody wakes a waiter on a plain word. Looks often at first, then leaves the
+// processor to others.
+template <typename Condition>
+void wait_until(Condition holds) {
+  for (int look = 0; !holds(); ++look) {
+    if (look < 1000)
+      std::this_thread::yield();
+    else
+      std::this_thread::sleep_for(std::chrono::microseconds(look < 10000 ? 20 : 200));
+  }
+}
+
 // Work on `bytes` of memory in the stream's order; without a stream it is done here and now.
 void submit(int device, hcd_stream stream, size_t bytes, const Stream::Work& work);
 
@@ -62,5 +76,6 @@ size_t bytes_of(hcd_type type);
 // Fills in the entries of version 1.2.
 void add_streams_and_events(hcd_api& api);
 void add_memory(hcd_api& api);
+void add_small_calls(hcd_api& api);
 
 }  // namespace torch_sim
