@@ -161,6 +161,7 @@ ENTRIES = {
     "own streams": "stream_create, stream_destroy",
     "events": "event_record, stream_wait_event, event_query, event_sync, event_destroy",
     "files": "export_fd, identify",
+    "small sums": "all_reduce_small",
 }
 
 
@@ -191,7 +192,7 @@ def test_every_optional_entry_of_the_table_that_is_used_is_listed(sim):
         ("", [], "memory mapped by its plugin, calls in stream order"),
         pytest.param("map,files", ["map", "files"], "memory copied to and from the host, calls in stream order", marks=pytest.mark.slow),
         pytest.param("host functions", ["host functions"], "memory mapped by its plugin, calls in stream order", marks=pytest.mark.slow),
-        ("host functions,words,export", ["host functions", "words", "export", "freed", "peers"],
+        ("host functions,words,export", ["host functions", "words", "export", "freed", "peers", "small sums"],
          "memory mapped by its plugin, calls wait on the host"),
     ],
 )
