@@ -180,8 +180,8 @@ typedef struct hcd_dmabuf {
   int (*flush)(int device);
 } hcd_dmabuf;
 
-/* The largest payload of all_reduce_small and the most ranks; the part of a rank's area beside two
- * payloads, and the bytes of an area for payloads of up to `payload` bytes, a multiple of 256. */
+/* Limits of all_reduce_small: bytes of a payload, and ranks. An area has a head and two payloads of
+ * `payload` bytes, a multiple of 256. */
 #define HCD_SMALL_BYTES (64u << 10)
 #define HCD_SMALL_RANKS 64u
 #define HCD_SMALL_HEAD(ranks) (1024 + UINT64_C(256) * (ranks))

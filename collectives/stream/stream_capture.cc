@@ -18,8 +18,7 @@ bool StreamExecution::disagree(int peer) const {
   return false;
 }
 
-// Whether one kernel can make the call. Its area costs no more than the scratch memory of a
-// program.
+// Whether one kernel can make the call.
 bool StreamExecution::may_be_small() const {
   return captured_.words != nullptr && call_.collective == Collective::kAllReduce &&
          executor_.device_.can_all_reduce_small() && size() > 1 && ranks() <= HCD_SMALL_RANKS &&
