@@ -198,9 +198,9 @@ typedef struct hcd_small_group {
    */
   const hcd_ref* areas;
   /* Three host words, in memory of host_alloc or host_register where the plugin has these entries.
-   * `state` is 1 while the kernel runs, and 0 afterwards; the host may replace 1 by 2 meanwhile. It
-   * is HCD_SMALL_DIFFERS + r if rank r makes a call with another fingerprint; the kernel ends then.
-   * If `stop` is not 0, kernels that wait for other ranks, and later ones, end without waiting.
+   * `state` is 1 while the kernel runs, and 0 afterwards; the host may replace 1 by 2 meanwhile. A
+   * kernel waits for ranks that make a call with another fingerprint, or none. If `stop` is not 0,
+   * kernels that wait for other ranks, and later ones, end without waiting.
    * `completed` is the number of the group's calls at the end of one that did not end early. After
    * one that did, all bytes of `out` are 0xff, and those of HCD_BOOL 1. */
   volatile uint64_t* state;
@@ -208,7 +208,6 @@ typedef struct hcd_small_group {
   volatile uint64_t* completed;
   uint64_t fingerprint; /* of the call; equal on all ranks if their calls fit together */
 } hcd_small_group;
-enum { HCD_SMALL_DIFFERS = 256 };
 
 typedef struct hcd_api {
   size_t size;      /* sizeof(hcd_api) in the plugin's build */

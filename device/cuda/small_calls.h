@@ -1,12 +1,12 @@
 #pragma once
 // The kernel of an all-reduction of little data by ranks that reach each other's memory.
 //
-// A rank's area (hcd_small_group): how many blocks of this call have ended; why this rank's calls
-// end early; the number of calls of each block. Then flags, by which the other ranks
-// tell that their payload is in their areas, and the payload. Flags and payload are there twice,
-// for calls of odd and of even numbers: a rank makes the call after the next one only when all
-// others have begun the next, so have read all payloads of this one. Blocks work alone: each makes
-// the same part of the payload in all calls, and has flags of its own.
+// A rank's area (hcd_small_group): how many blocks of this call have ended; whether a call of
+// this rank has ended early; the number of calls of each block. Then flags, by which the other
+// ranks tell that their payload is in their areas, and the payload. Flags and payload are there
+// twice, for calls of odd and of even numbers: a rank makes the call after the next one only when
+// all others have begun the next, so have read all payloads of this one. Blocks work alone: each
+// makes the same part of the payload in all calls, and has flags of its own.
 #ifndef __CUDA_ARCH__
 #include <sched.h>
 #endif
@@ -17,14 +17,13 @@ namespace hccl_like::cuda {
 
 struct SmallHead {
   unsigned long long ended_blocks;
-  uint64_t failed;  // kStopped, or a state
+  uint64_t stopped;
   uint64_t unused[6];
   uint64_t calls[HCD_SMALL_BYTES / kSmallPart];
 };
 struct SmallFlag {
   uint64_t fingerprint, number;
 };
-constexpr uint64_t kStopped = 1;
 constexpr unsigned kSmallFlagsAt = 1024, kSmallBlocks = HCD_SMALL_BYTES / kSmallPart;
 static_assert(sizeof(SmallHead) <= kSmallFlagsAt);
 static_assert(2 * kSmallBlocks * sizeof(SmallFlag) == HCD_SMALL_HEAD(1) - HCD_SMALL_HEAD(0));
@@ -123,21 +122,22 @@ struct SmallBlock {
     }
   }
 
+  __device__ bool fits(const SmallFlag& flag) const {
+    return load_acquire(&flag.number) >= number && flag.fingerprint == ranks.fingerprint;
+  }
+
   // Whether the call comes to nothing.
   __device__ bool await() const {
     constexpr unsigned kBetweenLooks = 256;  // a look at the host's word takes longer
     for (unsigned peer = thread; peer < ranks.ranks; peer += threads) {
       const SmallFlag& here = flag(ranks.rank, peer);
-      for (unsigned polls = 1; load_acquire(&here.number) < number; ++polls) {
+      for (unsigned polls = 1; !fits(here); ++polls) {
         if (polls % kBetweenLooks == 0 && load_acquire(ranks.stop) != 0) {
-          head().failed = kStopped;
+          head().stopped = 1;
           return true;
         }
         let_others_run();
       }
-      if (here.fingerprint == ranks.fingerprint) continue;
-      head().failed = HCD_SMALL_DIFFERS + peer;
-      return true;
     }
     return false;
   }
@@ -146,10 +146,9 @@ struct SmallBlock {
     head().calls[block] = number;
     if (add_one(&head().ended_blocks) + 1 < blocks) return;
     head().ended_blocks = 0;
-    // Written by other blocks.
-    const uint64_t failed = load_acquire(&head().failed);
-    if (failed == 0) store_release(ranks.completed, load_acquire(&head().calls[0]));
-    store_release(ranks.state, failed == kStopped ? 0 : failed);
+    if (load_acquire(&head().stopped) == 0)  // written by other blocks
+      store_release(ranks.completed, load_acquire(&head().calls[0]));
+    store_release(ranks.state, 0);
   }
 };
 

@@ -201,15 +201,19 @@ TEST_P(PluginContract, EndsSmallAllReductionsThatAreStopped) {
   EXPECT_EQ(got, std::vector<unsigned char>(40, 0xff));
 }
 
-TEST_P(PluginContract, NamesTheRankWhoseSmallAllReductionDiffers) {
+TEST_P(PluginContract, LetsSmallAllReductionsThatDifferWait) {
   if (!device_.can_all_reduce_small()) GTEST_SKIP() << "no all_reduce_small";
   SmallRanks all(device_, streams_.back(), 2);
   throw_if(all.call(0, all[0].out(), 10, DataType::kFloat32, ReduceOp::kSum, {}, 1));
   throw_if(all.call(1, all[1].out(), 11, DataType::kFloat32, ReduceOp::kSum, {}, 2));
-  all.synchronize(0);
-  all.synchronize(1);
-  EXPECT_EQ(all[0].state.get(), HCD_SMALL_DIFFERS + 1u);
-  EXPECT_EQ(all[1].state.get(), HCD_SMALL_DIFFERS + 0u);
+  for (size_t rank = 0; rank < 2; ++rank) ASSERT_NO_FATAL_FAILURE(all.await_state(rank, 1));
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  for (size_t rank = 0; rank < 2; ++rank) {
+    EXPECT_EQ(all[rank].state.get(), 1u);
+    all[rank].stop.set(1);
+    all.synchronize(rank);
+    EXPECT_EQ(all[rank].completed.get(), 0u);
+  }
 }
 
 }  // namespace hccl_like

@@ -40,9 +40,6 @@ struct SmallCall {
 
   // Gives this rank's payload to the others. Returns the number of the call.
   uint64_t give() const {
-    std::vector<Window> windows;
-    windows.emplace_back(in, bytes);
-    for (const char* area : areas) windows.emplace_back(area, area_bytes());
     const uint64_t number = ++calls();
     std::memcpy(payload(group.rank, number), in, bytes);
     for (uint32_t peer = 0; peer < group.ranks; ++peer) {
@@ -53,17 +50,18 @@ struct SmallCall {
     return number;
   }
 
-  // Waits for the payloads of all ranks. Returns the state of the end; 1 if all is well.
-  uint64_t await(uint64_t number) const {
-    const Window window(areas[group.rank], area_bytes());
+  // Waits for the payloads of all ranks. False if the host has stopped it.
+  bool await(uint64_t number) const {
     for (uint32_t peer = 0; peer < group.ranks; ++peer) {
       const Flag& here = flag(group.rank, peer, number);
-      const auto given = [&] { return __atomic_load_n(&here.number, __ATOMIC_ACQUIRE) >= number; };
+      const auto given = [&] {
+        return __atomic_load_n(&here.number, __ATOMIC_ACQUIRE) >= number &&
+               here.fingerprint == group.fingerprint;
+      };
       wait_until([&] { return given() || __atomic_load_n(group.stop, __ATOMIC_ACQUIRE) != 0; });
-      if (!given()) return 0;
-      if (here.fingerprint != group.fingerprint) return HCD_SMALL_DIFFERS + peer;
+      if (!given()) return false;
     }
-    return 1;
+    return true;
   }
 };
 
@@ -88,12 +86,14 @@ int all_reduce_small(int device, const hcd_small_group* group, hcd_ref out, hcd_
     (void)reduction(reduce(0), type, op);  // throws if there is none
     stream_or_throw(device, stream).enqueue([=] {
       SmallCall::store(call.group.state, 1);
+      std::vector<Window> windows;
+      windows.emplace_back(call.in, bytes);
+      windows.emplace_back(to, bytes);
+      for (const char* area : call.areas) windows.emplace_back(area, call.area_bytes());
       const uint64_t number = call.give();
-      const uint64_t end = call.await(number);
-      if (end != 1) {
-        const Window window(to, bytes);
+      if (!call.await(number)) {
         std::memset(to, type == HCD_BOOL ? 1 : 0xff, bytes);
-        return SmallCall::store(call.group.state, end);
+        return SmallCall::store(call.group.state, 0);
       }
       {
         const Reduction of = reduce(number);
@@ -101,9 +101,6 @@ int all_reduce_small(int device, const hcd_small_group* group, hcd_ref out, hcd_
         size_t peers = 0;
         for (const void* source : of.in) peers += time.if_peers(source, bytes);
         time.kernel(bytes, peers);
-        std::vector<Window> windows;
-        windows.emplace_back(of.out, bytes);
-        for (const void* source : of.in) windows.emplace_back(source, bytes);
         reduction(of, type, op)();
       }
       SmallCall::store(call.group.completed, number);
