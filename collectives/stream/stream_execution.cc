@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "collectives/stream/exchange_messages.h"
 #include "collectives/verify/job.h"
 
 namespace hccl_like {
@@ -138,7 +139,7 @@ void StreamExecution::compare_with_earlier_calls() {
 bool StreamExecution::agree() {
   compare_with_earlier_calls();
   if (hccl_like::reduces(call_.collective))
-    mine_.able = mine_.able && executor_.reduces(call_.type, call_.op, scaling_);
+    mine_.able = mine_.able && executor_.reductions_.has(call_.type, call_.op, scaling_);
   // Streams scale only a sum of one step, and a user's schedule may add in several. Ranks of an
   // uneven call do not know the sizes of each other's scratch memory.
   if (communicator_->own(call_.collective) != nullptr)
@@ -168,7 +169,7 @@ bool StreamExecution::agree() {
     if (!mapped) fail("the memory of another rank could not be mapped for the device any more");
     return mapped;
   }
-  mapped = all(mapped);
+  mapped = all_agree(exchange_, kAgreed, mapped, call_.timeout);
   for (const ShownMemory* const memory : {&mine_.input, &mine_.output, &mine_.scratch})
     if (memory->bytes > 0 && memory->name != 0) executor_.shown_[memory->name] = mapped;
   return mapped;
@@ -194,38 +195,6 @@ bool StreamExecution::map(int peer) {
   return open(told.input, reached.input) && open(told.output, reached.output) &&
          open(told.scratch, reached.scratch) &&
          shared_words().reach(peer, {.handle = told.words.handle, .offset = told.words.offset});
-}
-
-// Whether `good` is true on all ranks.
-bool StreamExecution::all(bool good) {
-  std::vector<std::byte> said(ranks(), std::byte{good}), heard(ranks(), std::byte{0});
-  heard[static_cast<size_t>(rank())] = std::byte{good};
-  auto operations = messages(Collective::kRecv, kAgreed, heard);
-  for (auto& send : messages(Collective::kSend, kAgreed, said))
-    operations.push_back(std::move(send));
-  communicator_->launch(operations, /*waited_for=*/true);
-  communicator_->engine().wait(operations, Deadline::never());
-  return std::ranges::all_of(heard, [](std::byte one) { return one == std::byte{1}; }) &&
-         std::ranges::none_of(operations, [](const auto& one) { return one->error() != nullptr; });
-}
-
-// One byte to or from each other rank; nothing if the group has failed.
-StreamExecution::Operations StreamExecution::messages(Collective direction, uint32_t slice,
-                                                      std::span<std::byte> bytes) const {
-  Operations operations;
-  for (int peer = 0; peer < size() && !communicator_->has_failed(); ++peer) {
-    if (peer == rank()) continue;
-    Call one{.collective = direction, .root = peer, .number = call_.number};
-    one.timeout = call_.timeout;
-    const Region byte{&bytes[static_cast<size_t>(peer)], 1};
-    (direction == Collective::kSend ? one.input : one.output) = Layout::even(byte, 1, 1);
-    try {
-      operations.push_back(communicator_->prepare_slice(exchange_, std::move(one), slice, 1));
-    } catch (const Exception&) {  // the group has just failed
-      break;
-    }
-  }
-  return operations;
 }
 
 // Other ranks wait for this one, so they must hear of it.
@@ -355,9 +324,9 @@ std::optional<Error> StreamExecution::finish() {
   std::vector<std::byte> bytes(2 * ranks());
   const std::span<std::byte> heard = std::span(bytes).first(bytes.size() / 2);
   const std::span<std::byte> said = std::span(bytes).last(bytes.size() / 2);
-  Operations operations;
+  std::vector<std::shared_ptr<Operation>> operations;
   const auto post = [&](Collective direction, std::span<std::byte> of) {
-    auto more = messages(direction, kFinished, of);
+    auto more = messages_after(exchange_, direction, kFinished, of, call_.timeout);
     communicator_->launch(more, /*waited_for=*/true);
     operations.insert(operations.end(), more.begin(), more.end());
   };

@@ -65,7 +65,6 @@ class StreamExecution {
     Engine& engine;
     std::atomic<bool> reached{false};
   };
-  using Operations = std::vector<std::shared_ptr<Operation>>;
 
   Record record(int rank) const;
   uint64_t chunk_told(int rank, bool input, size_t chunk) const;
@@ -74,8 +73,6 @@ class StreamExecution {
   bool show(const DeviceRange& side, ShownMemory& memory, Exports::Last& last) const;
   void compare_with_earlier_calls();
   bool map(int rank);
-  bool all(bool good);
-  Operations messages(Collective direction, uint32_t slice, std::span<std::byte> bytes) const;
   void find_chunks();
   size_t chunk_bytes(size_t chunk) const;
   size_t scratch_begin(std::span<const Slot> needed, size_t index) const;

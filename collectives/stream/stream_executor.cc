@@ -1,6 +1,5 @@
 #include "collectives/stream/stream_executor.h"
 
-#include <array>
 #include <bit>
 #include <string>
 #include <utility>
@@ -11,8 +10,6 @@
 namespace hccl_like {
 namespace {
 
-// Of each of two arrays of one element.
-constexpr size_t kTrialBytes = 64;
 // Words in a block for captured calls, some of which a call takes.
 constexpr size_t kCapturedBlock = 16 * SharedWords::kGrain;
 
@@ -66,13 +63,7 @@ StreamExecutor::StreamExecutor(std::shared_ptr<Communicator> communicator, const
       stream_(device.make_stream(index, like).value()),
       beside_(device.make_stream(index, like).value()),
       words_(*communicator_, device, index, host, SharedWords::kGrain),
-      trial_(device.allocate(index, 2 * kTrialBytes).value()) {}
-
-StreamExecutor::~StreamExecutor() {
-  // A reduction that was only tried may still be under way.
-  if (const auto error = device_.synchronize(index_, stream_.get()))
-    log_warn("a stream of a closed group does not end: " + error->message);
-}
+      reductions_(device, index, stream_.get()) {}
 
 hcd_ref StreamExecutor::scratch(size_t bytes) {
   if (scratch_.empty() || scratch_.back().size() < bytes)
@@ -108,25 +99,6 @@ const StreamExecutor::Compiled& StreamExecutor::program(Collective collective, i
   made.program = std::move(programs[static_cast<size_t>(communicator_->rank())]);
   made.chunks = job.ranks.front().chunks();
   return made;
-}
-
-// Whether the device has the reduction, which is known after the first try.
-bool StreamExecutor::reduces(DataType type, ReduceOp op, Scaling scaling) {
-  const auto [found, added] = reductions_.try_emplace({type, op, scaling.any()}, false);
-  if (!added) return found->second;
-  if (scaling.any() && (is_integer(type) || !device_.can_reduce_many())) return false;
-  const hcd_ref one{trial_.data(), 0}, other{trial_.data(), kTrialBytes};
-  const std::array<hcd_ref, 2> both{one, other};
-  const auto error =
-      device_.can_reduce_many()
-          ? device_.reduce_many(index_, one, both, 1, type, op, scaling, stream_.get())
-          : device_.reduce(index_, one, other, 1, type, op, stream_.get());
-  if (error)
-    log_info([&] {
-      return "calls with " + std::string(name(op)) + " of " + std::string(name(type)) +
-             " go through the host: " + error->message;
-    });
-  return found->second = !error;
 }
 
 }  // namespace hccl_like

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "collectives/engine/communicator.h"
+#include "collectives/stream/device_reductions.h"
 #include "collectives/stream/replay_watch.h"
 #include "collectives/stream/shared_words.h"
 #include "collectives/stream/stream_queue.h"
@@ -37,8 +38,7 @@ class StreamExecutor {
   // device, or 0. Throws kDevice or kSystem.
   StreamExecutor(std::shared_ptr<Communicator> communicator, const Device& device, int index,
                  const Device& host, hcd_stream like);
-  // All executions must be over, and await_replays() was called if one was captured.
-  ~StreamExecutor();
+  // At its end, all executions must be over, and await_replays() was called if one was captured.
   StreamExecutor(const StreamExecutor&) = delete;
   StreamExecutor& operator=(const StreamExecutor&) = delete;
 
@@ -54,7 +54,6 @@ class StreamExecutor {
     size_t chunks = 0;
   };
   const Compiled& program(Collective collective, int root, bool in_place);
-  bool reduces(DataType type, ReduceOp op, Scaling scaling);
   hcd_ref scratch(size_t bytes);
   // Words for one captured call: two for each rank.
   CapturedWords words_of_captured();
@@ -72,8 +71,7 @@ class StreamExecutor {
   std::map<uint64_t, bool> shown_;
   uint64_t base_ = 0;  // of the words, after all programs queued so far
   std::map<std::tuple<Collective, int, bool>, Compiled> programs_;
-  std::map<std::tuple<DataType, ReduceOp, bool>, bool> reductions_;
-  MappedRange trial_;  // memory to try reductions on
+  DeviceReductions reductions_;
   // The last one serves all calls, one after the other. Freed at the end: to free memory may wait
   // for streams that wait for the caller.
   std::vector<MappedRange> scratch_;
