@@ -26,6 +26,8 @@ class Owned {
 
   // Releases now; empty afterwards.
   void reset() noexcept;
+  // Never releases; empty afterwards.
+  void keep() noexcept { device_ = nullptr; }
 
  protected:
   Owned(const Device& device, Close close, Attempt closing, int index, Handle handle) noexcept

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 
+#include "collectives/call/device_call.h"
 #include "collectives/call/plan.h"
 #include "collectives/call/shared_regions.h"
 #include "collectives/schedule/collective.h"
@@ -62,6 +63,8 @@ struct Call {
   // The program's call that this one is a part of, with the same number: of a call in phases
   // (process_group/issue/host_phases.h).
   std::optional<Collective> part_of;
+  // Set: the engine watches the call and moves nothing. Of the layouts, only the sizes matter.
+  std::shared_ptr<const DeviceCall> by_device;
   // The host must not access the layouts' memory; see Communicator::use_device_memory().
   bool in_device = false;
   std::chrono::milliseconds timeout{0};  // 0: the communicator's

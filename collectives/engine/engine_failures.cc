@@ -276,6 +276,7 @@ bool Execution::waits_for(int peer) const {
 std::vector<int> Execution::waiting_for() const {
   std::vector<int> peers;
   if (unbound_) return peers;
+  if (by_device_ != nullptr) return by_device_->waiting_for();
   if (stage_.holds()) return stage_.waiting_for();
   for (uint32_t i = 0; i < plan_->window && i < slices_.size(); ++i) {
     const Slice& slice = slices_[i];
@@ -304,8 +305,9 @@ CallNotice Execution::notice() const {
 
 std::string Execution::whereabouts() const {
   if (unbound_) return "waiting for a message from any rank";
+  const bool in_rounds = by_device_ == nullptr && !stage_.holds();
   std::string text;
-  for (uint32_t i = 0; i < plan_->window && text.empty() && !stage_.holds(); ++i) {
+  for (uint32_t i = 0; i < plan_->window && text.empty() && in_rounds; ++i) {
     const Slice& slice = slices_[i];
     if (!slice.active) continue;
     text = "in round " + std::to_string(slice.round + 1) + " of " +
@@ -316,7 +318,7 @@ std::string Execution::whereabouts() const {
   }
   const auto peers = waiting_for();
   if (peers.empty()) return text.empty() ? "before its first round" : text;
-  if (text.empty() && !stage_.holds()) text = "before its first round";
+  if (text.empty() && in_rounds) text = "before its first round";
   if (!text.empty()) text += ", ";
   text += peers.size() == 1 ? "waiting for rank " : "waiting for ranks ";
   for (size_t i = 0; i < peers.size(); ++i)

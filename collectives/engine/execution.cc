@@ -30,18 +30,16 @@ void Execution::begin(std::shared_ptr<Operation> operation, ScratchPool& pool, S
   element_bytes_ = size_of(call.type);
   input_ = std::move(call.input);
   output_ = std::move(call.output);
-  operation_->started_ = Deadline::Clock::now();
-  const auto timeout =
-      call.timeout.count() > 0 ? call.timeout : operation_->communicator().timeout();
-  // One clock read for both, unless the sum overflows.
-  deadline_ = timeout < kCountable ? Deadline::at(operation_->started_ + timeout)
-                                   : Deadline::after(timeout);
+  start_clock();
   slices_started_ = slices_done_ = 0;
   told_.clear();
   unbound_ = call.collective == Collective::kRecv && call.root == kAnySource;
   stage_.off();
+  by_device_ = std::move(call.by_device);
+  device_began_ = false;
+  if (by_device_ != nullptr) deadline_ = Deadline::never();
   const auto& board = operation_->communicator().board();
-  if (board && plan_->channel == 0) {
+  if (by_device_ == nullptr && board && plan_->channel == 0) {
     board_call_ = operation_->communicator().board_call(call, *plan_, operation_->sequence_);
     board_call_.input = &input_;
     board_call_.output = &output_;
@@ -49,7 +47,16 @@ void Execution::begin(std::shared_ptr<Operation> operation, ScratchPool& pool, S
     stage_.begin(board_call_, plan_->path, operation_->shown_, std::move(operation_->large_));
   }
   scheduled_ = false;
-  if (plan_->path == CallPath::kMessages) begin_schedule();
+  if (by_device_ == nullptr && plan_->path == CallPath::kMessages) begin_schedule();
+}
+
+void Execution::start_clock() {
+  const auto timeout = operation_->call_.timeout.count() > 0 ? operation_->call_.timeout
+                                                             : operation_->communicator().timeout();
+  operation_->started_ = Deadline::Clock::now();
+  // One clock read for both, unless the sum overflows.
+  deadline_ = timeout < kCountable ? Deadline::at(operation_->started_ + timeout)
+                                   : Deadline::after(timeout);
 }
 
 void Execution::begin_schedule() {
@@ -89,7 +96,18 @@ void Execution::begin_schedule() {
   }
 }
 
+bool Execution::watch_device() {
+  if (!device_began_ && by_device_->begun()) {
+    device_began_ = true;
+    start_clock();
+  }
+  if (!by_device_->completed()) return false;
+  slices_done_ = plan_->slices;
+  return true;
+}
+
 bool Execution::advance() {
+  if (by_device_ != nullptr) return watch_device();
   if (unbound_ && !bind_any_source()) return false;
   bool moved = stage_.advance();
   if (stage_.finished()) slices_done_ = plan_->slices;
@@ -362,6 +380,8 @@ void Execution::hand_over(int peer, OneEnd& message) {
 
 std::shared_ptr<Operation> Execution::end() {
   stage_.end();
+  if (std::exchange(by_device_, nullptr) != nullptr)
+    operation_->communicator().skip(operation_->sequence_, 1);
   if (scratch_ != nullptr) pool_->give_back(std::exchange(scratch_, nullptr));
   input_ = output_ = Layout();
   plan_ = nullptr;

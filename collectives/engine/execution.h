@@ -66,6 +66,8 @@ class Execution {
     CompressedMessages compressed;  // of the round
   };
 
+  void start_clock();
+  bool watch_device();
   void begin_schedule();
   // Whether the steps read a copy of the input, scaled or rounded.
   bool prepares_input() const { return on_the_way_.input != 1 || rounds_input_; }
@@ -94,6 +96,8 @@ class Execution {
   Layout input_, output_;
   BoardCall board_call_;
   SameHostStage stage_;
+  std::shared_ptr<const DeviceCall> by_device_;  // null: this process moves the data
+  bool device_began_ = false;
   size_t element_bytes_ = 1;
   size_t grain_ = 1;           // bytes at whose multiples the payload is cut
   bool rounds_input_ = false;  // to numbers that are encoded without loss

@@ -25,12 +25,13 @@ Claim claim_of_message(int rank, bool sends, uint64_t fingerprint, size_t bytes)
   return {rank, sends ? Claim::kSent : Claim::kExpects, fingerprint, bytes};
 }
 
-// Ranks whose devices differ cut a call in different ways.
+// Ranks whose devices differ make or cut a call in different ways.
 constexpr std::string_view kUnlikeDevices =
     ". If they do, and their devices differ, set HCCL_LIKE_MIXED_DEVICES=1 on one rank";
 bool may_be_cut_unlike(const Claim& mine, const Claim& theirs) {
   const auto collective = static_cast<Collective>(mine.fingerprint & 15);
-  const bool any_size = collective == Collective::kAllToAll || collective == Collective::kGather ||
+  const bool any_size = collective == Collective::kAllReduce ||
+                        collective == Collective::kAllToAll || collective == Collective::kGather ||
                         collective == Collective::kScatter;
   return describe_fingerprint(mine.fingerprint) == describe_fingerprint(theirs.fingerprint) &&
          (any_size || std::max(mine.bytes, theirs.bytes) >= kLeastOfStreams);

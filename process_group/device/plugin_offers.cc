@@ -71,8 +71,10 @@ constexpr OfferQuestion kOfferQuestions[] = {
      "too",
      "large calls that streams make add one source after the other; averages go through the host"},
     {"all_reduce_small", [](const Device& plugin) { return plugin.can_all_reduce_small(); },
-     "graphs make an all_reduce of up to 64 KiB with one kernel of each rank",
-     "graphs make an all_reduce of any size with several kernels and waits for words"},
+     "an all_reduce of up to 64 KiB by ranks on one host is one kernel of each, in graphs or where "
+     "the host does not map the device's memory",
+     "an all_reduce of little data goes through the host; in graphs it is several kernels and "
+     "waits for words"},
     {"export_fd, identify",
      [](const Device& plugin) { return plugin.can_export_files() && plugin.can_identify(); },
      "network cards that take memory of devices (libfabric's FI_HMEM) move large calls without "

@@ -187,7 +187,9 @@ c10::intrusive_ptr<Work> Issuer::start_unnoted(Issue& issue, const Group& group,
         std::make_shared<Pending>(Pending::Kind::kHost, group.session, group.communicators->host()),
         0);
   } else {
-    or_all_fail(*group.communicators, diagnosis_, [&] { in_stream(issue, group, access, *work); });
+    or_all_fail(*group.communicators, diagnosis_, [&] {
+      if (!in_kernel(issue, group, access, *work)) in_stream(issue, group, access, *work);
+    });
   }
   return work;
 }

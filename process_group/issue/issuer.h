@@ -25,6 +25,7 @@ namespace hccl_like {
 //   asynchronous call  one stream of the group per device, which overlaps with the caller's work;
 //   send and receive   begin on one stream, end on one for each peer and direction: a message that
 //                      waits for its peer delays no other message.
+//   all_reduce of little data   one kernel on such a stream, if the plugin has it (small_calls.h);
 //   a stream that captures a graph   the call becomes part of the graph (captured_calls.h).
 // On other devices the caller's thread waits for its current stream and makes the call.
 // Where calls of the device's runtime await idle streams, large calls take this way, too, but wait
@@ -152,6 +153,8 @@ class Issuer {
 
   // issuer_stream.cc
   void in_stream(Issue& issue, const Group& group, const DeviceAccess& access, Work& work);
+  static bool may_be_small(const Issue& issue, const Group& group, const DeviceAccess& access);
+  bool in_kernel(Issue& issue, const Group& group, const DeviceAccess& access, Work& work);
   void in_graph(const Issue& issue, const Group& group, const DeviceAccess& access, Work& work);
   void prepare(const Issue& issue, const Group& group, Buffers& buffers, Pending& pending,
                bool hold) const;

@@ -5,7 +5,9 @@
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/StreamGuard.h>
 
+#include "process_group/device/plugin_streams.h"
 #include "process_group/issue/issuer.h"
+#include "process_group/staging/call_sides.h"
 
 namespace hccl_like {
 namespace {
@@ -79,6 +81,77 @@ void Issuer::in_stream(Issue& issue, const Group& group, const DeviceAccess& acc
   work.set_pending(pending, pending->sequence());
   work.set_stream(route.end, route.end == current ? nullptr : std::move(end));
   work.end_record();
+}
+
+// Depends only on what ranks share if their devices are alike.
+bool Issuer::may_be_small(const Issue& issue, const Group& group, const DeviceAccess& access) {
+  if (issue.requests.size() != 1 || access.direct() || access.plugin() == nullptr) return false;
+  const Request& request = issue.requests.front();
+  if (request.collective != Collective::kAllReduce || request.input.tensors.size() != 1)
+    return false;
+  const size_t bytes = request.input.tensors.front().nbytes();
+  const Communicator& communicator = *group.communicator_of(issue);
+  return bytes > 0 && bytes <= HCD_SMALL_BYTES && communicator.device_mix() == DeviceMix::kAlike &&
+         SmallCalls::may_serve(*access.plugin(), communicator.topology().hosts,
+                               communicator.path_options(request.collective));
+}
+
+// False if kernels do not make the call.
+bool Issuer::in_kernel(Issue& issue, const Group& group, const DeviceAccess& access, Work& work) {
+  if (!may_be_small(issue, group, access)) return false;
+  const c10::DeviceGuard device_guard(access.device());
+  const auto& communicator = group.communicator_of(issue);
+  const Request& request = issue.requests.front();
+  Call call = bare_call(request);
+  call.timeout = call_timeout(issue);
+  const auto sizes = [&](const Side& side) {
+    const DeviceSide all(side, side.tensors.vec(), communicator->rank(), communicator->size());
+    return CallSides::sizes(all, call.type);
+  };
+  call.input = sizes(request.input);
+  call.output = sizes(request.output);
+  std::unique_lock lock(mutex_);
+  const auto calls = staging(group, access).small(communicator, call).calls;
+  lock.unlock();  // an abort ends the wait
+  if (!calls->takes_next(call)) return false;
+  lock.lock();
+  if (group_locked().session != group.session)
+    throw_misuse("this process group ended while other threads made calls");
+  Stagings::Small& small = staging(group, access).small(communicator, call);
+  const c10::Stream current = access.current_stream();
+  const Route route = this->route(issue, group, access);
+  const auto pending = std::make_shared<Pending>(Pending::Kind::kHost, group.session, communicator);
+  auto end = std::make_shared<c10::Event>(current.device_type());
+  order(current, route.end);
+  {
+    const c10::StreamGuard guard(route.end);
+    CallSides sides;
+    (void)sides.set(request, communicator->rank(), communicator->size());
+    for (at::Tensor& memory : sides.pack(access.device(), /*exchanges=*/false))
+      pending->hold_temporary(std::move(memory));
+    // On the caller's own stream, stream order protects the tensors.
+    if (route.end != current) pending->hold(request.input.tensors);
+    if (route.end != current) pending->hold(request.output.tensors);
+    if (route.end == current) pending->hold_weakly(request.output.tensors);
+    if (small.end) small.end->block(route.end);
+    pending->add(calls->queue(std::move(call), *sides.input.range(), *sides.output.range(),
+                              PluginStreams(access.device(), access.plugin()).current().value()));
+    copy_all(sides.copies_back, /*non_blocking=*/true);
+    if (issue.check) issue.check->copy_in_stream();
+    end->record(route.end);
+    small.end = end;
+  }
+  pending_.push_back(pending);
+  pending->set_end(end);
+  watch_result(issue, *pending);
+  diagnosis_.launching(issue, pending);
+  pending->launch(/*waited_for=*/false);
+  diagnosis_.launched(issue, group.session->completer(), pending);  // may finish it from now on
+  take_in_time(issue, group, pending);
+  work.set_pending(pending, pending->sequence());
+  work.set_stream(route.end, route.end == current ? nullptr : std::move(end));
+  work.end_record();
+  return true;
 }
 
 // The call is over when it is captured: what a replay does is the graph's.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "process_group/device/plugin_streams.h"
+
 namespace hccl_like {
 
 Stagings::Stagings(Devices& devices, const DeviceAccess& access, size_t most)
@@ -15,6 +17,16 @@ HostPhases& Stagings::host_phases(const std::shared_ptr<Communicator>& communica
   if (!host_phases_)
     host_phases_ = std::make_unique<HostPhases>(devices_, access_, most_, communicator);
   return *host_phases_;
+}
+
+Stagings::Small& Stagings::small(const std::shared_ptr<Communicator>& communicator,
+                                 const Call& next) {
+  if (!small_.calls)
+    small_.calls = std::make_shared<SmallCalls>(
+        communicator, *access_.plugin(), access_.plugin_index(),
+        *devices_.access(c10::kCPU).plugin(),
+        PluginStreams(access_.device(), access_.plugin()).current().value(), next);
+  return small_;
 }
 
 Staging* Stagings::find(const Request& request) {

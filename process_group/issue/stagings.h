@@ -6,6 +6,7 @@
 #include <tuple>
 #include <vector>
 
+#include "collectives/stream/small_calls.h"
 #include "process_group/calls/request.h"
 #include "process_group/issue/host_phases.h"
 #include "process_group/issue/staging.h"
@@ -25,6 +26,12 @@ class Stagings {
   Staging* find(const Request& request);
   // For calls of `communicator` that HostPhases may serve.
   HostPhases& host_phases(const std::shared_ptr<Communicator>& communicator);
+  // The calls that kernels make, and the end of the last one. `next`: the group's next call.
+  struct Small {
+    std::shared_ptr<SmallCalls> calls;
+    std::shared_ptr<c10::Event> end;
+  };
+  Small& small(const std::shared_ptr<Communicator>& communicator, const Call& next);
 
  private:
   static constexpr size_t kMost = 4;  // Stagings for messages
@@ -41,6 +48,7 @@ class Stagings {
   const size_t most_;
   std::unique_ptr<Staging> collectives_;
   std::unique_ptr<HostPhases> host_phases_;
+  Small small_;
   std::vector<OfMessages> messages_;
 };
 

@@ -98,9 +98,7 @@ void Work::conclude() {
   complete_future();
 }
 
-bool Work::isSuccess() const {
-  return pending_ && pending_->succeeded();
-}
+bool Work::isSuccess() const { return pending_ && pending_->succeeded(); }
 
 std::exception_ptr Work::exception() const { return failure(/*told=*/true); }
 

@@ -57,7 +57,7 @@ def test_every_call_is_exact_on_three_ranks(sim, stripped):
     run(everything, 3, stripped, WAYS["host functions"], environment=IN_SLICES, timeout=120)
 
 
-IN_ONE_PIECE = ["map, events", "map, own streams"]  # a stream that copies must be able to wait for the caller's, and not be it
+IN_ONE_PIECE = ["map, events, peers", "map, own streams, peers"]  # a stream that copies must be able to wait for the caller's, and not be it
 
 
 @pytest.mark.parametrize("without", list(WAYS.values()) + IN_ONE_PIECE)
