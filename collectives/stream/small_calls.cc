@@ -99,7 +99,8 @@ SmallCalls::~SmallCalls() {
   }
   changed_.notify_all();
   thread_.join();
-  if (!all_completed(queued_)) area_.keep();
+  // Kernels of other ranks may write flags to it even after this one has freed its tensors.
+  if (communicator_->has_failed() || !all_completed(queued_)) area_.keep();
 }
 
 uint64_t SmallCalls::load(Word word) const {

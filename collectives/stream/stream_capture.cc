@@ -7,6 +7,11 @@
 
 namespace hccl_like {
 
+StreamExecution::~StreamExecution() {
+  // Kernels of other ranks may still write flags to it.
+  if (mine_.small != 0 && communicator_->has_failed()) own_scratch_.keep();
+}
+
 bool StreamExecution::disagree(int peer) const {
   const bool captures = mine_.use == Use::kCaptured;
   communicator_->engine().abort(

@@ -25,6 +25,7 @@ class StreamExecution {
   enum class Use : uint64_t { kOnce, kCaptured };
   StreamExecution(StreamExecutor& executor, Call call, DeviceRange input, DeviceRange output,
                   Use use = Use::kOnce);
+  ~StreamExecution();
 
   // The call's first message, in which the ranks show each other their memory.
   const std::shared_ptr<Operation>& exchange() const { return exchange_; }
