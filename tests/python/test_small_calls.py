@@ -183,11 +183,13 @@ def test_a_stream_may_be_late(sim):
 def beside_a_death(rank, size):
     torch.sim.set_device(rank)
     warmed()
+    store = dist.distributed_c10d._get_default_store()
     if rank == 1:
-        time.sleep(0.3)
+        store.wait(["queued 0", "queued 2"])
         os.kill(os.getpid(), signal.SIGKILL)
     tensors = [torch.ones(100, device="sim") for _ in range(3)]
     works = [dist.all_reduce(tensor, async_op=True) for tensor in tensors]
+    store.set(f"queued {rank}", "")
     begin = time.monotonic()
     with pytest.raises(dist.DistBackendError, match=r"lost rank 1\b"):
         torch.sim.synchronize()
