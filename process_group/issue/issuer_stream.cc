@@ -133,13 +133,14 @@ bool Issuer::in_kernel(Issue& issue, const Group& group, const DeviceAccess& acc
     if (route.end != current) pending->hold(request.input.tensors);
     if (route.end != current) pending->hold(request.output.tensors);
     if (route.end == current) pending->hold_weakly(request.output.tensors);
-    if (small.end) small.end->block(route.end);
+    if (small.end && small.stream != route.end) small.end->block(route.end);
     pending->add(calls->queue(std::move(call), *sides.input.range(), *sides.output.range(),
                               PluginStreams(access.device(), access.plugin()).current().value()));
     copy_all(sides.copies_back, /*non_blocking=*/true);
     if (issue.check) issue.check->copy_in_stream();
     end->record(route.end);
     small.end = end;
+    small.stream = route.end;
   }
   pending_.push_back(pending);
   pending->set_end(end);

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <tuple>
 #include <vector>
 
@@ -26,10 +27,11 @@ class Stagings {
   Staging* find(const Request& request);
   // For calls of `communicator` that HostPhases may serve.
   HostPhases& host_phases(const std::shared_ptr<Communicator>& communicator);
-  // The calls that kernels make, and the end of the last one. `next`: the group's next call.
+  // The calls that kernels make, and where the last one ends. `next`: the group's next call.
   struct Small {
     std::shared_ptr<SmallCalls> calls;
     std::shared_ptr<c10::Event> end;
+    std::optional<c10::Stream> stream;
   };
   Small& small(const std::shared_ptr<Communicator>& communicator, const Call& next);
 
