@@ -30,9 +30,9 @@ constexpr std::string_view kUnlikeDevices =
     ". If they do, and their devices differ, set HCCL_LIKE_MIXED_DEVICES=1 on one rank";
 bool may_be_cut_unlike(const Claim& mine, const Claim& theirs) {
   const auto collective = static_cast<Collective>(mine.fingerprint & 15);
-  const bool any_size = collective == Collective::kAllReduce ||
-                        collective == Collective::kAllToAll || collective == Collective::kGather ||
-                        collective == Collective::kScatter;
+  const bool any_size = collective == Collective::kAllToAll || collective == Collective::kGather ||
+                        collective == Collective::kScatter ||
+                        (collective == Collective::kAllReduce && mine.bytes == theirs.bytes);
   return describe_fingerprint(mine.fingerprint) == describe_fingerprint(theirs.fingerprint) &&
          (any_size || std::max(mine.bytes, theirs.bytes) >= kLeastOfStreams);
 }
