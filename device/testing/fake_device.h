@@ -182,7 +182,10 @@ inline int host_register(int, void* host, size_t bytes) {
   return registered.emplace(host, bytes).second ? int{HCD_OK} : fail(HCD_INVALID, "it is already");
 }
 
-inline void* allocate(size_t bytes) { return new Allocation{std::vector<unsigned char>(bytes)}; }
+inline void* allocate(size_t bytes) {
+  const std::lock_guard lock(mutex);  // orders it before open() in another thread
+  return new Allocation{std::vector<unsigned char>(bytes)};
+}
 inline void free(void* base) { delete static_cast<Allocation*>(base); }
 
 inline uint64_t load(const volatile uint64_t* word) {

@@ -43,7 +43,7 @@ inline int export_range(int, hcd_ref ref, size_t bytes, hcd_ipc_handle* handle, 
 }
 inline int open(int, const hcd_ipc_handle* handle, void** base, size_t* bytes) {
   std::memcpy(base, handle->bytes, sizeof *base);
-  const std::lock_guard lock(mutex);
+  const std::scoped_lock lock(mutex, fake_device::mutex);
   if (refused.contains(*base)) return fake_device::fail(HCD_UNSUPPORTED, "no way to that device");
   *bytes = static_cast<fake_device::Allocation*>(*base)->bytes.size();
   return HCD_OK;
