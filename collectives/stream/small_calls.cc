@@ -71,10 +71,10 @@ SmallCalls::SmallCalls(std::shared_ptr<Communicator> communicator, const Device&
       device_(device),
       index_(index),
       stream_(device.make_stream(index, like).value()),
-      words_(*communicator_, device, index, host, SharedWords::kGrain),
+      words_(*communicator_, device, index, host, kWords),
+      reductions_(device, index, stream_.get()),
       area_(zeroed(device, index, stream_.get(),
                    HCD_SMALL_AREA(static_cast<uint64_t>(communicator_->size()), kPayload))),
-      reductions_(device, index, stream_.get()),
       areas_(static_cast<size_t>(communicator_->size())),
       records_((areas_.size() + 1) * sizeof(ShownArea)) {
   ShownArea mine;
