@@ -1,15 +1,12 @@
 #include "collectives/stream/small_calls.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstring>
-#include <string>
 #include <utility>
 
 #include "collectives/engine/engine.h"
 #include "collectives/stream/exchange_messages.h"
-#include "core/base/log.h"
 #include "core/base/own_thread.h"
 
 namespace hccl_like {
@@ -99,7 +96,7 @@ SmallCalls::~SmallCalls() {
   }
   changed_.notify_all();
   thread_.join();
-  // Kernels of other ranks may write flags to it even after this one has freed its tensors.
+  // Kernels of other ranks may still write flags to it.
   if (communicator_->has_failed() || !all_completed(queued_)) area_.keep();
 }
 
