@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "collectives/registry/algorithms.h"
+#include "collectives/testing/algorithm_name.h"
 #include "collectives/verify/check.h"
 
 namespace hccl_like {
@@ -49,11 +50,8 @@ TEST_P(EveryAlgorithm, IsAProgramOfStreams) {
   }
 }
 
-std::string underscored(const ::testing::TestParamInfo<const Algorithm*>& tested) {
-  return std::string(name(tested.param->collective)) + '_' + std::string(tested.param->name);
-}
 INSTANTIATE_TEST_SUITE_P(Streams, EveryAlgorithm, ::testing::ValuesIn(algorithms_of_one_host()),
-                         underscored);
+                         testing::algorithm_name);
 
 Job all_reduce(std::string_view algorithm, int size) {
   return make_job(*find_algorithm(Collective::kAllReduce, algorithm), size);

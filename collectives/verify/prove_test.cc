@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 
+#include "collectives/testing/algorithm_name.h"
 #include "collectives/verify/check.h"
 
 namespace hccl_like {
@@ -97,12 +98,9 @@ TEST_P(ThousandRanks, Prove) {
   }
 }
 
-std::string underscored(const ::testing::TestParamInfo<const Algorithm*>& tested) {
-  return std::string(name(tested.param->collective)) + '_' + std::string(tested.param->name);
-}
-
 INSTANTIATE_TEST_SUITE_P(Algorithms, ThousandRanks,
-                         ::testing::ValuesIn(algorithms_of_single_ranks()), underscored);
+                         ::testing::ValuesIn(algorithms_of_single_ranks()),
+                         testing::algorithm_name);
 
 // Layouts of `size` ranks on several hosts, some with several ranks: even, uneven, ranks dealt out
 // in turn, and any.

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "collectives/testing/algorithm_name.h"
 #include "collectives/verify/prove_large.h"
 #include "collectives/verify/simulate.h"
 #include "tests/number_setting.h"
@@ -97,11 +98,8 @@ TEST_P(ManyRanks, AreProved) {
   }
 }
 
-std::string underscored(const ::testing::TestParamInfo<const Algorithm*>& tested) {
-  return std::string(name(tested.param->collective)) + '_' + std::string(tested.param->name);
-}
-
-INSTANTIATE_TEST_SUITE_P(Algorithms, ManyRanks, ::testing::ValuesIn(all_algorithms()), underscored);
+INSTANTIATE_TEST_SUITE_P(Algorithms, ManyRanks, ::testing::ValuesIn(all_algorithms()),
+                         testing::algorithm_name);
 
 }  // namespace
 }  // namespace hccl_like
