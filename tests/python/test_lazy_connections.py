@@ -29,6 +29,7 @@ def first_calls(rank, size):
     dist.all_reduce(tensor)
     assert tensor.tolist() == [10.0] * 3
     assert links() == ["" if peer == rank else SHARED for peer in range(size)]
+    dist.barrier()  # all have looked
     if rank == 1:
         dist.send(torch.tensor([7, 11]), dst=3)
     elif rank == 3:
