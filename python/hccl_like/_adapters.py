@@ -12,20 +12,19 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import importlib.machinery
 import os
-import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 import tempfile
 import threading
 import time
 from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parent
-_MODULE = "_C" + (sysconfig.get_config_var("EXT_SUFFIX") or ".so")
-_RELEASE = re.compile(r"(\d+)\.(\d+)\.\d+(\.post\d+)?(\+(cpu|cu\d+|cuda\d*|rocm[\d.]+|xpu))?")
+_MODULE = "_C" + importlib.machinery.EXTENSION_SUFFIXES[0]
+_BUILDS = ("", "cpu", "cu", "cuda", "rocm", "xpu")  # PyTorch's own, without the numbers behind
 _LIMIT = 1800.0  # seconds, after which a compiler must hang
 
 
@@ -41,8 +40,11 @@ def built_for() -> list[str]:
 
 def minor_version(version: str) -> str | None:
     """ "2.13" of a release of PyTorch's own; None of a build whose C++ interface may be another, as nightlies and forks have."""
-    match = _RELEASE.fullmatch(version)
-    return f"{match[1]}.{match[2]}" if match else None
+    release, _, build = version.partition("+")
+    numbers = release.replace(".post", "", 1).split(".")
+    if len(numbers) != 3 or not all(map(str.isdigit, numbers)) or build.rstrip(".0123456789") not in _BUILDS:
+        return None
+    return ".".join(numbers[:2])
 
 
 def is_built() -> bool:
@@ -140,6 +142,8 @@ def _check_tools() -> None:
         missing.append("CMake ('pip install cmake')")
     if _tool("ninja", "make") is None:
         missing.append("ninja ('pip install ninja') or make")
+    import sysconfig  # it imports much
+
     if not Path(sysconfig.get_path("include"), "Python.h").exists():
         missing.append(f"the headers of Python {sys.version_info.major}.{sys.version_info.minor} ('apt-get install python3-dev')")
     if missing:

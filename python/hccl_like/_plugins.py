@@ -11,11 +11,9 @@ from __future__ import annotations
 import functools
 import importlib.metadata
 import os
-import sys
 from pathlib import Path
-from typing import Any
 
-from hccl_like import _device_plugin
+from hccl_like import _device_plugin, _packages
 
 GROUP = "hccl_like.devices"
 SETTING = "HCCL_LIKE_DEVICE_PLUGINS"
@@ -30,7 +28,10 @@ _initialized: dict[str, Exception | None] = {}
 @functools.cache
 def packaged() -> dict[str, _device_plugin.DevicePlugin | Exception]:
     """Device name to what a package brings for it, or to what went wrong when the package was asked."""
-    result: dict[str, _device_plugin.DevicePlugin | Exception] = {path.stem: _device_plugin.of(path) for path in BUNDLED.glob("*.so")}
+    result: dict[str, _device_plugin.DevicePlugin | Exception] = {}
+    for file in os.listdir(BUNDLED) if BUNDLED.is_dir() else ():
+        if file.endswith(".so"):
+            result[file[:-3]] = _device_plugin.of(BUNDLED / file)
     for name, entry in entries(GROUP).items():
         try:
             result[name] = entry if isinstance(entry, Exception) else _device_plugin.of(entry.load())
@@ -54,18 +55,9 @@ def found() -> dict[str, str | Exception]:
     return result
 
 
-def _installed() -> Any:
-    return _installed_below(tuple(sys.path))
-
-
-@functools.lru_cache(maxsize=1)
-def _installed_below(_folders: tuple[str, ...]) -> list[importlib.metadata.EntryPoint]:
-    """The entry points of this package's groups. Parsing those of all packages would take four times as long, in every rank."""
-    packages: dict[str, importlib.metadata.Distribution] = {}
-    for package in importlib.metadata.distributions():
-        if "hccl_like." in (package.read_text("entry_points.txt") or ""):
-            packages.setdefault(package.metadata["Name"], package)  # the first of a name is the one that imports find
-    return [entry for package in packages.values() for entry in package.entry_points]
+def _installed() -> list[importlib.metadata.EntryPoint]:
+    """The entry points of this package's groups."""
+    return [entry for package in _packages.with_entry_points("hccl_like.") for entry in package.entry_points]
 
 
 def entries(group: str) -> dict[str, importlib.metadata.EntryPoint | Exception]:

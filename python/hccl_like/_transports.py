@@ -8,10 +8,9 @@ that is broken disturbs nobody else.
 from __future__ import annotations
 
 import functools
-import importlib.metadata
 from pathlib import Path
 
-from hccl_like import _plugins
+from hccl_like import _packages, _plugins
 
 GROUP = "hccl_like.transports"
 
@@ -53,8 +52,6 @@ def describe() -> dict[str, str]:
 
 def packaged(package: str, name: str) -> list[str]:
     """Where an installed package keeps files of this name."""
-    try:
-        files = importlib.metadata.files(package) or []
-    except importlib.metadata.PackageNotFoundError:
-        return []
-    return [str(Path(file.locate()).resolve()) for file in files if file.name == name]
+    found = _packages.find(package)
+    files = found.files if found is not None else None
+    return [str(Path(file.locate()).resolve()) for file in files or [] if file.name == name]
