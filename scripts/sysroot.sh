@@ -1,7 +1,7 @@
 # Shared by the scripts that compile for aarch64: the cross compiler, qemu-user, and Debian's libraries in a folder.
 SYSROOT=$ROOT/build/aarch64/sysroot
 # Their packages are unpacked in $SYSROOT, since installing them would change the host's own. Python is for wheels.
-SYSROOT_PACKAGES=(libhwloc-dev libhwloc15 libssl-dev libssl3 libgtest-dev libhwy-dev libhwy1 libspdlog-dev libspdlog1.10 libfmt-dev libfmt9
+SYSROOT_PACKAGES=(libhwloc-dev libhwloc15 libssl-dev libssl3 libgtest-dev libhwy-dev libspdlog-dev libspdlog1.10 libfmt-dev libfmt9
   libfabric-dev python3.11-minimal libpython3.11-minimal libpython3.11-stdlib libpython3.11-dev libexpat1 zlib1g libffi8)
 
 cross_tools() {

@@ -1,7 +1,5 @@
 #include "device/reduce/reduce.h"
 
-#include <hwy/targets.h>
-
 #include <array>
 #include <bit>
 
@@ -48,12 +46,6 @@ Scaling scaling(DataType type, ReduceOp op, int ranks, double factor) noexcept {
   if (is_integer(type)) return {.result = static_cast<double>(ranks)};
   const double power = std::bit_ceil(static_cast<unsigned>(ranks));
   return {.input = 1 / power, .result = 1.0 / ranks * power};
-}
-
-const char* reduction_target() noexcept {
-  // Lower bits are better targets.
-  const int64_t targets = hwy::SupportedTargets() & HWY_TARGETS;
-  return hwy::TargetName(targets & -targets);
 }
 
 }  // namespace hccl_like
