@@ -311,7 +311,7 @@ bool Engine::take_submissions() {
     else if (submission.task)
       run(*submission.task);
     else
-      fail(*submission.aborted, *submission.error, /*tell_peers=*/true);
+      fail(*submission.aborted, *submission.error, /*tell_peers=*/true), --running_;
   }
   const bool any = !taken_.empty();
   taken_.clear();

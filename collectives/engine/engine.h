@@ -233,7 +233,7 @@ class Engine {
   std::atomic<bool> inbox_full_{false};  // inbox_ is not empty
   std::atomic<bool> sleeping_{false};    // submitters must ring
   std::atomic<bool> background_drives_{false};
-  std::atomic<size_t> running_{0};  // submitted or active
+  std::atomic<size_t> running_{0};  // operations submitted or active, and aborts submitted
   // Data that peers may wait for has not left this process.
   std::atomic<bool> owing_{false};
   std::atomic<size_t> large_{0};      // large operations among running_

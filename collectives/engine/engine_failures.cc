@@ -48,6 +48,7 @@ std::string self_in(const Communicator& communicator) {
 }  // namespace
 
 void Engine::abort(Communicator& communicator, Error error) {
+  ++running_;  // a driver that leaves meanwhile wakes the background thread
   {
     std::lock_guard lock(inbox_mutex_);
     inbox_.push_back({nullptr, communicator.shared_from_this(), std::move(error)});

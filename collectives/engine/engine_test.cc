@@ -114,6 +114,22 @@ TEST(Engine, AbortFromAnotherThreadEndsTheWait) {
   });
 }
 
+TEST(Engine, AnAbortWhileAnotherThreadDrivesIsHeardAlthoughNobodyWaits) {
+  std::atomic<bool> heard{false};
+  on_ranks(2, Config{}, [&](Rank me) {
+    if (me.rank == 0) {
+      me.runtime.engine().with_mesh([&](Mesh&, const std::function<void()>&) {
+        std::thread([&] { me.communicator.abort("a test"); }).join();
+      });
+      const Deadline patience = Deadline::after(seconds(20));
+      while (!me.communicator.has_failed() && !patience.expired()) std::this_thread::yield();
+      EXPECT_TRUE(me.communicator.has_failed());
+      heard = true;
+    }
+    while (!heard) std::this_thread::yield();
+  });
+}
+
 TEST(Engine, AGroupThatAPeerGaveUpBeforeItWasMadeHereHasFailed) {
   Config config;
   config.transports = {"tcp"};

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "collectives/engine/engine.h"
+#include "collectives/stream/stream_execution.h"
 #include "collectives/stream/testing/small_device.h"
 
 namespace hccl_like {
@@ -131,18 +132,49 @@ TEST_P(SmallSums, ThatDifferAreAMismatch) {
 }
 
 TEST_P(SmallSums, EndWithTheGroup) {
-  std::atomic<int> queued{0};
+  std::atomic<int> queued{0}, ended{0};
   run([&](Rank me, Caller& caller) {
     Numbers in(10), out(10);
     if (me.rank == 0) {
       while (queued < me.size - 1) std::this_thread::yield();
-      return me.communicator.abort("a test");
+      me.communicator.abort("a test");
+      while (ended < me.size - 1) std::this_thread::yield();  // they would see that it leaves
+      return;
     }
     const auto operation = caller.queue(in, out);
     ++queued;
     const auto error = caller.wait(operation);
+    ++ended;
     ASSERT_TRUE(error.has_value());
     EXPECT_EQ(cause(*error), ErrorCode::kAborted) << to_string(*error);
+  });
+}
+
+TEST_P(SmallSums, ThatAreCapturedKeepTheirAreaWhileAPeerReadsIt) {
+  const hcd_api table = on_streams::small_table(), host_table = on_streams::sharing::host_table();
+  const Device device(table), host(host_table);
+  std::atomic<int> ended{0};
+  on_streams::late_rank = 1, on_streams::freed = 0;
+  on_ranks(GetParam(), {}, [&](Rank me) {
+    Numbers in(10), out(10);
+    fill(in, me.rank);
+    const DeviceStream stream = device.make_stream(0, 0).value();
+    StreamExecutor executor(me.communicator.shared_from_this(), device, 0, host, stream.get());
+    auto execution = std::make_unique<StreamExecution>(executor, sum_of(10), in.side(), out.side(),
+                                                       StreamExecution::Use::kCaptured);
+    ASSERT_TRUE(execution->agree());
+    ASSERT_FALSE(execution->capture(stream.get()).has_value());
+    if (me.rank == 1) {
+      while (ended < me.size - 1) std::this_thread::yield();
+      EXPECT_EQ(on_streams::freed, 0);
+      on_streams::late_rank = UINT32_MAX;
+    }
+    EXPECT_FALSE(device.synchronize(0, stream.get()).has_value());
+    executor.await_replays();
+    execution.reset();
+    if (me.rank == 1) EXPECT_EQ(on_streams::freed, 1);
+    ++ended;
+    while (ended < me.size) std::this_thread::yield();
   });
 }
 
