@@ -1,15 +1,38 @@
 // Calls that graphs of the device capture.
 #include <algorithm>
+#include <chrono>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "collectives/stream/stream_execution.h"
+#include "core/base/deadline.h"
 
 namespace hccl_like {
+namespace {
+
+constexpr std::chrono::milliseconds kPeersPatience{100};
+
+}  // namespace
 
 StreamExecution::~StreamExecution() {
-  // Kernels of other ranks may still write flags to it.
-  if (mine_.small != 0 && communicator_->has_failed()) own_scratch_.keep();
+  if (mine_.small != 0 && (communicator_->has_failed() || !replays_are_over())) own_scratch_.keep();
+}
+
+// Whether no kernel of another rank reaches this rank's area any more; waits a little. This rank's
+// replays are over, hence those of others have begun.
+bool StreamExecution::replays_are_over() const {
+  const Deadline deadline = Deadline::after(kPeersPatience);
+  for (int peer = 0; peer < size(); ++peer) {
+    const auto* const state =
+        captured_.words->of(peer, captured_.first + static_cast<size_t>(peer));
+    while (state != nullptr &&
+           __atomic_load_n(const_cast<const uint64_t*>(state), __ATOMIC_ACQUIRE) != 0) {
+      if (deadline.expired()) return false;
+      std::this_thread::yield();
+    }
+  }
+  return true;
 }
 
 bool StreamExecution::disagree(int peer) const {

@@ -82,6 +82,7 @@ class StreamExecution {
   void fail(const std::string& why) const;
   bool disagree(int peer) const;
   bool may_be_small() const;
+  bool replays_are_over() const;
   void prepare_small();
   size_t small_payload() const;
   std::optional<Error> capture_program(hcd_stream stream) const;

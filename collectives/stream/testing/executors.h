@@ -84,7 +84,7 @@ inline hcd_api host_table() {
   };
   api.ipc_open = [](int, const hcd_ipc_handle* handle, void** host, size_t* bytes) {
     std::memcpy(host, handle->bytes, sizeof *host);
-    return *bytes = 8192, int{HCD_OK};
+    return *bytes = size_t{1} << 20, int{HCD_OK};
   };
   api.ipc_close = close;
   return api;

@@ -1,10 +1,14 @@
 #pragma once
 // Test support: the fake device of executors.h with all_reduce_small, for sums of uint64.
+#include <atomic>
 #include <thread>
 
 #include "collectives/stream/testing/executors.h"
 
 namespace hccl_like::on_streams {
+
+inline std::atomic<uint32_t> late_rank{UINT32_MAX};  // its kernels do not end
+inline std::atomic<int> freed{0};                    // allocations
 
 // One rank's kernel. Its area begins with its number of calls; flags and payloads follow, twice.
 class SmallKernel {
@@ -25,6 +29,7 @@ class SmallKernel {
       good = await(flag(group_.rank, rank, number), group_.fingerprint + number);
     for (uint64_t i = 0; i < count_; ++i) out_[i] = good ? sum(i, number) : UINT64_MAX;
     if (good) store(group_.completed, number);
+    while (late_rank == group_.rank) std::this_thread::yield();
     store(group_.state, 0);
   }
 
@@ -66,6 +71,7 @@ inline hcd_api small_table() {
                             uint64_t count, hcd_type, hcd_op, double, double, hcd_stream stream) {
     return fake_device::in_order(stream, SmallKernel(*group, out, in, count));
   };
+  api.mem_free = [](int, void* base) { return ++freed, fake_device::free(base), int{HCD_OK}; };
   return api;
 }
 
