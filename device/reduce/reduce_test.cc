@@ -5,8 +5,13 @@
 #include <gtest/gtest.h>
 #include <hwy/targets.h>
 
+#include <algorithm>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <random>
+#include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -283,6 +288,25 @@ TEST(ReduceTable, NamesItsInstructionSet) {
   }
   use_target(0);
 }
+
+#if HWY_ARCH_X86
+// What a set takes is in the kernel's list of the processor's flags, or else it is not used.
+TEST(ReduceTable, TakesTheInstructionSetsThatTheSystemTellsOf) {
+  std::ifstream file("/proc/cpuinfo");
+  std::string line;
+  while (std::getline(file, line) && !line.starts_with("flags")) {
+  }
+  std::istringstream words(line);
+  const std::set<std::string> flags{std::istream_iterator<std::string>(words), {}};
+  const auto expect = [&](int64_t target, const std::vector<std::string>& wanted) {
+    const bool all = std::ranges::all_of(wanted, [&](auto& flag) { return flags.contains(flag); });
+    EXPECT_EQ((hwy::SupportedTargets() & target) != 0, all) << hwy::TargetName(target);
+  };
+  expect(HWY_SSE4, {"sse4_2", "pclmulqdq", "aes"});
+  expect(HWY_AVX2, {"avx2", "bmi1", "bmi2", "fma", "f16c", "abm"});
+  expect(HWY_AVX3, {"avx512f", "avx512cd", "avx512vl", "avx512dq", "avx512bw", "f16c"});
+}
+#endif
 
 }  // namespace
 }  // namespace hccl_like

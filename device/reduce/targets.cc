@@ -20,7 +20,9 @@ HWY_AFTER_NAMESPACE();
 
 #include "device/reduce/reduce.h"
 
-#if HWY_ARCH_ARM_A64
+#if HWY_ARCH_X86
+#include <cpuid.h>
+#elif HWY_ARCH_ARM_A64
 #include <sys/auxv.h>
 #include <sys/prctl.h>
 #endif
@@ -36,13 +38,16 @@ int64_t SupportedTargets() {
     return supported;
   };
   __builtin_cpu_init();
+  unsigned eax, ebx, edx, basic = 0, extended = 0;  // clang 14 knows no names of F16C and LZCNT
+  __get_cpuid(1, &eax, &ebx, &basic, &edx);
+  __get_cpuid(0x80000001, &eax, &ebx, &extended, &edx);
   const bool sse4 =
       add(HWY_SSE4, __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("pclmul") &&
                         __builtin_cpu_supports("aes"));
   const bool avx2 =
       add(HWY_AVX2, sse4 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
                         __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("fma") &&
-                        __builtin_cpu_supports("f16c") && __builtin_cpu_supports("lzcnt"));
+                        (basic & bit_F16C) != 0 && (extended & bit_LZCNT) != 0);
   const bool avx3 =
       add(HWY_AVX3, avx2 && __builtin_cpu_supports("avx512f") &&
                         __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512vl") &&
