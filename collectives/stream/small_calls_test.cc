@@ -172,7 +172,9 @@ TEST_P(SmallSums, ThatAreCapturedKeepTheirAreaWhileAPeerReadsIt) {
     EXPECT_FALSE(device.synchronize(0, stream.get()).has_value());
     executor.await_replays();
     execution.reset();
-    if (me.rank == 1) EXPECT_EQ(on_streams::freed, 1);
+    if (me.rank == 1) {
+      EXPECT_EQ(on_streams::freed, 1);
+    }
     ++ended;
     while (ended < me.size) std::this_thread::yield();
   });
