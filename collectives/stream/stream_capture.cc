@@ -19,8 +19,8 @@ StreamExecution::~StreamExecution() {
   if (mine_.small != 0 && (communicator_->has_failed() || !replays_are_over())) own_scratch_.keep();
 }
 
-// Whether no kernel of another rank reaches this rank's area any more; waits a little. This rank's
-// replays are over, hence those of others have begun.
+// Whether no kernel of another rank reads this rank's area or writes flags to it any more; waits a
+// little. This rank's replays are over, hence those of others have begun.
 bool StreamExecution::replays_are_over() const {
   const Deadline deadline = Deadline::after(kPeersPatience);
   for (int peer = 0; peer < size(); ++peer) {

@@ -290,7 +290,7 @@ TEST(ReduceTable, NamesItsInstructionSet) {
 }
 
 #if HWY_ARCH_X86
-// What a set takes is in the kernel's list of the processor's flags, or else it is not used.
+// A set is used exactly if the kernel lists all flags of the processor that the set needs.
 TEST(ReduceTable, TakesTheInstructionSetsThatTheSystemTellsOf) {
   std::ifstream file("/proc/cpuinfo");
   std::string line;

@@ -29,7 +29,8 @@ HWY_AFTER_NAMESPACE();
 
 namespace hwy {
 
-// Those that this processor and its system can run, as hwy/targets.h wants them: a bit for each.
+// Declared by hwy/targets.h. Has a bit for each instruction set that this processor and its system
+// can run.
 int64_t SupportedTargets() {
   int64_t found = HWY_STATIC_TARGET | HWY_EMU128 | HWY_SCALAR;
 #if HWY_ARCH_X86

@@ -1,6 +1,6 @@
 """Finds installed packages by the folders of their metadata.
 
-Each rank looks when its first group is made. ``importlib.metadata`` takes twice as long, and longer for each package that is missing.
+Each rank looks when its first group is made. ``importlib.metadata`` takes twice as long.
 """
 
 from __future__ import annotations
