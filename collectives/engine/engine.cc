@@ -216,12 +216,6 @@ bool Engine::accept_connections() {
   drive_alone([this] { return stopping_.load() || !mesh_.is_restless(); });
   background_drives_ = false;
   leave(std::move(driver), /*waited_for=*/false);
-  // A thread may have submitted work meanwhile and relied on the driver.
-  if (!inbox_full_) return true;
-  if (std::unique_lock again(driver_, std::try_to_lock); again) {
-    step();
-    leave(std::move(again), /*waited_for=*/false);
-  }
   return true;
 }
 
