@@ -178,8 +178,8 @@ std::vector<Bytes> block_seeds() {
   Bytes some, all;
   append(some, {30, 0, 0, 0}, 30);
   append(some, {0, 1, 1, 0}, 0);
-  append(some, {64, 2, 0, 0}, 64);
-  for (uint32_t i = 0; i < 12; ++i) append(all, {5 * i, i % 2, 0, 0}, 5 * i);
+  append(some, {64, 2, 0, 1}, 64);
+  for (uint32_t i = 0; i < 12; ++i) append(all, {5 * i + 1, i / 2, 0, i}, 5 * i + 1);
   append(all, {0, 0, 2, 0}, 0);
   return {some, all};
 }

@@ -99,8 +99,8 @@ INSTANTIATE_TYPED_TEST_SUITE_P(TightBlocks, WireContract, TightCableWires);
 INSTANTIATE_TYPED_TEST_SUITE_P(Blocks, LinkContract, CableWires);
 INSTANTIATE_TYPED_TEST_SUITE_P(Blocks, LinkEndings, CableWires);
 
-std::vector<std::byte> header(uint32_t bytes, uint32_t credits, uint32_t kind) {
-  const std::array<uint32_t, 4> words{bytes, credits, kind, 0};
+std::vector<std::byte> header(uint32_t bytes, uint32_t confirmed, uint32_t kind) {
+  const std::array<uint32_t, 4> words{bytes, confirmed, kind, 0};
   std::vector<std::byte> block(sizeof words);
   std::memcpy(block.data(), words.data(), sizeof words);
   return block;
@@ -181,8 +181,8 @@ TEST_P(BlockWireAgainst, APeerThatTalksNonsenseIsLost) {
 INSTANTIATE_TEST_SUITE_P(Words, BlockWireAgainst,
                          testing::Values(Nonsense{"MoreBytesThanABlockHas", header(49, 0, 0)},
                                          Nonsense{"MoreBytesThanANumberHas", header(~0u, 0, 0)},
-                                         Nonsense{"CreditsThatNobodyOwes", header(1, 1, 0)},
-                                         Nonsense{"EndlessCredits", header(0, ~0u, 1)},
+                                         Nonsense{"ABlockConfirmedThatWasNotSent", header(1, 1, 0)},
+                                         Nonsense{"ManyBlocksConfirmed", header(0, ~0u >> 1, 1)},
                                          Nonsense{"AnUnknownKind", header(0, 0, 9)}),
                          [](const auto& test) { return test.param.name; });
 

@@ -53,6 +53,13 @@ std::vector<Way> LocalEnd::tcp_ways(const ProcessRecord& self, const ProcessReco
   return ways;
 }
 
+std::unique_ptr<LifelineDialer> LocalEnd::lifeline_to(const ProcessRecord& self,
+                                                      const ProcessRecord& peer,
+                                                      Poller& poller) const {
+  return std::make_unique<LifelineDialer>(identity, identity_of(peer),
+                                          tcp_ways(self, peer, lifeline_port(peer), 0), poller);
+}
+
 std::unique_ptr<Wire> LocalEnd::sealed_wire(std::unique_ptr<Wire> wire, const Key& session,
                                             WireSide side, const std::string& peer) const {
   if (!sealed) return wire;
@@ -65,7 +72,7 @@ std::unique_ptr<Wire> LocalEnd::other_wire(std::unique_ptr<Wire> wire, Poller& p
                                            WatchedWire** watched) const {
   *watched = nullptr;
   if (lifeline_port(self) != 0 && lifeline_port(peer) != 0) {
-    auto with = std::make_unique<WatchedWire>(std::move(wire), poller, peer.hostname);
+    auto with = std::make_unique<WatchedWire>(std::move(wire), poller, peer.hostname, tcp.broke);
     *watched = with.get();
     wire = std::move(with);
   }
@@ -193,9 +200,7 @@ bool Dialer::step_other() {
   const Key session = other_->session();
   dialed_.wire = local_.other_wire(other_->take(), poller_, session, WireSide::kConnector, self_,
                                    peer_, &dialed_.watched);
-  if (dialed_.watched != nullptr)
-    dialed_.lifeline = std::make_unique<LifelineDialer>(
-        local_.identity, target_, local_.tcp_ways(self_, peer_, lifeline_port(peer_), 0), poller_);
+  if (dialed_.watched != nullptr) dialed_.lifeline = local_.lifeline_to(self_, peer_, poller_);
   return true;
 }
 

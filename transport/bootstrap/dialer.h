@@ -51,6 +51,9 @@ struct LocalEnd {
   // `wire`, encrypted if `sealed`.
   std::unique_ptr<Wire> sealed_wire(std::unique_ptr<Wire> wire, const Key& session, WireSide side,
                                     const std::string& peer) const;
+  // Makes the lifeline of a wire of `others`, at the connector's end.
+  std::unique_ptr<LifelineDialer> lifeline_to(const ProcessRecord& self, const ProcessRecord& peer,
+                                              Poller& poller) const;
   // A wire of `others`. Sets `*watched` to the part that gets a lifeline, or to null.
   std::unique_ptr<Wire> other_wire(std::unique_ptr<Wire> wire, Poller& poller, const Key& session,
                                    WireSide side, const ProcessRecord& self,

@@ -35,6 +35,8 @@ class LifelineDialer {
   // Makes progress; true once the socket is ready. Take the socket once.
   bool step() { return connector_.step(); }
   Fd take() { return connector_.take(); }
+  // Whether all addresses of the peer refuse it.
+  bool nobody_listens() const { return connector_.nobody_listens(); }
   std::string report() const { return connector_.report(); }
   Deadline next_timer() const { return connector_.next_timer(); }
 

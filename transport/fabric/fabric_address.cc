@@ -26,6 +26,7 @@ std::optional<std::string> take(std::string_view& text) {
 
 std::string FabricAddress::pack() const {
   std::string text(takes_devices ? "d" : reads_memory ? "r" : "-");
+  text += mends ? 'm' : '-';
   add(text, provider);
   for (const End& end : ends) {
     add(text, end.network);
@@ -35,11 +36,15 @@ std::string FabricAddress::pack() const {
 }
 
 std::optional<FabricAddress> FabricAddress::parse(std::string_view text) {
-  if (text.empty() || std::string_view("dr-").find(text[0]) == std::string_view::npos)
+  if (text.size() < 2 || std::string_view("dr-").find(text[0]) == std::string_view::npos ||
+      std::string_view("m-").find(text[1]) == std::string_view::npos)
     return std::nullopt;
-  FabricAddress address{
-      .provider = {}, .reads_memory = text[0] != '-', .takes_devices = text[0] == 'd', .ends = {}};
-  text.remove_prefix(1);
+  FabricAddress address{.provider = {},
+                        .reads_memory = text[0] != '-',
+                        .takes_devices = text[0] == 'd',
+                        .mends = text[1] == 'm',
+                        .ends = {}};
+  text.remove_prefix(2);
   auto provider = take(text);
   if (!provider) return std::nullopt;
   address.provider = std::move(*provider);

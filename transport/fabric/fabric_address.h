@@ -16,6 +16,7 @@ struct FabricAddress {
   std::string provider;
   bool reads_memory = false;
   bool takes_devices = false;  // device memory; only with reads_memory
+  bool mends = false;          // kFabricVersionThatMends or newer
   std::vector<End> ends;       // the first one carries messages
 
   std::string pack() const;

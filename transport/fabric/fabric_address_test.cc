@@ -21,13 +21,18 @@ FabricAddress on(std::vector<std::string> networks) {
 TEST(FabricAddress, IsReadAsItWasWritten) {
   const Ends ends{{"10.0.0.0/8", std::string("\0\2\x1f\0bytes", 9)}, {"", ""}};
   for (const auto& [reads, devices] : {std::pair(false, false), {true, false}, {true, true}}) {
-    const FabricAddress address{
-        .provider = "udp;ofi_rxd", .reads_memory = reads, .takes_devices = devices, .ends = ends};
+    const bool mends = reads == devices;
+    const FabricAddress address{.provider = "udp;ofi_rxd",
+                                .reads_memory = reads,
+                                .takes_devices = devices,
+                                .mends = mends,
+                                .ends = ends};
     const auto read = FabricAddress::parse(address.pack());
     ASSERT_TRUE(read);
     EXPECT_EQ(read->provider, "udp;ofi_rxd");
     EXPECT_EQ(read->reads_memory, reads);
     EXPECT_EQ(read->takes_devices, devices);
+    EXPECT_EQ(read->mends, mends);
     EXPECT_EQ(read->ends, ends);
   }
 }
@@ -37,11 +42,13 @@ TEST(FabricAddress, APartOfOneIsNone) {
       .provider = "tcp",
       .reads_memory = true,
       .takes_devices = false,
+      .mends = true,
       .ends = {
           {"network", "name"}}}.pack();
   for (size_t bytes = 0; bytes < text.size(); ++bytes)
     EXPECT_FALSE(FabricAddress::parse(text.substr(0, bytes))) << bytes;
   EXPECT_FALSE(FabricAddress::parse("x" + text.substr(1)));
+  EXPECT_FALSE(FabricAddress::parse("rx" + text.substr(2)));
   EXPECT_FALSE(FabricAddress::parse(text + "x"));
 }
 

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
+#include <cstring>
 
 #include "core/base/error.h"
 #include "device/host/shared_memory.h"
@@ -60,16 +62,21 @@ FabricEnd::FabricEnd(const FabricLibrary& library, FabricInfo info)
   fid_cq* completions = nullptr;
   check("fi_cq_open", fi_cq_open(domain, &cq_attr, &completions, nullptr));
   completions_.reset(completions);
+  endpoint_ = make_endpoint(*info_, address_);
+}
+
+FabricObject<fid_ep> FabricEnd::make_endpoint(fi_info& info, std::string& address) const {
   fid_ep* endpoint = nullptr;
-  check("fi_endpoint", fi_endpoint(domain, info_.get(), &endpoint, nullptr));
-  endpoint_.reset(endpoint);
-  check("fi_ep_bind", fi_ep_bind(endpoint, &addresses->fid, 0));
-  check("fi_ep_bind", fi_ep_bind(endpoint, &completions->fid, FI_TRANSMIT | FI_RECV));
+  check("fi_endpoint", fi_endpoint(domain_.get(), &info, &endpoint, nullptr));
+  FabricObject<fid_ep> owned(endpoint);
+  check("fi_ep_bind", fi_ep_bind(endpoint, &addresses_->fid, 0));
+  check("fi_ep_bind", fi_ep_bind(endpoint, &completions_->fid, FI_TRANSMIT | FI_RECV));
   check("fi_enable", fi_enable(endpoint));
-  address_.resize(kLongestName);
-  size_t bytes = address_.size();
-  check("fi_getname", fi_getname(&endpoint->fid, address_.data(), &bytes));
-  address_.resize(bytes);
+  address.resize(kLongestName);
+  size_t bytes = address.size();
+  check("fi_getname", fi_getname(&endpoint->fid, address.data(), &bytes));
+  address.resize(bytes);
+  return owned;
 }
 
 // Operations in flight end with the endpoint; free their memory afterwards.
@@ -164,13 +171,39 @@ FabricEnd::Window FabricEnd::window(const RegistrationCache::Registration& regis
 }
 
 void FabricEnd::shut(std::string why) {
-  if (!shut_.empty()) return;
-  shut_ = std::move(why);
+  if (!is_open()) return;
+  why_shut_ = std::move(why);
   endpoint_.reset();
 }
 
+// Peers know the old address. Registrations may belong to the old endpoint.
+bool FabricEnd::reopen() {
+  if ((info_->domain_attr->mr_mode & FI_MR_ENDPOINT) != 0) return false;
+  const FabricInfo info(library_.dupinfo(info_.get()), FreeInfo{&library_});
+  std::free(info->src_addr);
+  info->src_addr = std::malloc(address_.size());
+  info->src_addrlen = address_.size();
+  std::memcpy(info->src_addr, address_.data(), address_.size());
+  std::array<fi_cq_entry, kCompletionsAtOnce> old;
+  fi_cq_err_entry error{};
+  for (ssize_t got = 1; got > 0;) {
+    got = fi_cq_read(completions_.get(), old.data(), old.size());
+    if (got == -FI_EAVAIL) got = fi_cq_readerr(completions_.get(), &error, 0);
+  }
+  try {
+    std::string address;
+    FabricObject<fid_ep> endpoint = make_endpoint(*info, address);
+    if (address != address_) return false;
+    endpoint_ = std::move(endpoint);
+  } catch (const Exception&) {
+    return false;
+  }
+  ++opening_;
+  return true;
+}
+
 void FabricEnd::progress() {
-  if (!shut_.empty()) return;
+  if (!is_open()) return;
   std::array<fi_cq_entry, kCompletionsAtOnce> entries;
   for (;;) {
     const ssize_t got = fi_cq_read(completions_.get(), entries.data(), entries.size());

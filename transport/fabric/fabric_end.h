@@ -69,8 +69,13 @@ class FabricEnd : private Registrar {
 
   // Closes the endpoint despite operations in flight: no memory access or completion follows.
   void shut(std::string why);
-  // The reason passed to shut(why); empty while open.
-  const std::string& shut() const { return shut_; }
+  bool is_open() const { return endpoint_ != nullptr; }
+  // The reason for the last shut().
+  const std::string& why_shut() const { return why_shut_; }
+  // Opens a shut endpoint again, with the same address. False if that is not possible.
+  bool reopen();
+  // Counts the openings.
+  uint64_t opening() const { return opening_; }
 
   // Takes ownership of slots that operations in flight may still touch.
   void bury(std::unique_ptr<FabricSlots> slots) { buried_.push_back(std::move(slots)); }
@@ -83,6 +88,7 @@ class FabricEnd : private Registrar {
   fid_mr* enroll(const void* data, size_t bytes, uint64_t access);
   fid_mr* enroll(const ExportedMemory& memory, const std::byte* data, size_t bytes);
   fid_mr* enable(fid_mr* registration);
+  FabricObject<fid_ep> make_endpoint(fi_info& info, std::string& address) const;
   void check(const char* function, long status) const;
   void on_error();
 
@@ -95,7 +101,8 @@ class FabricEnd : private Registrar {
   FabricObject<fid_ep> endpoint_;
   std::string address_;
   uint64_t next_key_ = 1;
-  std::string shut_;
+  std::string why_shut_;
+  uint64_t opening_ = 1;
   std::vector<std::unique_ptr<FabricSlots>> buried_;
   RegistrationCache registrations_;
 };

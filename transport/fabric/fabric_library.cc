@@ -167,9 +167,8 @@ std::vector<FabricInfo> choose_providers(const FabricLibrary& library, const std
   take(*best);
   const size_t most = rails > 0 ? rails : best->nic != nullptr ? SIZE_MAX : 1;
   const auto further = [&](const fi_info& info) {
-    const bool alike = reads_memory(info) && info.caps == best->caps &&
-                       (info.nic == nullptr) == (best->nic == nullptr) && reaches_hosts(info) &&
-                       info.addr_format == best->addr_format &&
+    const bool alike = info.caps == best->caps && (info.nic == nullptr) == (best->nic == nullptr) &&
+                       reaches_hosts(info) && info.addr_format == best->addr_format &&
                        ::strcmp(info.fabric_attr->prov_name, best->fabric_attr->prov_name) == 0;
     const bool ours = info.nic != nullptr || place_of(info, own_addresses) < own_addresses.size();
     return alike && ours && std::ranges::none_of(chosen, [&](const FabricInfo& one) {

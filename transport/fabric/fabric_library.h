@@ -41,6 +41,10 @@ const FabricLibrary& load_fabric(const std::string& setting, const std::vector<s
 // First version with dma-buf registration of device memory; requested for device memory only.
 inline constexpr uint32_t kFabricVersionOfFiles = FI_VERSION(1, 20);
 
+// First version with which a card may fail. Software of older ones crashes when it closes an
+// endpoint in the middle of a read, and delivers wrong bytes after a reset.
+inline constexpr uint32_t kFabricVersionThatMends = FI_VERSION(1, 18);
+
 // The offers (fi_info) of the provider named `provider`, or else of the best provider: those that
 // reach other hosts come first, then real cards before software. The first offer carries messages.
 // The others are the same provider's offers over other cards or, without cards, over other

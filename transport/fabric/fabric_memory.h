@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/deadline.h"
 #include "transport/blocks/block_wire.h"
 #include "transport/fabric/fabric_end.h"
 #include "transport/fabric/fabric_port.h"
@@ -21,7 +22,8 @@ struct FabricRail {
   size_t far = 0;
 };
 
-// Reads alternate over the rails; notes use the first rail. `notes`: a port for small blocks.
+// Reads alternate over the rails that work. A read that fails on one rail, or is silent there while
+// the peer answers over another one, starts again, on another rail if there is one.
 class FabricMemory final : public RemoteMemory {
  public:
   // Per process: the number of keys that fit into a RemotePlace.
@@ -29,9 +31,11 @@ class FabricMemory final : public RemoteMemory {
   // The shape of the port for notes.
   static constexpr BlockShape kNotes{.blocks = 8, .block_bytes = 64};
 
-  // `devices`: the endpoints of both processes take device memory.
+  // `notes`: for small blocks, one port for each rail. `mends`: reads start again, otherwise the
+  // first port is enough. `devices`: the endpoints of both processes take device memory.
   FabricMemory(std::vector<FabricEnd*> own, std::vector<FabricRail> rails,
-               std::unique_ptr<FabricPort> notes, const std::string& peer, bool devices);
+               std::vector<std::unique_ptr<BlockPort>> notes, const std::string& peer, bool mends,
+               bool devices);
 
   size_t rails() const { return rails_.size(); }
   std::optional<RemotePlace> show(size_t slot, const std::byte* data, size_t bytes) override;
@@ -48,27 +52,44 @@ class FabricMemory final : public RemoteMemory {
   bool flush() override;
   void progress() override;
   void abandon(const char* why) override;
+  std::string_view why_abandoned() const override { return abandoned_; }
 
  private:
+  static constexpr size_t kMostTries = 6;            // of a read
   using Uses = std::vector<RegistrationCache::Use>;  // one per element of own_
   struct Read {
+    bool in_use = false;
+    bool waits = false;  // for room on a rail
     FabricOperation operation;
-    const FabricEnd* end = nullptr;  // null: not in use
-    RegistrationCache::Use into;     // if the provider requires local registration
+    size_t rail = 0, tries = 0;
+    uint64_t opening = 0;  // of the rail's endpoint
+    Deadline::Clock::time_point begun{};
+    RegistrationCache::Use registration{};  // if the provider requires local registration
+    RemotePlace place{};
+    size_t offset = 0;
+    std::span<std::byte> into{};
   };
 
+  FabricEnd& end_of(const Read& one) const { return rails_[one.rail].peer->end(); }
+  bool is_lost(const Read& one) const;
+  bool may_go_on(const Read& one) const { return mends_ && one.tries < kMostTries; }
+  bool start(Read& one);
+  void look_after(Read& one, Deadline::Clock::time_point now);
+  std::optional<size_t> next_rail(const Read& one);
   void send_notes();
   bool is_of_device(std::span<const std::byte> memory) const;
 
   const std::vector<FabricEnd*> own_;
   const std::vector<FabricRail> rails_;
-  FabricPort& notes_port_;
+  const bool mends_;
   BlockWire notes_;
   const bool devices_;
   std::deque<Note> to_tell_;
   std::array<Uses, kSlots> shown_;
   std::array<Read, kReads> reads_;
   size_t next_rail_ = 0;
+  unsigned turn_ = 0;
+  std::string abandoned_;
   size_t busy_ = 0;  // slots shown and reads in flight
 };
 

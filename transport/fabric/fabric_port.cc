@@ -23,25 +23,23 @@ bool quiet(const FabricSlots& slots) {
 }  // namespace
 
 FabricPort::FabricPort(Poller& poller, BlockShape shape, std::shared_ptr<FabricPeer> peer,
-                       uint64_t send_tag, uint64_t receive_tag,
-                       std::unique_ptr<RemoteMemory> memory)
+                       uint64_t send_tag, uint64_t receive_tag)
     : peer_(std::move(peer)),
       end_(peer_->end()),
       poller_(poller),
       shape_(shape),
       send_tag_(send_tag),
       receive_tag_(receive_tag),
+      opening_(end_.opening()),
       sends_(end_.make_slots(shape.slots(), shape.block_bytes)),
-      receives_(end_.make_slots(shape.slots(), shape.block_bytes)),
-      memory_(std::move(memory)) {
+      receives_(end_.make_slots(shape.slots(), shape.block_bytes)) {
   poller_.count_nappers(+1);
 }
 
 FabricPort::~FabricPort() {
   memory_.reset();
   poller_.count_nappers(-1);
-  // A closed endpoint has no operations in flight.
-  if (!end_.shut().empty()) return;
+  if (lost_endpoint()) return;
   for (const size_t slot : receiving_)
     if (!receives_->operations[slot].done)
       fi_cancel(&end_.endpoint()->fid, &receives_->operations[slot].context);
@@ -54,7 +52,7 @@ FabricPort::~FabricPort() {
 }
 
 const std::string& FabricPort::broken() const {
-  if (!end_.shut().empty()) return end_.shut();
+  if (lost_endpoint()) return end_.why_shut();
   return sends_->broken.empty() ? receives_->broken : sends_->broken;
 }
 
@@ -78,12 +76,12 @@ bool FabricPort::started(FabricSlots& slots, size_t slot, long status) {
 }
 
 void FabricPort::start() {
-  if (!end_.shut().empty()) return;
+  if (lost_endpoint()) return;
   fid_ep* const endpoint = end_.endpoint();
   while (!to_receive_.empty()) {
     const size_t slot = to_receive_.front();
     FabricOperation& operation = receives_->operations[slot];
-    operation.done = false;
+    operation.done = operation.failed = false;
     if (!started(
             *receives_, slot,
             fi_trecv(endpoint, receive_slot(slot).data(), shape_.block_bytes,
@@ -95,7 +93,7 @@ void FabricPort::start() {
   while (!to_send_.empty()) {
     const auto [slot, bytes] = to_send_.front();
     FabricOperation& operation = sends_->operations[slot];
-    operation.done = false;
+    operation.done = operation.failed = false;
     if (!started(*sends_, slot,
                  fi_tsend(endpoint, send_slot(slot).data(), bytes, descriptor(*sends_),
                           peer_->handle(), send_tag_, &operation.context)))
@@ -105,19 +103,43 @@ void FabricPort::start() {
   }
 }
 
+// Blocks that have failed count as sent, and the channel sends them again. Receives are posted
+// again, at the end of the queue, as the library forgets those that failed.
 void FabricPort::progress(BlockSink& sink) {
   end_.progress();
   if (!to_send_.empty() || !to_receive_.empty()) start();
-  if (!broken().empty()) return;
-  while (!sending_.empty() && sends_->operations[sending_.front().slot].done) {
-    sink.sent(sending_.front().slot);
-    sending_.pop_front();
-  }
   while (!receiving_.empty() && receives_->operations[receiving_.front()].done) {
     const size_t slot = receiving_.front();
     receiving_.pop_front();
-    sink.arrived(slot);
+    if (receives_->operations[slot].failed)
+      receive(slot);
+    else
+      sink.arrived(slot);
   }
+  const bool gone = lost_endpoint();
+  while (!sending_.empty() && (gone || sends_->operations[sending_.front().slot].done)) {
+    const size_t slot = sending_.front().slot;
+    sending_.pop_front();
+    sink.sent(slot);
+  }
+  if (broken().empty()) return;
+  for (; !to_send_.empty(); to_send_.pop_front()) sink.sent(to_send_.front().slot);
+}
+
+bool FabricPort::mend() {
+  if (end_.library().version() < kFabricVersionThatMends) return false;
+  if (lost_endpoint()) {
+    if (!end_.is_open() && !end_.reopen()) return false;
+    for (FabricSlots* slots : {sends_.get(), receives_.get()})
+      for (FabricOperation& one : slots->operations) one.done = true;
+    to_receive_.insert(to_receive_.end(), receiving_.begin(), receiving_.end());
+    receiving_.clear();
+    opening_ = end_.opening();
+  }
+  sends_->broken.clear();
+  receives_->broken.clear();
+  start();
+  return broken().empty();
 }
 
 }  // namespace hccl_like

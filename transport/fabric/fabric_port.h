@@ -13,9 +13,9 @@ namespace hccl_like {
 
 class FabricPort final : public BlockPort {
  public:
-  // Poller and endpoint must outlive this object. `memory`: returned by remote_memory().
+  // Poller and endpoint must outlive this object.
   FabricPort(Poller& poller, BlockShape shape, std::shared_ptr<FabricPeer> peer, uint64_t send_tag,
-             uint64_t receive_tag, std::unique_ptr<RemoteMemory> memory = nullptr);
+             uint64_t receive_tag);
   ~FabricPort() override;
 
   std::span<std::byte> send_slot(size_t slot) override { return at(*sends_, slot); }
@@ -24,13 +24,16 @@ class FabricPort final : public BlockPort {
   void receive(size_t slot) override;
   void progress(BlockSink& sink) override;
   const std::string& broken() const override;
-  bool prepare_sleep() override { return true; }
-  void end_sleep() override {}
-  RemoteMemory* remote_memory() const override { return memory_.get(); }
-  // Whether the next progress() has an arrival to report. Makes no library call.
-  bool has_arrivals() const {
+  bool mend() override;
+  bool has_arrivals() const override {
     return !receiving_.empty() && receives_->operations[receiving_.front()].done;
   }
+  bool prepare_sleep() override { return true; }
+  void end_sleep() override {}
+  // What remote_memory() returns.
+  void add_memory(std::unique_ptr<RemoteMemory> memory) { memory_ = std::move(memory); }
+  RemoteMemory* remote_memory() const override { return memory_.get(); }
+  std::string card() const override { return end_.info().domain_attr->name; }
 
  private:
   struct Posted {
@@ -41,6 +44,8 @@ class FabricPort final : public BlockPort {
     return {slots.memory[slot * shape_.block_bytes / sizeof(FabricSlots::Line)].bytes,
             shape_.block_bytes};
   }
+  // Whether the endpoint was closed: its operations have ended without completions.
+  bool lost_endpoint() const { return !end_.is_open() || end_.opening() != opening_; }
   void start();
   bool started(FabricSlots& slots, size_t slot, long status);
 
@@ -49,6 +54,7 @@ class FabricPort final : public BlockPort {
   Poller& poller_;
   const BlockShape shape_;
   const uint64_t send_tag_, receive_tag_;
+  uint64_t opening_;  // the number of the endpoint's opening that operations were given to
   std::unique_ptr<FabricSlots> sends_, receives_;
   std::deque<Posted> to_send_, sending_;  // not started; in flight; oldest first
   std::deque<size_t> to_receive_, receiving_;

@@ -18,6 +18,9 @@ namespace {
 // 64 KiB blocks make 16 MiB between hosts a quarter slower. Unused memory stays untouched.
 constexpr BlockShape kFabricShape{.blocks = 8, .block_bytes = 128 << 10};
 
+// For each peer. Each card has slots of its own there, which are registered.
+constexpr size_t kCardsForBlocks = 2;
+
 // One direction's tag, equal at both ends (FNV-1a). Some providers leave 48 tag bits to users.
 uint64_t tag_for(const std::string& from, const std::string& to) {
   uint64_t hash = 0xcbf29ce484222325u;
@@ -43,6 +46,7 @@ FabricAddress address_of(const std::vector<std::unique_ptr<FabricEnd>>& ends) {
                         .reads_memory = reads_memory(first),
                         .takes_devices = std::ranges::all_of(
                             ends, [](const auto& end) { return takes_device_memory(end->info()); }),
+                        .mends = ends.front()->library().version() >= kFabricVersionThatMends,
                         .ends = {}};
   for (const auto& end : ends) {
     const char* const network = end->info().fabric_attr->name;
@@ -77,21 +81,27 @@ class FabricTransport final : public Transport {
     std::vector<FabricRail> rails;
     for (const auto& [own, other] : pair_ends(own_, far))
       rails.push_back({std::make_shared<FabricPeer>(*ends_[own], far.ends[other].name), other});
-    const auto port = [&](BlockShape shape, const char* use, std::unique_ptr<RemoteMemory> memory) {
-      return std::make_unique<FabricPort>(poller_, shape, rails.front().peer,
-                                          tag_for(self_id_, peer.id + use),
-                                          tag_for(peer.id, self_id_ + use), std::move(memory));
+    const auto ports = [&](BlockShape shape, const char* use, size_t most) {
+      std::vector<std::unique_ptr<BlockPort>> made;
+      for (const FabricRail& rail : rails)
+        if (made.size() < most)
+          made.push_back(std::make_unique<FabricPort>(poller_, shape, rail.peer,
+                                                      tag_for(self_id_, peer.id + use),
+                                                      tag_for(peer.id, self_id_ + use)));
+      return made;
     };
-    std::unique_ptr<RemoteMemory> memory;
+    const bool mends = own_.mends && far.mends;
+    auto blocks = ports(kFabricShape, "", mends ? kCardsForBlocks : 1);
     if (own_.reads_memory && far.reads_memory && far.ends.size() <= FabricMemory::kMostRails) {
       std::vector<FabricEnd*> own;
       for (const auto& end : ends_) own.push_back(end.get());
-      auto notes = port(FabricMemory::kNotes, " notes", nullptr);
-      memory = std::make_unique<FabricMemory>(own, rails, std::move(notes), peer.hostname,
-                                              own_.takes_devices && far.takes_devices);
+      auto notes = ports(FabricMemory::kNotes, " notes", mends ? rails.size() : 1);
+      static_cast<FabricPort&>(*blocks.front())
+          .add_memory(std::make_unique<FabricMemory>(own, rails, std::move(notes), peer.hostname,
+                                                     mends,
+                                                     own_.takes_devices && far.takes_devices));
     }
-    return std::make_unique<BlockWire>(port(kFabricShape, "", std::move(memory)), kFabricShape,
-                                       name(), peer.hostname);
+    return std::make_unique<BlockWire>(std::move(blocks), kFabricShape, name(), peer.hostname);
   }
 
   std::string route(Wire& wire) const override {

@@ -137,7 +137,7 @@ void Mesh::State::join(std::list<Missing>& missing, size_t peers, int rank, Dead
     const size_t before = missing.size();
     missing.remove_if([this](Missing& peer) { return reached(peer); });
     if (missing.empty()) {
-      if (lifelines.empty() || timeout.expired() || deadline.expired()) return;
+      if (!lifelines_pending || timeout.expired() || deadline.expired()) return;
       timeout = earliest(timeout, Deadline::after(kTimeoutWithLifelines));
     } else if (deadline.expired()) {
       throw Exception({ErrorCode::kTimeout,

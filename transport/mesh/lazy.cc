@@ -22,7 +22,7 @@ constexpr milliseconds kHeldAtMost{1000};
 // A connection is wanted unless its process has a connected link. A broken link may be replaced:
 // the peer may have abandoned a connection that this end considered established.
 bool Mesh::State::wanted(const std::string& id, size_t rail) {
-  if (rail == kLifelineRail) return awaits_lifeline(id) != nullptr;
+  if (rail == kLifelineRail) return takes_lifeline(id) != nullptr;
   if (rail == kCountersRail) return counters != nullptr;
   if (rail == kRosterRail) return rosters.expects();
   if (rail > 0) return expects_rail(id, rail);
@@ -54,9 +54,11 @@ void Mesh::State::add(const std::string& id, Dialed dialed) {
   const auto found = absent.find(id);
   if (found == absent.end()) links.push_back(std::make_unique<Link>(std::move(dialed.wire), its));
   Link* const link = found == absent.end() ? links.back().get() : found->second.link;
-  if (dialed.watched != nullptr)
+  if (dialed.watched != nullptr) {
     lifelines.push_back(
         {id, link, dialed.watched, std::move(dialed.lifeline), Deadline::after(connect_timeout)});
+    lifelines_pending = true;
+  }
   if (dialed.railed != nullptr) add_rails(id, link, dialed);
   if (found == absent.end()) {
     set_known(id, {link, std::move(dialed.route), std::move(dialed.reason)});

@@ -251,7 +251,9 @@ bool Mesh::owes() const { return owe(state_->links); }
 
 bool Mesh::has_absent() const { return !state_->absent.empty(); }
 
-bool Mesh::may_accept() const { return has_absent() || !state_->railings.empty(); }
+bool Mesh::may_accept() const {
+  return has_absent() || !state_->railings.empty() || !state_->lifelines.empty();
+}
 
 int Mesh::listener_fd() const { return state_->acceptor.listeners().fd(); }
 
@@ -265,7 +267,9 @@ Deadline Mesh::next_timer() const {
     for (const State::Railing& one : state_->railings)
       next = earliest(next, one.rails.next_timer());
   for (const State::Lifeline& one : state_->lifelines)
-    if (one.dialer) next = earliest(next, earliest(one.dialer->next_timer(), one.deadline));
+    if (one.dialer || one.breaks)
+      next = earliest(next,
+                      one.dialer ? earliest(one.dialer->next_timer(), one.deadline) : one.deadline);
   return next;
 }
 

@@ -49,7 +49,7 @@ void Mesh::State::take_in_rail(Accepted accepted) {
 }
 
 void Mesh::State::step_rails() {
-  *local.tcp.broke = rails_pending = false;
+  rails_pending = false;
   std::erase_if(railings, [](const Railing& one) { return one.is_over(); });
   for (Railing& one : railings) {
     one.rails.step(connect_timeout, advice);

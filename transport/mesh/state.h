@@ -59,13 +59,15 @@ struct Mesh::State {
     size_t down = 0;
     bool is_over() const { return link->failure() != nullptr || rails.gone(); }
   };
-  // A wire with a missing lifeline. It and its link live as long as the State.
+  // A wire that has a lifeline or is to have one. It and its link live as long as the State.
   struct Lifeline {
     std::string id;  // the peer
     Link* link;
     WatchedWire* wire;
-    std::unique_ptr<LifelineDialer> dialer;  // null: the peer makes it
-    Deadline deadline;
+    std::unique_ptr<LifelineDialer> dialer;  // null: there is a lifeline, or the peer makes it
+    Deadline deadline;                       // of the missing one
+    bool makes = dialer != nullptr;
+    bool breaks = false;  // it is missed after there was one
   };
   // A member of a new group that is connected while the group is made.
   struct Missing;
@@ -105,8 +107,9 @@ struct Mesh::State {
     accept();
     if (any_wanted) dial_wanted();
     if (!dialing.empty()) step_dialing();
-    if (rails_busy()) step_rails();
-    if (!lifelines.empty()) step_lifelines();
+    const bool broke = std::exchange(*local.tcp.broke, false);
+    if (broke || rails_pending) step_rails();
+    if (broke || lifelines_pending) step_lifelines();
   }
   const LinkOptions& options_of(std::string_view transport) const {
     return transport == "shm" ? local_options : options;
@@ -122,9 +125,10 @@ struct Mesh::State {
   bool rails_busy() const { return rails_pending || *local.tcp.broke; }
 
   // lifelines.cc
-  Lifeline* awaits_lifeline(const std::string& id);
+  Lifeline* takes_lifeline(const std::string& id);
   void take_in_lifeline(Accepted accepted);
   void step_lifelines();
+  bool step_lifeline(Lifeline& one);
   bool makes_lifelines() const {
     return std::ranges::any_of(lifelines,
                                [](const Lifeline& one) { return one.dialer != nullptr; });
@@ -166,6 +170,7 @@ struct Mesh::State {
   std::list<Railing> railings;
   bool rails_pending = false;  // some have something to do
   std::list<Lifeline> lifelines;
+  bool lifelines_pending = false;  // some are missing
   RosterInbox rosters;
 };
 

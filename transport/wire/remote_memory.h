@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string_view>
 
 namespace hccl_like {
 
@@ -67,6 +68,8 @@ class RemoteMemory {
   virtual void progress() = 0;
   // Guarantees that unanswered reads no longer write to memory. The wire fails.
   virtual void abandon(const char* why) = 0;
+  // The reason for that; empty before. For a wire that does not learn it otherwise.
+  virtual std::string_view why_abandoned() const { return {}; }
 };
 
 }  // namespace hccl_like

@@ -23,17 +23,23 @@ void set_lifeline_option(int fd, int level, int option, int value) {
 
 }  // namespace
 
-WatchedWire::WatchedWire(std::unique_ptr<Wire> wire, Poller& poller, std::string peer)
-    : WireWrapper(std::move(wire)), poller_(poller), peer_(std::move(peer)) {}
+WatchedWire::WatchedWire(std::unique_ptr<Wire> wire, Poller& poller, std::string peer,
+                         std::shared_ptr<bool> broke)
+    : WireWrapper(std::move(wire)),
+      poller_(poller),
+      peer_(std::move(peer)),
+      broke_(std::move(broke)) {}
 
 WatchedWire::~WatchedWire() {
   if (lifeline_.valid()) poller_.forget(lifeline_.get());
 }
 
-bool WatchedWire::misses_lifeline() const { return !attached_ && wire().failure() == nullptr; }
+bool WatchedWire::misses_lifeline() const {
+  return !lifeline_.valid() && !ended_ && wire().failure() == nullptr;
+}
 
 void WatchedWire::attach(Fd socket) {
-  attached_ = true;
+  if (lifeline_.valid()) poller_.forget(lifeline_.get());
   lifeline_ = std::move(socket);
   set_lifeline_option(lifeline_.get(), SOL_SOCKET, SO_KEEPALIVE, 1);
   set_lifeline_option(lifeline_.get(), IPPROTO_TCP, TCP_KEEPIDLE, kLifelineIdleSeconds);
@@ -53,11 +59,18 @@ void WatchedWire::ready(unsigned) {
                           : errno == ETIMEDOUT  ? "its host does not answer any more"
                           : errno == ECONNRESET ? "its process or host has ended"
                                                 : errno_text(errno);
+  poller_.forget(lifeline_.get());
+  lifeline_.reset();
+  if (got == 0 || broke_ == nullptr) return give_up(why);
+  cause_ = why;
+  *broke_ = true;
+}
+
+void WatchedWire::give_up(const std::string& why) {
+  if (ended_) return;
   ended_ = Error{ErrorCode::kPeerLost, "the " + std::string(transport()) + " connection to " +
                                            peer_ + " is gone: " + why};
   wait_for_more();
-  poller_.forget(lifeline_.get());
-  lifeline_.reset();
 }
 
 std::span<const std::byte> WatchedWire::peek(size_t want) {

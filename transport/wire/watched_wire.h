@@ -17,19 +17,27 @@ namespace hccl_like {
 
 // The lifeline carries no data. The peer's kernel closes it when the process ends, and answers
 // keep-alive probes while the host is up. A process that is busy or stopped by a debugger is
-// therefore not reported lost. Only the lifeline has timeouts, the wire has none.
+// therefore not reported lost. Only the lifeline has timeouts, the wire has none. A lifeline that
+// breaks while the peer's process may live can be replaced: the wire's own network may work.
 // The last bytes of the peer may arrive after the lifeline ends: the wire fails a short time later.
 class WatchedWire final : public WireWrapper, private Pollable {
  public:
-  // `peer` is a name for error messages. The poller must outlive the wire.
-  WatchedWire(std::unique_ptr<Wire> wire, Poller& poller, std::string peer);
+  // `peer` is a name for error messages. The poller must outlive the wire. `broke` is set when the
+  // lifeline breaks: a new one is expected then, or give_up(). Null: the wire fails at once.
+  WatchedWire(std::unique_ptr<Wire> wire, Poller& poller, std::string peer,
+              std::shared_ptr<bool> broke = nullptr);
   ~WatchedWire() override;
 
-  // True while there has been no lifeline and the wire has not failed.
+  // Whether the wire is healthy and has no lifeline: not yet, or not any more.
   bool misses_lifeline() const;
   const std::string& peer() const { return peer_; }
-  // Requires misses_lifeline(). Takes over a connected socket that carries no data.
+  // Takes over a connected socket that carries no data. The peer may have found a lifeline broken
+  // that this end still has.
   void attach(Fd socket);
+  // Why the last lifeline broke; empty if none has.
+  const std::string& cause() const { return cause_; }
+  // No new lifeline came about.
+  void give_up(const std::string& why);
 
   std::span<const std::byte> peek(size_t want = 1) override;
   void release(size_t bytes) override;
@@ -46,9 +54,10 @@ class WatchedWire final : public WireWrapper, private Pollable {
   Poller& poller_;
   const std::string peer_;
   Fd lifeline_;
-  bool attached_ = false;
+  const std::shared_ptr<bool> broke_;
+  std::string cause_;
   bool has_bytes_ = false;      // at least the bytes that the last peek wanted
-  std::optional<Error> ended_;  // the lifeline failed; the wire fails when `timeout_` expires
+  std::optional<Error> ended_;  // the peer is lost; the wire fails when `timeout_` expires
   Deadline timeout_ = Deadline::never();
   bool told_ = false;  // prepare_sleep() has reported the end
 };

@@ -140,6 +140,50 @@ TEST(WatchedWire, TellsWhoeverIsAboutToSleep) {
   watch.wire->end_sleep();
 }
 
+// A watch that can have another lifeline, whose first one has been reset.
+struct ResetWatch : Watch {
+  ResetWatch() {
+    auto bytes = connected_sockets(AF_INET), lifelines = connected_sockets(AF_INET);
+    peer = std::move(bytes[1]);
+    wire = std::make_unique<WatchedWire>(
+        std::make_unique<TcpWire>(std::move(bytes[0]), poller, TcpOptions{}, "a test:1"), poller,
+        "a test", broke);
+    wire->attach(std::move(lifelines[0]));
+    reset(std::move(lifelines[1]));
+    const Deadline deadline = Deadline::after(std::chrono::seconds(20));
+    while (!*broke && !deadline.expired()) poller.poll();
+  }
+  static void reset(Fd socket) {
+    const linger at_once{.l_onoff = 1, .l_linger = 0};
+    ::setsockopt(socket.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+  }
+  std::shared_ptr<bool> broke = std::make_shared<bool>(false);
+};
+
+TEST(WatchedWire, TakesAnotherLifelineInThePlaceOfOneThatBreaks) {
+  ResetWatch watch;
+  ASSERT_TRUE(*watch.broke);
+  EXPECT_TRUE(watch.wire->misses_lifeline());
+  EXPECT_EQ(watch.wire->cause(), "its process or host has ended");
+  auto lifelines = connected_sockets(AF_INET);
+  watch.wire->attach(std::move(lifelines[0]));
+  EXPECT_FALSE(watch.wire->misses_lifeline());
+  ASSERT_EQ(::send(watch.peer.get(), "word", 4, 0), 4);
+  lifelines[1].reset();
+  EXPECT_EQ(watch.last_words(), "word");
+  EXPECT_EQ(watch.wire->failure()->message,
+            "the tcp connection to a test is gone: its process has ended");
+}
+
+TEST(WatchedWire, IsGivenUpWhereNoOtherLifelineComesAbout) {
+  ResetWatch watch;
+  watch.wire->give_up(watch.wire->cause());
+  EXPECT_FALSE(watch.wire->misses_lifeline());
+  watch.last_words();
+  EXPECT_EQ(watch.wire->failure()->message,
+            "the tcp connection to a test is gone: its process or host has ended");
+}
+
 TEST(WatchedWire, MissesALifelineOnlyOnce) {
   Watch watch;
   EXPECT_FALSE(watch.wire->misses_lifeline());
