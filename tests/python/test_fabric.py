@@ -73,11 +73,12 @@ def test_large_messages_are_exact(provider, library):
 def sends_and_turns_to_other_things(rank, size):
     """A rank that has what it wants waits where nobody looks after the network; what it sent arrives all the same."""
     store = dist.distributed_c10d._get_default_store()
-    tensor = torch.empty(4 << 20)
-    for turn in range(10):
-        tensor.fill_(rank + 1)
-        dist.all_reduce(tensor)
-        assert tensor.eq(3).all()
+    sizes = [8 << 10] * 60 + [4 << 20] * 10
+    for turn, elements in enumerate(sizes):
+        for _ in range(5 if elements < 1 << 20 else 1):
+            tensor = torch.full((elements,), rank + 1.0)
+            dist.all_reduce(tensor)
+            assert tensor.eq(3).all()
         store.set(f"{turn} of {rank}", "over")
         store.wait([f"{turn} of {1 - rank}"])
     dist.barrier()  # rank 0 has the store

@@ -172,7 +172,8 @@ void BlockChannel::answer_and_confirm() {
 
 void BlockChannel::progress() {
   if (!ended_.empty()) return;
-  const bool looks = ++turn_ % times_.turns == 0;
+  const bool looks = ++turn_ >= times_.turns;
+  if (looks) turn_ = 0;
   for (auto& card : cards_) {
     if (card.get() != &current() && !looks) continue;
     card->port->progress(*card);

@@ -31,7 +31,8 @@ BlockWire::BlockWire(std::vector<std::unique_ptr<BlockPort>> ports, BlockShape s
                      std::string_view transport, const std::string& peer, const CardTimes& times)
     : Wire(std::string(transport)),
       gone_("the " + title_of(transport, peer) + " is gone: "),
-      channel_(std::move(ports), shape, title_of(transport, peer), times) {}
+      channel_(std::move(ports), shape, title_of(transport, peer), times),
+      memory_(channel_.port(0).remote_memory()) {}
 
 BlockWire::BlockWire(std::unique_ptr<BlockPort> port, BlockShape shape, std::string_view transport,
                      const std::string& peer)
@@ -62,9 +63,8 @@ size_t BlockWire::write(std::span<const ConstRegion> pieces) {
 }
 
 void BlockWire::progress() {
-  if (RemoteMemory* const memory = channel_.port(0).remote_memory();
-      memory != nullptr && !memory->why_abandoned().empty())
-    channel_.end(memory->why_abandoned());
+  if (memory_ != nullptr && !memory_->why_abandoned().empty())
+    channel_.end(memory_->why_abandoned());
   channel_.progress();
   if (!ended_ && !channel_.ended().empty())
     ended_ = Error{ErrorCode::kPeerLost, gone_ + channel_.ended()};
@@ -134,8 +134,7 @@ const Error* BlockWire::failure() const { return ended_ && !holds(want_) ? &*end
 
 bool BlockWire::flush() {
   progress();
-  RemoteMemory* const memory = channel_.port(0).remote_memory();
-  const bool notes_sent = memory == nullptr || memory->flush();
+  const bool notes_sent = memory_ == nullptr || memory_->flush();
   return ended_ || (notes_sent && channel_.all_sent());
 }
 

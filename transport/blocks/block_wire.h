@@ -31,9 +31,7 @@ class BlockWire final : public Wire {
   bool owes() override { return !flush(); }
   bool prepare_sleep(WakeFor wake) override;
   void end_sleep() override;
-  WireExtensions extensions() override {
-    return {.remote_memory = channel_.port(0).remote_memory()};
-  }
+  WireExtensions extensions() override { return {.remote_memory = memory_}; }
   // Whether `bytes` bytes are readable without a call into the library.
   bool holds(size_t bytes) const;
   BlockChannel& channel() { return channel_; }
@@ -45,6 +43,7 @@ class BlockWire final : public Wire {
 
   const std::string gone_;  // the beginning of an error
   BlockChannel channel_;
+  RemoteMemory* const memory_;
   std::array<std::byte, 4096> gathered_;  // a peek that spans several blocks
   size_t want_ = 1;                       // of the last peek
   std::optional<Error> ended_;            // no byte can arrive any more

@@ -17,6 +17,8 @@ namespace {
 
 // 64 KiB blocks make 16 MiB between hosts a quarter slower. Unused memory stays untouched.
 constexpr BlockShape kFabricShape{.blocks = 8, .block_bytes = 128 << 10};
+// ofi_rxm of old libraries sends up to 16 KiB at once. Longer blocks may never arrive there.
+constexpr BlockShape kShapeOfOldLibraries{.blocks = 64, .block_bytes = 16'000};
 
 // For each peer. Each card has slots of its own there, which are registered.
 constexpr size_t kCardsForBlocks = 2;
@@ -91,7 +93,8 @@ class FabricTransport final : public Transport {
       return made;
     };
     const bool mends = own_.mends && far.mends;
-    auto blocks = ports(kFabricShape, "", mends ? kCardsForBlocks : 1);
+    const BlockShape shape = mends ? kFabricShape : kShapeOfOldLibraries;
+    auto blocks = ports(shape, "", mends ? kCardsForBlocks : 1);
     if (own_.reads_memory && far.reads_memory && far.ends.size() <= FabricMemory::kMostRails) {
       std::vector<FabricEnd*> own;
       for (const auto& end : ends_) own.push_back(end.get());
@@ -101,7 +104,7 @@ class FabricTransport final : public Transport {
                                                      mends,
                                                      own_.takes_devices && far.takes_devices));
     }
-    return std::make_unique<BlockWire>(std::move(blocks), kFabricShape, name(), peer.hostname);
+    return std::make_unique<BlockWire>(std::move(blocks), shape, name(), peer.hostname);
   }
 
   std::string route(Wire& wire) const override {
