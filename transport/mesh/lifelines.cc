@@ -8,7 +8,7 @@ namespace hccl_like {
 namespace {
 
 // How long a lifeline may be missed after it broke. The peer's kernel tells it in the same moment.
-constexpr std::chrono::milliseconds kTimeToMake{1'000}, kTimeToCome{1'100};
+constexpr std::chrono::milliseconds kTimeToMake{800}, kTimeToCome{900};
 
 }  // namespace
 
@@ -51,9 +51,12 @@ bool Mesh::State::step_lifeline(Lifeline& one) {
     return step_lifeline(one);
   }
   lifelines_pending = true;
-  if (one.breaks && ((one.dialer && one.dialer->nobody_listens()) || one.deadline.expired()))
+  const bool refused = one.breaks && one.dialer && one.dialer->nobody_listens();
+  if (!refused && !one.deadline.expired()) return false;
+  if (one.breaks) {
     one.wire->give_up(one.wire->cause());
-  if (one.breaks || !one.deadline.expired()) return false;
+    return true;
+  }
   // No error: TCP may be unavailable on this network.
   log_warn("the end of the peer on " + one.wire->peer() + " will be noticed only if " +
            std::string(one.wire->transport()) + " notices it: no TCP connection beside it" +
