@@ -16,6 +16,8 @@ constexpr milliseconds kSilentRead{500};
 // If only the other one answers, the read ends with the endpoint that much later: a card that
 // reports an error by itself keeps the endpoint for the other peers.
 constexpr milliseconds kLastChance{500};
+// Between two attempts of a read that fails.
+constexpr milliseconds kRetry{100};
 constexpr unsigned kTurns = 32;  // of progress() for each look at the clock
 
 }  // namespace
@@ -113,10 +115,8 @@ bool FabricMemory::start(Read& one) {
   const ssize_t status = fi_read(end.endpoint(), one.into.data(), one.into.size(), descriptor,
                                  rails_[*rail].peer->handle(), one.place.words[far] + one.offset,
                                  one.place.words[far + 1], &one.operation.context);
-  if (status == 0) {
-    if (mends_) one.begun = Deadline::Clock::now();
-    return true;
-  }
+  if (mends_) one.begun = Deadline::Clock::now();
+  if (status == 0) return true;
   one.operation.done = one.operation.failed = true;
   if (status != -FI_EAGAIN) return true;
   one.registration = nullptr;
@@ -146,6 +146,7 @@ void FabricMemory::release(uint32_t read) {
 void FabricMemory::look_after(Read& one, Deadline::Clock::time_point now) {
   BlockChannel& notes = notes_.channel();
   if (one.waits || (is_lost(one) && may_go_on(one))) {
+    if (!one.waits && one.tries > 1 && now - one.begun < kRetry) return;
     if (!one.waits) notes.suspect(one.rail);
     one.waits = !start(one);
     return;

@@ -55,7 +55,7 @@ class FabricMemory final : public RemoteMemory {
   std::string_view why_abandoned() const override { return abandoned_; }
 
  private:
-  static constexpr size_t kMostTries = 6;            // of a read
+  static constexpr size_t kMostTries = 12;           // of a read
   using Uses = std::vector<RegistrationCache::Use>;  // one per element of own_
   struct Read {
     bool in_use = false;
