@@ -38,6 +38,9 @@ Engine::~Engine() {
   poller_.ring();
   background_.stop();
   accept_thread_.end();
+  // Peers hear of an abort that no driver has taken.
+  for (const Submission& one : inbox_)
+    if (one.aborted) fail(*one.aborted, *one.error, /*tell_peers=*/true);
 }
 
 // Any thread.

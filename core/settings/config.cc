@@ -123,9 +123,10 @@ constexpr std::array kRows{
          "efa, cxi). Empty: the best that can do what is needed."},
         access<&Config::fabric_provider>()},
     Row{{"HCCL_LIKE_FABRIC_RAILS", "0",
-         "Cards of libfabric that long messages are spread over, or networks where its provider "
-         "has no cards: at most this many, and at most 4; 0: all alike, or one network. For cards "
-         "that are others' to use, which a process cannot know."},
+         "Cards of libfabric that long messages are spread over and that take each other's place "
+         "when one fails, or networks where its provider has no cards: at most this many, and at "
+         "most 4; 0: all alike, or one network. For cards that are others' to use, which a process "
+         "cannot know."},
         access<&Config::fabric_rails>()},
     Row{{"HCCL_LIKE_FABRIC_DEVICE_MEMORY", "1",
          "Whether cards of libfabric read and write the memory of devices themselves where both "

@@ -80,6 +80,8 @@ class FabricTransport final : public Transport {
     if (!connected_.insert(peer.id).second)
       throw_error(ErrorCode::kUnsupported, "it has been tried with this peer before");
     const FabricAddress far = *FabricAddress::parse(peer.address);
+    for (const auto& end : ends_)
+      if (!end->is_open()) end->reopen();
     std::vector<FabricRail> rails;
     for (const auto& [own, other] : pair_ends(own_, far))
       rails.push_back({std::make_shared<FabricPeer>(*ends_[own], far.ends[other].name), other});
