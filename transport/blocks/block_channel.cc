@@ -133,7 +133,7 @@ void BlockChannel::hear_pong(Card& card, size_t slot, const Header& header) {
   if (!health_.works(card.index)) {
     health_.take_back(card.index);
     log_warn("the " + title_ + ": " + named(*card.port, card.index) + " works again");
-    // The preferred one of those that work carries the blocks.
+    // Blocks go over the first card that works.
     if (card.index < carries)
       switch_to(static_cast<uint16_t>(epoch_ + cards_.size() + card.index - carries));
   } else if (card.index == carries) {
@@ -201,7 +201,7 @@ void BlockChannel::take_out(size_t card, const std::string& why) {
   mend(now);
 }
 
-// No card works. Errors do not tell whether the peer has ended; whoever watches the peer does.
+// No card works. Errors do not tell whether the peer has ended; its lifeline does.
 void BlockChannel::mend(Time now) {
   if (std::exchange(heard_, false)) last_heard_ = now;
   if (now < next_mend_) return;

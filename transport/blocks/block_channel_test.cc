@@ -91,7 +91,7 @@ class SimulatedPort final : public BlockPort {
 
 constexpr BlockShape kShape{.blocks = 4, .block_bytes = 64};
 
-// Two ends, each of which sends numbers and checks those that arrive.
+// Two ends send numbers to each other, and check the order of arrival.
 struct Conversation {
   explicit Conversation(size_t cards, const CardTimes& times = card_times()) {
     for (size_t i = 0; i < cards; ++i) net.push_back(std::make_shared<SimulatedCard>());

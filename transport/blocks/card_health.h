@@ -45,10 +45,10 @@ class CardHealth {
   // Takes an answer. False if it is late: the card may have failed since.
   bool answered(size_t card, uint32_t number);
 
-  // What follows from the time.
+  // Cards that the caller pings now, and a card that the caller takes out.
   struct Advice {
     std::vector<size_t> ping;
-    std::optional<size_t> silent;  // to be taken out
+    std::optional<size_t> silent;
   };
   Advice look(Time now);
 

@@ -103,8 +103,8 @@ void FabricPort::start() {
   }
 }
 
-// Blocks that have failed count as sent, and the channel sends them again. Receives are posted
-// again, at the end of the queue, as the library forgets those that failed.
+// A failed block counts as sent: the channel sends it again. libfabric forgets a failed receive, so
+// the port posts it again, behind the others.
 void FabricPort::progress(BlockSink& sink) {
   end_.progress();
   if (!to_send_.empty() || !to_receive_.empty()) start();

@@ -30,7 +30,7 @@ class FabricPort final : public BlockPort {
   }
   bool prepare_sleep() override { return true; }
   void end_sleep() override {}
-  // What remote_memory() returns.
+  // Sets the result of remote_memory().
   void add_memory(std::unique_ptr<RemoteMemory> memory) { memory_ = std::move(memory); }
   RemoteMemory* remote_memory() const override { return memory_.get(); }
   std::string card() const override { return end_.info().domain_attr->name; }
