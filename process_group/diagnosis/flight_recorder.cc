@@ -54,17 +54,17 @@ FlightRecorder::Settings FlightRecorder::settings(const Config& config) {
 
 void FlightRecorder::configure(const Settings& settings) {
   std::lock_guard lock(mutex_);
-  settings_ = settings;
+  const size_t old = std::exchange(settings_, settings).entries;
   dumped_ = false;
   enabled_ = settings.entries > 0;
   stacks_ = settings.stacks;
   const pid_t pid = getpid();
-  if (pid == pid_ && ring_.size() == settings.entries) return;
+  if (pid == pid_ && old == settings.entries) return;
   pid_ = pid;
   last_ = 0, at_ = 0;
   groups_.clear();
-  ring_.clear();
-  ring_.resize(settings.entries);
+  std::vector<FlightEntry>().swap(ring_);
+  ring_.reserve(settings.entries);
 }
 
 void FlightRecorder::capture_stack() {
@@ -87,14 +87,21 @@ void FlightRecorder::set_group(FlightEntry& entry, const std::shared_ptr<const G
   groups_[group->name] = group;
 }
 
-FlightEntry& FlightRecorder::next_slot() {
-  ++last_;
-  at_ = after(at_);
-  fetch(ring_[after(at_)]);  // for the next call
-  return ring_[at_];
+FlightEntry* FlightRecorder::find(Id id) {
+  const size_t at = (id - 1) % settings_.entries;
+  return at < ring_.size() && ring_[at].id == id ? &ring_[at] : nullptr;
 }
 
-// Hold the lock. The ring must not be empty.
+FlightEntry& FlightRecorder::next_slot() {
+  ++last_;
+  if (at_ == ring_.size()) ring_.emplace_back();
+  FlightEntry& entry = ring_[at_];
+  at_ = after(at_);
+  fetch(ring_.data()[at_]);  // for the next call
+  return entry;
+}
+
+// Hold the lock. The recorder must be enabled.
 FlightEntry& FlightRecorder::next(const std::shared_ptr<const GroupView>& group, const Issue& issue,
                                   std::chrono::milliseconds timeout, int64_t created) {
   FlightEntry& entry = next_slot();
@@ -120,7 +127,7 @@ FlightRecorder::Id FlightRecorder::record(const std::shared_ptr<const GroupView>
                                           const Issue& issue, std::chrono::milliseconds timeout,
                                           const std::weak_ptr<RecordedCall>& pending) {
   std::lock_guard lock(mutex_);
-  if (ring_.empty()) return 0;
+  if (!enabled()) return 0;
   next(group, issue, timeout, nanoseconds_of(system_clock::now())).pending = pending;
   return last_;
 }
@@ -135,7 +142,7 @@ void FlightRecorder::record_over(GroupCounters& counters,
                                  steady_clock::time_point started, steady_clock::time_point ended) {
   std::lock_guard lock(mutex_);
   counters.over(calls, ended - started);
-  if (ring_.empty()) return;
+  if (!enabled()) return;
   FlightEntry& entry = next(group, issue, timeout, wall_time(started));
   entry.duration = ended - started;
   entry.started = entry.created;
@@ -145,26 +152,26 @@ void FlightRecorder::record_over(GroupCounters& counters,
 
 void FlightRecorder::attach(std::span<const Id> ids, const std::weak_ptr<RecordedCall>& pending) {
   std::lock_guard lock(mutex_);
-  if (ring_.empty()) return;
+  if (!enabled()) return;
   for (const Id id : ids) {
-    if (FlightEntry& entry = slot(id); entry.id == id) entry.pending = pending;
+    if (FlightEntry* const entry = find(id)) entry->pending = pending;
   }
 }
 
 void FlightRecorder::retire(std::span<const Id> ids, const RecordedCall& pending, bool failed) {
   std::lock_guard lock(mutex_);
-  if (ring_.empty()) return;
+  if (!enabled()) return;
   const int64_t started = wall_time(pending.started());
   for (const Id id : ids) {
-    FlightEntry& entry = slot(id);
-    if (entry.id != id) continue;
-    entry.retired = true;
-    entry.pending.reset();
-    entry.started = std::max(started, entry.created);
-    if (entry.number.is_message && entry.peer < 0) entry.peer = pending.source();
+    FlightEntry* const entry = find(id);
+    if (entry == nullptr) continue;
+    entry->retired = true;
+    entry->pending.reset();
+    entry->started = std::max(started, entry->created);
+    if (entry->number.is_message && entry->peer < 0) entry->peer = pending.source();
     if (failed) continue;
-    entry.duration = pending.duration();
-    entry.completed = entry.started + entry.duration.count();
+    entry->duration = pending.duration();
+    entry->completed = entry->started + entry->duration.count();
   }
 }
 
@@ -172,11 +179,9 @@ std::vector<FlightEntry> FlightRecorder::entries() {
   std::vector<FlightEntry> all;
   {
     std::lock_guard lock(mutex_);
-    all.reserve(ring_.size());
-    for (size_t i = 1; i <= ring_.size(); ++i) {
-      const FlightEntry& entry = slot(last_ + i);
-      if (entry.id != 0) all.push_back(entry);
-    }
+    const auto oldest = ring_.begin() + static_cast<ptrdiff_t>(at_ == ring_.size() ? 0 : at_);
+    all.assign(oldest, ring_.end());
+    all.insert(all.end(), ring_.begin(), oldest);
   }
   const int64_t now = nanoseconds_of(system_clock::now());
   for (FlightEntry& entry : all) {

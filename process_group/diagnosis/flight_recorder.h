@@ -40,7 +40,7 @@ class RecordedCall {
 
 // One recorded call. Times are nanoseconds since the epoch; 0 means not yet.
 struct FlightEntry {
-  uint64_t id = 0;  // from 1, in the order of record(); 0: the slot is free
+  uint64_t id = 0;  // from 1, in the order of record()
   std::shared_ptr<const GroupView> group;
   CallNumber number;
   const char* title = "";  // Description::title
@@ -125,8 +125,9 @@ class FlightRecorder {
   // Rare parts of a record, which stay out of its code.
   [[gnu::cold]] void compare_clocks(std::chrono::steady_clock::time_point now);
   [[gnu::cold]] void set_group(FlightEntry& entry, const std::shared_ptr<const GroupView>& group);
-  FlightEntry& slot(Id id) { return ring_[id % ring_.size()]; }
-  size_t after(size_t at) const { return at + 1 == ring_.size() ? 0 : at + 1; }
+  // Null if the entry was overwritten or cleared.
+  FlightEntry* find(Id id);
+  size_t after(size_t at) const { return at + 1 == settings_.entries ? 0 : at + 1; }
   FlightEntry& next_slot();
 
   std::atomic<bool> enabled_{false};
@@ -134,9 +135,9 @@ class FlightRecorder {
   mutable std::mutex mutex_;  // guards the members below
   Settings settings_;
   pid_t pid_ = 0;
-  std::vector<FlightEntry> ring_;
+  std::vector<FlightEntry> ring_;  // grows up to settings_.entries, within its capacity
   Id last_ = 0;
-  size_t at_ = 0;  // slot of last_, without a division in each call
+  size_t at_ = 0;  // slot of the next entry, without a division in each call
   std::map<std::string, std::shared_ptr<const GroupView>> groups_;
   bool dumped_ = false;
   Failure failure_;
