@@ -4,7 +4,8 @@
 #include <charconv>
 #include <map>
 #include <utility>
-#include <vector>
+
+#include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
 #include "transport/mesh/group_entries.h"
@@ -15,6 +16,7 @@ namespace hccl_like {
 namespace {
 
 constexpr size_t kDigits = kMarkDigits;
+constexpr auto kReplace = nlohmann::json::error_handler_t::replace;
 
 uint64_t parse_communicator(std::string_view text) {
   uint64_t value = 0;
@@ -55,17 +57,20 @@ void check_settings(const Roster& roster) {
 }
 
 // Errors name both ends: the record may be unreadable because the versions differ.
-ProcessRecord parse_record(const std::string& stored, size_t member, int rank,
+ProcessRecord parse_record(const nlohmann::json& stored, size_t member, int rank,
                            const ProcessRecord& self, const JobKey& job) {
-  const bool proved = !stored.starts_with(kUnproved);
+  std::string text = stored.is_string() ? stored.get<std::string>() : std::string();
+  const bool proved = !text.starts_with(kUnproved);
   // An invalid proof of unknown length follows an unproved record.
-  const std::string text = proved ? stored : stored.substr(1, stored.rfind('}'));
+  if (!proved) text = text.substr(1, text.rfind('}'));
   const auto cannot_join = [&](ErrorCode code, const std::string& why) {
+    if (stored.is_object()) text = stored.dump(-1, ' ', true, kReplace);
     throw_error(code, hccl_like::person(rank, self) + " cannot join " +
                           hccl_like::person(static_cast<int>(member), text) + ": " + why);
   };
   try {
-    ProcessRecord record = ProcessRecord::parse(text);
+    ProcessRecord record =
+        stored.is_object() ? ProcessRecord::from_json(stored) : ProcessRecord::parse(text);
     if (proved) return record;
   } catch (const Exception& exception) {
     cannot_join(exception.code(), exception.error().message);
@@ -84,14 +89,17 @@ std::string_view records_in(std::string_view all, size_t ranks) {
                               const ProcessRecord& self, const JobKey& job) {
   constexpr size_t kLongest = 1 << 20;
   const std::string_view list = records_in(all, ranks).substr(0, kLongest);
-  std::vector<std::string> records;
+  size_t member = 0;
+  bool in_record = false;
   try {
-    records = unpack_records(list.substr(0, list.rfind(']') + 1), ranks);
+    visit_records(list.substr(0, list.rfind(']') + 1), ranks, [&](const nlohmann::json& record) {
+      in_record = true;
+      parse_record(record, member++, rank, self, job);
+      in_record = false;
+    });
   } catch (const Exception&) {
-    records.clear();  // no list of another version either
+    if (in_record) throw;  // else it is no list of another version either
   }
-  for (size_t member = 0; member < records.size(); ++member)
-    parse_record(records[member], member, rank, self, job);
   throw_error(ErrorCode::kMismatch,
               "rank 0's list of the ranks in the store is not authentic: " + why_unproved(job));
 }
@@ -113,8 +121,9 @@ Roster exchange_records(Store& store, const JobKey& job, const ProcessRecord& se
   const std::string_view text = all.value;
   Roster roster;
   roster.communicator = parse_communicator(text.substr(0, kDigits));
-  for (const std::string& record : unpack_records(records_in(text, ranks), ranks))
+  visit_records(records_in(text, ranks), ranks, [&](const nlohmann::json& record) {
     roster.members.push_back(parse_record(record, roster.members.size(), rank, self, job));
+  });
   check_settings(roster);
   return roster;
 }

@@ -37,34 +37,29 @@ std::string pack_records(std::span<const std::string> records) {
   return all.dump(-1, ' ', true, Json::error_handler_t::replace);
 }
 
-std::vector<std::string> unpack_records(std::string_view text, size_t count) {
+void visit_records(std::string_view text, size_t count,
+                   const std::function<void(const Json& record)>& visit) {
   const Json all = parse_bounded(text);
   if (!all.is_array() || all.size() != count)
     throw_error(
         ErrorCode::kMismatch,
         "the list of ranks in the store is malformed; check that no other program writes there");
-  std::vector<std::string> records;
-  Json before = Json::object();
+  Json record = Json::object();
   for (const Json& one : all) {
     if (one.is_string()) {
-      records.push_back(one.get<std::string>());
+      visit(one);
       continue;
     }
     if (!one.is_object())
       throw_error(ErrorCode::kMismatch, "the list of ranks in the store holds something else");
     for (const auto& [key, value] : one.items()) {
       if (value.is_null())
-        before.erase(key);
+        record.erase(key);
       else
-        before[key] = value;
+        record[key] = value;
     }
-    records.push_back(before.dump(-1, ' ', true, Json::error_handler_t::replace));
-    // Bounds the expansion: each record inherits the fields of its predecessor.
-    if (records.back().size() > kLongestRecord)
-      throw_error(ErrorCode::kMismatch,
-                  "the list of ranks in the store holds one that is too long");
+    visit(record);
   }
-  return records;
 }
 
 }  // namespace hccl_like

@@ -1,5 +1,7 @@
 #include "transport/network/process_record.h"
 
+#include <algorithm>
+
 #include "core/base/error.h"
 #include "transport/network/bounded_json.h"
 #include "transport/wire/transport.h"
@@ -11,6 +13,7 @@ namespace {
 constexpr size_t kMostAddresses = 64;
 constexpr size_t kLongestField = 256;
 constexpr size_t kMostEnds = 5;
+constexpr size_t kMostNics = 1024;
 
 [[noreturn]] void refuse(const std::string& why) {
   throw_error(ErrorCode::kMismatch, "a process record in the store cannot be used: " + why +
@@ -84,7 +87,8 @@ std::map<std::string, std::string> texts_at(const nlohmann::json& record, const 
   if (!found->is_object() || found->size() > kMostEnds)
     refuse(std::string(field) + " are malformed");
   for (const auto& [name, value] : found->items()) {
-    if (!value.is_string() || name.size() > kLongestField)
+    if (!value.is_string() || name.size() > kLongestField ||
+        value.get_ref<const std::string&>().size() > kLongestRecord)
       refuse(std::string(field) + " are malformed");
     texts[name] = value.get<std::string>();
   }
@@ -108,9 +112,12 @@ std::optional<Machine> machine_of(const nlohmann::json& record) {
                     .cores = found->at(2),
                     .threads = found->at(3),
                     .nics = {}};
+    if (found->at(4).size() > kMostNics) refuse("machine is malformed");
     for (const auto& nic : found->at(4))
       machine.nics.push_back(
           {.name = nic.at(0), .pci = nic.at(1), .node = nic.at(2), .megabits = nic.at(3)});
+    for (const auto& nic : machine.nics)
+      if (std::max(nic.name.size(), nic.pci.size()) > kLongestField) refuse("machine is malformed");
     return machine;
   } catch (const nlohmann::json::exception&) {
     refuse("machine is malformed");
@@ -142,7 +149,10 @@ std::string ProcessRecord::serialize() const {
 
 ProcessRecord ProcessRecord::parse(std::string_view text) {
   if (text.size() > kLongestRecord) refuse("it is too long");
-  const auto json = parse_bounded(text);
+  return from_json(parse_bounded(text));
+}
+
+ProcessRecord ProcessRecord::from_json(const nlohmann::json& json) {
   if (!json.is_object()) refuse("it is no JSON object");
   if (const auto version = number_at(json, "protocol", UINT32_MAX); version != kProtocolVersion)
     throw_error(ErrorCode::kMismatch, "it speaks version " + std::to_string(version) +

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include "core/machine/machine.h"
 
 namespace hccl_like {
@@ -37,7 +39,9 @@ struct ProcessRecord {
   std::string device;
   std::optional<Machine> machine;  // of its host, if the process is the first there
   std::string serialize() const;
-  static ProcessRecord parse(std::string_view text);  // throws a sentence if malformed
+  // These throw a sentence if the record is malformed.
+  static ProcessRecord parse(std::string_view text);
+  static ProcessRecord from_json(const nlohmann::json& json);
 };
 
 }  // namespace hccl_like

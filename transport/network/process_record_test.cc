@@ -41,7 +41,9 @@ TEST(ProcessRecord, RefusesWhatIsMalformed) {
         with("\"nonce\":\"", "\"nonce\":\"00"), with("\"addresses\":", "\"a\":"),
         with(port, "\"port\":65536"), with(port, "\"port\":-1"), with(port, "\"port\":\"x\""),
         with("\"protocol\":" + std::to_string(kProtocolVersion), "\"protocol\":99"),
-        with("\"hostname\":\"", "\"hostname\":\"" + std::string(300, 'h'))})
+        with("\"hostname\":\"", "\"hostname\":\"" + std::string(300, 'h')),
+        with("\"hostname\"",
+             "\"settings\":{\"a\":\"" + std::string(kLongestRecord, 's') + "\"},\"hostname\"")})
     EXPECT_THROW(ProcessRecord::parse(bad), Exception) << bad.substr(0, 100);
 }
 
