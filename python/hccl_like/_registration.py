@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
+import os
 import sys
 from collections.abc import Iterator
 
@@ -193,14 +194,17 @@ def make_backend(store, rank, size, group_options, timeout, name, global_ranks, 
 
     ``membership``: for a group that all ranks of a larger one make or, if they are no members, declare.
     """
-    from hccl_like import _extension, _plugins, _transports
+    from hccl_like import _extension, _plugins
 
     extension = _extension.load()
     group_options._timeout = timeout
     group_options.group_name = name
     group_options.global_ranks_in_group = global_ranks
     _plugins.register(extension)
-    _transports.register(extension)
+    if os.environ.get("HCCL_LIKE_TRANSPORTS"):  # the default names none of a package
+        from hccl_like import _transports
+
+        _transports.register(extension)
     _endings.watch_accelerator(accelerator_name())
     _endings.watch_child()
     return extension.ProcessGroupHcclLike(store, rank, size, group_options, membership)
