@@ -2,7 +2,8 @@
 
     python bench/startup.py --ranks 64 --backends hccl-like gloo
 
-A rank has started when its first barrier is over. Processes are forked, so that the time to import torch does not count.
+A rank has started when its first barrier is over. Processes are forked, so that the time to import torch does not count. That import
+loads gloo; hccl-like's library is loaded with the first group, unless ``--loaded`` loads it before the fork, too.
 """
 
 import argparse
@@ -83,8 +84,13 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=64)
     parser.add_argument("--backends", nargs="+", default=["hccl-like", "gloo"])
     parser.add_argument("--rounds", type=int, default=3, help="the backends take turns; the median is shown (%(default)s)")
+    parser.add_argument("--loaded", action="store_true", help="load hccl-like's library before the ranks are forked")
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
+    if asked.loaded:
+        from hccl_like import _extension
+
+        _extension.load()
     results = {backend: [] for backend in asked.backends}
     for _ in range(asked.rounds):
         for backend in asked.backends:
