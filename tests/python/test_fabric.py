@@ -158,11 +158,11 @@ def pulled(rank, size, hosts, rail, seconds):
         time.sleep(seconds)
         hosts.cable(1, "up", rail)
 
-    longest, _ = sums(rank, size, seconds + 7, 4 << 20, sabotage)
+    longest, counted = sums(rank, size, seconds + 7, 4 << 20, sabotage)
     before = hosts[0].counters(rail)["tx_bytes"]
     large(rank, size)
     dist.barrier()
-    return longest, hosts[0].counters(rail)["tx_bytes"] - before
+    return longest, hosts[0].counters(rail)["tx_bytes"] - before, counted
 
 
 @pytest.mark.parametrize("rail, seconds", [(1, 2), pytest.param(0, 8, marks=pytest.mark.slow)])
@@ -170,13 +170,16 @@ def test_a_card_whose_cable_is_pulled_is_replaced_by_another_one_and_comes_back(
     """The connection that watches the peer goes over card 0, and breaks after 4 s."""
     hosts = make_hosts(2, rails=2)
     environment = settings(chosen("package"), "tcp") | {"HCCL_LIKE_FABRIC_RAILS": "2", "HCCL_LIKE_DEBUG_FILE": f"{tmp_path}/log"}
-    for longest, carried in run_ranks(pulled, 2, hosts, rail, seconds, environment=environment, hosts=hosts):
+    answers = run_ranks(pulled, 2, hosts, rail, seconds, environment=environment, hosts=hosts)
+    for longest, carried, _ in answers:
         assert longest < 5
         assert carried > 1 << 20
+    # Blocks go over card 0 while it works. One end notices, or both.
+    assert any(counted for _, _, counted in answers) == (rail == 0)
     told = (tmp_path / "log").read_text()
     assert f"lost card {rail} (eth{rail}): the peer answers" in told
     assert f": card {rail} (eth{rail}) works again" in told
-    assert ("the TCP connection that watches the peer on host0 was replaced" in told) == (rail == 0)
+    assert ("the TCP connection that watches the peer on host" in told) == (rail == 0)  # at the end that notices
 
 
 def reset_again_and_again(rank, size, hosts):
@@ -198,7 +201,7 @@ def test_an_only_card_whose_connections_are_reset_goes_on(make_hosts, tmp_path):
     hosts = make_hosts(2)
     environment = settings(chosen("package"), "tcp") | {"HCCL_LIKE_DEBUG_FILE": f"{tmp_path}/log"}
     run_ranks(reset_again_and_again, 2, hosts, environment=environment, hosts=hosts)
-    assert "the TCP connection that watches the peer on host0 was replaced" in (tmp_path / "log").read_text()
+    assert "the TCP connection that watches the peer on host" in (tmp_path / "log").read_text()
 
 
 def one_sum(rank, size):

@@ -132,6 +132,7 @@ void BlockChannel::hear_pong(Card& card, size_t slot, const Header& header) {
   const size_t carries = current().index;
   if (!health_.works(card.index)) {
     health_.take_back(card.index);
+    changed_ = true;
     log_warn("the " + title_ + ": " + named(*card.port, card.index) + " works again");
     // Blocks go over the first card that works.
     if (card.index < carries)
@@ -185,14 +186,26 @@ void BlockChannel::progress() {
   if (!ended_.empty()) return;
   if (sent_here_ < unconfirmed_.size()) send_again();
   answer_and_confirm();
+  if (changed_) tell_rails();
+}
+
+void BlockChannel::tell_rails() {
+  changed_ = false;
+  uint32_t down = 0;
+  for (size_t i = 0; i < cards_.size(); ++i) down += health_.works(i) ? 0 : 1;
+  const uint32_t replaced = std::exchange(replaced_, 0);
+  if (rails_changed_) rails_changed_(replaced, down);
 }
 
 void BlockChannel::take_out(size_t card, const std::string& why) {
   const Time now = times_.now();
-  if (health_.works(card) && cards_.size() > 1 && !outage_)
+  const bool worked = health_.works(card), carries = cards_[card].get() == &current();
+  if (worked && cards_.size() > 1 && !outage_)
     log_warn("the " + title_ + " lost " + named(*cards_[card]->port, card) + ": " + why);
   health_.take_out(card, now);
-  if (cards_[card].get() != &current()) return;
+  changed_ |= worked;
+  if (!carries) return;
+  if (worked) ++replaced_;
   for (size_t i = 1; i < cards_.size(); ++i) {
     const auto epoch = static_cast<uint16_t>(epoch_ + i);
     if (health_.works(epoch % cards_.size())) return switch_to(epoch);
@@ -222,6 +235,7 @@ void BlockChannel::switch_to(uint16_t epoch) {
   moved_ = true;
   Card& card = current();
   health_.take_back(card.index);
+  changed_ = true;
   if (!card.port->broken().empty()) card.port->mend();
   if (cards_.size() > 1 && !outage_)
     log_warn("the " + title_ + " goes on over " + named(*card.port, card.index));

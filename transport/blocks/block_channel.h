@@ -14,6 +14,7 @@
 #include "core/base/deadline.h"
 #include "transport/blocks/block_port.h"
 #include "transport/blocks/card_health.h"
+#include "transport/wire/wire.h"
 
 namespace hccl_like {
 
@@ -74,6 +75,8 @@ class BlockChannel {
   void suspect(size_t card) { health_.suspect(card, times_.now()); }
   // Looks at the clock. progress() calls it from time to time.
   void watch();
+  // Told by progress() at the end that notices a failure.
+  RailsChanged& rails_changed() { return rails_changed_; }
 
  private:
   using Time = CardTimes::Time;
@@ -123,6 +126,7 @@ class BlockChannel {
   void switch_to(uint16_t epoch);
   void send_again();
   void mend(Time now);
+  void tell_rails();
 
   const BlockShape shape_;
   const std::string title_;
@@ -146,6 +150,10 @@ class BlockChannel {
   std::optional<Time> last_heard_;
   Time last_moved_, next_mend_{};
   std::optional<Outage> outage_;
+
+  RailsChanged rails_changed_;
+  bool changed_ = false;  // since it was told
+  uint32_t replaced_ = 0;
 };
 
 }  // namespace hccl_like

@@ -104,6 +104,9 @@ struct Conversation {
       }
       ends[end] =
           std::make_unique<BlockChannel>(std::move(ports), kShape, "connection to a peer", times);
+      ends[end]->rails_changed() = [this, end](uint32_t cards, uint32_t broken) {
+        replaced[end] += cards, down[end] = broken;
+      };
     }
   }
   bool send(size_t end, size_t numbers = 1) {
@@ -150,6 +153,7 @@ struct Conversation {
   std::array<std::vector<SimulatedPort*>, 2> ports;
   std::array<std::unique_ptr<BlockChannel>, 2> ends;
   std::array<uint64_t, 2> sent{}, received{};
+  std::array<uint32_t, 2> replaced{}, down{};  // as rails_changed() tells
   size_t wrong = 0;
 };
 
@@ -159,6 +163,8 @@ TEST(BlockChannel, GoesOnOverAnotherCardWhenBlocksFail) {
   both.net[0]->error[0] = "the cable is out";
   EXPECT_TRUE(both.settles(milliseconds(2)));
   EXPECT_FALSE(both.ends[0]->works(0));
+  EXPECT_EQ(both.replaced, (std::array{1u, 0u}));
+  EXPECT_EQ(both.down, (std::array{1u, 0u}));
   ASSERT_TRUE(both.send(1));
   EXPECT_TRUE(both.settles(milliseconds(2)));
   EXPECT_EQ(both.wrong, 0u);
@@ -210,8 +216,10 @@ TEST(BlockChannel, TakesACardBackThatWorksAgain) {
   for (int i = 0; i < 6000; ++i) both.turn();
   EXPECT_FALSE(both.ends[0]->works(0));
   both.heal();
+  EXPECT_EQ(both.down[0], 1u);
   for (int i = 0; i < 11'000; ++i) both.turn();
   EXPECT_TRUE(both.ends[0]->works(0));
+  EXPECT_EQ(both.down, (std::array{0u, 0u}));
   // The other card is not needed any more.
   for (CardLane& lane : both.net[1]->to) lane.silent = true;
   ASSERT_TRUE(both.send(0));
@@ -229,6 +237,8 @@ TEST(BlockChannel, ItsOnlyCardIsTriedAgainWhenItFails) {
     both.net[0]->error[0] = "reset by somebody";
     ASSERT_TRUE(both.settles(milliseconds(150))) << i;
   }
+  EXPECT_EQ(both.replaced, (std::array{20u, 0u}));
+  EXPECT_EQ(both.down, (std::array{0u, 0u}));
   EXPECT_EQ(both.wrong, 0u);
 }
 

@@ -31,7 +31,9 @@ class BlockWire final : public Wire {
   bool owes() override { return !flush(); }
   bool prepare_sleep(WakeFor wake) override;
   void end_sleep() override;
-  WireExtensions extensions() override { return {.remote_memory = memory_}; }
+  WireExtensions extensions() override {
+    return {.remote_memory = memory_, .rails_changed = &channel_.rails_changed()};
+  }
   // Whether `bytes` bytes are readable without a call into the library.
   bool holds(size_t bytes) const;
   BlockChannel& channel() { return channel_; }

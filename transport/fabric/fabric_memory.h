@@ -53,6 +53,7 @@ class FabricMemory final : public RemoteMemory {
   void progress() override;
   void abandon(const char* why) override;
   std::string_view why_abandoned() const override { return abandoned_; }
+  RailsChanged* rails_changed() override { return &notes_.channel().rails_changed(); }
 
  private:
   static constexpr size_t kMostTries = 12;           // of a read

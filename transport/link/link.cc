@@ -109,6 +109,7 @@ void Link::State::join(std::unique_ptr<Wire> taken, const LinkOptions& options) 
   Wire* const its = taken.get();
   ends.emplace(std::move(taken), options, mismatches, traffic);
   traffic.connected(joined_transport);
+  traffic.follow_rails(its->extensions());
   eager_bytes.store(ends->eager_bytes, std::memory_order_relaxed);
   reaches_devices.store(ends->rendezvous->reaches_devices(), std::memory_order_relaxed);
   wire.store(its, std::memory_order_release);

@@ -1,6 +1,7 @@
 #pragma once
 // Counts the messages of a Link.
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "core/counters/counter_layout.h"
+#include "transport/wire/remote_memory.h"
 
 namespace hccl_like {
 
@@ -46,6 +48,20 @@ class Traffic {
     peer->reconnected.fetch_add(reconnected);
     peer->rails_down.store(down);
   }
+  // Of a wire that lives no longer than this. It and its remote memory use the same cards.
+  void follow_rails(const WireExtensions& extensions) {
+    RemoteMemory* const memory = extensions.remote_memory;
+    if (RailsChanged* const changed = extensions.rails_changed)
+      *changed = [this](uint32_t replaced, uint32_t down) {
+        down_[0] = down;
+        rails(replaced, std::ranges::max(down_));
+      };
+    if (RailsChanged* const changed = memory != nullptr ? memory->rails_changed() : nullptr)
+      *changed = [this](uint32_t, uint32_t down) {
+        down_[1] = down;
+        rails(0, std::ranges::max(down_));
+      };
+  }
   // A call waited for the peer. Any thread.
   void waited(std::chrono::nanoseconds time) noexcept {
     Peer* const peer = counted_in();
@@ -65,6 +81,7 @@ class Traffic {
   // Not std::atomic, which model checks explore (tests/model/).
   mutable Peer* peer_ = nullptr;
   uint64_t transport_ = 0;
+  std::array<uint32_t, 2> down_{};  // cards, as the wire and its remote memory tell
 };
 
 // Time in which no call can go on, by the peers that the calls wait for. Used by one thread at a

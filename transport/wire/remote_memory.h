@@ -7,6 +7,8 @@
 #include <span>
 #include <string_view>
 
+#include "transport/wire/wire.h"
+
 namespace hccl_like {
 
 // Address of exposed memory. Only the transport interprets the words.
@@ -70,6 +72,9 @@ class RemoteMemory {
   virtual void abandon(const char* why) = 0;
   // The reason for that; empty before. For a wire that does not learn it otherwise.
   virtual std::string_view why_abandoned() const { return {}; }
+
+  // As that of WireExtensions, for the cards that carry reads and notes. Null where there is none.
+  virtual RailsChanged* rails_changed() { return nullptr; }
 };
 
 }  // namespace hccl_like

@@ -2,6 +2,7 @@
 // The interface of a transport: a reliable, ordered stream of bytes to one peer process.
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <utility>
@@ -25,10 +26,15 @@ struct WakeFor {
   bool space = false;  // for write()
 };
 
+// Hears of cards or connections that fail: how many took the place of broken ones since the last
+// call, and how many are broken now. Called by the driver.
+using RailsChanged = std::function<void(uint32_t replaced, uint32_t down)>;
+
 // Optional services of a wire besides bytes. The wire owns them. Null where the wire has none.
 struct WireExtensions {
   SameHostPeer* same_host = nullptr;
   RemoteMemory* remote_memory = nullptr;  // the peer's memory, read without the peer's help
+  RailsChanged* rails_changed = nullptr;  // for the owner of the wire to set
 };
 
 // Both directions to one peer. Used by one thread at a time (the driver). No method blocks. No
