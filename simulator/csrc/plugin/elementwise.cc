@@ -57,19 +57,14 @@ Stream::Work each(const Reduction& of, Op op) {
   };
 }
 
+// Not a number if either is.
 template <typename T>
 T lesser(T a, T b) {
-  if constexpr (std::is_floating_point_v<T>)
-    return std::isnan(a) || a < b ? a : b;
-  else
-    return a < b ? a : b;
+  return (a < b) | (a != a) ? a : b;
 }
 template <typename T>
 T greater(T a, T b) {
-  if constexpr (std::is_floating_point_v<T>)
-    return std::isnan(a) || a > b ? a : b;
-  else
-    return a > b ? a : b;
+  return (a > b) | (a != a) ? a : b;
 }
 
 template <typename T>
@@ -83,8 +78,8 @@ Stream::Work work_for(const Reduction& of, hcd_op op) {
     if (op == HCD_PRODUCT) return each<T>(of, [](W a, W b) -> W { return a * b; });
   }
   if constexpr (!kIsComplex<T>) {
-    if (op == HCD_MIN) return each<T>(of, lesser<W>);
-    if (op == HCD_MAX) return each<T>(of, greater<W>);
+    if (op == HCD_MIN) return each<T>(of, [](W a, W b) -> W { return lesser(a, b); });
+    if (op == HCD_MAX) return each<T>(of, [](W a, W b) -> W { return greater(a, b); });
   }
   if constexpr (std::is_integral_v<T>) {
     if (op == HCD_BIT_AND) return each<T>(of, [](W a, W b) -> W { return a & b; });
