@@ -97,7 +97,7 @@ void Engine::nudge() {
   poller_.ring();
 }
 
-bool Engine::wait(const std::function<bool()>& done, Deadline deadline) {
+bool Engine::wait(const std::function<bool()>& done, Deadline deadline, Wait how) {
   if (done()) return true;
   wanted_.fetch_add(1);
   while (!done() && !deadline.expired()) {
@@ -108,7 +108,7 @@ bool Engine::wait(const std::function<bool()>& done, Deadline deadline) {
     }
     std::unique_lock driver(driver_, std::try_to_lock);
     if (driver) {
-      drive(done, deadline, /*background=*/false);
+      drive(done, deadline, how);
       wanted_.fetch_sub(1);
       leave(std::move(driver), false);
       return done();
@@ -185,7 +185,7 @@ void Engine::drive_alone(Stop stop) {
   try {
     poller_.poll();
     mesh_.poll();
-    drive(stop, Deadline::never(), /*background=*/true);
+    drive(stop, Deadline::never(), Wait::kInBackground);
   } catch (const std::exception& exception) {
     log_warn(std::string("while looking after connections: ") + exception.what());
     std::this_thread::sleep_for(kNap);
@@ -234,9 +234,10 @@ bool Engine::Turns::take() {
 // Driver only.
 
 template <class Stop>
-void Engine::drive(Stop stop, Deadline deadline, bool background) {
+void Engine::drive(Stop stop, Deadline deadline, Wait how) {
+  const bool background = how == Wait::kInBackground;
   uint32_t idle = 0;
-  Backoff backoff(config_, /*own_core=*/!background && !crowded_);
+  Backoff backoff(config_, /*own_core=*/how == Wait::kForPeers && !crowded_);
   waits_.end();
   while (!stop()) {
     if (step()) {

@@ -68,7 +68,13 @@ class Engine {
   bool wait(std::span<const std::shared_ptr<Operation>> operations, Deadline deadline);
   // The same until `done`, evaluated in every step. If anything but the end of an operation changes
   // its result, call nudge().
-  bool wait(const std::function<bool()>& done, Deadline deadline);
+  bool wait(const std::function<bool()>& done, Deadline deadline) {
+    return wait(done, deadline, Wait::kForPeers);
+  }
+  // The same for a device, say, which takes its time: does not keep a core until then.
+  void wait_long(const std::function<bool()>& done) {
+    wait(done, Deadline::never(), Wait::kForLong);
+  }
   // Any thread. Makes waiting threads evaluate their condition again.
   void nudge();
 
@@ -164,9 +170,12 @@ class Engine {
     std::shared_ptr<Task> task = nullptr;  // set: neither of the two
   };
 
+  enum class Wait { kForPeers, kForLong, kInBackground };
+  bool wait(const std::function<bool()>& done, Deadline deadline, Wait how);
+
   // Driver only.
   template <class Stop>
-  void drive(Stop stop, Deadline deadline, bool background);
+  void drive(Stop stop, Deadline deadline, Wait how);
   template <class Stop>
   void drive_alone(Stop stop);
   bool step();

@@ -332,7 +332,7 @@ std::optional<Error> StreamExecution::finish() {
   };
   // The receives are under way meanwhile, so that a lost rank or a time-out ends them.
   post(Collective::kRecv, heard);
-  engine.wait([&] { return reached() || communicator_->has_failed(); }, Deadline::never());
+  engine.wait_long([&] { return reached() || communicator_->has_failed(); });
   while (!reached() && !lost()) {
     release();  // repeatedly: streams of others may still write their words
     std::this_thread::sleep_for(kBetweenReleases);

@@ -61,7 +61,7 @@ std::shared_ptr<Operation> StreamMessage::refusal() { return answer(call_.root);
 
 bool StreamMessage::run(const std::shared_ptr<Operation>& operation) const {
   communicator_->launch({&operation, 1}, /*waited_for=*/true);
-  communicator_->engine().wait(*operation, Deadline::never());
+  communicator_->engine().wait_long([&] { return operation->done(); });
   return operation->error() == nullptr;
 }
 
