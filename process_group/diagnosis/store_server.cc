@@ -40,20 +40,21 @@ bool is_closed(int descriptor) {
 }  // namespace
 
 // TCPStore hides its socket, so this scans the sockets of the process by port. An open connection
-// counts as this store's, even if it may belong to another store on the same port.
+// counts as this store's, even if it may belong to another store on the same port. A connection
+// that was reset has no peer any more, and is not found.
 bool server_has_gone(c10d::Store& store) {
   const auto* const tcp = dynamic_cast<c10d::TCPStore*>(&store);
   if (tcp == nullptr) return false;
-  std::error_code ignored;
-  bool open = false, closed = false;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", ignored)) {
+  std::error_code unreadable;
+  bool gone = true;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", unreadable)) {
     const std::string name = entry.path().filename().string();
     int descriptor = -1;
     std::from_chars(name.data(), name.data() + name.size(), descriptor);
     if (descriptor < 0 || peer_port(descriptor) != tcp->getPort()) continue;
-    (is_closed(descriptor) ? closed : open) = true;
+    gone = gone && is_closed(descriptor);
   }
-  const bool gone = closed && !open;
+  if (unreadable) return false;
   static std::atomic<bool> told{false};
   if (gone && !told.exchange(true))
     log_warn("the store at " + tcp->getHost() + ":" + std::to_string(tcp->getPort()) +
