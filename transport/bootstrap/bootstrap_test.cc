@@ -370,26 +370,5 @@ TEST_F(Door, ConnectorGoesAroundAnAddressThatNeverAnswers) {
   EXPECT_EQ(connector.taken(), "127.0.0.1:" + std::to_string(port));
 }
 
-TEST(Connector, WaitsForAPeerThatComesLate) {
-  const uint16_t port = Listener::tcp(kLoopback, {}).port();
-  const Identity self = new_identity(kJob), peer = new_identity(kJob);
-  Poller poller;
-  Connector connector(peer, self, {way_to(kLoopback, port)}, poller);
-  const Deadline first = Deadline::after(milliseconds(30));
-  while (!first.expired() || !connector.hopeless()) {
-    poller.poll();
-    ASSERT_FALSE(connector.step());
-  }
-  EXPECT_NE(connector.report().find("Connection refused"), std::string::npos) << connector.report();
-  Acceptor acceptor(self, poller);
-  acceptor.listeners().add(Listener::tcp(kLoopback, {port, port}));
-  const Deadline deadline = Deadline::after(seconds(5));
-  while (!connector.step()) {
-    ASSERT_FALSE(deadline.expired());
-    poller.poll();
-    acceptor.step([](const std::string&, size_t) { return true; });
-  }
-}
-
 }  // namespace
 }  // namespace hccl_like

@@ -18,7 +18,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kStagger{25};
 constexpr milliseconds kFirstPause{20};
 constexpr milliseconds kLongestPause{1000};
 // Time without an answer after which another port of the host is tried, and time for that answer.
@@ -120,14 +119,14 @@ Way way_to_unix(const std::string& abstract_name) {
 }
 
 Connector::Connector(const Identity& self, const Identity& target, std::vector<Way> ways,
-                     Poller& poller, size_t rail)
+                     Poller& poller, size_t rail, milliseconds stagger)
     : self_(self), target_(target), poller_(poller), rail_(rail) {
   auto start_at = Clock::now();
   for (Way& way : ways) {
     attempts_.push_back(std::make_unique<Attempt>());
     attempts_.back()->way = std::move(way);
     attempts_.back()->start_at = start_at;
-    start_at += kStagger;
+    start_at += stagger;
   }
 }
 

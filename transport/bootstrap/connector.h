@@ -27,10 +27,12 @@ Way way_to_unix(const std::string& abstract_name);
 // long as the owner calls step().
 class Connector {
  public:
-  // Starts the `ways`, best first, a moment apart, so that the best wins if it works. Identities
-  // and poller must outlive this object. `rail`: index of this connection among those to the peer.
+  static constexpr std::chrono::milliseconds kStagger{25};
+  // Starts the `ways`, best first, `stagger` apart or when one before fails, so that the best wins
+  // if it works. Identities and poller must outlive this object. `rail`: index of this connection
+  // among those to the peer.
   Connector(const Identity& self, const Identity& target, std::vector<Way> ways, Poller& poller,
-            size_t rail = 0);
+            size_t rail = 0, std::chrono::milliseconds stagger = kStagger);
   ~Connector();
 
   bool step();

@@ -19,6 +19,9 @@ constexpr milliseconds kStale{200};
 constexpr milliseconds kTell{500};
 constexpr milliseconds kRedial{1'000};
 constexpr milliseconds kLook{50};
+// A rail stays where its first connection is made. On a busy host its own network may answer late;
+// the value is RFC 8305's (section 5).
+constexpr milliseconds kHeadStart{250};
 
 // The local interface that reaches an address or, behind a router, the address itself.
 std::string network_of(const Address& address, const std::vector<InterfaceAddress>& own) {
@@ -91,8 +94,8 @@ void Rails::make_missing(std::chrono::milliseconds timeout, const std::string& a
     deadline_ = Deadline::after(timeout);
     connectors_.resize(wire_.rails());
     for (size_t rail = 1; rail < wire_.rails(); ++rail)
-      connectors_[rail] =
-          std::make_unique<Connector>(self_, peer_.identity, peer_.ways[rail], poller_, rail);
+      connectors_[rail] = std::make_unique<Connector>(self_, peer_.identity, peer_.ways[rail],
+                                                      poller_, rail, kHeadStart);
   }
   std::string missing;
   for (size_t rail = 1; rail < connectors_.size(); ++rail) {
