@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "collectives/testing/algorithm_name.h"
-#include "collectives/verify/prove_large.h"
 #include "collectives/verify/simulate.h"
 #include "tests/number_setting.h"
+#include "tests/proof/prove_large.h"
 
 namespace hccl_like {
 namespace {

@@ -9,9 +9,9 @@
 
 #include "collectives/verify/check.h"
 #include "collectives/verify/prove.h"
-#include "collectives/verify/prove_large.h"
 #include "tests/number_setting.h"
 #include "tests/proof/any_order.h"
+#include "tests/proof/prove_large.h"
 
 namespace hccl_like {
 namespace {

@@ -1,4 +1,4 @@
-#include "collectives/verify/contributions.h"
+#include "tests/proof/contributions.h"
 
 #include <algorithm>
 

@@ -1,9 +1,9 @@
-#include "collectives/verify/prove_large.h"
+#include "tests/proof/prove_large.h"
 
 #include <gtest/gtest.h>
 
-#include "collectives/verify/contributions.h"
 #include "collectives/verify/simulate.h"
+#include "tests/proof/contributions.h"
 
 namespace hccl_like {
 namespace {

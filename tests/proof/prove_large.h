@@ -6,7 +6,7 @@
 #include <string>
 
 #include "collectives/topology/topology.h"
-#include "collectives/verify/large_job.h"
+#include "tests/proof/large_job.h"
 
 namespace hccl_like {
 

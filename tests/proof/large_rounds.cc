@@ -1,4 +1,4 @@
-#include "collectives/verify/large_rounds.h"
+#include "tests/proof/large_rounds.h"
 
 #include <algorithm>
 #include <utility>

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "collectives/topology/topology.h"
-#include "collectives/verify/large_rounds.h"
+#include "tests/proof/large_rounds.h"
 
 namespace hccl_like {
 

@@ -1,4 +1,4 @@
-#include "collectives/verify/prove_large.h"
+#include "tests/proof/prove_large.h"
 
 #include <algorithm>
 #include <optional>
@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "collectives/verify/check.h"
-#include "collectives/verify/contributions.h"
-#include "collectives/verify/large_rounds.h"
 #include "collectives/verify/prove.h"
-#include "collectives/verify/round_clock.h"
 #include "collectives/verify/simulate.h"
+#include "tests/proof/contributions.h"
+#include "tests/proof/large_rounds.h"
+#include "tests/proof/round_clock.h"
 
 namespace hccl_like {
 

@@ -1,4 +1,4 @@
-#include "collectives/verify/round_clock.h"
+#include "tests/proof/round_clock.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "collectives/verify/large_job.h"
+#include "tests/proof/large_job.h"
 
 #include <utility>
 #include <vector>
