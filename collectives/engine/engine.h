@@ -71,7 +71,7 @@ class Engine {
   bool wait(const std::function<bool()>& done, Deadline deadline) {
     return wait(done, deadline, Wait::kForPeers);
   }
-  // The same for a device, say, which takes its time: does not keep a core until then.
+  // The same without a deadline, for a wait of milliseconds, as for a device: sleeps early.
   void wait_long(const std::function<bool()>& done) {
     wait(done, Deadline::never(), Wait::kForLong);
   }

@@ -75,7 +75,7 @@ class BlockChannel {
   void suspect(size_t card) { health_.suspect(card, times_.now()); }
   // Looks at the clock. progress() calls it from time to time.
   void watch();
-  // Told by progress() at the end that notices a failure.
+  // progress() calls it at the end that notices a failure.
   RailsChanged& rails_changed() { return rails_changed_; }
 
  private:

@@ -48,7 +48,8 @@ class Traffic {
     peer->reconnected.fetch_add(reconnected);
     peer->rails_down.store(down);
   }
-  // Of a wire that lives no longer than this. It and its remote memory use the same cards.
+  // Counts the wire's cards that fail. The wire must not outlive this object. A wire and its remote
+  // memory use the same cards, so the larger number of the two is down.
   void follow_rails(const WireExtensions& extensions) {
     RemoteMemory* const memory = extensions.remote_memory;
     if (RailsChanged* const changed = extensions.rails_changed)

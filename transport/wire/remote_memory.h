@@ -73,7 +73,7 @@ class RemoteMemory {
   // The reason for that; empty before. For a wire that does not learn it otherwise.
   virtual std::string_view why_abandoned() const { return {}; }
 
-  // As that of WireExtensions, for the cards that carry reads and notes. Null where there is none.
+  // As WireExtensions::rails_changed, for the cards that carry reads and notes. May be null.
   virtual RailsChanged* rails_changed() { return nullptr; }
 };
 
