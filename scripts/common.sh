@@ -6,7 +6,8 @@ cd "$ROOT"
 
 # Tools of the virtual environment come first; one that is active in the caller's shell is left out of it.
 unset PYTHONHOME PYTHONPATH VIRTUAL_ENV
-export PATH=$VENV/bin:$PATH
+# nft and tc are in /usr/sbin, which is not in the path of every shell.
+export PATH=$VENV/bin:$PATH:/usr/sbin:/sbin
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 PIP_ROOT_USER_ACTION=ignore
 export CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}
 # Where ccache is there, one checkout finds what another has compiled.
